@@ -72,7 +72,7 @@ from universal.codec import AgentSpec
 from universal.permissions import Rule, rules_from_config, with_home
 from universal.registry import agents as known_agents
 from universal.tools.accesses import Place
-from universal.unattended import parse as parse_unattended
+from universal.unattended_policy import parse as parse_unattended
 
 __all__ = ["ANNOUNCE", "DATABASE", "SERVICES", "apply_settings", "build_app"]
 
@@ -205,7 +205,7 @@ def build_app(
         return None if config.current(directory).values.get("snapshot") is False else trees
 
     def has_listeners(directory: str, session_id: str) -> bool:
-        return hub.wants(OPENCODE2) or hub.listened(directory) or feed.listened(session_id)
+        return hub.wants(OPENCODE2) or hub.has_reader(directory) or feed.has_listener(session_id)
 
     sessions = SessionManager(
         SessionDeps(
@@ -267,7 +267,7 @@ def build_app(
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, changes=host),
         copies=ProjectCopies(kept, projects, host),
         tui_control=TuiControl(),
-        watchers=Watchers(host, lambda directory: hub.wants(OPENCODE2) or hub.listened(directory), config.home),
+        watchers=Watchers(host, lambda directory: hub.wants(OPENCODE2) or hub.has_reader(directory), config.home),
     )
     web_ui = (
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None

@@ -105,7 +105,7 @@ class HttpRefused(RequestError):
         self.name = name
 
 
-class Unsupported(RequestError):
+class UnsupportedOperation(RequestError):
     """OpenCode has this operation, and this server does not."""
 
     def __init__(self, operation: str, reason: str) -> None:
@@ -354,7 +354,7 @@ class LoginRefused(RequestError):
     """The credentials are missing, wrong or expired."""
 
 
-class Unauthorized(LoginRefused):
+class PasswordRefused(LoginRefused):
     """The password is missing or wrong. `what` begins the message."""
 
     def __init__(self, what: str) -> None:

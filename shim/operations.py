@@ -15,7 +15,7 @@ class Operation(NamedTuple):
     streams: bool = False
 
 
-class Operation2(NamedTuple):
+class OpenCode2Operation(NamedTuple):
     """An operation of OpenCode 2. `path` has `{name}` placeholders, or `*` for the rest of the path.
 
     `status`: its only success status (200, 204 or 101); clients treat any other as a failure. `streams`: it answers with events.

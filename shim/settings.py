@@ -34,7 +34,7 @@ from pydantic import (
 )
 
 from shim.errors import ShimError
-from universal.unattended import parse as parse_unattended
+from universal.unattended_policy import parse as parse_unattended
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - only with a password (`shim.cli.server.listen`)
 ENV_PREFIX = "SHIM_"

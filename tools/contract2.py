@@ -5,7 +5,7 @@
     python -m tools.contract2 --surface     all operations, parameters, models and events of the installed SDK, as JSON
 
 A line for each difference: `-` the first lacks it (ours, the installed one), `+` the first alone has it, `!` one of the two
-requires it. `tests/conformance/test_contract2.py` holds our document to the installed SDK.
+requires it. `tests/conformance/test_opencode2_contract.py` holds our document to the installed SDK.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import pydantic
 from opencode import API_VERSION, resources
 from opencode.types import _generated as models
 
-from shim.faces.opencode2.operations import OPERATIONS2
-from tests.support.oracle2 import oracle2
+from shim.faces.opencode2.operations import OPERATIONS
+from tests.support.opencode2_oracle import opencode2_oracle
 
 REPO = Path(__file__).resolve().parents[1]
 PACKAGE = "opencode-python-sdk"
@@ -68,8 +68,8 @@ def _sent_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Parame
 
 def operations_of_ours() -> dict[str, Parameters]:
     found: dict[str, Parameters] = {}
-    for row in OPERATIONS2.values():
-        operation = oracle2().document["paths"][row.path][row.method.lower()]
+    for row in OPERATIONS.values():
+        operation = opencode2_oracle().document["paths"][row.path][row.method.lower()]
         query = {f"query {one['name']}" for one in operation["parameters"] if one["in"] == "query"}
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         found[f"{row.method} {PLACEHOLDER.sub('{}', row.path)}"] = frozenset(query | {f"body {name}" for name in _keys(body)})
@@ -79,7 +79,7 @@ def operations_of_ours() -> dict[str, Parameters]:
 def _keys(schema: dict[str, Any]) -> set[str]:
     """Names of the properties of a schema, of all its alternatives."""
     if "$ref" in schema:
-        return _keys(oracle2().schemas[schema["$ref"].rsplit("/", 1)[-1]])
+        return _keys(opencode2_oracle().schemas[schema["$ref"].rsplit("/", 1)[-1]])
     parts = [*schema.get("allOf", ()), *schema.get("anyOf", ())]
     return set(schema.get("properties", {})).union(*(_keys(part) for part in parts))
 
@@ -93,7 +93,7 @@ def fields(model: type[pydantic.BaseModel]) -> dict[str, bool]:
 def properties(schema: dict[str, Any]) -> dict[str, bool]:
     """The same of one of our schemas."""
     if "$ref" in schema:
-        return properties(oracle2().schemas[schema["$ref"].rsplit("/", 1)[-1]])
+        return properties(opencode2_oracle().schemas[schema["$ref"].rsplit("/", 1)[-1]])
     found: dict[str, bool] = {}
     for part in schema.get("allOf", ()):
         found |= properties(part)
@@ -110,7 +110,7 @@ def differences() -> Iterator[str]:
     for name in sorted(theirs.keys() & ours.keys()):
         yield from (f"parameter - {name} {one}" for one in sorted(theirs[name] - ours[name]))
         yield from (f"parameter + {name} {one}" for one in sorted(ours[name] - theirs[name]))
-    schemas = oracle2().schemas
+    schemas = opencode2_oracle().schemas
     events: dict[str, str] = {}
     for name, model in vars(models).items():
         if not (isinstance(model, type) and issubclass(model, pydantic.BaseModel)):

@@ -47,8 +47,8 @@ def symbol(cell: Cell | None, *, holds: bool) -> str:
 def _holds() -> Mapping[tuple[str, str], bool]:
     """Return (agent, feature) -> whether its predicate holds in all of its recordings."""
     from tests.coverage.cells import COLUMNS
+    from tests.coverage.evidence import look
     from tests.coverage.features import FEATURES
-    from tests.coverage.seen import look
 
     out: dict[tuple[str, str], bool] = {}
     for agent, column in COLUMNS.items():
@@ -106,7 +106,7 @@ def agent_rows(specs: Iterable[AgentSpec]) -> str:
     return "\n".join(lines)
 
 
-def rendered() -> dict[Path, str]:
+def render_files() -> dict[Path, str]:
     """Return the current text of both files."""
     from tests.coverage.cells import COLUMNS
     from universal.registry import agents
@@ -120,7 +120,7 @@ def rendered() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    stale = {p: words for p, words in rendered().items() if not p.exists() or p.read_text("utf-8") != words}
+    stale = {p: words for p, words in render_files().items() if not p.exists() or p.read_text("utf-8") != words}
     for path, words in stale.items():
         if "--check" in arguments:
             sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")

@@ -144,8 +144,8 @@ def from_routes() -> dict[Path, str]:
     """Return the files that derive from our routes too."""
     # Imported late: the operations table must be writable while our code cannot be imported.
     from shim.faces.opencode1 import routes as opencode1
-    from shim.faces.opencode1.decided import render
-    from shim.faces.opencode1.unsupported import SAME
+    from shim.faces.opencode1.operation_status import render
+    from shim.faces.opencode1.unsupported_operations import CONSTANT
     from shim.faces.opencode2 import routes as opencode2
     from shim.http.operation import collect
 
@@ -162,7 +162,7 @@ def from_routes() -> dict[Path, str]:
         if one.operation.tag == "extra"
     ]
     return {
-        ROOT / "shim" / "faces" / "opencode1" / "openapi.json": served_document(load(), served, routes, SAME),
+        ROOT / "shim" / "faces" / "opencode1" / "openapi.json": served_document(load(), served, routes, CONSTANT),
         ROOT / "docs" / "operations.md": render(served),
     }
 

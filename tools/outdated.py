@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tools.packages import Package, Registry, RegistryError, newest, numbers, watched
+from tools.packages import Package, Registry, RegistryError, newest, numbers, watched_packages
 
 Verdict = Literal["current", "behind", "held", "not tested", "not found"]
 BEHIND, NO_ANSWER = 1, 2
@@ -80,7 +80,7 @@ def lines(table: Sequence[Row]) -> list[str]:
 
 def main(arguments: list[str]) -> int:
     """Print the table, and write it where `--report` says. Returns the exit code."""
-    packages = watched()
+    packages = watched_packages()
     try:
         table = rows(packages, newest(packages))
     except RegistryError as error:

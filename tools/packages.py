@@ -64,7 +64,7 @@ def numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in match[0].split(".")) if match else ()
 
 
-def watched() -> list[Package]:
+def watched_packages() -> list[Package]:
     """All packages, agents first."""
     return [*_agents(), *_clients()]
 

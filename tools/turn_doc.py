@@ -12,7 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, get_args
 
-from universal.turn import TRANSITIONS, Cancelled, DispatchPrompt, Effect, Ended, Input, Started, State, Step, TurnMachine
+from universal.turn import (
+    TRANSITIONS,
+    DispatchPrompt,
+    Effect,
+    Input,
+    PromptsCancelled,
+    State,
+    Step,
+    TurnEnd,
+    TurnMachine,
+    TurnStart,
+)
 
 TARGET = Path(__file__).resolve().parent.parent / "docs" / "turn.md"
 WAITING = 2
@@ -85,11 +96,11 @@ def outcomes() -> dict[tuple[State, Input], set[Outcome]]:
 
 def _name(effect: Effect) -> str:
     match effect:
-        case Started(origin="agent"):
+        case TurnStart(origin="agent"):
             return "Started(agent)"
-        case Ended(reason=reason):
+        case TurnEnd(reason=reason):
             return f"Ended({reason})"
-        case Started() | DispatchPrompt() | Cancelled() | _:
+        case TurnStart() | DispatchPrompt() | PromptsCancelled() | _:
             return type(effect).__name__
 
 

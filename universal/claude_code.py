@@ -59,7 +59,7 @@ _WORKTREES = {"EnterWorktree": "git worktree add", "ExitWorktree": "git worktree
 _OTHER_SHELLS = ("PowerShell",)
 
 
-def accessed(name: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
+def access_metadata(name: str, arguments: Mapping[str, Json]) -> dict[str, Json]:
     """Return `commands` and `opaque` of `PermissionData.metadata` for a call whose input does not show what it does."""
     if name in _WORKTREES:
         return {"commands": [f"{_WORKTREES[name]} {shlex.quote(get_text(arguments, 'path', 'name'))}".removesuffix(" ''")]}

@@ -365,7 +365,7 @@ class Codec(Protocol):
 class HostedCodec(Protocol):
     """A codec that emits `HostCall`."""
 
-    def hosted(self, answer: HostAnswer) -> list[Output]:
+    def on_host_answer(self, answer: HostAnswer) -> list[Output]:
         """Translate the answer to one of its host calls. Unknown ids give []."""
         ...
 

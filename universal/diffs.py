@@ -79,7 +79,7 @@ def hunks(diff: str) -> str:
     return diff[start:] if start >= 0 else ""
 
 
-def indexed(path: str, diff: str) -> str:
+def with_index_header(path: str, diff: str) -> str:
     """Return a diff in the form of OpenCode's tools: an `Index:` line, a rule, file headers, hunks. Source: recordings."""
     body = hunks(diff)
     if body and not body.endswith("\n"):

@@ -103,7 +103,7 @@ def delta_data(
     part_type: Literal["text", "reasoning", "tool_input", "tool_output"] = "text",
 ) -> ItemDeltaData:
     """Create `ItemDeltaData` without validation, since there are thousands of deltas and pyright checks the callers."""
-    return ItemDeltaData.made(
+    return ItemDeltaData.from_fields(
         {
             "item_id": item_id,
             "native_item_id": native_item_id,
@@ -234,7 +234,7 @@ class UniversalEvent(Frozen):
     raw: Json = None
 
     @classmethod
-    def stamped(cls, fields: dict[str, Json]) -> Self:
+    def from_stamped_fields(cls, fields: dict[str, Json]) -> Self:
         """Create an event from all its fields. Only the payload's type is checked, since its fields were validated before.
 
         Raises TypeError if the payload does not belong to the event type.
@@ -242,7 +242,7 @@ class UniversalEvent(Frozen):
         model = EVENT_DATA[fields["type"]]
         if not isinstance(fields["data"], model):
             raise TypeError(f"{fields['type']} carries {model.__name__}, not {type(fields['data']).__name__}")
-        return cls.made(fields)
+        return cls.from_fields(fields)
 
     @model_validator(mode="before")
     @classmethod

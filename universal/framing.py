@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from universal.shortening import KEEP_BYTES, Shortener
+from universal.line_shortener import KEEP_BYTES, Shortener
 
 LIMIT_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a line. Agents put whole files and images into one line; lines of 10 MB occur."""
@@ -33,7 +33,7 @@ class FrameError:
 
 
 class ShortLine(bytes):
-    """A line that was shortened because it exceeded the limit (`universal.shortening`). `size_bytes` is its original size."""
+    """A line that was shortened because it exceeded the limit (`universal.line_shortener`). `size_bytes` is its original size."""
 
     size_bytes: int
 

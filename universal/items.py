@@ -23,7 +23,7 @@ class Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="constants", defer_build=True)
 
     @classmethod
-    def made(cls, fields: dict[str, Any]) -> Self:
+    def from_fields(cls, fields: dict[str, Any]) -> Self:
         """Create a value from all its fields, in their order, without validation. Use it for values that come in thousands.
 
         It takes a fifth of the time of `model_construct`, which looks for aliases and defaults one by one.

@@ -56,25 +56,25 @@ class Response:
     raw: dict[str, Any]
 
     @property
-    def failed(self) -> bool:
+    def is_error(self) -> bool:
         """True for an error."""
         return "error" in self.raw and self.raw["error"] is not None
 
     @property
     def message(self) -> str:
         """Message of the error, or "" for a success."""
-        return (get_text(self.error, "message") or "the request failed") if self.failed else ""
+        return (get_text(self.error, "message") or "the request failed") if self.is_error else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedMessage:
     """A line that is no JSON-RPC message. `raw` is its text if it is not even JSON."""
 
     why: str
     raw: Json
 
 
-Incoming: TypeAlias = Request | Notification | Response | Malformed
+Incoming: TypeAlias = Request | Notification | Response | MalformedMessage
 
 
 @dataclass(slots=True)
@@ -120,25 +120,27 @@ class JsonRpc:
         try:
             value = parse(line)
         except (ValueError, RecursionError) as error:
-            return Malformed(f"not JSON: {error}", line.decode("utf-8", errors="replace"))
+            return MalformedMessage(f"not JSON: {error}", line.decode("utf-8", errors="replace"))
         if not isinstance(value, dict):
-            return Malformed("a line that is no JSON object", value)
+            return MalformedMessage("a line that is no JSON object", value)
         message = obj(value)
         method = message.get("method")
         if isinstance(method, str):
             params = obj(message.get("params"))
             if "id" in message:
                 id_ = message["id"]
-                return Request(id_, method, params, message) if _is_id(id_) else Malformed("an id of no known type", message)
+                return (
+                    Request(id_, method, params, message) if _is_id(id_) else MalformedMessage("an id of no known type", message)
+                )
             return Notification(method, params, message)
         if "id" in message and ("result" in message or "error" in message):
             id_ = message["id"]
             known = self._waiting.pop(id_, "") if _is_id(id_) else ""
             return Response(id_ if _is_id(id_) else None, known, message.get("result"), obj(message.get("error")), message)
-        return Malformed("neither request, notification nor response", message)
+        return MalformedMessage("neither request, notification nor response", message)
 
     @property
-    def waiting(self) -> Mapping[Id, str]:
+    def waiting_requests(self) -> Mapping[Id, str]:
         """Our requests without an answer: id -> method."""
         return self._waiting
 

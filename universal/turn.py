@@ -63,7 +63,7 @@ Reason: TypeAlias = Literal["completed", "aborted", "error", "agent_exited"]
 
 
 @dataclass(frozen=True, slots=True)
-class Started:
+class TurnStart:
     """A turn has begun: the session is busy."""
 
     turn: int
@@ -78,7 +78,7 @@ class DispatchPrompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class PromptsCancelled:
     """These prompts were accepted but will not be handed over by this turn (abort, deletion)."""
 
     keys: tuple[str, ...]
@@ -101,14 +101,14 @@ class KillAgent:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class TurnEnd:
     """The turn is over: the session is idle. The last effect of the turn, always."""
 
     turn: int
     reason: Reason
 
 
-Effect: TypeAlias = Started | DispatchPrompt | Cancelled | InterruptAgent | KillAgent | Ended
+Effect: TypeAlias = TurnStart | DispatchPrompt | PromptsCancelled | InterruptAgent | KillAgent | TurnEnd
 
 Step: TypeAlias = Literal[
     "wake",
@@ -279,7 +279,7 @@ class TurnMachine:
 
     def _settle(self, effects: list[Effect]) -> None:
         """The joint conditions, to a fixed point. The only place where a prompt is handed over."""
-        while not self._held():
+        while not self._is_held():
             if self.state is State.ABORTING and not self.agent_at_work:
                 self._end("aborted", effects)
             elif self.state is State.DRAINING and self.queue:
@@ -293,7 +293,7 @@ class TurnMachine:
             else:
                 return
 
-    def _held(self) -> bool:
+    def _is_held(self) -> bool:
         """True while our own work (such as a snapshot) holds back prompts and the turn's end."""
         return any(key.startswith(OURS) for key in self.open)
 
@@ -301,7 +301,7 @@ class TurnMachine:
         self.turn += 1
         self.state = State.RUNNING
         self._reason = "completed"
-        effects.append(Started(self.turn, origin))
+        effects.append(TurnStart(self.turn, origin))
 
     def _hand(self, effects: list[Effect]) -> None:
         self._at_work = True
@@ -327,9 +327,9 @@ class TurnMachine:
         self.open.clear()
         self._at_work = False
         self._stopped = False
-        effects.append(Ended(self.turn, reason))
+        effects.append(TurnEnd(self.turn, reason))
 
     def _cancel(self, effects: list[Effect]) -> None:
         if self.queue:
-            effects.append(Cancelled(tuple(self.queue)))
+            effects.append(PromptsCancelled(tuple(self.queue)))
             self.queue.clear()

@@ -105,14 +105,16 @@ def modes(offers: Sequence[Offer], first: str | None = None) -> list[Wire]:
     for offer in offers:
         for mode in modes_of(offer.spec, offer.catalogue):
             found.setdefault(mode.id, []).append((offer, mode))
-    described = {id_: _described(id_, having, len(offers)) for id_, having in found.items()} or {BUILD.id: BUILD.description}
+    described = {id_: _mode_description(id_, having, len(offers)) for id_, having in found.items()} or {
+        BUILD.id: BUILD.description
+    }
     wanted = [name for name in (first, *FIRST_MODES) if name in described]
     specs = {id_: [offer.spec for offer, _ in having] for id_, having in found.items()}
     listed = [_mode(name, described[name], specs.get(name, ())) for name in dict.fromkeys([*wanted, *described])]
     return [*listed, GENERAL] if any(offer.spec.capabilities.subagents for offer in offers) else listed
 
 
-def _described(id_: str, having: Sequence[tuple[Offer, Mode]], agents: int) -> str:
+def _mode_description(id_: str, having: Sequence[tuple[Offer, Mode]], agents: int) -> str:
     """Return a mode's description. `having` are the agents that have it, and `agents` is the number of all agents."""
     texts = dict.fromkeys(mode.description for _, mode in having if mode.description)
     words = next(iter(texts), "") if len(texts) < 2 else SHARED_MODES.get(id_, next(iter(texts)))

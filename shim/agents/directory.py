@@ -26,7 +26,7 @@ from shim.agents.discovery import (
     DISCOVERY_TIMEOUT_S,
     NAMESPACE,
     DiscoveryFailed,
-    Kept,
+    StoredOffer,
     discover,
     from_store,
     stamp_of,
@@ -34,7 +34,7 @@ from shim.agents.discovery import (
 )
 from shim.agents.handle import AgentHandle, OnExit, OnLines
 from shim.agents.keys import KeyStore, key_variables
-from shim.agents.plugins import Broken
+from shim.agents.plugins import BrokenPlugin
 from shim.clock import Clock
 from shim.errors import AgentError, AgentNotFound, StoreError
 from shim.ids import Ids
@@ -105,7 +105,7 @@ class AgentDirectory:
         keys: KeyStore | None = None,
         owner: str = "",
         orphans: Callable[[], Sequence[str]] = lambda: (),
-        broken: Sequence[Broken] = (),
+        broken: Sequence[BrokenPlugin] = (),
         packages: Mapping[str, str] | None = None,
         traceparent: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -148,7 +148,7 @@ class AgentDirectory:
         self.set_default(self._default_name)
         for broken in self.broken:
             log.warning("plugin.left_out", entry=broken.entry, package=broken.package, why=broken.why)
-        kept = await self._kept()
+        kept = await self._stored_offers()
         found = await asyncio.gather(*(asyncio.to_thread(self._find, spec) for spec in self._specs.values()))
         for spec, (located, stamp) in zip(self._specs.values(), found, strict=True):
             self._stamps[spec.name] = stamp
@@ -183,7 +183,7 @@ class AgentDirectory:
 
     # --- what there is ---------------------------------------------------------------------------------------
 
-    def all(self) -> list[Agent]:
+    def list_agents(self) -> list[Agent]:
         """Return every known agent, usable or not, in the order of preference."""
         return list(self._agents.values())
 
@@ -330,7 +330,7 @@ class AgentDirectory:
 
     # --- asking ------------------------------------------------------------------------------------------------
 
-    async def _kept(self) -> dict[str, Kept]:
+    async def _stored_offers(self) -> dict[str, StoredOffer]:
         """Return the results of earlier discoveries from the store."""
         try:
             values = await self._store.values(NAMESPACE)
@@ -387,7 +387,7 @@ class AgentDirectory:
             self._told[spec.name].set()
             log.info("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))
             if agent.located.path is not None and stamp is not None:
-                kept = Kept(agent.located.path, stamp, agent.located.version, catalogue)
+                kept = StoredOffer(agent.located.path, stamp, agent.located.version, catalogue)
                 self._store.set_value(NAMESPACE, spec.name, to_store(kept))
 
         async def spawn(codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:

@@ -66,7 +66,7 @@ async def discover(
     def on_exit(exit_: Exit) -> None:
         act(codec.eof(exit_))
         if not known.done():
-            known.set_exception(DiscoveryFailed(_told_by(exit_)))
+            known.set_exception(DiscoveryFailed(_exit_reason(exit_)))
 
     handle = await spawn(codec, on_lines, on_exit)
     try:
@@ -104,7 +104,7 @@ def _trouble(output: Output) -> DiscoveryFailed | None:
     return None
 
 
-def _told_by(exit_: Exit) -> str:
+def _exit_reason(exit_: Exit) -> str:
     how = f"signal {exit_.signal}" if exit_.signal is not None else f"exit code {exit_.code}"
     stderr = exit_.stderr.strip()[-STDERR_SHOWN_CHARS:]
     return f"it ended ({how}) before it said what it offers{': ' + stderr if stderr else ''}"
@@ -117,7 +117,7 @@ NAMESPACE = "agents"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredOffer:
     """What was discovered of a program: it is true as long as the file is the same (`stamp`)."""
 
     path: str
@@ -127,9 +127,9 @@ class Kept:
 
 
 @cache
-def _kept() -> TypeAdapter[Kept]:
+def _offer_adapter() -> TypeAdapter[StoredOffer]:
     """Built when it is first needed: that takes as long as importing this module."""
-    return TypeAdapter(Kept)
+    return TypeAdapter(StoredOffer)
 
 
 def stamp_of(path: str) -> str | None:
@@ -145,14 +145,14 @@ def stamp_of(path: str) -> str | None:
     return f"{real} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
-def to_store(kept: Kept) -> Json:
+def to_store(kept: StoredOffer) -> Json:
     """A JSON value."""
-    return _kept().dump_python(kept, mode="json")
+    return _offer_adapter().dump_python(kept, mode="json")
 
 
-def from_store(value: Json) -> Kept | None:
+def from_store(value: Json) -> StoredOffer | None:
     """The inverse of `to_store`; None for what another version of this server has written."""
     try:
-        return _kept().validate_python(value)
+        return _offer_adapter().validate_python(value)
     except ValidationError:
         return None

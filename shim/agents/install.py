@@ -50,7 +50,7 @@ class Installation:
 
 
 @dataclass(slots=True)
-class _Running:
+class _RunningInstall:
     task: asyncio.Task[None]
     lines: deque[str] = field(default_factory=lambda: deque[str](maxlen=LOG_LINES))
     process: AgentProcess | None = None
@@ -64,13 +64,13 @@ class Installer:
         self._folder = folder
         self._clock = clock
         self._timeout_s = timeout_s
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, _RunningInstall] = {}
         self._known: dict[str, Installation] = {}
 
     def state(self, agent: str) -> Installation | None:
         """The running or last installation of an agent; None if there was none since the start."""
         known, running = self._known.get(agent), self._running.get(agent)
-        return known if known is None or running is None else replace(known, lines=_said(running))
+        return known if known is None or running is None else replace(known, lines=_last_lines(running))
 
     async def install(self, agent: str) -> None:
         """Install or renew it; returns when it is there and found. Raises InstallFailed."""
@@ -83,7 +83,7 @@ class Installer:
                 raise InstallFailed(f"{agent} is not installed with npm, so it cannot be done from here. {hint}".rstrip())
             self._known[agent] = Installation("running", packages, self._clock.now_ms())
             task = asyncio.create_task(self._run(agent, packages), name=f"install {agent}")
-            running = self._running[agent] = _Running(task)
+            running = self._running[agent] = _RunningInstall(task)
         await asyncio.shield(running.task)
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ class Installer:
             done = self._running.pop(agent)
             known = self._known[agent]
             state = "failed" if error else "done"
-            self._known[agent] = replace(known, state=state, ended_ms=self._clock.now_ms(), error=error, lines=_said(done))
+            self._known[agent] = replace(known, state=state, ended_ms=self._clock.now_ms(), error=error, lines=_last_lines(done))
             log.info("install.ended", agent=agent, state=state)
 
     async def _npm(self, agent: str, packages: tuple[str, ...]) -> None:
@@ -153,11 +153,11 @@ class Installer:
             with suppress(asyncio.CancelledError):
                 await process.stop()
         if exit_.code != 0:
-            said = "\n".join(_said(running)[-15:])
+            said = "\n".join(_last_lines(running)[-15:])
             raise InstallFailed(f"npm failed ({exit_.code if exit_.signal is None else f'signal {exit_.signal}'}):\n{said}")
 
 
-def _said(running: _Running) -> tuple[str, ...]:
+def _last_lines(running: _RunningInstall) -> tuple[str, ...]:
     """npm's last lines: its stderr, where it tells what it fetches, then its stdout."""
     stderr = running.process.stderr.split("\n") if running.process is not None and running.process.stderr else []
     return tuple([*stderr, *running.lines][-LOG_LINES:])

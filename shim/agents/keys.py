@@ -43,7 +43,7 @@ class KeyStore:
         self._path = path
         self._keys: dict[str, str] | None = None if path is not None else {}
 
-    def _known(self) -> dict[str, str]:
+    def _stored_keys(self) -> dict[str, str]:
         if self._keys is None:
             assert self._path is not None
             try:
@@ -56,22 +56,22 @@ class KeyStore:
 
     def environment(self, spec: AgentSpec) -> dict[str, str]:
         """Variables for an agent's process: keys for all, then its own."""
-        keys = self._known()
+        keys = self._stored_keys()
         shared = {name: key for provider, key in keys.items() for name in MODEL_PROVIDERS.get(provider, ())}
         return shared | (dict.fromkeys(spec.key_variables, keys[spec.name]) if spec.name in keys else {})
 
     def providers(self) -> list[str]:
         """For whom there are keys; never the keys."""
-        return list(self._known())
+        return list(self._stored_keys())
 
     def set(self, provider: str, key: str) -> None:
         """Keep a key. Raises StoreError if it cannot be written; then the old one holds."""
-        self._write({**self._known(), provider: key})
+        self._write({**self._stored_keys(), provider: key})
 
     def remove(self, provider: str) -> None:
         """Forget a key; one that is not there is fine. Raises StoreError."""
-        if provider in self._known():
-            self._write({name: key for name, key in self._known().items() if name != provider})
+        if provider in self._stored_keys():
+            self._write({name: key for name, key in self._stored_keys().items() if name != provider})
 
     def _write(self, keys: dict[str, str]) -> None:
         if self._path is not None:

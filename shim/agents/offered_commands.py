@@ -83,7 +83,7 @@ def commands(offers: Sequence[Offer], templates: Iterable[Template], chosen: str
     """
     rows: dict[str, Wire] = {command.name: _template_row(command) for command in templates}
     taken = RESERVED.union(rows)
-    listed = _listed(offers, chosen)
+    listed = _offers_of(offers, chosen)
     for offer in listed:
         for command in offer.catalogue.commands:
             if withheld(offer.spec, command.name) or command.name in CLIENTS_DO_IT:
@@ -108,7 +108,7 @@ def native_name(offer: Offer, name: str) -> str | None:
     return rest if owner == offer.spec.name and rest in names else None
 
 
-def _listed(offers: Sequence[Offer], chosen: str | None) -> list[Offer]:
+def _offers_of(offers: Sequence[Offer], chosen: str | None) -> list[Offer]:
     """Leave out built-in agents (the mock), unless one is the default or the configuration names it."""
     provider = (chosen or "").partition("/")[0]
     return [offer for at, offer in enumerate(offers) if at == 0 or offer.spec.binaries or offer.spec.name == provider]

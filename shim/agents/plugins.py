@@ -46,7 +46,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenPlugin:
     """An entry point that could not be loaded. `why` is one sentence for the person."""
 
     entry: str
@@ -62,14 +62,14 @@ class Plugins:
     """The agents of installed packages by name, the broken entry points, and the package of each agent by its name."""
 
     specs: Mapping[str, AgentSpec] = field(default_factory=dict[str, AgentSpec])
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[BrokenPlugin, ...] = ()
     packages: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> Plugins:
     """Load all entry points of the group; `taken` are names that a package may not have. Raises nothing."""
     specs: dict[str, AgentSpec] = {}
-    broken: list[Broken] = []
+    broken: list[BrokenPlugin] = []
     packages: dict[str, str] = {}
     for entry in entry_points(group=GROUP) if found is None else found:
         package = entry.dist.name if entry.dist is not None else entry.module
@@ -78,18 +78,18 @@ def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> P
             if spec.name in taken or spec.name in specs:
                 raise _Unusable(f'the name "{spec.name}" is taken. Ask its author for another one')
         except _Unusable as error:
-            broken.append(Broken(entry.name, package, f"{error}."))
+            broken.append(BrokenPlugin(entry.name, package, f"{error}."))
         except (Exception, SystemExit) as error:  # whatever its import does
             log.warning("plugin.failed", entry=entry.name, package=package, exc_info=True)
             broken.append(
-                Broken(
+                BrokenPlugin(
                     entry.name,
                     package,
                     f"{entry.value} cannot be loaded ({type(error).__name__}: {error}). Update or remove {package}.",
                 )
             )
         else:
-            specs[spec.name] = replace(spec, make=partial(_guarded, spec.make, package))
+            specs[spec.name] = replace(spec, make=partial(_guard, spec.make, package))
             packages[spec.name] = package
             if spec.tools:
                 add_tools(spec.name, spec.tools)
@@ -111,7 +111,7 @@ def _spec(value: object) -> AgentSpec:
     return spec
 
 
-def _guarded(make: Callable[[IdFactory], Codec], package: str, ids: IdFactory) -> Codec:
+def _guard(make: Callable[[IdFactory], Codec], package: str, ids: IdFactory) -> Codec:
     return GuardedCodec(make(ids), package)
 
 

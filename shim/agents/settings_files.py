@@ -23,7 +23,7 @@ PREFIX = "opencode-shim-settings-"
 
 def write(launch: LaunchSpec, settings: SettingsFile) -> tuple[LaunchSpec, Path]:
     """Write the file. Out: the launch with its path, and the folder to remove at the end. Blocking. Raises AgentStartFailed."""
-    values = settings.change(_own(settings))
+    values = settings.change(_settings_of_person(settings))
     try:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # for its owner alone
         file = folder / "settings.json"
@@ -43,7 +43,7 @@ def remove(folder: Path) -> None:
     rmtree(folder, ignore_errors=True)
 
 
-def _own(settings: SettingsFile) -> Mapping[str, Any]:
+def _settings_of_person(settings: SettingsFile) -> Mapping[str, Any]:
     """The person's own settings. Raises AgentStartFailed for those that cannot be read."""
     for source in map(Path, settings.sources):
         try:

@@ -24,7 +24,7 @@ async def of(app: web.Application, wait_s: float = START_WAIT_S) -> list[AgentRo
     await directory.available(wait_s)
     default = directory.default().spec.name
     broken = [AgentRow(b.entry, b.package, None, None, str(b)) for b in directory.broken]
-    return [*(row(agent, is_default=agent.spec.name == default) for agent in directory.all()), *broken]
+    return [*(row(agent, is_default=agent.spec.name == default) for agent in directory.list_agents()), *broken]
 
 
 async def look(settings: Settings) -> list[AgentRow]:

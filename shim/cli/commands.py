@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from shim.cli import clients, screen, serving, transfer
+from shim.cli import clients, screen, serve_command, transfer
 from shim.cli.server import RunningServer, listen, run
 from shim.errors import ShimError
 from shim.logging import configure
@@ -122,8 +122,8 @@ def serve(
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
     flags = {name: value for name, value in locals().items() if name != "env_file"}
-    serving.add_environment(env_file or ())
-    raise typer.Exit(serving.serve(flags))
+    serve_command.add_environment(env_file or ())
+    raise typer.Exit(serve_command.serve(flags))
 
 
 @cli.command()
@@ -154,10 +154,10 @@ def web(
     """Start the server with OpenCode's own web UI and open it in the browser. The UI's files come from `opencode`."""
     flags = {name: value for name, value in locals().items() if name not in ("url", "no_open")}
     if url is None:
-        raise typer.Exit(serving.serve(flags, page=True, browser=not no_open))
+        raise typer.Exit(serve_command.serve(flags, page=True, browser=not no_open))
     settings = Settings.load(flags)
     asyncio.run(clients.require_web_ui(url, settings))
-    serving.show_page(clients.page_url(url, settings.directory), browser=not no_open)
+    serve_command.show_page(clients.page_url(url, settings.directory), browser=not no_open)
 
 
 @cli.command()
@@ -191,8 +191,8 @@ def tui(
     # Only the TUI in this terminal uses this server, and it could not check a certificate for 127.0.0.1.
     settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})
     sock = listen(settings.hostname, settings.port)
-    with serving.open_log(settings) as log:
-        configure(settings.log_level, settings.log_format, log, serving.secrets(settings))
+    with serve_command.open_log(settings) as log:
+        configure(settings.log_level, settings.log_format, log, serve_command.secrets(settings))
         raise typer.Exit(run(settings, sock, attach))
 
 
@@ -229,7 +229,7 @@ def doctor(
     configure("error", "console", sys.stderr)
     from shim.cli import diagnosis, machine  # late: they load the whole server
 
-    checks = [] if agent else serving.examine_machine(settings)
+    checks = [] if agent else serve_command.examine_machine(settings)
     bad = any(check.status == "wrong" for check in checks)
     if no_agents:
         typer.echo(machine.as_json(checks)) if json else machine.show(screen.console(sys.stdout), checks)
@@ -508,7 +508,7 @@ def record(
     wish = job.Wish(agent, out, tuple(scene or ()), binary, agent_version, command, tuple(env or ()), home)
     taken = job.record(wish, Settings.load({}))
     typer.echo("\n".join(job.report_lines(taken)))
-    if one_file and (path := job.packed(taken)) is not None:
+    if one_file and (path := job.pack(taken)) is not None:
         typer.echo(f"\nTo send: {path}")
     raise typer.Exit(1 if taken.failed or taken.unparsed else 0)
 
@@ -578,7 +578,7 @@ def restore(
 
 
 def _with_server(settings: Settings, url: str | None, job: transfer.Job) -> None:
-    raise typer.Exit(serving.with_server(settings, url, job))
+    raise typer.Exit(serve_command.with_server(settings, url, job))
 
 
 async def _as_coroutine(work: Awaitable[int]) -> int:

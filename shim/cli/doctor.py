@@ -43,13 +43,13 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
         directory = services.agents
         unknown = [name for name in named if directory.get(name) is None]
         if unknown:
-            names = ", ".join(agent.spec.name for agent in directory.all())
+            names = ", ".join(agent.spec.name for agent in directory.list_agents())
             raise ShimError(f'There is no agent named "{unknown[0]}". Known: {names}.')
         with suppress(TimeoutError):
             async with asyncio.timeout(TELL_WAIT_S):
                 await directory.settle()
         checks: list[AgentCheck] = []
-        for agent in directory.all():
+        for agent in directory.list_agents():
             if not named or agent.spec.name in named:
                 checks.append(await _check_agent(agent, directory.environment()))
         if not named:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from pydantic import SecretStr
 
-from shim.cli import serving, transfer
+from shim.cli import serve_command, transfer
 from shim.cli.transfer import request
 from shim.errors import ShimError
 from shim.logging import configure
@@ -52,7 +52,7 @@ def settings_of(options: Options) -> Settings:
 def on_server(options: Options, job: Job) -> int:
     """Run a job on the server that the options name, on a running one, or on one that starts for the job."""
     settings = settings_of(options)
-    return serving.with_server(settings, options.attach, lambda url: job(settings, url))
+    return serve_command.with_server(settings, options.attach, lambda url: job(settings, url))
 
 
 # --- api ---------------------------------------------------------------------------------------------------
@@ -95,13 +95,13 @@ async def _start(settings: Settings) -> str:
     """Start a server that outlives this command, and return its URL once it answers. Raises ShimError if it does not."""
     argv = [sys.executable, "-P", "-m", "shim.cli.opencode", "opencode", "serve", "--port", "0"]
     secrets = {name: value for name, value in os.environ.items() if name in DENIED or name.startswith(DENIED_PREFIX)}
-    with serving.open_log(settings) as log:
+    with serve_command.open_log(settings) as log:
         pid = child.detach(argv, environment=child_environment(os.environ, secrets), log=log)
     try:
         async with asyncio.timeout(START_S):
             return await _wait_for_server(settings, pid)
     except TimeoutError:
-        log_file = settings.data_dir / serving.LOG_FILE
+        log_file = settings.data_dir / serve_command.LOG_FILE
         raise ShimError(f"The new server (pid {pid}) did not answer within {START_S:g} s. See its log: {log_file}.") from None
 
 

@@ -17,7 +17,7 @@ import threading
 from typing import TextIO
 
 from shim.bounded_output import bounded_output
-from shim.cli import clients, mdns, screen, serving
+from shim.cli import clients, mdns, screen, serve_command
 from shim.cli.server import ListenError, RunningServer, listen, run
 from shim.logging import configure
 from shim.settings import Settings
@@ -43,8 +43,8 @@ def serve(options: argparse.Namespace, *, page: bool = False) -> int:
             mdns.require_zeroconf()
         sock = _listen(settings)
         address: tuple[str, int] = sock.getsockname()[:2]
-        log: TextIO = sys.stderr if options.print_logs else ends.enter_context(serving.open_log(settings))
-        configure(settings.log_level, settings.log_format, log, serving.secrets(settings))
+        log: TextIO = sys.stderr if options.print_logs else ends.enter_context(serve_command.open_log(settings))
+        configure(settings.log_level, settings.log_format, log, serve_command.secrets(settings))
 
         async def announce(running: RunningServer) -> int:
             ended = asyncio.Event()
@@ -54,7 +54,7 @@ def serve(options: argparse.Namespace, *, page: bool = False) -> int:
             else:
                 screen.print_listening_line(screen.console(sys.stdout), running)
             if page:
-                await asyncio.to_thread(serving.show_page, clients.page_url(running.url, settings.directory), browser=True)
+                await asyncio.to_thread(serve_command.show_page, clients.page_url(running.url, settings.directory), browser=True)
             async with mdns.announce(settings, *address):
                 await ended.wait()
             return 0

@@ -14,7 +14,7 @@ from pathlib import Path
 from shim.errors import ShimError
 from shim.record.homes import foreign
 from shim.record.report import lines
-from shim.record.take import Taken, take
+from shim.record.take import RecordingResult, take
 from shim.settings import Settings
 from universal.agents.acp.spec import own_spec
 from universal.registry import agents
@@ -43,7 +43,7 @@ class Wish:
     home: Path | None = None
 
 
-def record(wish: Wish, settings: Settings) -> Taken:
+def record(wish: Wish, settings: Settings) -> RecordingResult:
     """Record one agent. Raises ShimError, with the reason, for an unknown agent and one that cannot be recorded."""
     added = dict(map(_pair, wish.environment))
     own = settings.agents.get(wish.name)
@@ -77,7 +77,7 @@ def _pair(word: str) -> tuple[str, str]:
     return name, value
 
 
-def packed(taken: Taken) -> Path | None:
+def pack(taken: RecordingResult) -> Path | None:
     """All recordings as one file beside their folder, to be sent; None when there are none."""
     files = sorted(taken.folder.glob("*.jsonl"))
     if not files:
@@ -105,7 +105,7 @@ def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def report_lines(taken: Taken) -> list[str]:
+def report_lines(taken: RecordingResult) -> list[str]:
     """Return the report that ends the command's output, as lines of Markdown."""
     out = [f"## {taken.agent} {taken.version}", "", f"{len(taken.scenes)} scenes in {taken.folder}"]
     out += [f"- {name}: not recorded. {why}" for name, why in taken.skipped.items()]

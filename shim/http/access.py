@@ -33,7 +33,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from shim.clock import Clock
-from shim.errors import EmbeddingNotAllowed, HostNotAllowed, OriginNotAllowed, PairingLinkSpent, TooManyLogins, Unauthorized
+from shim.errors import EmbeddingNotAllowed, HostNotAllowed, OriginNotAllowed, PairingLinkSpent, PasswordRefused, TooManyLogins
 from shim.http import cors
 from shim.http.pairing import Pairing
 from shim.http.throttle import Throttle
@@ -289,7 +289,7 @@ class Access:
                 return None
             if request.method == "GET" and TICKETED.fullmatch(path) and request.query.get(TICKET_QUERY):
                 return None
-            raise Unauthorized("This server wants a password")
+            raise PasswordRefused("This server wants a password")
         address = self.address(request)
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
@@ -300,7 +300,7 @@ class Access:
             return token_id
         self.throttle.note_failure(address, shown.digest(), now_s)
         log.warning("login.failed", address=address[:100])
-        raise Unauthorized("The user or password is wrong")
+        raise PasswordRefused("The user or password is wrong")
 
     def _token_of_cookie(self, request: web.Request) -> str | None:
         """Return the id of the token in our page's cookie. Requests of other pages carry the cookie too, and do not count."""

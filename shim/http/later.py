@@ -30,12 +30,12 @@ class Later(AbstractResource):
     def table(self) -> web.Application:
         """The application with the routes. The first access loads it."""
         if self._table is None:
-            with _resting():
+            with _pause_collector():
                 self._table = self._load()
         return self._table
 
     @property
-    def loaded(self) -> bool:
+    def is_loaded(self) -> bool:
         """Whether the routes were loaded."""
         return self._table is not None
 
@@ -71,7 +71,7 @@ class Later(AbstractResource):
 
 
 @contextmanager
-def _resting() -> Generator[None]:
+def _pause_collector() -> Generator[None]:
     """Turn the garbage collector off during the import, and freeze the imported objects, which live forever."""
     was_on = gc.isenabled()
     gc.disable()

@@ -22,11 +22,11 @@ from shim.errors import (
     HttpRefused,
     InternalError,
     MethodNotAllowed,
+    PasswordRefused,
     RequestError,
     RouteUnknown,
     ShimError,
     TooManyLogins,
-    Unauthorized,
 )
 from shim.http import cors, wire_json
 from shim.http.faces import face_of
@@ -136,7 +136,7 @@ def _answer(request: web.Request, error: RequestError) -> web.StreamResponse:
 def _headers(error: RequestError) -> dict[str, str]:
     """Return the HTTP headers that belong to an error, on every face."""
     match error:
-        case Unauthorized():
+        case PasswordRefused():
             return {"WWW-Authenticate": CHALLENGE}
         case TooManyLogins():
             return {"Retry-After": str(error.wait_s)}

@@ -33,7 +33,7 @@ from shim.http import limits, wire_json
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
 from shim.ids import ID_FORM, is_id
-from shim.operations import AskedField, Operation, Operation2
+from shim.operations import AskedField, OpenCode2Operation, Operation
 from shim.services import Services
 
 BODY_LIMIT_BYTES = 64 * 2**20
@@ -75,7 +75,7 @@ class BoundOperation:
     """A handler with a validator for each of its parameters."""
 
     id: str
-    operation: Operation | Operation2
+    operation: Operation | OpenCode2Operation
     face: Face
     handler: Handler
     path: TypeAdapter[Any] | None
@@ -85,7 +85,7 @@ class BoundOperation:
 
     @property
     def wire(self) -> Wire:
-        return 2 if isinstance(self.operation, Operation2) else 1
+        return 2 if isinstance(self.operation, OpenCode2Operation) else 1
 
 
 # --- marks -------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def extra(operation_id: str, method: str, path: str, *, face: Face, streams: boo
     return mark(operation_id, Operation(method, path, "extra", streams), face)
 
 
-def mark(operation_id: str, row: Operation | Operation2, face: Face) -> Callable[[HandlerT], HandlerT]:
+def mark(operation_id: str, row: Operation | OpenCode2Operation, face: Face) -> Callable[[HandlerT], HandlerT]:
     """Mark a handler of an operation. `face` renders its errors. The decorators of the faces call this."""
 
     def mark(handler: HandlerT) -> HandlerT:
@@ -114,7 +114,7 @@ def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
             mark = getattr(value, _MARK, None) if inspect.isfunction(value) else None
             if mark is None or value.__module__ != module.__name__:
                 continue
-            name, row, face = cast("tuple[str, Operation | Operation2, Face]", mark)
+            name, row, face = cast("tuple[str, Operation | OpenCode2Operation, Face]", mark)
             operation = _bind(name, row, face, value)
             first = bound.setdefault((operation.wire, name), operation)
             if first is not operation:
@@ -123,7 +123,7 @@ def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
 
 
 @cache
-def _bind(name: str, row: Operation | Operation2, face: Face, handler: Handler) -> BoundOperation:
+def _bind(name: str, row: Operation | OpenCode2Operation, face: Face, handler: Handler) -> BoundOperation:
     hints = get_type_hints(handler)
     unknown = set(inspect.signature(handler).parameters) - {"ctx", "path", "query", "body"}
     if unknown:
@@ -145,7 +145,10 @@ def register(app: web.Application, bound: Iterable[BoundOperation]) -> None:
 
 
 def add_route(
-    app: web.Application, row: Operation | Operation2, handler: Callable[[web.Request], Awaitable[web.StreamResponse]], face: Face
+    app: web.Application,
+    row: Operation | OpenCode2Operation,
+    handler: Callable[[web.Request], Awaitable[web.StreamResponse]],
+    face: Face,
 ) -> None:
     """Add the routes of one operation, for an aiohttp handler. In: `face`, which renders its errors."""
     belongs_to(face, handler)

@@ -52,7 +52,7 @@ from universal.codec import (
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
 from universal.host import HostAnswer, HostCall
 from universal.items import ItemKind
-from universal.turn import DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent, TurnMachine
+from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, TurnEnd, TurnMachine
 
 FORM = 2
 """Format of the file. Format 1 has no `do` rows; it is older than this driver."""
@@ -81,7 +81,7 @@ class Part:
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-def counting() -> IdFactory:
+def counting_ids() -> IdFactory:
     """item_1, permission_1, question_1, item_2 ..."""
     numbers = {kind: count(1) for kind in ("item", "permission", "question")}
 
@@ -118,7 +118,7 @@ class Driver:
         self._news = asyncio.Event()
         self._exited = asyncio.Event()
         self._why = self._told = ""
-        self._host = HostCalls(str(place.project), (), lambda: self._environment, self._hosted)
+        self._host = HostCalls(str(place.project), (), lambda: self._environment, self._take_host_answer)
 
     # --- the scene --------------------------------------------------------------------------------------
 
@@ -170,12 +170,12 @@ class Driver:
     async def _say(self, step: Say) -> None:
         if step.model or step.effort:
             await self._wait(lambda: self._codec is not None and self._codec.catalogue is not None, "its models", CATALOGUE_S)
-        model, effort = self._wished(step)
+        model, effort = self._choices(step)
         self._said += 1  # over all processes: Claude does not answer the same prompt twice
         prompt = Prompt(
             key=f"prompt_{self._said}",
             text=f"[scene:{step.tag}] {step.text}",
-            attachments=tuple(self._attached(step)),
+            attachments=tuple(self._attachments(step)),
             model=model,
             variant=effort,
             mode=self._mode,
@@ -198,7 +198,7 @@ class Driver:
         if self._exited.is_set():
             raise SceneFailed(f"The agent ended with the turn: {self._told}")
 
-    def _wished(self, step: Say) -> tuple[str | None, str | None]:
+    def _choices(self, step: Say) -> tuple[str | None, str | None]:
         """Return model and effort of a prompt."""
         catalogue = self._codec.catalogue if self._codec is not None else None
         models: Sequence[Model] = catalogue.models if catalogue is not None else ()
@@ -215,7 +215,7 @@ class Driver:
             return self._model, chosen.variants[-1]
         return self._model, None
 
-    def _attached(self, step: Say) -> list[Attachment]:
+    def _attachments(self, step: Say) -> list[Attachment]:
         found: list[Attachment] = []
         if step.image:
             found.append(Attachment(mime="image/png", filename="red.png", base64=IMAGE))
@@ -255,7 +255,7 @@ class Driver:
         return self._handle
 
     async def _start(self, *, resume: bool = False) -> None:
-        self._codec = codec = self._spec.make(counting())
+        self._codec = codec = self._spec.make(counting_ids())
         options = LaunchOptions(
             binary=self._binary,
             directory=str(self._place.project),
@@ -342,11 +342,11 @@ class Driver:
         if isinstance(self._codec, CheckingCodec) and isinstance(request.data, PermissionData):
             self._act(self._codec.proceed(request.data.permission_id))
 
-    def _hosted(self, answer: HostAnswer) -> None:
+    def _take_host_answer(self, answer: HostAnswer) -> None:
         """Pass the answer to a file or command call of the agent to its codec."""
         if isinstance(self._codec, HostedCodec):
             self._row("do", {"command": "host", "answer": type(answer).__name__, **asdict(answer)})
-            self._act(self._codec.hosted(answer))
+            self._act(self._codec.on_host_answer(answer))
 
     def _write(self, data: bytes) -> None:
         if self._handle is None or not self._handle.alive:
@@ -397,7 +397,7 @@ class Driver:
                 self._act(codec.send(Interrupt()))
             case KillAgent() if self._handle is not None:
                 self._handle.kill()
-            case Ended():
+            case TurnEnd():
                 self._turns += 1
             case _:
                 pass
@@ -453,7 +453,7 @@ def text_of(part: Part) -> str:
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in (part.head, *part.rows))
 
 
-def spoken(path: Path) -> list[dict[str, Any]]:
+def recorded_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a recording on disk, or [] if it cannot be read."""
     try:
         return [json.loads(line) for line in path.read_text("utf-8").split("\n")[1:] if line]

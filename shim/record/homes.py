@@ -30,7 +30,7 @@ MCP_SERVER = Path(__file__).with_name("mcp_server.py")
 Env: TypeAlias = dict[str, str]
 
 
-def sealed(home: Path, path: str) -> Env:
+def sealed_environment(home: Path, path: str) -> Env:
     """Return an environment with this home, its `.tmp`, no network, and only `path` of the person's own."""
     base = {"HOME": str(home), "TMPDIR": str(home / ".tmp"), "PATH": path}
     base |= {"SHELL": "/bin/bash", "USER": "user", "LANG": "C.UTF-8", "TERM": "dumb", "GIT_CONFIG_NOSYSTEM": "1"}
@@ -70,7 +70,7 @@ class Place:
 
     def environment(self, more: Mapping[str, str]) -> Env:
         """Return the agent's environment: this home, no network, and only PATH of the person's own."""
-        return {**sealed(self.home, os.environ.get("PATH", os.defpath)), **more}
+        return {**sealed_environment(self.home, os.environ.get("PATH", os.defpath)), **more}
 
     def write(self, name: str, text: str) -> None:
         """Write a file below the home."""

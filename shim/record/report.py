@@ -109,14 +109,14 @@ def compare(before: Kinds, now: Kinds) -> Difference:
     """Compare `now` with `before`."""
     both = sorted(before.keys() & now.keys())
     return Difference(
-        _told(now.keys() - before.keys()),
-        _told(before.keys() - now.keys()),
+        _kinds_without_answers(now.keys() - before.keys()),
+        _kinds_without_answers(before.keys() - now.keys()),
         {kind: new for kind in both if (new := _tops(now[kind] - before[kind]))},
         {kind: gone for kind in both if (gone := _tops(before[kind] - now[kind]))},
     )
 
 
-def _told(kinds: AbstractSet[str]) -> tuple[str, ...]:
+def _kinds_without_answers(kinds: AbstractSet[str]) -> tuple[str, ...]:
     """Without answers to requests of ours: which ones there are depends on what was asked."""
     return tuple(sorted(kind for kind in kinds if not kind.startswith(("answer to ", "response "))))
 

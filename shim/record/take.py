@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shim.errors import AgentError, AgentNotFound, ShimError
-from shim.record.driver import TURN_S, Driver, SceneFailed, is_own, spoken, text_of
+from shim.record.driver import TURN_S, Driver, SceneFailed, is_own, recorded_rows, text_of
 from shim.record.homes import Place, Target, target
 from shim.record.report import Difference, Kinds, compare, kinds_of
 from shim.record.scenes import SCENES, Scene
@@ -29,7 +29,7 @@ ATTEMPT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class RecordingResult:
     """The recordings of one version and their report.
 
     `skipped` and `failed`: scene -> why; `possible`: what the agent was known to lack -> its scenes, which went well now;
@@ -48,7 +48,7 @@ class Taken:
     difference: Difference | None = None
 
 
-def chosen(names: Sequence[str], to: Target) -> tuple[dict[str, Scene], dict[str, str]]:
+def choose_scenes(names: Sequence[str], to: Target) -> tuple[dict[str, Scene], dict[str, str]]:
     """Return the scenes to play, and the unsupported ones with the reason. Raises ShimError for unknown names."""
     unknown = [name for name in names if name not in SCENES]
     if unknown:
@@ -68,7 +68,7 @@ async def take(
     to: Target | None = None,
     secrets: Collection[str] = (),
     say: Callable[[str], None] = lambda _: None,
-) -> Taken:
+) -> RecordingResult:
     """Play the scenes (all, or those of `names`) and write OUT/AGENT/VERSION/SCENE.jsonl. A scene that fails writes nothing.
 
     In: `environ` to look for the agent's program in; `version`, if the program cannot tell it; `to`, for an agent that is not in
@@ -76,7 +76,7 @@ async def take(
     another recorder.
     """
     to = to or target(spec.name)
-    scenes, skipped = chosen(names, to)
+    scenes, skipped = choose_scenes(names, to)
     located = await locate(spec, environ)
     if located.path is None:
         raise AgentNotFound(f"{spec.title} cannot be recorded: {located.why}")
@@ -89,13 +89,13 @@ async def take(
             f"{folder} has {len(others)} recordings of an earlier recorder ({others[0]} ...), which tests read by their names; "
             "they are not mixed with new ones. Record another version, or name another folder with --out."
         )
-    taken = Taken(spec.name, known, folder)
+    taken = RecordingResult(spec.name, known, folder)
     async with serve(ScriptedModel()) as port:
         stage = _Stage(spec, located.path, to, f"http://127.0.0.1:{port}", frozenset(secrets))
         order = list(scenes)
         for name in order[:SAME_FAILURES]:
             await stage.play(taken, name, scenes[name], say)
-        if stopped(taken):
+        if has_failed_at_start(taken):
             say(f"The first {SAME_FAILURES} scenes failed alike; the other {len(scenes) - SAME_FAILURES} were not played.")
             return taken
         await stage.play_all(taken, {name: scenes[name] for name in order[SAME_FAILURES:]}, say)
@@ -103,10 +103,10 @@ async def take(
         for need in dict.fromkeys(SCENES[name].needs for name in skipped):
             names = [name for name in skipped if SCENES[name].needs == need]
             await stage.attempt(taken, need, names, skipped[names[0]], say)
-    return compared(taken)
+    return with_difference(taken)
 
 
-def stopped(taken: Taken) -> bool:
+def has_failed_at_start(taken: RecordingResult) -> bool:
     """Whether the first scenes failed alike, so that the others need not be played."""
     reasons = list(taken.failed.values())
     return not taken.scenes and len(reasons) >= SAME_FAILURES and len(set(reasons)) == 1
@@ -122,7 +122,9 @@ class _Stage:
     url: str
     secrets: frozenset[str]
 
-    async def play(self, taken: Taken, name: str, scene: Scene, say: Callable[[str], None], *, turn_s: float = TURN_S) -> None:
+    async def play(
+        self, taken: RecordingResult, name: str, scene: Scene, say: Callable[[str], None], *, turn_s: float = TURN_S
+    ) -> None:
         """Play a scene in a fresh home, and write its recordings if it goes well."""
         place = await Place.make()
         driver = Driver(self.spec, self.binary, taken.version, name, scene, place, turn_s=turn_s)
@@ -147,7 +149,7 @@ class _Stage:
             taken.unparsed.extend(driver.unparsed)
             place.remove()
 
-    async def play_all(self, taken: Taken, scenes: Mapping[str, Scene], say: Callable[[str], None]) -> None:
+    async def play_all(self, taken: RecordingResult, scenes: Mapping[str, Scene], say: Callable[[str], None]) -> None:
         """Play scenes side by side: mostly they wait."""
         gate = asyncio.Semaphore(AT_ONCE)
 
@@ -159,9 +161,11 @@ class _Stage:
             for name, scene in scenes.items():
                 group.create_task(play(name, scene))
 
-    async def attempt(self, taken: Taken, need: str, names: Sequence[str], why: str, say: Callable[[str], None]) -> None:
+    async def attempt(
+        self, taken: RecordingResult, need: str, names: Sequence[str], why: str, say: Callable[[str], None]
+    ) -> None:
         """Play the scenes of something that the agent is known to lack. When all go well, the agent has learned it."""
-        attempt = Taken(taken.agent, taken.version, taken.folder)
+        attempt = RecordingResult(taken.agent, taken.version, taken.folder)
         for name in names:
             await self.play(attempt, name, SCENES[name], lambda _: None, turn_s=ATTEMPT_S)
             if attempt.failed:
@@ -230,7 +234,7 @@ def scenes_in(folder: Path) -> set[str]:
 
 def kinds_in(folder: Path, scenes: Collection[str]) -> Kinds:
     """Kinds and fields of the recordings of some scenes of a folder."""
-    return kinds_of(spoken(path) for path in sorted(folder.glob("*.jsonl")) if scene_of(path) in scenes)
+    return kinds_of(recorded_rows(path) for path in sorted(folder.glob("*.jsonl")) if scene_of(path) in scenes)
 
 
 def difference_of(before: Path, now: Path) -> Difference:
@@ -239,7 +243,7 @@ def difference_of(before: Path, now: Path) -> Difference:
     return compare(kinds_in(before, both), kinds_in(now, both))
 
 
-def compared(taken: Taken) -> Taken:
+def with_difference(taken: RecordingResult) -> RecordingResult:
     """Add the difference to the version before."""
     before = version_before(taken.folder)
     if before is None or not taken.scenes:

@@ -7,17 +7,17 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from shim.errors import Unsupported
-from shim.faces.opencode1.decided import rows
+from shim.errors import UnsupportedOperation
+from shim.faces.opencode1.operation_status import rows
 from shim.faces.opencode1.operations import OPERATIONS
-from shim.faces.opencode2 import decided as decided2
 from shim.faces.opencode2 import negotiation
+from shim.faces.opencode2 import operation_status as opencode2_status
 from shim.faces.opencode2.dialects import DIALECTS
 from shim.faces.opencode2.endpoint import FACE as OPENCODE2
-from shim.faces.opencode2.operations import OPERATIONS2
+from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.http.faces import FACES, Faces
 from shim.http.operation import SERVICES, BoundOperation, add_route, register
-from shim.operations import Operation, Operation2, Row
+from shim.operations import OpenCode2Operation, Operation, Row
 from shim.services import Services
 
 
@@ -40,27 +40,27 @@ def _routes(app: web.Application, services: Services, faces: Faces, bound: list[
     first = [one for one in bound if one.wire == 1 and _route_of(one.operation) not in taken]
     register(app, first)
     aliases = negotiation.register(app, second)
-    taken |= {_route_of(one.operation) for one in first} | {_route_of(Operation2(*alias, "")) for alias in aliases}
-    refused = [(name, OPERATIONS2[name], row) for name, row in decided2.rows({one.id for one in second}).items()]
+    taken |= {_route_of(one.operation) for one in first} | {_route_of(OpenCode2Operation(*alias, "")) for alias in aliases}
+    refused = [(name, OPENCODE2_OPERATIONS[name], row) for name, row in opencode2_status.rows({one.id for one in second}).items()]
     elsewhere = {(alias.operation, alias.method, alias.path) for one in DIALECTS.values() for alias in one.aliases}
     reasons = {name: row for name, _, row in refused}
     moved = [one for one in sorted(elsewhere) if one[0] in reasons]
-    refused += [(name, Operation2(method, path, ""), reasons[name]) for name, method, path in moved]
+    refused += [(name, OpenCode2Operation(method, path, ""), reasons[name]) for name, method, path in moved]
     served = {one.id for one in bound if one.wire == 1}
     for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
         if _route_of(operation) not in taken:
             taken.add(_route_of(operation))
-            face = OPENCODE2 if isinstance(operation, Operation2) else app[FACES].owner_of(operation.path)
+            face = OPENCODE2 if isinstance(operation, OpenCode2Operation) else app[FACES].owner_of(operation.path)
             add_route(app, operation, _refusal(name, row), face)
 
 
-def _route_of(row: Operation | Operation2) -> tuple[str, str]:
+def _route_of(row: Operation | OpenCode2Operation) -> tuple[str, str]:
     """Return the key of a route. As in aiohttp, the names of placeholders do not matter."""
     return row.method, re.sub(r"\{\w+\}", "{}", row.path)
 
 
 def _refusal(name: str, row: Row) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def refuse(_request: web.Request) -> web.StreamResponse:
-        raise Unsupported(name, row.reason)
+        raise UnsupportedOperation(name, row.reason)
 
     return refuse

@@ -412,7 +412,7 @@ async def late(run: Run, args: list[str]) -> None:
     await run.answer("And another thing.")
 
 
-async def unparsed(run: Run, args: list[str]) -> None:
+async def write_unparsed_lines(run: Run, args: list[str]) -> None:
     """Write a line of an unknown type and one that is no JSON."""
     await run.write(type="horoscope", sign="Cancer")
     await run.write_raw(b"Segmentation fault (only a joke)")
@@ -446,7 +446,7 @@ SCENES: Mapping[str, Scene] = {
     "crash": Scene(crash, "die in the middle of a tool"),
     "exit": Scene(exit_, "exit without an answer"),
     "late": Scene(late, "go on after the end of the turn"),
-    "unparsed": Scene(unparsed, "say something that nobody understands"),
+    "unparsed": Scene(write_unparsed_lines, "say something that nobody understands"),
 }
 
 

@@ -63,7 +63,7 @@ PARTS: Mapping[str, tuple[tuple[re.Pattern[str], int], ...]] = {
 """Abstract action -> (names of a property, index of the argument that it takes)."""
 
 
-def named(tool: str, offered: Schemas) -> str | None:
+def tool_for(tool: str, offered: Schemas) -> str | None:
     """The offered tool that does an abstract action."""
     for pattern in ROLES.get(tool, ()):
         for name in offered:
@@ -75,25 +75,25 @@ def named(tool: str, offered: Schemas) -> str | None:
 def generic(tool: str, arguments: tuple[str, ...], offered: Schemas) -> tuple[str, dict[str, Json]] | None:
     """(tool, arguments) of an abstract action; None when no offered tool does it."""
     role = "bash" if tool == "ask_bash" else tool
-    name = named(role, offered)
+    name = tool_for(role, offered)
     if name is None:
         return None
-    return name, obj(_filled({"type": "object", **offered[name]}, role, arguments, ""))
+    return name, obj(_value_of({"type": "object", **offered[name]}, role, arguments, ""))
 
 
 def _snake(name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).replace("-", "_").lower()
 
 
-def _filled(schema: Mapping[str, Json], role: str, arguments: tuple[str, ...], name: str) -> Json:
+def _value_of(schema: Mapping[str, Json], role: str, arguments: tuple[str, ...], name: str) -> Json:
     """A value of a schema: what `name` stands for in this action, else the simplest value that is allowed."""
     kind = _type(schema)
     if kind == "object":
         properties, required = obj(schema.get("properties")), {text(one) for one in arr(schema.get("required"))}
         wanted = [key for key in properties if key in required or _argument(key, role, arguments) is not None]
-        return {key: _filled(obj(properties[key]), role, arguments, key) for key in wanted}
+        return {key: _value_of(obj(properties[key]), role, arguments, key) for key in wanted}
     if kind == "array":
-        return [_filled(obj(schema.get("items")), role, arguments, name)]
+        return [_value_of(obj(schema.get("items")), role, arguments, name)]
     if "enum" in schema:
         return arr(schema["enum"])[0]
     if kind in ("integer", "number"):

@@ -46,8 +46,8 @@ from universal.events import ErrorData, EventType, PermissionData, QuestionData,
 from universal.host import HostCall
 from universal.jsonvalue import obj, text
 from universal.permissions import Policy
-from universal.turn import Cancelled, DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent
-from universal.unattended import Unattended
+from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, PromptsCancelled, TurnEnd
+from universal.unattended_policy import UnattendedPolicy
 
 log = structlog.get_logger()
 
@@ -99,7 +99,7 @@ class SessionActor:
             self.process.send,
             self.process.proceed,
             lambda: deps.ids.new("permission"),
-            Attendance(lambda: self.unattended, deps.clock, deps.call_later, deps.unattended_counts),
+            Attendance(lambda: self.unattended_policy, deps.clock, deps.call_later, deps.unattended_counts),
         )
         self.children = ChildSessions(state, lambda key, fact: open_child(self, key, fact), self._requests.forget)
         self.prompt_queue = PromptQueue(state, lambda key: self._apply(state, Input.PROMPT, key))
@@ -134,12 +134,12 @@ class SessionActor:
         return self.process.is_alive
 
     @property
-    def queued(self) -> int:
+    def queued_prompts(self) -> int:
         """Prompts that are not answered yet."""
         return len(self.prompt_queue.pending)
 
     @property
-    def unattended(self) -> Unattended:
+    def unattended_policy(self) -> UnattendedPolicy:
         """What happens to asks that nobody answers: the last prompt's value, else the session's, else the server's."""
         return self._dispatcher.unattended or unattended_of_session(self.main.session.record) or self.deps.unattended
 
@@ -222,13 +222,13 @@ class SessionActor:
         match effect:
             case DispatchPrompt(key=key):
                 self._dispatcher.dispatch(key)
-            case Cancelled(keys=keys):
+            case PromptsCancelled(keys=keys):
                 self.prompt_queue.cancel(*keys)
             case InterruptAgent():
                 self._interrupt(state)
             case KillAgent():
                 self._drop_process(kill=True)
-            case Ended(reason=reason):
+            case TurnEnd(reason=reason):
                 if state is self.main:
                     self._on_turn_ended(reason)
                 else:

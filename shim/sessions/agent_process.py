@@ -160,7 +160,7 @@ class AgentProcess:
 
     def _answer_host_call(self, answer: HostAnswer) -> None:
         if isinstance(self.codec, HostedCodec):
-            self._emit(self.codec.hosted(answer))
+            self._emit(self.codec.on_host_answer(answer))
 
     # --- its end ---------------------------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from universal.items import Item, Json
 from universal.session import checkpoint as core
 from universal.session.messages import Messages, Page
 from universal.session.model import Message
-from universal.session.packing import PACKER, read, shape_of, written
+from universal.session.value_codec import PACKER, encode, read, shape_of
 
 if TYPE_CHECKING:
     from shim.sessions.prompts.pending_prompt import PendingPrompt
@@ -74,7 +74,7 @@ FORMAT = f"{core.FORMAT}-{shape_of(WriterState)}"
 
 
 @dataclass(slots=True)
-class Stored:
+class StoredCheckpoint:
     """What is stored of a session: the event of its checkpoint, the size of its head, its pages.
 
     is_off  it has something that cannot be written
@@ -109,7 +109,7 @@ def save(state: SessionState, store: Store) -> None:
         numbers = frozenset(page.number for page in pages)
         if len(head) > HEAD_LIMIT_BYTES:
             log.info("checkpoint.too_large", session_id=state.id, bytes=len(head))
-            state.stored = Stored(state.sequence, len(head), stored.pages)
+            state.stored = StoredCheckpoint(state.sequence, len(head), stored.pages)
             return
         changed = {page.number: page_bytes(page) for page in pages if page.is_changed}
         store.save_checkpoint(state.id, Checkpoint(state.sequence, head, changed), stored.pages - numbers)
@@ -122,7 +122,7 @@ def save(state: SessionState, store: Store) -> None:
         return
     for page in pages:
         page.is_changed = False
-    state.stored = Stored(state.sequence, len(head), numbers)
+    state.stored = StoredCheckpoint(state.sequence, len(head), numbers)
 
 
 def pack(state: SessionState) -> None:
@@ -144,16 +144,18 @@ def _head(state: SessionState) -> bytes:
         state.instructions.announced,
         tuple((id_, one.item.model_dump(mode="json")) for id_, one in waiting.items() if id_ in messages),
         core.state_of(reducer),
-        tuple(messages.held()),
+        tuple(messages.unpacked_messages()),
     )
     pages = [[page.number, zlib.crc32(page_bytes(page))] for page in messages.pages]
-    return zlib.compress(json.dumps([FORMAT, pages, written(saved, WriterState)]).encode(), 1)
+    return zlib.compress(json.dumps([FORMAT, pages, encode(saved, WriterState)]).encode(), 1)
 
 
 def page_bytes(page: Page) -> bytes:
     """A packed page as the store has it: its index, then its body."""
     assert page.body is not None
-    index = json.dumps([list(page.ids), list(page.created), [sorted(known) for known in page.known]], separators=(",", ":"))
+    index = json.dumps(
+        [list(page.ids), list(page.created_times), [sorted(known) for known in page.known_by]], separators=(",", ":")
+    )
     return LENGTH.pack(len(index)) + index.encode() + page.body
 
 
@@ -165,7 +167,7 @@ def page_of(number: int, stored: bytes) -> Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class DecodedCheckpoint:
     """A checkpoint that was read."""
 
     saved: WriterState
@@ -173,7 +175,7 @@ class Opened:
     head_bytes: int
 
 
-def opened(checkpoint: Checkpoint) -> Opened:
+def decode(checkpoint: Checkpoint) -> DecodedCheckpoint:
     """What a stored checkpoint holds. Raises UNUSABLE if it is damaged or of another format. Takes a while: for a thread."""
     format_, index, text = json.loads(zlib.decompress(checkpoint.head))
     if format_ != FORMAT:
@@ -185,7 +187,7 @@ def opened(checkpoint: Checkpoint) -> Opened:
     if saved.sequence != checkpoint.sequence:
         raise ValueError(f"it stands at event {saved.sequence}, not {checkpoint.sequence}")
     pages = [page_of(number, checkpoint.pages[number]) for number, _ in index]
-    return Opened(saved, Messages(saved.messages, pages), len(checkpoint.head))
+    return DecodedCheckpoint(saved, Messages(saved.messages, pages), len(checkpoint.head))
 
 
 async def open_from(state: SessionState, store: Store) -> bool:
@@ -194,20 +196,20 @@ async def open_from(state: SessionState, store: Store) -> bool:
     if checkpoint is None:
         return False
     try:
-        found = await asyncio.to_thread(opened, checkpoint)
+        found = await asyncio.to_thread(decode, checkpoint)
         await _need_event(store, state.id, found.saved)
     except UNUSABLE as error:
         log.info("checkpoint.ignored", session_id=state.id, sequence=checkpoint.sequence, why=str(error))
-        state.stored = Stored(0, 0, frozenset(checkpoint.pages))
+        state.stored = StoredCheckpoint(0, 0, frozenset(checkpoint.pages))
         return False
     saved = found.saved
-    state.reducer = core.restored(saved.reducer, found.messages)
+    state.reducer = core.restore(saved.reducer, found.messages)
     state.journal.sequence, state.journal.event_id = saved.sequence, saved.event_id
     state.journal.native_session_id, state.turn_id = saved.native_session_id, saved.turn_id
     state.ended = None if saved.ended is None else SessionEndedData.model_validate(saved.ended)
     state.instructions.entries, state.instructions.announced = saved.instructions, saved.announced
     state.pending_prompts.prompts = _pending_prompts(saved.waiting)
-    state.stored = Stored(saved.sequence, found.head_bytes, frozenset(page.number for page in found.messages.pages))
+    state.stored = StoredCheckpoint(saved.sequence, found.head_bytes, frozenset(page.number for page in found.messages.pages))
     return True
 
 

@@ -17,7 +17,7 @@ from shim.sessions.undo.step_snapshots import Trees
 from shim.store.base import Store
 from universal.permissions import Rule
 from universal.tools.accesses import Place
-from universal.unattended import WAIT, Unattended
+from universal.unattended_policy import WAIT, UnattendedPolicy
 
 
 class ProjectLike(Protocol):
@@ -79,7 +79,7 @@ class SessionDeps:
     """Whether a client is connected that could show a question of this session of this directory."""
     config_refresh: Callable[[str], Awaitable[None]] = _nothing_to_refresh
     """Reads a directory's config again if its files have changed; awaited before an agent starts, and before each prompt."""
-    unattended: Unattended = WAIT
+    unattended: UnattendedPolicy = WAIT
     """What happens to asks that nobody answers, where neither the prompt nor the session says it."""
     clean_up: Callable[[str], Awaitable[None]] = _nothing_to_refresh
     """Ends what a server that died has left behind, by the server's id."""

@@ -32,7 +32,7 @@ PAGE = 500
 Observer: TypeAlias = Callable[[UniversalEvent], None]
 
 
-class Sequenced(Protocol):
+class SequencedEvent(Protocol):
     """An event of a journal, in whatever form it is read."""
 
     @property
@@ -41,7 +41,7 @@ class Sequenced(Protocol):
         ...
 
 
-T = TypeVar("T", bound=Sequenced)
+T = TypeVar("T", bound=SequencedEvent)
 E_co = TypeVar("E_co", covariant=True)
 
 
@@ -115,7 +115,7 @@ class Listener:
         self.ended = False
 
     @property
-    def waiting(self) -> int:
+    def waiting_events(self) -> int:
         """Events that wait to be taken."""
         return len(self._queue)
 
@@ -172,7 +172,7 @@ class Feed:
 
     def lag(self) -> int:
         """Events that the slowest reader has not taken yet."""
-        return max((one.waiting for some in self._listeners.values() for one in some), default=0)
+        return max((one.waiting_events for some in self._listeners.values() for one in some), default=0)
 
     def observe(self, observer: Observer) -> None:
         """Call it with every event, in order, until `forget`. It must not wait; what it raises is logged."""
@@ -202,7 +202,7 @@ class Feed:
             listener.end()
         return listener
 
-    def listened(self, session_id: str) -> bool:
+    def has_listener(self, session_id: str) -> bool:
         """Whether somebody reads this session's live events."""
         return session_id in self._listeners
 
@@ -242,7 +242,7 @@ class Follower(Generic[T]):
     @property
     def over(self) -> bool:
         """Nothing will come any more."""
-        return self._listener.ended and not self._behind and not self._held and not self._listener.waiting
+        return self._listener.ended and not self._behind and not self._held and not self._listener.waiting_events
 
     async def take(self, until: float | None = None) -> Sequence[T | UniversalEvent]:
         """The next events; none at `until` (loop time), and when it is `over`. Raises StoreError."""
@@ -258,16 +258,16 @@ class Follower(Generic[T]):
                 # The journal has no more. A hole that is left is one of a disk that refused to write.
                 self._behind = False
                 if fresh := self._fresh():
-                    return self._given(fresh)
+                    return self._events(fresh)
             elif fresh := self._fresh():
                 if not self._listener.behind and fresh[0].sequence == self.position + 1:
-                    return self._given(fresh)
+                    return self._events(fresh)
                 self._held, self._behind = fresh, True
             elif self._listener.ended:
                 return []
             else:
                 await self._listener.wait(until)
-                if not self._listener.waiting and until is not None and asyncio.get_running_loop().time() >= until:
+                if not self._listener.waiting_events and until is not None and asyncio.get_running_loop().time() >= until:
                     return []
 
     def close(self) -> None:
@@ -278,6 +278,6 @@ class Follower(Generic[T]):
         waiting, self._held = [*self._held, *self._listener.drain()], []
         return [event for event in waiting if event.sequence > self.position]
 
-    def _given(self, events: Sequence[UniversalEvent]) -> Sequence[UniversalEvent]:
+    def _events(self, events: Sequence[UniversalEvent]) -> Sequence[UniversalEvent]:
         self.position = events[-1].sequence
         return events

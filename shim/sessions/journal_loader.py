@@ -22,7 +22,7 @@ from shim.store.base import Store
 from shim.store.rows import EventRow, body_of, event_of
 from shim.store.stretches import JOINED, Key
 from universal.events import EventType, ItemDeltaData, UniversalEvent
-from universal.growing import PartsRun
+from universal.growing_text import PartsRun
 from universal.jsonvalue import obj
 
 PAGE = 1_000

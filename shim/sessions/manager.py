@@ -45,7 +45,7 @@ from universal.jsonvalue import obj, text
 from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
 from universal.session.changes import SessionDeleted
 from universal.session.model import Fields, ModelRef, Session, SessionRecord, Status
-from universal.session.stored import record_json
+from universal.session.record_json import record_json
 
 log = structlog.get_logger()
 
@@ -301,7 +301,7 @@ class SessionManager:
         """What can be read of a session, also of another server's. Raises NotFound."""
         return (await self.readable_state(session_id)).session
 
-    def loaded(self, session_id: str) -> Session | None:
+    def loaded_session(self, session_id: str) -> Session | None:
         """What can be read of a session, if it is loaded."""
         entry = self.index.find(session_id)
         return entry.state.session if entry is not None and entry.state is not None else None

@@ -138,7 +138,7 @@ class NamedSessions:
     async def _agent(self, wanted: NewSession) -> Agent:
         known = self._agents.get(wanted.agent)
         if known is None:
-            raise AgentUnknown(wanted.agent, (a.spec.name for a in self._agents.all()))
+            raise AgentUnknown(wanted.agent, (a.spec.name for a in self._agents.list_agents()))
         await self._agents.available(only=wanted.agent)
         agent = self._agents.get(wanted.agent) or known
         if not agent.usable:

@@ -9,7 +9,7 @@ from shim.store.base import SessionRow
 from universal.jsonvalue import obj, text
 from universal.session import importer
 from universal.session.model import SessionRecord
-from universal.session.stored import record_json, record_of
+from universal.session.record_json import record_json, record_of
 
 if TYPE_CHECKING:
     from shim.sessions.actor import SessionActor

@@ -43,7 +43,7 @@ class SessionJournal:
     def write(self, type_: EventType, data: EventData, at_ms: int, *, source: Source, raw: Any) -> UniversalEvent:
         """Stamp an event and queue it for the store."""
         self.sequence += 1
-        event = UniversalEvent.stamped(
+        event = UniversalEvent.from_stamped_fields(
             {
                 "event_id": self._ids.new("event"),
                 "sequence": self.sequence,

@@ -16,7 +16,7 @@ import structlog
 from shim.clock import Clock, from_rfc3339
 from shim.errors import SessionNotFound, SessionTerminated
 from shim.ids import Ids
-from shim.sessions.checkpoints import Stored
+from shim.sessions.checkpoints import StoredCheckpoint
 from shim.sessions.exit_errors import SERVER_STOPPED
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.permissions.open_requests import OpenRequests
@@ -44,7 +44,7 @@ from universal.jsonvalue import JsonObject, obj
 from universal.session import checkpoint as core
 from universal.session.model import Session
 from universal.session.reducer import Reducer
-from universal.turn import Effect, Ended, Input, Started, State, TurnMachine
+from universal.turn import Effect, Input, State, TurnEnd, TurnMachine, TurnStart
 
 log = structlog.get_logger()
 
@@ -89,7 +89,7 @@ class SessionState:
         self.instructions = Instructions()
         self.variables: dict[str, str] = {}
         self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item(item_id))
-        self.stored = Stored()
+        self.stored = StoredCheckpoint()
         self._changes = changes
         self._clock = clock
         self._ids = ids
@@ -143,7 +143,7 @@ class SessionState:
         return not (self.machine.busy or self.journal.is_behind) and core.is_at_rest(self.reducer)
 
     @property
-    def terminated(self) -> bool:
+    def is_terminated(self) -> bool:
         """It was ended by us for good: it can be read, and takes no prompts."""
         return self.machine.state is State.CLOSED or (self.ended is not None and self.ended.terminated_by == "daemon")
 
@@ -151,7 +151,7 @@ class SessionState:
         """Raises NotFound if it was deleted, Conflict if it was terminated: it takes no prompts."""
         if self.journal.is_closed:
             raise SessionNotFound(self.id)
-        if self.terminated:
+        if self.is_terminated:
             raise SessionTerminated(self.id)
 
     def _note_end(self, event: UniversalEvent) -> None:
@@ -254,13 +254,13 @@ class SessionState:
         self._add_metadata(metadata)
         effects = self.machine.apply(input_, key)
         for effect in effects:
-            if isinstance(effect, Started):
+            if isinstance(effect, TurnStart):
                 self.turn_id = self._ids.new("turn")
                 self._turn_metadata = {}
                 data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
                 self._note_fact(self.record(EventType.TURN_STARTED, data))
                 self.notify_changed()
-            elif isinstance(effect, Ended):
+            elif isinstance(effect, TurnEnd):
                 self._end_turn(effect.reason)
         return effects
 

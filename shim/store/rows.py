@@ -142,7 +142,7 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
         kind, model = _TYPES[row.type]
         if body.keys() != _BODY:
             raise _unreadable(row, f"the event: it has {sorted(body)}, not {sorted(_BODY)}")
-        return UniversalEvent.made(
+        return UniversalEvent.from_fields(
             {
                 "event_id": row.event_id,
                 "sequence": row.sequence,

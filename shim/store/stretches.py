@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 from shim.errors import StoreError
 from shim.store.rows import EventRow, dump, load, row_of
 from universal.events import ItemDeltaData, UniversalEvent
-from universal.growing import PartsRun
+from universal.growing_text import PartsRun
 
 JOINED = ("text", "reasoning")
 """Kinds of parts whose pieces can be joined: those of a tool's output are lasting events with a number each (`sync`)."""

@@ -34,7 +34,7 @@ class Gzip:
         return self._zlib.flush(zlib.Z_FINISH)
 
 
-def wanted(accept_encoding: str, peer: str | None, when: When) -> bool:
+def wants_gzip(accept_encoding: str, peer: str | None, when: When) -> bool:
     """Whether a client is to get gzip. In: its Accept-Encoding, and its address as the server sees it."""
     if when == "never" or not _takes_gzip(accept_encoding):
         return False

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
-from universal.growing import Run
+from universal.growing_text import Run
 
 ID_LENGTH, POSITION_LENGTH = 16, 8
 CHUNK_BYTES = 256 * 1024
@@ -106,15 +106,15 @@ def compact(frames: Iterable[Frame]) -> list[Frame]:
     run: Run[Frame] = Run()
     for frame in frames:
         if frame.piece is None:
-            out += starmap(_joined, run.take())
+            out += starmap(_join, run.take())
             out.append(frame)
         else:
             run.add(frame.piece.key, frame.piece.text, frame)
-    out += starmap(_joined, run.take())
+    out += starmap(_join, run.take())
     return out
 
 
-def _joined(last: Frame, text: str) -> Frame:
+def _join(last: Frame, text: str) -> Frame:
     """One frame for pieces of one part: the last one, with the text of all."""
     assert last.piece is not None
     return last if last.piece.text == text else last.piece.frame(text, last.position)

@@ -269,7 +269,7 @@ class Hub:
                 opening += [] if frame is None else [frame]
         bounds = readers.face.reader or self._bounds.reader
         reader = Subscription(
-            encoder, scope, opening, bounds=bounds, heartbeat=self._heartbeat, closed=self._closed, client=client
+            encoder, scope, opening, bounds=bounds, heartbeat=self._heartbeat, closed=self._reader_closed, client=client
         )
         self._forget_audiences()
         self._audiences_by_scope.clear()
@@ -280,7 +280,7 @@ class Hub:
             reader.end()
         return reader
 
-    def listened(self, directory: str) -> bool:
+    def has_reader(self, directory: str) -> bool:
         """Whether a reader gets this directory's events."""
         return any(audience.readers for audience in self._audiences_of(normal_scope(directory)))
 
@@ -292,7 +292,7 @@ class Hub:
             reader.hold()
         return readers
 
-    async def settled(self, directory: str | None = None, timeout_s: float = SETTLE_S, *, face: str | None = None) -> None:
+    async def settle(self, directory: str | None = None, timeout_s: float = SETTLE_S, *, face: str | None = None) -> None:
         """Wait until readers of a directory and a face (None: all) have been sent what was published so far, at most `timeout_s`.
 
         For answers that end a turn: `opencode run --attach` exits at that answer and prints only what it has read by then
@@ -301,7 +301,7 @@ class Hub:
         self.bursts.deliver()
         scope = None if directory is None else normal_scope(directory)
         wanted = [reader for reader in self._all_readers() if face in (None, reader.encoder.face) and _wants(reader.scope, scope)]
-        waits = [asyncio.ensure_future(reader.settled()) for reader in wanted]
+        waits = [asyncio.ensure_future(reader.settle()) for reader in wanted]
         if waits:
             _, late = await asyncio.wait(waits, timeout=timeout_s)
             for wait in late:
@@ -327,7 +327,7 @@ class Hub:
     def _heartbeat(self, encoder: Encoder[Any]) -> Frame:
         return encoder.heartbeat(self._ring.last, self._ids)
 
-    def _closed(self, reader: Subscription) -> None:
+    def _reader_closed(self, reader: Subscription) -> None:
         """Called by a subscription that is over, at least once."""
         audience = self._audiences.get(reader.scope, {}).get(reader.encoder)
         came_ms = None if audience is None else audience.readers.pop(reader, None)
@@ -352,7 +352,7 @@ class Hub:
         A mark of its own stands at the place: a position before it is not known to this face.
         """
         self._ring.add(Entry(self._ids.moment(), readers.face.name, None, None, None, {}, 0))
-        readers.begun = self._ring.published
+        readers.begun = self._ring.published_count
 
     def _forget_audiences(self) -> None:
         """Forget audiences that nobody can come back to."""

@@ -61,7 +61,7 @@ class Ring:
         return self._last
 
     @property
-    def published(self) -> int:
+    def published_count(self) -> int:
         """The number of entries that were ever added."""
         return self._forgotten + len(self._entries)
 

@@ -91,7 +91,7 @@ class Subscription:
     @property
     def over(self) -> bool:
         """Whether no more frames will come."""
-        return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not self._waiting())
+        return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not self._has_waiting())
 
     async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Batch]:
         """The next frames, oldest first: waits for one, and for more until `gather_s` after the last take, unless one is urgent.
@@ -101,13 +101,13 @@ class Subscription:
         Out: about CHUNK_BYTES at most; [] at `until` (loop time), and when it is `over`.
         """
         loop = asyncio.get_running_loop()
-        while not self._waiting() and self.state is State.OPEN and (until is None or loop.time() < until):
+        while not self._has_waiting() and self.state is State.OPEN and (until is None or loop.time() < until):
             self._quiet.set()  # a reader that takes again has sent what it took before
             await _wait(self._more, until)
         gather_until = self._taken_at + gather_s * self._share
         if gather_until <= loop.time():
             self._share = FIRST_SHARE
-        elif not self._is_urgent and self.state is State.OPEN and self._waiting():
+        elif not self._is_urgent and self.state is State.OPEN and self._has_waiting():
             self._share = min(1.0, self._share * 2)
             self._due_at = gather_until if until is None else min(until, gather_until)
             await _wait(self._now, self._due_at)
@@ -161,9 +161,9 @@ class Subscription:
             self._bytes -= len(batch.data)
             self.put(batch)
 
-    async def settled(self) -> None:
+    async def settle(self) -> None:
         """Wait until all that is queued now has been sent, without gathering, or the reader is gone."""
-        if self._waiting():
+        if self._has_waiting():
             self._is_urgent = True
             self._now.set()
         await self._quiet.wait()
@@ -219,7 +219,7 @@ class Subscription:
         frames, size = self._bounds
         return self._frames > 1 and (self._frames > frames * factor or self._bytes > size * factor)
 
-    def _waiting(self) -> bool:
+    def _has_waiting(self) -> bool:
         return bool(self._opening or self._live)
 
     def _pop(self) -> list[Batch]:
@@ -227,7 +227,7 @@ class Subscription:
             return []
         out: list[Batch] = []
         size = 0
-        while self._waiting() and size < CHUNK_BYTES:
+        while self._has_waiting() and size < CHUNK_BYTES:
             if self._opening:
                 batch = self._opening.popleft()
             else:
@@ -236,7 +236,7 @@ class Subscription:
                 self._bytes -= len(batch.data)
             out.append(batch)
             size += len(batch.data)
-        self._is_urgent = self._waiting()
+        self._is_urgent = self._has_waiting()
         if self.encoder.joins and len(out) > 1:
             return batches(compact(frame for batch in out for frame in batch.frames), self.encoder.layout)
         return out

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from shim.faces.opencode1 import routes as opencode1
-from shim.faces.opencode1.decided import render, rows, undecided_operations
+from shim.faces.opencode1.operation_status import render, rows, undecided_operations
 from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
-from shim.faces.opencode1.unsupported import SHARED, UNSUPPORTED
+from shim.faces.opencode1.unsupported_operations import SHARED, UNSUPPORTED
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.dialects import P
-from shim.faces.opencode2.operations import OPERATIONS2
+from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.http.operation import collect
 from tests.support.oracle import FIXTURES, oracle
 from tools import generate
@@ -65,7 +65,7 @@ def test_the_preview_shares_operations_of_opencode2() -> None:
     def route(row: tuple[str, ...]) -> tuple[str, str]:
         return row[0], re.sub(r"\{\w+\}", "{}", row[1])
 
-    second = {route(row) for row in OPERATIONS2.values()} | {route((one.method, one.path)) for one in P.aliases}
+    second = {route(row) for row in OPENCODE2_OPERATIONS.values()} | {route((one.method, one.path)) for one in P.aliases}
     assert {name for name, row in OPERATIONS.items() if route(row) in second} == SHARED
 
 

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode2.dialects import P
-from tests.conformance.test_second_native import Shapes, differences
-from tests.support.both import second_of
+from tests.conformance.test_opencode2_native import Shapes, differences
+from tests.support.opencode2_replay import SECOND, Native, journals, of_agents
+from tests.support.opencode2_story import everything
+from tests.support.opencode2_views import OpenCode2View
 from tests.support.oracle import check_preview_event, check_response
-from tests.support.second_play import SECOND, Native, journals, of_agents
-from tests.support.second_story import everything
-from tests.support.views2 import View2
+from tests.support.two_faces import second_of
 
 Wire = dict[str, Any]
 NATIVE = SECOND / "lildax-1.18.18"
@@ -150,7 +150,7 @@ def theirs() -> Shapes:
 async def told() -> Iterator[tuple[list[Wire], list[Wire]]]:
     """Events and messages of all recordings of all agents, and of what no recording has."""
     stories = [second_of(journal, name.split("/")[0]) for name in of_agents() for journal in await journals(name)]
-    pairs = [(events, View2(session)) for session, events in stories]
+    pairs = [(events, OpenCode2View(session)) for session, events in stories]
     pairs += [(story.told, story.now) for story in everything()]
     return iter(
         (

@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tests.coverage.seen import Seen
+from tests.coverage.evidence import Seen
 from universal.events import EventType
 from universal.items import FileRefPart, ItemKind, ItemStatus
 

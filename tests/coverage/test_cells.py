@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 
 from tests.coverage.cells import COLUMNS, Cell
+from tests.coverage.evidence import Seen, look
 from tests.coverage.features import FEATURES
-from tests.coverage.seen import Seen, look
 from tests.support.recordings import ROOT
 from tools import coverage
 from universal.registry import agents
@@ -81,6 +81,6 @@ def test_a_cell_that_fails_has_no_tick() -> None:
 
 
 def test_the_readme_has_this_table() -> None:
-    files = coverage.rendered()
+    files = coverage.render_files()
     stale = [str(path.relative_to(coverage.ROOT)) for path, words in files.items() if path.read_text("utf-8") != words]
     assert stale == [], "run `make gen`"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shim.agents.keys import KeyStore, key_variables
-from shim.agents.plugins import Broken
+from shim.agents.plugins import BrokenPlugin
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Mode, Model, SlashCommand
 from universal.registry import agents
 
@@ -51,7 +51,7 @@ class FakeAgents:
         self._agents = agents
         self.keys = KeyStore(None)
         self.packages: dict[str, str] = {}
-        self.broken: tuple[Broken, ...] = ()
+        self.broken: tuple[BrokenPlugin, ...] = ()
         self.asked: list[str] = []
         """Names of those that were asked anew."""
 

@@ -35,7 +35,7 @@ from universal.codec import (
 )
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, ReasoningPart, TextPart, ToolResultPart
-from universal.turn import DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent, Started, TurnMachine
+from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, TurnEnd, TurnMachine, TurnStart
 
 WAIT_S = 5.0
 Reply = Callable[[Fact], Command | None]
@@ -136,7 +136,7 @@ class MockSession:
 
     async def idle(self, turns: int = 1) -> None:
         """Wait until so many turns have ended."""
-        await self.until(lambda: sum(isinstance(e, Ended) for e in self.effects) >= turns)
+        await self.until(lambda: sum(isinstance(e, TurnEnd) for e in self.effects) >= turns)
 
     async def stop(self) -> None:
         """End the agent."""
@@ -193,12 +193,12 @@ class MockSession:
     @property
     def ends(self) -> list[str]:
         """The reasons of the turns that have ended."""
-        return [e.reason for e in self.effects if isinstance(e, Ended)]
+        return [e.reason for e in self.effects if isinstance(e, TurnEnd)]
 
     @property
     def starts(self) -> list[str]:
         """Who began the turns."""
-        return [e.origin for e in self.effects if isinstance(e, Started)]
+        return [e.origin for e in self.effects if isinstance(e, TurnStart)]
 
     def of(self, type_: EventType, child: str | None = None) -> list[Any]:
         """The data of all facts of one type, of the session itself or of one subagent."""
@@ -232,7 +232,7 @@ def _asks(fact: Fact) -> bool:
 
 def check_turns(session: MockSession) -> None:
     """Each turn ended once, before the next began, and nothing is busy any more."""
-    seen = [(type(e).__name__, e.turn) for e in session.effects if isinstance(e, (Started, Ended))]
+    seen = [(type(e).__name__, e.turn) for e in session.effects if isinstance(e, (TurnStart, TurnEnd))]
     turns = session.machines[None].turn
     assert seen == [(kind, turn) for turn in range(1, turns + 1) for kind in ("Started", "Ended")]
     assert not [child for child, machine in session.machines.items() if machine.busy]

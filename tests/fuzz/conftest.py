@@ -1,3 +1,3 @@
 """Fixtures of the fuzzing tests."""
 
-from tests.fuzz.served import server  # noqa: F401 - a fixture
+from tests.fuzz.live_server import server  # noqa: F401 - a fixture

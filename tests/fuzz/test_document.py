@@ -22,7 +22,7 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 from yarl import URL
 
-from tests.fuzz.served import Server
+from tests.fuzz.live_server import Server
 from tests.support.api import Answer, check
 from tests.support.live import prompt_body
 from tests.support.oracle import oracle

@@ -16,9 +16,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from shim.faces.opencode1.operations import OPERATIONS
-from shim.faces.opencode2.operations import OPERATIONS2
+from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from tests.fuzz import mutate
-from tests.fuzz.served import Server
+from tests.fuzz.live_server import Server
 from tests.support.live import Live, prompt_body
 
 AVOIDED = frozenset(
@@ -26,7 +26,7 @@ AVOIDED = frozenset(
     | {"shell.create", "experimental.fs.write", "experimental.session.wait"}
 )
 """They run what they are told, by the network even, write what they are told where they are told, or wait on purpose."""
-WIRES = (OPERATIONS, OPERATIONS2)
+WIRES = (OPERATIONS, OPENCODE2_OPERATIONS)
 ROWS = sorted((name, row) for wire in WIRES for name, row in wire.items() if name not in AVOIDED and not row.streams)
 BODIES: tuple[Any, ...] = (
     prompt_body("echo hi"),

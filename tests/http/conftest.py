@@ -207,7 +207,7 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
         workspaces=Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host),
         copies=ProjectCopies(store, projects, host),
         tui_control=TuiControl(),
-        watchers=Watchers(host, hub.listened, home),
+        watchers=Watchers(host, hub.has_reader, home),
         opencode2=FaceServices(cast("Any", sessions), store, hub, clock=clock, ids=ids),
     )
     return services, sessions

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.support.fold import Fold
 from tests.support.live import TURN_S, Live
+from tests.support.opencode1_fold import Fold
 
 MODEL = {"providerID": "mock", "modelID": "mock"}
 

@@ -30,7 +30,7 @@ from shim.errors import (
     SessionBusy,
     ShimError,
     StoreError,
-    Unsupported,
+    UnsupportedOperation,
 )
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode1.endpoint import extra
@@ -386,7 +386,7 @@ RAISED: Mapping[str, Callable[[], Exception]] = {
     "a fault without a place": lambda: InvalidRequest("That is not how it works."),
     "a conflict": lambda: Conflict("It is there already."),
     "something outside of the roots": lambda: outside("/etc"),
-    "an unsupported operation": lambda: Unsupported("lsp.status", "this server runs no language servers"),
+    "an unsupported operation": lambda: UnsupportedOperation("lsp.status", "this server runs no language servers"),
     "aiohttp's bad request": lambda: web.HTTPBadRequest(),
     "aiohttp's precondition": lambda: web.HTTPPreconditionFailed(),
 }

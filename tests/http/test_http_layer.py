@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field
 from shim.errors import AgentNotFound, PermissionNotFound
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.faces.opencode1.operations import OPERATIONS
-from shim.faces.opencode1.unsupported import UNSUPPORTED
+from shim.faces.opencode1.unsupported_operations import UNSUPPORTED
 from shim.http import wire_json
 from shim.http.operation import NO_CONTENT, Ctx, collect
 from shim.operations import Operation

@@ -92,7 +92,7 @@ async def api(tmp_path: Path, spec: AgentSpec) -> AsyncIterator[ApiClient]:
         yield client
 
 
-async def test_it_is_listed_and_installed_from_its_spec(api: ApiClient, tmp_path: Path) -> None:
+async def test_a_new_agent_is_listed_and_installed_from_its_spec(api: ApiClient, tmp_path: Path) -> None:
     rows = {row.name: row for row in await agents_command.of(api.raw.app, 0)}
     assert rows["macaw"].title == "Macaw"
     assert "npm install -g macaw-cli" in (rows["macaw"].problem or "")
@@ -127,7 +127,7 @@ async def test_the_doctor_examines_it(tmp_path: Path, spec: AgentSpec, monkeypat
     assert "npm install -g macaw-cli" in found.remedy
 
 
-def test_it_is_in_the_table_of_the_readme_and_of_coverage(spec: AgentSpec) -> None:
+def test_a_new_agent_is_in_the_tables_of_readme_and_coverage(spec: AgentSpec) -> None:
     specs = {**agents(), "macaw": spec}
     assert "| Macaw | `macaw` | ✓ 3.1.0, 3.1.4 |" in agent_rows(specs.values())
     head, _, *features = table(columns(specs), {}).splitlines()

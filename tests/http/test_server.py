@@ -10,7 +10,7 @@ import structlog
 
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
-from shim.faces.opencode1.unsupported import SAME
+from shim.faces.opencode1.unsupported_operations import CONSTANT
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from shim.http.operation import collect
@@ -168,14 +168,14 @@ ALWAYS: dict[str, tuple[str, str, Any]] = {
 
 
 def test_every_constant_answer_is_named() -> None:
-    assert ALWAYS.keys() == SAME.keys()
+    assert ALWAYS.keys() == CONSTANT.keys()
 
 
 @pytest.mark.parametrize("name", ALWAYS)
 async def test_constant_answers_are_documented(place: Place, name: str) -> None:
     """docs/operations.md and GET /doc say of these that they are always the same: so they are."""
     method, path, wanted = ALWAYS[name]
-    assert (OPERATIONS[name].method, name in SAME) == (method, True)
+    assert (OPERATIONS[name].method, name in CONSTANT) == (method, True)
     answer = await place.api.request(method, path, status=204 if wanted is None else 200)
     body = answer.body["data"] if name.startswith("v2.") else answer.body
     assert body == wanted

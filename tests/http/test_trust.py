@@ -15,8 +15,8 @@ import shim.app
 from shim.sessions.permissions import trust_gate
 from shim.sessions.permissions.trust_question import REFUSE, TRUST, WITHOUT
 from tests.support.api import EventStream
-from tests.support.fold import Fold
 from tests.support.live import Live, live
+from tests.support.opencode1_fold import Fold
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
 from universal.codec import AgentSpec, IdFactory, LaunchOptions, LaunchSpec, ProjectSettingsUse

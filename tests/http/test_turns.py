@@ -10,8 +10,8 @@ import pytest
 
 from shim.host.roots import repository_above
 from tests.support.api import EventStream
-from tests.support.fold import Fold
 from tests.support.live import Live, live
+from tests.support.opencode1_fold import Fold
 
 
 def tools(fold: Fold) -> list[tuple[str, str]]:

@@ -142,7 +142,7 @@ def stamped(facts: list[Fact]) -> list[UniversalEvent]:
     clock = ManualClock()
     ids = Ids(clock)
     return [
-        UniversalEvent.stamped(
+        UniversalEvent.from_stamped_fields(
             {
                 "event_id": ids.new("event"),
                 "sequence": sequence,

@@ -11,7 +11,18 @@ from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, fields, replace
 
-from universal.turn import OURS, Cancelled, DispatchPrompt, Effect, Ended, Input, InterruptAgent, KillAgent, Started, TurnMachine
+from universal.turn import (
+    OURS,
+    DispatchPrompt,
+    Effect,
+    Input,
+    InterruptAgent,
+    KillAgent,
+    PromptsCancelled,
+    TurnEnd,
+    TurnMachine,
+    TurnStart,
+)
 
 IDLE_MAY_HEED = (Input.PROMPT, Input.ACTIVITY, Input.DELETE)
 REPLAYS = (Input.REPLAY_STARTED, Input.REPLAY_ENDED)
@@ -90,7 +101,7 @@ class LawBook:
             self.turns += self.restored
             law("a replayed turn has no effects", not effects)
         elif input_ in reasons:
-            law("L1 a restored turn ends once, and says why", effects[-1:] == [Ended(self.turns, reasons[input_])])
+            law("L1 a restored turn ends once, and says why", effects[-1:] == [TurnEnd(self.turns, reasons[input_])])
             law("only a deletion kills", effects[:-1] == ([KillAgent()] if input_ is Input.DELETE else []))
             self.restored, self.deleted = False, input_ is Input.DELETE
         else:
@@ -129,7 +140,7 @@ class LawBook:
 
     def _see(self, effect: Effect, input_: Input, before: list[Effect]) -> None:
         match effect:
-            case Started(turn, origin):
+            case TurnStart(turn, origin):
                 law("L1 a turn starts only when none is running", not self.live and not self.deleted)
                 law("L1 turns are numbered without gaps", turn == self.turns + 1)
                 law("the origin is told", origin == ("agent" if input_ is Input.ACTIVITY else "user"))
@@ -141,7 +152,7 @@ class LawBook:
                 law("prompts are handed one at a time, and not beside work of ours", not (self.working or self.ours))
                 self.handed.append(self.pending.pop(0))
                 self.working, self.failure = True, None
-            case Cancelled(keys):
+            case PromptsCancelled(keys):
                 law("only an abort or a deletion cancels", input_ in (Input.ABORT, Input.DELETE) and self.live)
                 law("exactly what was queued is cancelled", bool(keys) and list(keys) == self.pending)
                 self.cancelled += self.pending
@@ -152,8 +163,8 @@ class LawBook:
                 self.interrupted = True
             case KillAgent():
                 law("only a deaf agent or a deleted one is killed", input_ is Input.DELETE or (self.stopped and self.aborting))
-                law("Ended is the last effect of its turn", not any(isinstance(e, Ended) for e in before))
-            case Ended(turn, reason):
+                law("Ended is the last effect of its turn", not any(isinstance(e, TurnEnd) for e in before))
+            case TurnEnd(turn, reason):
                 law("L1 exactly one end per turn", self.live and turn == self.turns)
                 over = not (self.agent_at_work or self.ours)
                 law("L2 a turn ends when nothing goes on, not before", self.deleted or over)

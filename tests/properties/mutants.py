@@ -11,17 +11,17 @@ from collections.abc import Callable
 from universal.turn import (
     OURS,
     TRANSITIONS,
-    Cancelled,
     DispatchPrompt,
     Effect,
-    Ended,
     Input,
     InterruptAgent,
     KillAgent,
+    PromptsCancelled,
     Reason,
     State,
     Step,
     Table,
+    TurnEnd,
     TurnMachine,
 )
 
@@ -40,7 +40,7 @@ class IdleOnStrayDone(TurnMachine):
 
     def apply(self, input_: Input, key: str = "") -> list[Effect]:
         if self.state is State.IDLE and input_ is Input.DONE and self.turn:
-            return [Ended(self.turn, "completed")]
+            return [TurnEnd(self.turn, "completed")]
         return super().apply(input_, key)
 
 
@@ -108,7 +108,7 @@ class HandedBesideOurs(TurnMachine):
     """A prompt is handed over while a command of the person's runs, or the snapshot of the one before is being taken."""
 
     def _held(self) -> bool:
-        return self.state is State.ABORTING and super()._held()
+        return self.state is State.ABORTING and super()._is_held()
 
 
 class ExitFailsTheAnswered(TurnMachine):
@@ -140,7 +140,7 @@ class DoubleEnd(TurnMachine):
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
         super()._step(step, key, effects)
         if step == "interrupt":
-            effects.append(Ended(self.turn, "aborted"))
+            effects.append(TurnEnd(self.turn, "aborted"))
 
 
 class DoubleEndAfterKill(TurnMachine):
@@ -149,7 +149,7 @@ class DoubleEndAfterKill(TurnMachine):
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
         super()._step(step, key, effects)
         if step == "kill":
-            effects.append(Ended(self.turn, "aborted"))
+            effects.append(TurnEnd(self.turn, "aborted"))
 
 
 class HandedTwice(TurnMachine):
@@ -209,7 +209,7 @@ class CancelledAfterInterrupt(TurnMachine):
 
     def apply(self, input_: Input, key: str = "") -> list[Effect]:
         effects = super().apply(input_, key)
-        if len(effects) == 2 and isinstance(effects[0], Cancelled) and effects[1] == InterruptAgent():
+        if len(effects) == 2 and isinstance(effects[0], PromptsCancelled) and effects[1] == InterruptAgent():
             effects.reverse()
         return effects
 

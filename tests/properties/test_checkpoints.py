@@ -29,13 +29,13 @@ from shim.store.sqlite import SqliteStore
 from tests.conftest import LAW_EXAMPLES
 from tests.goldens.journals import JOURNALS, stored
 from tests.properties.walk import Walk
-from tests.support.second_story import Story
+from tests.support.opencode2_story import Story
 from universal.events import UniversalEvent
 from universal.items import ItemKind, ItemRole, TextPart
 from universal.session import transcript
-from universal.session.checkpoint import restored, state_of
+from universal.session.checkpoint import restore, state_of
 from universal.session.messages import Messages, Page
-from universal.session.packing import PACKER
+from universal.session.value_codec import PACKER
 
 HISTORY = st.binary(min_size=40, max_size=240)
 
@@ -190,7 +190,7 @@ def forgets_who_knows(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_the_page_as_it_was(patch: pytest.MonkeyPatch) -> None:
     def open_page(self: Messages, page: Page) -> object:
-        return page.unpacked()
+        return page.unpack()
 
     patch.setattr(Messages, "_open", open_page)
 
@@ -225,14 +225,14 @@ def begins_with_another_event(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_the_session(patch: pytest.MonkeyPatch) -> None:
-    real = checkpoints.core.restored
+    real = checkpoints.core.restore
 
     def fresh(state: Any, messages: Messages) -> Any:
         reducer = real(state, messages)
         reducer.session.record = replace(reducer.session.record, cost=0.0, title="")
         return reducer
 
-    patch.setattr(checkpoints.core, "restored", fresh)
+    patch.setattr(checkpoints.core, "restore", fresh)
 
 
 BUGS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
@@ -254,4 +254,4 @@ async def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None],
     with pytest.raises((AssertionError, KeyError, ValueError)):
         await check(events, "mock", 0, 2, 1)
     monkeypatch.undo()
-    assert restored is checkpoints.core.restored
+    assert restore is checkpoints.core.restore

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from shim.faces.opencode2.dialects import DIALECTS
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
-from tests.support.both import normal1, normal2, second_of
-from tests.support.fold import Fold
-from tests.support.fold2 import ENDS, Fold2
-from tests.support.oracle2 import check_event, check_type
+from tests.support.opencode1_fold import Fold
+from tests.support.opencode2_fold import ENDS, OpenCode2Fold
+from tests.support.opencode2_oracle import check_event, check_type
+from tests.support.two_faces import opencode1_normal, opencode2_normal, second_of
 from universal.session.log import LogEvent, WentIdle
 from universal.session.model import Reasoning, StepInfo, Text
 from universal.session.timeline.asides import AsidesWriter
@@ -35,16 +35,16 @@ HISTORY = st.binary(min_size=40, max_size=160)
 def compare(history: bytes) -> None:
     """Everything beside everything."""
     story = Walk(history).story
-    first, second = Fold(story.id), Fold2(story.id)
+    first, second = Fold(story.id), OpenCode2Fold(story.id)
     for event in story.told_first:
         first.feed(event.type, event.properties)
     for made in story.told:
         second.feed(made)
     second.check(story.now)
-    one = normal1(first.wire())
-    assert one == normal1(m.wire() for m in story.opencode1.messages.values())
-    two = normal2(story.now.messages.values(), story.now.inbox.values())
-    assert two == normal2(second.messages.values(), story.now.inbox.values())
+    one = opencode1_normal(first.wire())
+    assert one == opencode1_normal(m.wire() for m in story.opencode1.messages.values())
+    two = opencode2_normal(story.now.messages.values(), story.now.inbox.values())
+    assert two == opencode2_normal(second.messages.values(), story.now.inbox.values())
     assert [(key, one[key], two[key]) for key in one if one[key] != two[key]] == []
     assert story.now.running == story.opencode1.busy
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.second_story import Story
+from tests.support.opencode2_story import Story
 from universal.events import Question, QuestionOption
 from universal.items import FileRefPart, ImagePart, ItemKind, ItemRole, ReasoningPart, TextPart
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay, encode
 from universal.agents.acp.codec import AcpCodec
@@ -41,7 +41,7 @@ class AcpReplay(Replay):
     """The codec at work. `asked`: what we sent and has no answer yet, by method."""
 
     agent: str = "claude-agent-acp"
-    codec: AcpCodec = field(default_factory=lambda: AcpCodec(counting(), ACP_PROFILES[0]))
+    codec: AcpCodec = field(default_factory=lambda: AcpCodec(counting_ids(), ACP_PROFILES[0]))
     asked: dict[str, list[Any]] = field(default_factory=dict)
     _recorded: dict[Any, str] = field(default_factory=dict)
     """Recorded id of a request -> its method."""
@@ -51,7 +51,7 @@ class AcpReplay(Replay):
     def of(cls, version: str) -> AcpReplay:
         """For recordings of this folder."""
         profile = profile_of(version)
-        return cls(agent=profile.name, codec=AcpCodec(counting(), profile))
+        return cls(agent=profile.name, codec=AcpCodec(counting_ids(), profile))
 
     def launch(self, recording: Recording) -> None:
         loads = [row.msg["params"]["sessionId"] for row in recording.rows if _method(row) == "session/load" and _works(row)]

@@ -25,7 +25,7 @@ from aiohttp import ClientResponse, web
 from aiohttp.test_utils import TestClient, TestServer
 from aiohttp.web_runner import BaseRunner
 
-from tests.support import oracle, oracle2
+from tests.support import opencode2_oracle, oracle
 
 LONGEST_LINE_BYTES = 2**22
 """Of an event; the longest tell a tool's output."""
@@ -89,9 +89,9 @@ class EventStream:
         if self._dialect != "R":
             return
         if self._log:
-            oracle2.check_log_item(event)
+            opencode2_oracle.check_log_item(event)
         else:
-            oracle2.check_event(event)
+            opencode2_oracle.check_event(event)
 
     def _checked(self, event: dict[str, Any]) -> dict[str, Any]:
         if self._second:
@@ -203,9 +203,9 @@ def check(method: str, path: str, answer: Answer, content_type: str, dialect: st
 
 def _check_second(method: str, path: str, answer: Answer, content_type: str, dialect: str) -> None:
     """Of other dialects than R only errors are looked at here: what they say has tests of its own."""
-    known = oracle2.oracle2().operation_of(method, path) if dialect == "R" else None
+    known = opencode2_oracle.opencode2_oracle().operation_of(method, path) if dialect == "R" else None
     if known is not None:
-        oracle2.check_response(known, answer.status, answer.body, content_type)
+        opencode2_oracle.check_response(known, answer.status, answer.body, content_type)
     elif answer.status >= 400:
         _check_tagged(f"{method} {path}", answer)
 

@@ -91,7 +91,7 @@ class CommandReplay(Replay):
             case "host":
                 answer: HostAnswer = getattr(host, msg.pop("answer"))(**msg)
                 assert isinstance(self.codec, HostedCodec)
-                self.take(self.codec.hosted(answer))
+                self.take(self.codec.on_host_answer(answer))
 
     def written_line(self, msg: Wire) -> None:
         request = request_of(msg)

@@ -15,7 +15,7 @@ from shim.settings import Settings
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.support.api import Answer, ApiClient, EventStream
-from tests.support.fold import Fold
+from tests.support.opencode1_fold import Fold
 
 TURN_S = 20.0
 """The longest that a turn of the mock may take in a test."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 from shim.clock import ManualClock
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
+from tests.support.opencode1_views import view
 from tests.support.recordings import Recording, Row
-from tests.support.scripted import Recorder
+from tests.support.scripted_model import Recorder
 from tests.support.session_states import bare, begin, show
-from tests.support.views import view
 from universal.codec import (
     CheckingCodec,
     Exit,
@@ -35,7 +35,7 @@ from universal.codec import (
 from universal.events import EventType, PermissionData, UnparsedData
 from universal.items import Item, ItemKind, ItemRole
 from universal.registry import agents
-from universal.turn import DispatchPrompt, Effect, Ended, Input, InterruptAgent, Started
+from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, TurnEnd, TurnStart
 
 DIRECTORY = "/home/user/project"
 ITEMS = (EventType.ITEM_STARTED, EventType.ITEM_DELTA, EventType.ITEM_COMPLETED)
@@ -47,7 +47,7 @@ Child = str | Literal["any"] | None
 
 def codec_of(agent: str) -> Any:
     """A new codec of an agent, whose ids are item_1, permission_1, question_1, item_2 ..."""
-    return agents()[agent].make(counting())
+    return agents()[agent].make(counting_ids())
 
 
 def encode(msg: Any) -> bytes:
@@ -280,8 +280,8 @@ class Replay:
     def turns(self, child: str | None = None) -> list[tuple[str, str]]:
         """(origin, reason) of each turn of a session."""
         mine = [effect for key, effect in self.effects if key == child]
-        origins = [effect.origin for effect in mine if isinstance(effect, Started)]
-        reasons = [effect.reason for effect in mine if isinstance(effect, Ended)]
+        origins = [effect.origin for effect in mine if isinstance(effect, TurnStart)]
+        reasons = [effect.reason for effect in mine if isinstance(effect, TurnEnd)]
         assert len(origins) == len(reasons)
         return list(zip(origins, reasons, strict=True))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.support.both import check_second
+from tests.support.opencode1_views import view
 from tests.support.oracle import check_event, check_response
 from tests.support.replay import Replay
-from tests.support.scripted import Recorder
-from tests.support.views import view
+from tests.support.scripted_model import Recorder
+from tests.support.two_faces import check_opencode2
 from universal.events import EventType
 from universal.items import Item, ItemKind, ItemRole, ItemStatus
-from universal.turn import Ended, Started
+from universal.turn import TurnEnd, TurnStart
 
 
 async def check_replay(replay: Replay) -> None:
@@ -87,8 +87,8 @@ def check_turns(replay: Replay) -> None:
     """Turns begin and end once, one at a time, and nothing is said outside of them."""
     for key, state in replay.states.items():
         assert not state.machine.busy
-        ends = [type(effect) for child, effect in replay.effects if child == key and isinstance(effect, (Started, Ended))]
-        assert ends == [Started, Ended] * (len(ends) // 2)
+        ends = [type(effect) for child, effect in replay.effects if child == key and isinstance(effect, (TurnStart, TurnEnd))]
+        assert ends == [TurnStart, TurnEnd] * (len(ends) // 2)
     assert replay.idle_items == []
 
 
@@ -105,11 +105,11 @@ async def check_clients(replay: Replay) -> None:
         check_response("session.get", 200, live.info)
         assert fold.wire() == http
         assert (fold.info, fold.todos, fold.diffs, fold.status) == (live.info, live.todos, live.diffs, live.status)
-        assert fold.idles == len([effect for child, effect in replay.effects if child == key and isinstance(effect, Ended)])
+        assert fold.idles == len([effect for child, effect in replay.effects if child == key and isinstance(effect, TurnEnd)])
         journal = await replay.store.events(state.id)
         rebuilt = replay.unread(state.id, Recorder())
         rebuilt.load(journal)
         again = view(rebuilt.session)
         assert [m.wire() for m in again.messages.values()] == http
         assert (again.info, again.todos) == (live.info, live.todos)
-        check_second(journal, replay.agent, live)
+        check_opencode2(journal, replay.agent, live)

@@ -8,7 +8,7 @@ from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
-from tests.support.scripted import Recorder
+from tests.support.scripted_model import Recorder
 from universal.events import EventType, ItemData, SessionStartedData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.support import replays
 from tests.support.acp_replay import PROFILES
+from tests.support.opencode1_views import view
 from tests.support.recordings import load_all
 from tests.support.replay import Replay
 from tests.support.replay_checks import check_replay
-from tests.support.views import view
 from universal.events import ErrorData, EventType
 from universal.items import FileRefPart, ItemKind, ItemRole
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.support import replays
+from tests.support.opencode1_views import view
 from tests.support.recordings import load, load_all
 from tests.support.replay import Replay
 from tests.support.replay_checks import check_replay
-from tests.support.views import view
 from universal.events import EventType
 from universal.items import ItemKind, ItemStatus
 

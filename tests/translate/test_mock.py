@@ -18,9 +18,9 @@ from shim.runtime.mock_agent import VERSION
 from tests.fakes.mock_scenarios import SCENARIOS, Scenario, play
 from tests.fakes.mock_session import MockSession, counting
 from tests.support import recordings, replays
-from tests.support.both import check_second
 from tests.support.mock_replay import MockReplay
-from tests.support.views import view
+from tests.support.opencode1_views import view
+from tests.support.two_faces import check_opencode2
 from universal.agents.mock.codec import MockCodec
 from universal.codec import Fact, Output, Signal, WriteLine
 
@@ -102,7 +102,7 @@ async def test_clients_of_2x_see_what_clients_of_1x_see(name: str) -> None:
     """Every event and message is as OpenCode 2's wire has them; folded, they are what either face reads."""
     played = replays.play(f"mock/{name}")
     for state in played.states.values():
-        check_second(await played.store.events(state.id), "mock", view(state.session))
+        check_opencode2(await played.store.events(state.id), "mock", view(state.session))
 
 
 def test_no_recording_is_left_over() -> None:

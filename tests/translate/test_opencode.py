@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.support import recordings
+from tests.support.opencode1_views import view
 from tests.support.opencode_replay import OpenCodeReplay
 from tests.support.replay_checks import check_clients
-from tests.support.views import view
 from universal.events import EventType
 from universal.items import ItemKind
 

@@ -7,10 +7,10 @@ from collections import Counter
 import pytest
 
 from tests.support import replays
+from tests.support.opencode1_views import view
 from tests.support.recordings import load_all
 from tests.support.replay import Replay
 from tests.support.replay_checks import check_replay
-from tests.support.views import view
 from universal.codec import Signal
 from universal.events import EventType
 from universal.items import ItemKind, ItemStatus

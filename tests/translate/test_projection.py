@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support import replays
+from tests.support.opencode1_views import view
 from tests.support.replay import Replay
-from tests.support.views import view
 
 
 def play(scene: str) -> Replay:

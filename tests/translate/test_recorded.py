@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.support import recordings, replays
+from tests.support.opencode1_views import view
 from tests.support.replay_checks import check_replay
-from tests.support.views import view
 
 NAMES = [name for name in recordings.names() if recordings.has_commands(name)]
 

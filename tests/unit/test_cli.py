@@ -321,7 +321,7 @@ def test_no_browser_is_started_without_a_screen(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_log_of_tui_is_the_persons_alone_and_set_aside_when_large(tmp_path: Path) -> None:
-    from shim.cli.serving import LOG_FILE, LOG_KEEP_BYTES, open_log
+    from shim.cli.serve_command import LOG_FILE, LOG_KEEP_BYTES, open_log
 
     settings = Settings(data_dir=tmp_path / "data")
     with open_log(settings) as log:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from universal.diffs import FileChange, count, indexed, turn_diff
+from universal.diffs import FileChange, count, turn_diff, with_index_header
 
 DIFF = "--- a\n+++ a\n@@ -1,1 +1,2 @@\n Hello\n+Added line\n"
 
@@ -15,7 +15,7 @@ def test_header_lines_do_not_count() -> None:
 
 def test_the_form_of_opencodes_tools() -> None:
     # as recorded: opencode 1.18.33, scene read_edit
-    assert indexed("/p/README.md", DIFF) == (
+    assert with_index_header("/p/README.md", DIFF) == (
         "Index: /p/README.md\n===================================================================\n"
         "--- /p/README.md\n+++ /p/README.md\n@@ -1,1 +1,2 @@\n Hello\n+Added line\n"
     )

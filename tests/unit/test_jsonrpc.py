@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal.jsonrpc import JsonRpc, Malformed, Notification, Request, Response
+from universal.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -28,11 +28,11 @@ def test_an_answer_is_told_by_its_id_and_only_once() -> None:
     assert json.loads(written) == {"jsonrpc": "2.0", "id": second, "method": "session/new", "params": {"cwd": "/x"}}
     answer = rpc.classify(line(id=second, result={"sessionId": "s"}))
     assert isinstance(answer, Response)
-    assert (answer.method, answer.result, answer.failed) == ("session/new", {"sessionId": "s"}, False)
+    assert (answer.method, answer.result, answer.is_error) == ("session/new", {"sessionId": "s"}, False)
     again = rpc.classify(line(id=second, result=None))
     assert isinstance(again, Response)
     assert again.method == ""
-    assert dict(rpc.waiting) == {first: "initialize"}
+    assert dict(rpc.waiting_requests) == {first: "initialize"}
 
 
 def test_a_refusal_has_words() -> None:
@@ -40,7 +40,7 @@ def test_a_refusal_has_words() -> None:
     id_, _ = rpc.request("x", {})
     answer = rpc.classify(line(id=id_, error={"code": -32600, "message": "no such thing"}))
     assert isinstance(answer, Response)
-    assert (answer.failed, answer.message, answer.method) == (True, "no such thing", "x")
+    assert (answer.is_error, answer.message, answer.method) == (True, "no such thing", "x")
 
 
 @pytest.mark.parametrize("id_", [0, 7, "a-uuid", "", None, 1.5])
@@ -63,14 +63,14 @@ def test_a_notification_has_no_id() -> None:
 
 @pytest.mark.parametrize("bad", [b"", b"{", b"[]", b"3", b"{}", b'{"id":1}', b'{"id":[],"method":"x"}', b"\xff", b"[" * 5000])
 def test_other_json_is_a_malformed_message(bad: bytes) -> None:
-    assert isinstance(JsonRpc().classify(bad), Malformed)
+    assert isinstance(JsonRpc().classify(bad), MalformedMessage)
 
 
 @given(st.dictionaries(st.sampled_from(["id", "method", "params", "result", "error", "jsonrpc"]), JSON))
 def test_whatever_comes_is_classified(message: dict[str, object]) -> None:
     rpc = JsonRpc()
     rpc.request("x", {})
-    assert isinstance(rpc.classify(json.dumps(message).encode()), (Request, Notification, Response, Malformed))
+    assert isinstance(rpc.classify(json.dumps(message).encode()), (Request, Notification, Response, MalformedMessage))
 
 
 @given(st.binary(max_size=60))

@@ -10,7 +10,7 @@ import pytest
 
 from tools import outdated, packages
 from tools.outdated import lines, rows
-from tools.packages import Package, RegistryError, newest, numbers, watched
+from tools.packages import Package, RegistryError, newest, numbers, watched_packages
 from universal.registry import agents
 
 PI = Package("agent", "pi", "npm", "@earendil-works/pi-coding-agent", "0.87.1")
@@ -54,7 +54,7 @@ def test_line_of_a_package_behind_names_the_command_that_adopts_it() -> None:
 def test_exit_code_tells_whether_something_is_behind(
     latest: str, code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(outdated, "watched", lambda: [PI])
+    monkeypatch.setattr(outdated, "watched_packages", lambda: [PI])
     monkeypatch.setattr(outdated, "newest", lambda _: {("npm", PI.package): latest})
     assert outdated.main(["--report", str(tmp_path / "build")]) == code
     [report] = (tmp_path / "build").glob("outdated-????-??-??.txt")
@@ -81,8 +81,8 @@ def test_newest_version_does_not_depend_on_this_machines_node(monkeypatch: pytes
 
 
 def test_each_tested_agent_with_a_package_is_watched_at_its_newest_tested_version() -> None:
-    found = {one.name: one for one in watched() if one.kind == "agent"}
+    found = {one.name: one for one in watched_packages() if one.kind == "agent"}
     for name, spec in agents().items():
         if spec.tested:
             assert found[name].tested == max(spec.tested, key=numbers)
-    assert {one.kind for one in watched()} == {"agent", "platform", "client", "sdk"}
+    assert {one.kind for one in watched_packages()} == {"agent", "platform", "client", "sdk"}

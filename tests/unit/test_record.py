@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from shim.cli.record import Wish, packed, record, report_lines
+from shim.cli.record import Wish, pack, record, report_lines
 from shim.errors import ShimError
 from shim.record.driver import Driver, Part, SceneFailed, text_of
 from shim.record.homes import CANNOT, TARGETS, Place, foreign, target
 from shim.record.report import compare, kinds_of, lines
 from shim.record.scenes import SCENES, Abort, Say, Scene
 from shim.record.scrub import leaks, scrub
-from shim.record.take import chosen, difference_of, packaged_version, take, version_before
+from shim.record.take import choose_scenes, difference_of, packaged_version, take, version_before
 from shim.settings import OwnAgent, Settings
 from universal.agents.acp.spec import own_spec
 from universal.registry import agents
@@ -156,11 +156,11 @@ def test_an_agent_that_cannot_be_recorded_says_why() -> None:
 
 
 def test_scenes_that_an_agent_has_nothing_for_are_skipped_with_the_reason() -> None:
-    scenes, skipped = chosen((), target("pi"))
+    scenes, skipped = choose_scenes((), target("pi"))
     assert scenes.keys() | skipped.keys() == SCENES.keys()
     assert skipped["todo"] == "Pi has no tool for a list of tasks."
     with pytest.raises(ShimError, match="There is no scene nonsense"):
-        chosen(("nonsense",), target("pi"))
+        choose_scenes(("nonsense",), target("pi"))
 
 
 def test_the_version_of_an_npm_package(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_agent_of_a_command_is_recorded_and_packed_without_its_keys(tmp_path: Pa
     wish = Wish("mine", tmp_path / "out", ("text",), command=command, environment=("MY_KEY=k-123456", "MY_URL={url}/v2"))
     taken = record(wish, Settings())
     assert (taken.scenes, taken.version) == (["text"], "untold")
-    path = packed(taken)
+    path = pack(taken)
     assert path is not None
     with tarfile.open(path) as archive:
         [member] = archive.getmembers()

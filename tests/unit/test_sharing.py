@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.support.sharing import group
+from tests.e2e.support.groups import group
 
 FILE = "tests/e2e/test_x.py"
 

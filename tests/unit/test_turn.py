@@ -10,24 +10,24 @@ from tools import turn_doc
 from universal.turn import (
     OURS,
     TRANSITIONS,
-    Cancelled,
     DispatchPrompt,
     Effect,
-    Ended,
     Input,
     InterruptAgent,
     KillAgent,
-    Started,
+    PromptsCancelled,
     State,
     Step,
+    TurnEnd,
     TurnMachine,
+    TurnStart,
 )
 
 P, Q = "prompt one", "prompt two"
 PROMPT, SECOND = (Input.PROMPT, P), (Input.PROMPT, Q)
 OPENED, CLOSED = (Input.OPENED, "task"), (Input.CLOSED, "task")
 OTHER_OPENED, OTHER_CLOSED = (Input.OPENED, "other"), (Input.CLOSED, "other")
-BEGUN: list[Effect] = [Started(1, "user"), DispatchPrompt(P)]
+BEGUN: list[Effect] = [TurnStart(1, "user"), DispatchPrompt(P)]
 
 Move = Input | tuple[Input, str]
 
@@ -57,41 +57,41 @@ BEFORE: dict[State, tuple[Move, ...]] = {
 
 ROWS: dict[tuple[State, Move], tuple[list[Effect], State]] = {
     (State.IDLE, PROMPT): (BEGUN, State.RUNNING),
-    (State.IDLE, Input.ACTIVITY): ([Started(1, "agent")], State.RUNNING),
+    (State.IDLE, Input.ACTIVITY): ([TurnStart(1, "agent")], State.RUNNING),
     (State.IDLE, Input.DELETE): ([KillAgent()], State.CLOSED),
     (State.IDLE, Input.REPLAY_STARTED): ([], State.RESTORED),
     (State.RESTORED, Input.REPLAY_ENDED): ([], State.IDLE),
-    (State.RESTORED, Input.EXIT): ([Ended(1, "agent_exited")], State.IDLE),
-    (State.RESTORED, Input.ABORT): ([Ended(1, "aborted")], State.IDLE),
-    (State.RESTORED, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
+    (State.RESTORED, Input.EXIT): ([TurnEnd(1, "agent_exited")], State.IDLE),
+    (State.RESTORED, Input.ABORT): ([TurnEnd(1, "aborted")], State.IDLE),
+    (State.RESTORED, Input.DELETE): ([KillAgent(), TurnEnd(1, "aborted")], State.CLOSED),
     (State.RUNNING, SECOND): ([], State.RUNNING),
     (State.RUNNING, Input.ACTIVITY): ([], State.RUNNING),
-    (State.RUNNING, Input.DONE): ([Ended(1, "completed")], State.IDLE),
-    (State.RUNNING, Input.FAILED): ([Ended(1, "error")], State.IDLE),
+    (State.RUNNING, Input.DONE): ([TurnEnd(1, "completed")], State.IDLE),
+    (State.RUNNING, Input.FAILED): ([TurnEnd(1, "error")], State.IDLE),
     (State.RUNNING, OPENED): ([], State.RUNNING),
     (State.RUNNING, CLOSED): ([], State.RUNNING),
     (State.RUNNING, Input.ABORT): ([InterruptAgent()], State.ABORTING),
-    (State.RUNNING, Input.EXIT): ([Ended(1, "agent_exited")], State.IDLE),
-    (State.RUNNING, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
+    (State.RUNNING, Input.EXIT): ([TurnEnd(1, "agent_exited")], State.IDLE),
+    (State.RUNNING, Input.DELETE): ([KillAgent(), TurnEnd(1, "aborted")], State.CLOSED),
     (State.DRAINING, SECOND): ([DispatchPrompt(Q)], State.RUNNING),
     (State.DRAINING, Input.ACTIVITY): ([], State.RUNNING),
     (State.DRAINING, Input.DONE): ([], State.DRAINING),
     (State.DRAINING, Input.FAILED): ([], State.DRAINING),
     (State.DRAINING, OTHER_OPENED): ([], State.DRAINING),
-    (State.DRAINING, CLOSED): ([Ended(1, "completed")], State.IDLE),
+    (State.DRAINING, CLOSED): ([TurnEnd(1, "completed")], State.IDLE),
     (State.DRAINING, Input.ABORT): ([InterruptAgent()], State.ABORTING),
-    (State.DRAINING, Input.EXIT): ([Ended(1, "agent_exited")], State.IDLE),
-    (State.DRAINING, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
+    (State.DRAINING, Input.EXIT): ([TurnEnd(1, "agent_exited")], State.IDLE),
+    (State.DRAINING, Input.DELETE): ([KillAgent(), TurnEnd(1, "aborted")], State.CLOSED),
     (State.ABORTING, SECOND): ([], State.ABORTING),
     (State.ABORTING, Input.ACTIVITY): ([], State.ABORTING),
-    (State.ABORTING, Input.DONE): ([Ended(1, "aborted")], State.IDLE),
-    (State.ABORTING, Input.FAILED): ([Ended(1, "aborted")], State.IDLE),
+    (State.ABORTING, Input.DONE): ([TurnEnd(1, "aborted")], State.IDLE),
+    (State.ABORTING, Input.FAILED): ([TurnEnd(1, "aborted")], State.IDLE),
     (State.ABORTING, OPENED): ([], State.ABORTING),
     (State.ABORTING, CLOSED): ([], State.ABORTING),
     (State.ABORTING, Input.ABORT): ([], State.ABORTING),
-    (State.ABORTING, Input.ABORT_TIMEOUT): ([KillAgent(), Ended(1, "aborted")], State.IDLE),
-    (State.ABORTING, Input.EXIT): ([Ended(1, "aborted")], State.IDLE),
-    (State.ABORTING, Input.DELETE): ([KillAgent(), Ended(1, "aborted")], State.CLOSED),
+    (State.ABORTING, Input.ABORT_TIMEOUT): ([KillAgent(), TurnEnd(1, "aborted")], State.IDLE),
+    (State.ABORTING, Input.EXIT): ([TurnEnd(1, "aborted")], State.IDLE),
+    (State.ABORTING, Input.DELETE): ([KillAgent(), TurnEnd(1, "aborted")], State.CLOSED),
 }
 
 
@@ -142,12 +142,12 @@ def test_a_withheld_idle_is_sent_when_the_last_task_closes() -> None:
     assert say(turn, Input.DONE) == []
     assert say(turn, CLOSED) == []
     assert turn.busy
-    assert say(turn, OTHER_CLOSED) == [Ended(1, "completed")]
+    assert say(turn, OTHER_CLOSED) == [TurnEnd(1, "completed")]
 
 
 def test_the_task_may_close_before_the_answer_is_done() -> None:
     turn = machine(PROMPT, OPENED, CLOSED)
-    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
 
 
 def test_bookkeeping_after_idle_does_not_reopen_the_turn() -> None:
@@ -161,27 +161,27 @@ def test_bookkeeping_after_idle_does_not_reopen_the_turn() -> None:
 
 def test_a_late_opening_does_not_hold_the_next_turn() -> None:
     turn = machine(PROMPT, Input.DONE, OPENED, SECOND)
-    assert say(turn, Input.DONE) == [Ended(2, "completed")]
+    assert say(turn, Input.DONE) == [TurnEnd(2, "completed")]
 
 
 def test_a_continuation_by_the_agent_is_a_turn_of_its_own() -> None:
     """Claude, when a background shell ends after `result` and idle (recorded with 2.1.330)."""
     turn = machine(PROMPT, Input.DONE)
-    assert say(turn, Input.ACTIVITY) == [Started(2, "agent")]
-    assert say(turn, Input.DONE) == [Ended(2, "completed")]
+    assert say(turn, Input.ACTIVITY) == [TurnStart(2, "agent")]
+    assert say(turn, Input.DONE) == [TurnEnd(2, "completed")]
 
 
 def test_a_continuation_while_draining_belongs_to_the_turn() -> None:
     """Claude 2.1.330's background agents: `result`, the task's end, a second `result`; one turn, one idle."""
     turn = machine(PROMPT, OPENED, Input.DONE, Input.ACTIVITY)
     assert say(turn, CLOSED) == []
-    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
 
 
 def test_a_continuation_that_is_told_after_the_task_closed_is_a_new_turn() -> None:
     turn = machine(PROMPT, OPENED, Input.DONE)
-    assert say(turn, CLOSED) == [Ended(1, "completed")]
-    assert say(turn, Input.ACTIVITY) == [Started(2, "agent")]
+    assert say(turn, CLOSED) == [TurnEnd(1, "completed")]
+    assert say(turn, Input.ACTIVITY) == [TurnStart(2, "agent")]
 
 
 def test_a_prompt_while_draining_is_handed_at_once() -> None:
@@ -189,14 +189,14 @@ def test_a_prompt_while_draining_is_handed_at_once() -> None:
     turn = machine(PROMPT, OPENED, Input.DONE)
     assert say(turn, SECOND) == [DispatchPrompt(Q)]
     assert say(turn, CLOSED) == []
-    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
 
 
 def test_prompts_while_busy_are_one_turn_with_one_idle() -> None:
     turn = machine(PROMPT, SECOND, (Input.PROMPT, "three"))
     assert say(turn, Input.DONE) == [DispatchPrompt(Q)]
     assert say(turn, Input.DONE) == [DispatchPrompt("three")]
-    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
 
 
 def test_a_prompt_waits_for_what_the_agent_began_by_itself() -> None:
@@ -209,24 +209,24 @@ def test_a_prompt_waits_for_what_the_agent_began_by_itself() -> None:
 def test_an_error_ends_the_turn(end: Input) -> None:
     """sandbox-agent #126: a turn that ended with an error hung."""
     turn = machine(PROMPT, Input.ACTIVITY)
-    assert [type(effect) for effect in say(turn, end)] == [Ended]
+    assert [type(effect) for effect in say(turn, end)] == [TurnEnd]
 
 
 def test_an_error_of_one_prompt_does_not_stop_the_next_nor_stain_it() -> None:
     turn = machine(PROMPT, SECOND)
     assert say(turn, Input.FAILED) == [DispatchPrompt(Q)]
-    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
 
 
 def test_the_first_failure_is_the_reason() -> None:
     """Claude with an unknown session: an error `result`, then exit 1. The error says why, the exit does not."""
     turn = machine(PROMPT, OPENED, Input.FAILED)
-    assert say(turn, Input.EXIT) == [Ended(1, "error")]
+    assert say(turn, Input.EXIT) == [TurnEnd(1, "error")]
 
 
 def test_an_error_is_not_made_good_by_a_background_task() -> None:
     turn = machine(PROMPT, OPENED, Input.FAILED, Input.ACTIVITY, CLOSED)
-    assert say(turn, Input.DONE) == [Ended(1, "error")]
+    assert say(turn, Input.DONE) == [TurnEnd(1, "error")]
 
 
 def test_a_crash_with_queued_prompts_hands_the_next_one() -> None:
@@ -234,25 +234,25 @@ def test_a_crash_with_queued_prompts_hands_the_next_one() -> None:
     turn = machine(PROMPT, SECOND, OPENED)
     assert say(turn, Input.EXIT) == [DispatchPrompt(Q)]
     assert not turn.open
-    assert say(turn, Input.DONE) == [Ended(1, "completed")]
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
 
 
 def test_a_crash_at_each_prompt_ends_the_turn_all_the_same() -> None:
     turn = machine(PROMPT, SECOND)
     assert say(turn, Input.EXIT) == [DispatchPrompt(Q)]
-    assert say(turn, Input.EXIT) == [Ended(1, "agent_exited")]
+    assert say(turn, Input.EXIT) == [TurnEnd(1, "agent_exited")]
 
 
 def test_a_crash_when_only_background_work_runs() -> None:
     """Its tasks can close no more; waiting for them would be busy for ever."""
     turn = machine(PROMPT, OPENED, OTHER_OPENED, Input.DONE)
-    assert say(turn, Input.EXIT) == [Ended(1, "agent_exited")]
+    assert say(turn, Input.EXIT) == [TurnEnd(1, "agent_exited")]
 
 
 def test_an_abort_cancels_what_is_queued() -> None:
     turn = machine(PROMPT, SECOND, (Input.PROMPT, "three"))
-    assert say(turn, Input.ABORT) == [Cancelled((Q, "three")), InterruptAgent()]
-    assert say(turn, Input.FAILED) == [Ended(1, "aborted")]
+    assert say(turn, Input.ABORT) == [PromptsCancelled((Q, "three")), InterruptAgent()]
+    assert say(turn, Input.FAILED) == [TurnEnd(1, "aborted")]
 
 
 def test_an_abort_while_only_background_work_runs() -> None:
@@ -260,32 +260,32 @@ def test_an_abort_while_only_background_work_runs() -> None:
     turn = machine(PROMPT, OPENED, OTHER_OPENED, Input.DONE)
     assert say(turn, Input.ABORT) == [InterruptAgent()]
     assert say(turn, CLOSED) == []
-    assert say(turn, OTHER_CLOSED) == [Ended(1, "aborted")]
+    assert say(turn, OTHER_CLOSED) == [TurnEnd(1, "aborted")]
 
 
 def test_an_abort_of_background_work_waits_for_what_it_woke() -> None:
     """The interrupt will hit the continuation; were the turn over, it would end the next one as an error."""
     turn = machine(PROMPT, OPENED, Input.DONE, Input.ABORT, Input.ACTIVITY)
     assert say(turn, CLOSED) == []
-    assert say(turn, Input.FAILED) == [Ended(1, "aborted")]
+    assert say(turn, Input.FAILED) == [TurnEnd(1, "aborted")]
 
 
 def test_an_abort_that_crosses_the_answer() -> None:
     turn = machine(PROMPT, Input.ABORT)
-    assert say(turn, Input.DONE) == [Ended(1, "aborted")]
+    assert say(turn, Input.DONE) == [TurnEnd(1, "aborted")]
     assert say(turn, Input.ABORT_TIMEOUT) == []
 
 
 def test_a_deaf_agent_is_killed_and_a_prompt_that_came_meanwhile_goes_to_the_next_process() -> None:
     turn = machine(PROMPT, Input.ABORT, SECOND)
-    assert say(turn, Input.ABORT_TIMEOUT) == [KillAgent(), Ended(1, "aborted"), Started(2, "user"), DispatchPrompt(Q)]
+    assert say(turn, Input.ABORT_TIMEOUT) == [KillAgent(), TurnEnd(1, "aborted"), TurnStart(2, "user"), DispatchPrompt(Q)]
 
 
 def test_a_second_abort_cancels_what_was_queued_since_the_first() -> None:
     """OpenCode: a prompt right before an abort runs all the same."""
     turn = machine(PROMPT, Input.ABORT, SECOND)
-    assert say(turn, Input.ABORT) == [Cancelled((Q,))]
-    assert say(turn, Input.FAILED) == [Ended(1, "aborted")]
+    assert say(turn, Input.ABORT) == [PromptsCancelled((Q,))]
+    assert say(turn, Input.FAILED) == [TurnEnd(1, "aborted")]
 
 
 def test_a_stop_does_not_carry_over_to_the_next_turn() -> None:
@@ -296,7 +296,7 @@ def test_a_stop_does_not_carry_over_to_the_next_turn() -> None:
 
 def test_a_deletion_cancels_kills_ends_in_this_order() -> None:
     turn = machine(PROMPT, SECOND)
-    assert say(turn, Input.DELETE) == [Cancelled((Q,)), KillAgent(), Ended(1, "aborted")]
+    assert say(turn, Input.DELETE) == [PromptsCancelled((Q,)), KillAgent(), TurnEnd(1, "aborted")]
     assert say(turn, PROMPT) == []
     assert not turn.busy
 
@@ -308,23 +308,23 @@ def test_server_work_holds_an_aborted_turn() -> None:
     turn = machine(PROMPT, HELD, Input.ABORT)
     assert say(turn, Input.DONE) == []
     assert turn.busy
-    assert say(turn, RELEASED) == [Ended(1, "aborted")]
+    assert say(turn, RELEASED) == [TurnEnd(1, "aborted")]
 
 
 def test_server_work_outlives_the_agent_and_agent_work_does_not() -> None:
     turn = machine(PROMPT, OPENED, HELD)
     assert say(turn, Input.EXIT) == []
-    assert say(turn, RELEASED) == [Ended(1, "agent_exited")]
+    assert say(turn, RELEASED) == [TurnEnd(1, "agent_exited")]
 
 
 def test_an_agent_that_does_not_stop_is_killed_although_the_server_holds_the_turn() -> None:
     turn = machine(PROMPT, HELD, Input.ABORT)
     assert say(turn, Input.ABORT_TIMEOUT) == [KillAgent()]
-    assert say(turn, RELEASED) == [Ended(1, "aborted")]
+    assert say(turn, RELEASED) == [TurnEnd(1, "aborted")]
 
 
 def test_nothing_holds_a_turn_whose_session_is_deleted() -> None:
-    assert say(machine(PROMPT, HELD), Input.DELETE)[-1] == Ended(1, "aborted")
+    assert say(machine(PROMPT, HELD), Input.DELETE)[-1] == TurnEnd(1, "aborted")
 
 
 def test_machines_share_nothing() -> None:

@@ -22,9 +22,9 @@ from xml.etree import ElementTree as ET
 from shim.cli.record import report_lines
 from shim.errors import ShimError
 from shim.record.homes import target
-from shim.record.take import Taken, scenes_in, take
+from shim.record.take import RecordingResult, scenes_in, take
 from tools.adopt.edits import set_pin, set_tested
-from tools.adopt.install import Installed, InstallError, install
+from tools.adopt.install import InstalledProgram, InstallError, install
 from tools.adopt.verdict import Findings, report
 from tools.packages import ROOT, Package, RegistryError, newest
 from universal.registry import agents
@@ -46,7 +46,7 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def timed(found: Findings, step: str) -> Iterator[None]:
+def measure_step(found: Findings, step: str) -> Iterator[None]:
     """Measure a step of the adoption."""
     began = time.monotonic()
     try:
@@ -61,26 +61,26 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
     found = Findings(agent, version)
     folder = ROOT / ".record" / f"{agent}-{version}"
     try:
-        with timed(found, "install"):
+        with measure_step(found, "install"):
             installed = install(agent, to.package, to.program, version, folder, say)
     except InstallError as error:
         found.notes.append(str(error))
         return found
     found.notes += installed.notes
     found.installed = f"the {installed.how}"
-    with timed(found, "record"):
+    with measure_step(found, "record"):
         taken = record(agent, version, installed)
     note(found, taken)
     if not taken.scenes:
         return found
-    with timed(found, "replay"):
-        found.replays = replayed(taken)
-    with timed(found, "compare"):
+    with measure_step(found, "replay"):
+        found.replays = replay_new_recordings(taken)
+    with measure_step(found, "compare"):
         compare(found, taken)
-    with timed(found, "drive"):
+    with measure_step(found, "drive"):
         found.drove, found.driven = drive(agent, installed)
     if found.verdict == "adopt" and not dry:
-        with timed(found, "write"):
+        with measure_step(found, "write"):
             write(found, to.package, installed)
     (taken.folder / REPORT).write_text("\n".join(report(found)) + "\n", "utf-8")
     if not dry:
@@ -88,7 +88,7 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
     return found
 
 
-def record(agent: str, version: str, installed: Installed, scenes: tuple[str, ...] = ()) -> Taken:
+def record(agent: str, version: str, installed: InstalledProgram, scenes: tuple[str, ...] = ()) -> RecordingResult:
     """Play scenes (all, or these) to the program, into the fixtures."""
     spec = agents()[agent]
     os.environ["PATH"] = installed.path
@@ -96,7 +96,7 @@ def record(agent: str, version: str, installed: Installed, scenes: tuple[str, ..
     return asyncio.run(take(spec, RECORDINGS, environ, names=scenes, version=version, say=say))
 
 
-def note(found: Findings, taken: Taken) -> None:
+def note(found: Findings, taken: RecordingResult) -> None:
     """Put what the recorder says into the report."""
     found.scenes = len(taken.scenes)
     found.unparsed = taken.unparsed
@@ -108,7 +108,7 @@ def note(found: Findings, taken: Taken) -> None:
     found.new_failures = [name for name in taken.failed if name in had]
 
 
-def replayed(taken: Taken) -> list[str]:
+def replay_new_recordings(taken: RecordingResult) -> list[str]:
     """Write the goldens of the new recordings, and run the tests of these recordings alone. Returns the failures."""
     name = taken.folder.relative_to(RECORDINGS).as_posix()
     python = sys.executable
@@ -121,15 +121,15 @@ def replayed(taken: Taken) -> list[str]:
     return failures + tests
 
 
-def compare(found: Findings, taken: Taken) -> None:
+def compare(found: Findings, taken: RecordingResult) -> None:
     """What a session shows otherwise than with the version before."""
-    from tools.adopt.seen import changes  # late: it loads the tests' engines
+    from tools.adopt.evidence import changes  # late: it loads the tests' engines
 
     if taken.before is not None:
         found.changes = changes(taken.folder.parent / taken.before, taken.folder)
 
 
-def drive(agent: str, installed: Installed) -> tuple[int, list[str]]:
+def drive(agent: str, installed: InstalledProgram) -> tuple[int, list[str]]:
     """Run the end-to-end tests of agents with this program: our server, HTTP and SSE. Returns how many, and the failures."""
     env = {"E2E_AGENT": agent, "E2E_PROGRAM": str(installed.program)}
     node = installed.path.split(os.pathsep)[0]
@@ -160,7 +160,7 @@ def _first_line(message: str) -> str:
     return re.sub(r"\s+", " ", message.partition("\n")[0])[:200]
 
 
-def write(found: Findings, package: str, installed: Installed) -> None:
+def write(found: Findings, package: str, installed: InstalledProgram) -> None:
     """The tested version, and the pin of the end-to-end tests where npm can install the package."""
     changed = [set_tested(found.agent, found.version)]
     if installed.how == "package":

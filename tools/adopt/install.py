@@ -35,7 +35,7 @@ class InstallError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Installed:
+class InstalledProgram:
     """A program in a folder. `path` is the PATH that it needs; `how` one of package, platform and tarball."""
 
     program: Path
@@ -77,7 +77,7 @@ def reason_of(stderr: str) -> str:
     return told[0] if told else stderr.strip()[-200:] or "npm failed without a word"
 
 
-def install(agent: str, package: str, name: str, version: str, folder: Path, say: Callable[[str], None]) -> Installed:
+def install(agent: str, package: str, name: str, version: str, folder: Path, say: Callable[[str], None]) -> InstalledProgram:
     """Installs `package@version`, whose program is `name`, into the folder.
 
     Raises: InstallError when no way gives a program that starts.
@@ -98,7 +98,7 @@ def install(agent: str, package: str, name: str, version: str, folder: Path, say
             place.notes.append(f"The {how} of {version} cannot be installed: {error}")
             say(place.notes[-1])
             continue
-        return Installed(binary, place.search_path, how, tuple(place.notes))
+        return InstalledProgram(binary, place.search_path, how, tuple(place.notes))
     raise InstallError(" ".join(place.notes))
 
 
@@ -128,12 +128,12 @@ def _node(place: _Folder, manifest: Mapping[str, Any], say: Callable[[str], None
 
 def _package(place: _Folder, package: str, name: str, version: str) -> Path:
     place.npm("install", f"{package}@{version}")
-    return _starting(place, place.modules / ".bin" / name)
+    return _need_working_program(place, place.modules / ".bin" / name)
 
 
 def _platform(place: _Folder, package: str, name: str, version: str) -> Path:
     place.npm("install", f"{package}@{version}")
-    return _starting(place, place.modules / package / "bin" / name)
+    return _need_working_program(place, place.modules / package / "bin" / name)
 
 
 def _tarball(place: _Folder, package: str, name: str, version: str) -> Path:
@@ -156,7 +156,7 @@ def _tarball(place: _Folder, package: str, name: str, version: str) -> Path:
     binary.symlink_to(target / script)
     if missing := _dependencies(place, target, manifest):
         place.notes.append(f"It was installed without these dependencies, which npm does not have: {', '.join(missing)}")
-    return _starting(place, binary)
+    return _need_working_program(place, binary)
 
 
 def _dependencies(place: _Folder, target: Path, manifest: dict[str, Any]) -> list[str]:
@@ -199,7 +199,7 @@ def _absent(place: _Folder, wanted: Mapping[str, str], told: str) -> list[str]:
     return []
 
 
-def _starting(place: _Folder, binary: Path) -> Path:
+def _need_working_program(place: _Folder, binary: Path) -> Path:
     """The program, if it is there and `--version` does not fail. A program that waits for input counts as started."""
     if not binary.exists():
         raise InstallError(f"there is no {binary.name} in it")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from universal.diffs import FileDiff
-from universal.session.log import Logged
+from universal.session.log import LogAppended
 from universal.session.model import (
     Failure,
     Part,
@@ -89,7 +89,7 @@ class CommandExecuted:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class SessionCompacted:
     """The agent has compacted its conversation."""
 
 
@@ -179,7 +179,7 @@ Change: TypeAlias = (
     | DiffsChanged
     | TodosChanged
     | CommandExecuted
-    | Compacted
+    | SessionCompacted
     | Notice
     | FileEdited
     | MessageChanged
@@ -189,7 +189,7 @@ Change: TypeAlias = (
     | PartRemoved
     | RequestOpened
     | RequestClosed
-    | Logged
+    | LogAppended
 )
 
 LASTING = (SessionCreated, SessionChanged, MessageChanged, MessageRemoved, PartChanged, PartRemoved)

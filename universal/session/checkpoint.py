@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from universal.session.messages import Messages
 from universal.session.model import Message, Session
-from universal.session.packing import shape_of
 from universal.session.reducer import Reducer
 from universal.session.transcript import TranscriptState
+from universal.session.value_codec import shape_of
 
 MEANING = 1
 """Raise it when the reducer makes something else of the same journal: checkpoints of before are not read then."""
@@ -43,7 +43,7 @@ def state_of(reducer: Reducer) -> ReducerState:
     return ReducerState(reducer.session, reducer.transcript.state(), reducer.late, reducer.command)
 
 
-def restored(state: ReducerState, messages: Messages) -> Reducer:
+def restore(state: ReducerState, messages: Messages) -> Reducer:
     """A reducer that goes on where `state_of` was called."""
     reducer = Reducer(state.session.id, state.session.agent)
     state.session.messages = messages

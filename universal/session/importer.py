@@ -335,7 +335,7 @@ _PARTS = {
 }
 
 
-def patched(record: SessionRecord, fields: Fields) -> SessionRecord:
+def patch_record(record: SessionRecord, fields: Fields) -> SessionRecord:
     """The record with what a `session` status changes: title, permission, metadata, share, agent, model, archived."""
     changes: dict[str, Any] = {}
     if "title" in fields:

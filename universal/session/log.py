@@ -29,7 +29,7 @@ from universal.session.values import Fields, PermissionRequest, QuestionRequest,
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class SessionBegan:
     """The session exists. `fork`: the session and the place that it was forked from."""
 
     record: SessionRecord
@@ -58,17 +58,17 @@ class RulesChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class Archived:
+class SessionArchived:
     """The session was put into the archive."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unarchived:
+class SessionUnarchived:
     """The session was taken out of the archive."""
 
 
 @dataclass(frozen=True, slots=True)
-class Viewed:
+class SessionViewed:
     """A person has seen the end of the turn that was over at `idle_ms`."""
 
     idle_ms: int
@@ -132,7 +132,7 @@ class TurnOver:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusTold:
+class StatusEmitted:
     """The session's status, right behind what has changed it."""
 
     status: Status
@@ -160,7 +160,7 @@ class StepBegan:
 
 
 @dataclass(frozen=True, slots=True)
-class StepSaid:
+class StepStreamed:
     """The model has said all of a step; its tools may go on."""
 
     step_id: str
@@ -360,13 +360,13 @@ class QuestionClosed:
 
 
 LogEvent: TypeAlias = (
-    Begun
+    SessionBegan
     | TitleChanged
     | MetadataChanged
     | RulesChanged
-    | Archived
-    | Unarchived
-    | Viewed
+    | SessionArchived
+    | SessionUnarchived
+    | SessionViewed
     | EntryAdded
     | InstructionsChanged
     | PromptAccepted
@@ -375,11 +375,11 @@ LogEvent: TypeAlias = (
     | DeliveryChanged
     | TurnBegan
     | TurnOver
-    | StatusTold
+    | StatusEmitted
     | WentIdle
     | UsageChanged
     | StepBegan
-    | StepSaid
+    | StepStreamed
     | StepEnded
     | StepFailed
     | RetryScheduled
@@ -409,7 +409,7 @@ LogEvent: TypeAlias = (
 
 LIVE_ONLY = frozenset(
     {
-        *(StatusTold, WentIdle, UsageChanged, CallInputGrew, CallProgressed),
+        *(StatusEmitted, WentIdle, UsageChanged, CallInputGrew, CallProgressed),
         *(PermissionAsked, PermissionAnswered, QuestionAsked, QuestionClosed),
     }
 )
@@ -418,7 +418,7 @@ the change `TextGrew`, whose place in the log is `Timeline.last_id` and `last_ta
 
 
 @dataclass(frozen=True, slots=True)
-class Logged:
+class LogAppended:
     """A change of the session: an event of its log.
 
     id          without the prefix of its kind

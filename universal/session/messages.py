@@ -75,16 +75,16 @@ class Page:
         return self._ids if self.messages is None else tuple(self.messages)
 
     @property
-    def created(self) -> Sequence[int]:
+    def created_times(self) -> Sequence[int]:
         """When each was made (epoch ms)."""
         return self._created if self.messages is None else [m.info.created_ms for m in self.messages.values()]
 
     @property
-    def known(self) -> Sequence[Set[str]]:
+    def known_by(self) -> Sequence[Set[str]]:
         """Which agents know each."""
         return self._known if self.messages is None else [message.known_by for message in self.messages.values()]
 
-    def unpacked(self) -> dict[str, Message]:
+    def unpack(self) -> dict[str, Message]:
         """Its messages, to be read only if it is packed."""
         if self.messages is not None:
             return self.messages
@@ -182,19 +182,19 @@ class Messages(MutableMapping[str, "Message"]):
         page = self._page_of.get(id_)
         return self._held.get(id_) if page is None else self._read(page)[id_]
 
-    def held(self) -> Iterable[Message]:
+    def unpacked_messages(self) -> Iterable[Message]:
         """The newest messages: those that are not in pages."""
         return self._held.values()
 
     def created_ms(self, id_: str) -> int:
         """When a message was made. Raises KeyError."""
         page = self._page_of.get(id_)
-        return self._held[id_].info.created_ms if page is None else page.created[page.ids.index(id_)]
+        return self._held[id_].info.created_ms if page is None else page.created_times[page.ids.index(id_)]
 
     def times(self) -> Iterator[tuple[str, int]]:
         """Ids and times of all messages, in order."""
         for page in self._pages:
-            yield from zip(page.ids, page.created, strict=True)
+            yield from zip(page.ids, page.created_times, strict=True)
         yield from ((id_, message.info.created_ms) for id_, message in self._held.items())
 
     def since(self, id_: str) -> Iterator[Message]:
@@ -236,7 +236,7 @@ class Messages(MutableMapping[str, "Message"]):
             return page.messages
         messages = self._unpacked.get(page)
         if messages is None:
-            messages = self._unpacked[page] = page.unpacked()
+            messages = self._unpacked[page] = page.unpack()
             if len(self._unpacked) > UNPACKED:
                 self._unpacked.popitem(last=False)
         else:
@@ -263,11 +263,11 @@ class Messages(MutableMapping[str, "Message"]):
     def known_by(self, id_: str) -> Set[str]:
         """Agents that have this message in their own conversation. Raises KeyError."""
         page = self._page_of.get(id_)
-        return self._held[id_].known_by if page is None else page.known[page.ids.index(id_)]
+        return self._held[id_].known_by if page is None else page.known_by[page.ids.index(id_)]
 
     def unknown_to(self, agent: str) -> list[str]:
         """Ids of the messages that an agent does not know."""
-        packed = (id_ for page in self._pages for id_, known in zip(page.ids, page.known, strict=True) if agent not in known)
+        packed = (id_ for page in self._pages for id_, known in zip(page.ids, page.known_by, strict=True) if agent not in known)
         return [*packed, *(id_ for id_, message in self._held.items() if agent not in message.known_by)]
 
     def learn(self, id_: str, agent: str) -> None:
@@ -312,9 +312,9 @@ class Messages(MutableMapping[str, "Message"]):
             if page.messages is None:
                 pages.append(page)
             elif page.messages:
-                pages += _packed(packer, list(page.messages.values()), page_messages, page.number)
+                pages += _pack_pages(packer, list(page.messages.values()), page_messages, page.number)
         count = max(0, len(self._held) - held) // page_messages * page_messages
-        pages += _packed(packer, list(islice(self._held.values(), count)), page_messages)
+        pages += _pack_pages(packer, list(islice(self._held.values(), count)), page_messages)
         before, self._pages = set(self._pages), pages
         for page in pages:
             if page not in before:
@@ -323,7 +323,7 @@ class Messages(MutableMapping[str, "Message"]):
             del self._held[id_]
 
 
-def _packed(packer: Packer, messages: Sequence[Message], page_messages: int, number: int = 0) -> list[Page]:
+def _pack_pages(packer: Packer, messages: Sequence[Message], page_messages: int, number: int = 0) -> list[Page]:
     """The pages of these messages; the first one has the number of the page that they were in."""
     pages: list[Page] = []
     texts: list[str] = []
@@ -332,7 +332,7 @@ def _packed(packer: Packer, messages: Sequence[Message], page_messages: int, num
 
     def close() -> None:
         ids, created = [m.info.id for m in run], [m.info.created_ms for m in run]
-        page = Page(packer, ids, created, [_shared(frozenset(m.known_by)) for m in run], packer.pack(texts))
+        page = Page(packer, ids, created, [_intern(frozenset(m.known_by)) for m in run], packer.pack(texts))
         if not pages:
             page.number = number
         pages.append(page)
@@ -353,7 +353,7 @@ _SHARED: dict[KnownBy, KnownBy] = {}
 _SHARED_MOST = 256
 
 
-def _shared(known: KnownBy) -> KnownBy:
+def _intern(known: KnownBy) -> KnownBy:
     """One object for all equal sets: there are few, of many messages."""
     if len(_SHARED) >= _SHARED_MOST:
         _SHARED.clear()

@@ -35,7 +35,6 @@ from universal.session.changes import (
     LASTING,
     Change,
     CommandExecuted,
-    Compacted,
     DiffsChanged,
     MessageChanged,
     MessageRemoved,
@@ -46,6 +45,7 @@ from universal.session.changes import (
     RequestClosed,
     RequestOpened,
     SessionChanged,
+    SessionCompacted,
     SessionCreated,
     StatusChanged,
     TextGrew,
@@ -69,7 +69,7 @@ from universal.session.model import (
     StepInfo,
     ToolCall,
 )
-from universal.session.stored import stored_record
+from universal.session.record_json import stored_record
 from universal.session.timeline.writer import TimelineWriter
 from universal.session.transcript import INTERRUPTED, Transcript, TranscriptState
 from universal.tools.accesses import primary_access
@@ -172,7 +172,7 @@ class Reducer:
         self._emit(StatusChanged(status))
 
     def _session_started(self, data: SessionStartedData, at_ms: int) -> None:
-        """`metadata` holds the session's record; see `universal.session.stored`."""
+        """`metadata` holds the session's record; see `universal.session.record_json`."""
         if self.session.is_begun:
             return
         self.session.is_begun = True
@@ -237,7 +237,7 @@ class Reducer:
     def _item_completed(self, data: ItemData, at_ms: int) -> None:
         item = data.item
         if item.metadata is not None and (imported := obj(item.metadata.get("imported"))):
-            self._imported(imported)
+            self._import_message(imported)
         elif item.kind is ItemKind.STATUS:
             self._status_item(item, at_ms)
         elif item.kind is ItemKind.MESSAGE and item.role is ItemRole.USER:
@@ -264,7 +264,7 @@ class Reducer:
         model = replace(info.model, variant=info.model.variant or "default")
         self._set_record(at_ms, mode=info.mode, model=model)
 
-    def _imported(self, wire: Mapping[str, Any]) -> None:
+    def _import_message(self, wire: Mapping[str, Any]) -> None:
         """A message of another server, whole."""
         message = importer.message(wire)
         self.transcript.show(message)
@@ -306,13 +306,13 @@ class Reducer:
             transcript.end_compaction("", at_ms, Failure(detail or "The compaction failed."))
         elif phase == "completed":
             transcript.end_compaction(text(meta.get("summary")), at_ms)
-            self._emit(Compacted())
+            self._emit(SessionCompacted())
 
     def _session(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        self.session.record = importer.patched(self.session.record, meta)
+        self.session.record = importer.patch_record(self.session.record, meta)
         self._set_record(at_ms)
 
-    def _moved(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
+    def _move(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         """The session works in another directory from now on: `directory`, `project_id`, `path` (in the project)."""
         session = self.session
         session.elsewhere = frozenset(session.messages)
@@ -334,7 +334,7 @@ class Reducer:
         if meta.get("state") == "handed":
             self.session.agent = text(meta.get("agent"), self.session.agent)
             note = text(meta.get("handover"))
-            self.transcript.dispatched(item_id, map(text, arr(meta.get("carried"))), self.session.agent, note)
+            self.transcript.note_dispatch(item_id, map(text, arr(meta.get("carried"))), self.session.agent, note)
             message = self.session.messages.get(self.transcript.parent_id or "")
             if message is not None and not isinstance(message.info, StepInfo) and (chosen := obj(meta.get("chosen"))):
                 mode, model = text(chosen.get("agent"), message.info.mode), importer.message_model(chosen.get("model"))
@@ -343,7 +343,7 @@ class Reducer:
             if note:
                 self._emit(Notice(note, "info"))
         elif meta.get("state") == "own":
-            self.transcript.dispatched(item_id, (), "")
+            self.transcript.note_dispatch(item_id, (), "")
 
     def _command_begins(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         """A slash command began this turn; that it was executed is said at its end."""
@@ -514,7 +514,7 @@ class Reducer:
         "compaction": _compaction,
         "session": _session,
         "mode": _mode,
-        "moved": _moved,
+        "moved": _move,
         "prompt": _prompt_state,
         "command": _command_begins,
         "message.removed": _message_removed,

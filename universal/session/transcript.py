@@ -209,7 +209,7 @@ class Transcript:
         """The id of the prompt that this item became; empty if it is none."""
         return self._prompt_of_item.get(item_id, "")
 
-    def dispatched(self, item_id: str, carried: Iterable[str], agent: str, note: str = "") -> None:
+    def note_dispatch(self, item_id: str, carried: Iterable[str], agent: str, note: str = "") -> None:
         """The prompt of this item is being answered now; `carried` messages went along, `note` is shown above the answer."""
         self.summarise()
         self._note = note

@@ -111,7 +111,7 @@ class Reader(StatementReader):
         name = words[0].value
         prefix = ""
         for node in assignments:
-            variable, value = self._assigned(node, state)
+            variable, value = self._parse_assignment(node, state)
             if variable == "IFS" and name == "read" and value is not None and value.value is not None:
                 continue
             state = state.assign(self._harmless(variable), None)
@@ -190,12 +190,12 @@ class Reader(StatementReader):
             case _ if name in tables.SHELLS:
                 self._shell(rest, state)
             case _ if name in tables.WRAPPERS:
-                return self._wrapped(name, tables.WRAPPERS[name], rest, state)
+                return self._wrapped_command(name, tables.WRAPPERS[name], rest, state)
             case _:
                 pass
         return Outcome(state, state)
 
-    def _wrapped(self, name: str, wrapper: tables.Wrapper, rest: Sequence[Word], state: State) -> Outcome:
+    def _wrapped_command(self, name: str, wrapper: tables.Wrapper, rest: Sequence[Word], state: State) -> Outcome:
         words = list(rest)
         while words and (words[0].value is None or words[0].value.startswith("-")):
             option = words.pop(0).value
@@ -257,12 +257,12 @@ class Reader(StatementReader):
                 text = rest[index + 1].value if index + 1 < len(rest) else None
                 if text is None or text.startswith(("-", "+")):
                     raise reject("what the shell runs is not known")
-                self._nested(text, State(state.directories))
+                self._nested_text(text, State(state.directories))
                 return
             if re.fullmatch(r"-[leuxnvis]+|--(login|norc|noprofile|posix|version|help)", option) is None:
                 raise reject("what the shell runs is not known")
 
-    def _nested(self, text: str, state: State) -> Outcome:
+    def _nested_text(self, text: str, state: State) -> Outcome:
         self._enter()
         try:
             return self.read(text, state)
@@ -274,7 +274,7 @@ class Reader(StatementReader):
         if words and words[0] == "--":
             words = words[1:]
         if words and words[0] not in ("-", "", "-p", "-l"):
-            self._nested(words[0], State(None, tuple((variable, None) for variable, _ in state.variables)))
+            self._nested_text(words[0], State(None, tuple((variable, None) for variable, _ in state.variables)))
         return Outcome(state, state)
 
     def _read(self, rest: Sequence[Word], state: State) -> Outcome:
@@ -287,11 +287,11 @@ class Reader(StatementReader):
             if re.fullmatch(r"-[rse]*[pdintNu]", option) and words and words.pop(0).split:
                 raise reject("what read assigns is not known")
         for word in words:
-            state = state.assign(self._named(word), None)
+            state = state.assign(self._program_name(word), None)
         state = state.assign("REPLY", None)
         return Outcome(state, state)
 
-    def _named(self, word: Word) -> str:
+    def _program_name(self, word: Word) -> str:
         if word.value is None or IDENTIFIER.fullmatch(word.value) is None:
             raise reject("which variable is set is not known")
         return self._harmless(word.value)
@@ -307,7 +307,7 @@ class Reader(StatementReader):
                 if re.fullmatch(r"-[xagprAfFvu]+" if name != "unset" else r"-[fv]", word.value) is None:
                     raise reject("a declaration that is not followed")
             else:
-                state = state.assign(self._named(word), None)
+                state = state.assign(self._program_name(word), None)
         return Outcome(state, state)
 
     def _printf(self, rest: Sequence[Word]) -> None:
@@ -434,7 +434,7 @@ class Reader(StatementReader):
         if not words:
             values = ("~",) if name == "cd" else None
             self.paths += ["~/"] if name == "cd" else []
-        elif len(words) > 1 or words[0].value == "-" or words[0].globbed or words[0].split:
+        elif len(words) > 1 or words[0].value == "-" or words[0].has_glob or words[0].split:
             values = None
         else:
             values = words[0].values

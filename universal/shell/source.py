@@ -130,7 +130,7 @@ class Source:
                 raise reject("a comment inside of a substitution")
             parent = parent.parent
 
-    def _spaced(self, node: Node) -> list[Node]:
+    def _with_blanks(self, node: Node) -> list[Node]:
         """The children, with a blank between each two."""
         before: Node | None = None
         for child in node.children:

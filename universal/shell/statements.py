@@ -54,11 +54,11 @@ class StatementReader(RedirectionReader):
                 after = self._assignment(node, state)
                 return Outcome(after, after)
             case "variable_assignments":
-                for child in self._spaced(node):
+                for child in self._with_blanks(node):
                     state = self._assignment(child, state)
                 return Outcome(state, state)
             case "redirected_statement":
-                return self._redirected(node, state)
+                return self._redirected_statement(node, state)
             case "list":
                 return self._list(node, state)
             case "pipeline":
@@ -271,7 +271,7 @@ class StatementReader(RedirectionReader):
                 raise reject("an unusual pipeline")
         return Outcome(state, state)
 
-    def _redirected(self, node: Node, state: State) -> Outcome:
+    def _redirected_statement(self, node: Node, state: State) -> Outcome:
         body = node.child_by_field_name("body")
         redirects: list[Node] = []
         before: Node | None = None

@@ -78,7 +78,7 @@ class Word:
     @property
     def value(self) -> str | None:
         """The text after quote removal; None if it depends on an expansion, a wildcard or the shell."""
-        if any(piece.text is None for piece in self.pieces) or self.globbed or (self.braced and self.source != "{}"):
+        if any(piece.text is None for piece in self.pieces) or self.has_glob or (self.has_braces and self.source != "{}"):
             return None
         return "".join(piece.text or "" for piece in self.pieces)
 
@@ -93,24 +93,24 @@ class Word:
         return text
 
     @property
-    def globbed(self) -> bool:
+    def has_glob(self) -> bool:
         return any(not piece.quoted and re.search(r"[*?]|\[.*\]", piece.text or "") for piece in self.pieces)
 
     @property
-    def braced(self) -> bool:
+    def has_braces(self) -> bool:
         return any(not piece.quoted and re.search(r"[{}]", piece.text or "") for piece in self.pieces)
 
     @property
     def split(self) -> bool:
         """True if the shell may split the word into several."""
         return any(piece.text is None and not piece.quoted and not piece.number for piece in self.pieces) or (
-            self.braced and self.source != "{}"
+            self.has_braces and self.source != "{}"
         )
 
     @property
     def values(self) -> Values:
         """Values after expansion of known variables. Wildcards stand for themselves."""
-        if self.braced and self.source != "{}":
+        if self.has_braces and self.source != "{}":
             return None
         choices = [(piece.text,) if piece.text is not None else piece.values for piece in self.pieces]
         known = [choice for choice in choices if choice is not None]

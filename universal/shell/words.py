@@ -59,7 +59,7 @@ class WordReader(Source):
             case "string":
                 return self._string(node, state)
             case "concatenation" | "brace_expression":
-                return self._joined(node, state, quoted)
+                return self._pieces_of(node, state, quoted)
             case "simple_expansion":
                 return [self._variable_piece(text.lstrip(), state, quoted)]
             case "expansion":
@@ -77,7 +77,7 @@ class WordReader(Source):
             case _:
                 raise reject(f"{node.type.replace('_', ' ')} is not followed")
 
-    def _joined(self, node: Node, state: State, quoted: bool) -> list[Piece]:
+    def _pieces_of(self, node: Node, state: State, quoted: bool) -> list[Piece]:
         pieces: list[Piece] = []
         position = node.start_byte
         for child in node.children:
@@ -201,7 +201,7 @@ class WordReader(Source):
             raise reject(f"{name} may make programs run others")
         return name
 
-    def _assigned(self, node: Node, state: State) -> tuple[str, Word | None]:
+    def _parse_assignment(self, node: Node, state: State) -> tuple[str, Word | None]:
         """The name and value of an assignment, which is not made yet."""
         children = node.children
         if node.type != "variable_assignment" or not children or children[0].type != "variable_name":
@@ -240,7 +240,7 @@ class WordReader(Source):
         return words
 
     def _assignment(self, node: Node, state: State) -> State:
-        name, word = self._assigned(node, state)
+        name, word = self._parse_assignment(node, state)
         self._harmless(name)
         if word is None:
             return state.assign(name, None)
@@ -258,7 +258,7 @@ class WordReader(Source):
         return text
 
     def _assignment_word(self, node: Node, state: State) -> Word:
-        name, word = self._assigned(node, state)
+        name, word = self._parse_assignment(node, state)
         self._harmless(name)
         pieces = (Piece(None, True),) if word is None else word.pieces
         return Word(self._of(node), (Piece(f"{name}=", False), *pieces))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from universal.diffs import indexed, relative
+from universal.diffs import relative, with_index_header
 from universal.events import PermissionData
 from universal.jsonvalue import arr, obj, text
 from universal.permissions import Access
@@ -136,7 +136,7 @@ def _edit(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
     absolute = place.absolute(path or (paths[0] if paths else "")) if paths else ""
     metadata: JsonObject = {"filepath": absolute}
     if isinstance(meta.get("diff"), str):
-        metadata["diff"] = indexed(absolute, meta["diff"])
+        metadata["diff"] = with_index_header(absolute, meta["diff"])
     patterns = tuple(dict.fromkeys(name for item in paths for name in place.names(item))) or ("",)
     return (*_outside(paths, meta, place), Access("edit", patterns, ("*",), metadata, opaque=opaque or not paths))
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from universal.diffs import count, hunks, indexed, relative
+from universal.diffs import count, hunks, relative, with_index_header
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.jsonvalue import JsonObject, arr, obj, whole
 from universal.tools import tools_of
@@ -223,7 +223,7 @@ def _diff_of(files: list[FileRefPart]) -> str:
 
 def _edit(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
     absolute, title = _path(view, context)
-    patch = indexed(absolute, _diff_of(files))
+    patch = with_index_header(absolute, _diff_of(files))
     added, removed = count(patch)
     filediff = {"file": absolute, "patch": patch, "additions": added, "deletions": removed}
     return ResultView("Edit applied successfully.", title, {"diagnostics": {}, "diff": patch, "filediff": filediff})
@@ -234,7 +234,7 @@ def _write(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[
     exists = any(f.action == "patch" for f in files)
     metadata: JsonObject = {"diagnostics": {}, "filepath": absolute, "exists": exists}
     if exists and hunks(_diff_of(files)):
-        metadata["diff"] = indexed(absolute, _diff_of(files))
+        metadata["diff"] = with_index_header(absolute, _diff_of(files))
     return ResultView("Wrote file successfully.", title, metadata)
 
 
@@ -254,7 +254,7 @@ def _apply_patch(
         absolute = posixpath.normpath(posixpath.join(context.directory, file.path))
         before = posixpath.normpath(posixpath.join(context.directory, str(change.get("path") or file.path)))
         kind = "move" if before != absolute else str(change.get("type") or ("add" if file.action == "write" else "update"))
-        patch = indexed(absolute, file.diff or "")
+        patch = with_index_header(absolute, file.diff or "")
         added, removed = count(patch)
         name = relative(absolute, context.directory)
         entry = {"filePath": before, "relativePath": name, "type": kind, "patch": patch, "additions": added, "deletions": removed}
@@ -323,7 +323,7 @@ def _grep(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[s
     return ResultView(output, str(view.input.get("pattern", "")), {"matches": matches})
 
 
-def _titled(key: str) -> _Result:
+def _titled_result(key: str) -> _Result:
     def build(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
         return ResultView(output, str(view.input.get(key, "")), {})
 
@@ -347,8 +347,8 @@ RESULTS: dict[str, _Result] = {
     "task": _task,
     "glob": _glob,
     "grep": _grep,
-    "list": _titled("path"),
-    "webfetch": _titled("url"),
-    "websearch": _titled("query"),
-    "skill": _titled("name"),
+    "list": _titled_result("path"),
+    "webfetch": _titled_result("url"),
+    "websearch": _titled_result("query"),
+    "skill": _titled_result("name"),
 }

@@ -51,7 +51,7 @@ ERRORS: Mapping[type[RequestError], Row] = {
     errors.FileTooLarge: Row(413, "PayloadTooLargeError"),
     errors.RouteUnknown: Row(404, "NotFoundError", text=lambda error: f"{error} GET /doc lists what is served."),
     errors.MethodNotAllowed: Row(405, "MethodNotAllowedError"),
-    errors.Unsupported: Row(501, "UnsupportedError", {"operation": "operation"}),
+    errors.UnsupportedOperation: Row(501, "UnsupportedError", {"operation": "operation"}),
     errors.NotFound: Row(404, "NotFoundError"),
     errors.PermissionNotFound: Row(
         404, "PermissionNotFoundError", {"requestID": "request_id", "message": "message"}, tagged=True

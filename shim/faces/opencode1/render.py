@@ -17,7 +17,6 @@ from universal.session.changes import (
     LASTING,
     Change,
     CommandExecuted,
-    Compacted,
     DiffsChanged,
     FileEdited,
     MessageChanged,
@@ -29,6 +28,7 @@ from universal.session.changes import (
     RequestClosed,
     RequestOpened,
     SessionChanged,
+    SessionCompacted,
     SessionCreated,
     SessionDeleted,
     StatusChanged,
@@ -134,7 +134,7 @@ def _command(change: CommandExecuted, session: Session) -> Rendered:
     return "command.executed", {"sessionID": session.id, **properties}
 
 
-def _session_compacted(change: Compacted, session: Session) -> Rendered:
+def _session_compacted(change: SessionCompacted, session: Session) -> Rendered:
     return "session.compacted", {"sessionID": session.id}
 
 
@@ -193,7 +193,7 @@ RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
     DiffsChanged: _diffs,
     TodosChanged: _todos,
     CommandExecuted: _command,
-    Compacted: _session_compacted,
+    SessionCompacted: _session_compacted,
     Notice: _notice,
     FileEdited: _file,
     MessageChanged: _message,

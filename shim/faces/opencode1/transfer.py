@@ -15,7 +15,7 @@ from typing import Any
 from shim.errors import InvalidRequest, SessionBusy
 from shim.faces.opencode1.build import OPENCODE_VERSION, tokens
 from shim.faces.opencode1.check import problem
-from shim.faces.opencode2 import imported
+from shim.faces.opencode2 import export_reader
 from shim.host.roots import require
 from shim.ids import ID_FORM, is_id, slug
 from shim.sessions.dependencies import ProjectLike
@@ -89,7 +89,7 @@ def _first(document: JsonObject) -> JsonObject:
     if "location" not in info and not any("type" in obj(m) and "info" not in obj(m) for m in messages):
         return document
     try:
-        return imported.document(info, [obj(m) for m in messages])
+        return export_reader.document(info, [obj(m) for m in messages])
     except (KeyError, TypeError, AttributeError) as error:
         raise InvalidRequest(
             f"This session cannot be imported: it is no whole export of OpenCode 2, {error} is missing."

@@ -29,7 +29,7 @@ SAME = (
 UPDATE: Mapping[object, str] = {True: "auto", False: "disable", "notify": "notify"}
 
 
-def converted(values: Mapping[str, Any]) -> Wire:
+def convert(values: Mapping[str, Any]) -> Wire:
     """`ConfigInfo`. In: a `Config` that satisfies the first wire's schema."""
     made: Wire = {key: values[key] for key in SAME if values.get(key) is not None}
     for name, (key, convert) in CONVERTED.items():
@@ -69,7 +69,7 @@ def _server(row: Wire) -> Wire:
     return kept | ({"disabled": True} if row.get("enabled") is False else {})
 
 
-def _each(convert: Callable[[Wire], Wire]) -> Callable[[Any], Any]:
+def _convert_values(convert: Callable[[Wire], Wire]) -> Callable[[Any], Any]:
     return lambda value: {name: convert(obj(row)) for name, row in obj(value).items() if isinstance(row, dict)}
 
 
@@ -92,10 +92,10 @@ def _as_it_is(value: Any) -> Any:
 CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "update": ("autoupdate", lambda value: UPDATE.get(value)),
     "permissions": ("permission", permissions),
-    "agents": ("agent", _each(_agent)),
+    "agents": ("agent", _convert_values(_agent)),
     "snapshots": ("snapshot", _as_it_is),
     "media": ("attachment", _as_it_is),
-    "mcp": ("mcp", lambda value: {"servers": servers} if (servers := _each(_server)(value)) else {}),
+    "mcp": ("mcp", lambda value: {"servers": servers} if (servers := _convert_values(_server)(value)) else {}),
     "compaction": ("compaction", _compaction),
     "skills": ("skills", lambda value: [*arr(obj(value).get("paths")), *arr(obj(value).get("urls"))]),
     "commands": ("command", _as_it_is),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from shim.faces.opencode2 import errors
-from shim.faces.opencode2.operations import OPERATIONS2
+from shim.faces.opencode2.operations import OPERATIONS
 from shim.http.faces import Face
 from shim.http.operation import HandlerT, mark
 from shim.http.operation import extra as extra_route
@@ -25,9 +25,9 @@ PREVIEW: Mapping[str, Operation] = {
 """Operations of the preview of OpenCode 2 in 1.18 that 2.x has not, by their ids in OpenCode 1's document."""
 
 
-def operation2(operation_id: str) -> Callable[[HandlerT], HandlerT]:
+def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     """The function serves this operation of OpenCode 2. Raises KeyError if there is no such one."""
-    return mark(operation_id, OPERATIONS2[operation_id], FACE)
+    return mark(operation_id, OPERATIONS[operation_id], FACE)
 
 
 def preview_operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:

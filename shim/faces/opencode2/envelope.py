@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 Wire: TypeAlias = dict[str, Any]
 
 
-class Located(dict[str, Any]):
+class LocatedAnswer(dict[str, Any]):
     """R's envelope. `project`: `{id, directory}`, not in the JSON."""
 
     def __init__(self, directory: str, project: Wire, data: object) -> None:
@@ -20,4 +20,4 @@ class Located(dict[str, Any]):
 
 def with_project(said: Any) -> Any:
     """The envelope of the previews; any other answer as it is."""
-    return {**said, "location": {**said["location"], "project": said.project}} if isinstance(said, Located) else said
+    return {**said, "location": {**said["location"], "project": said.project}} if isinstance(said, LocatedAnswer) else said

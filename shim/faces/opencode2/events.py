@@ -73,7 +73,7 @@ NO_LOCATION = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Event2:
+class Event:
     """One event.
 
     created    epoch ms

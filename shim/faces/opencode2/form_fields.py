@@ -36,14 +36,14 @@ def fields_of(given: Sequence[Wire]) -> list[Wire]:
     fields: list[Wire] = []
     for number, one in enumerate(given):
         field = {key: one[key] for key in KEYS[one["type"]] if one.get(key) is not None}
-        why = _malformed(field, {known["key"] for known in fields})
+        why = _field_fault(field, {known["key"] for known in fields})
         if why:
             raise InvalidRequest(why, path=("fields", number))
         fields.append(field)
     return fields
 
 
-def _malformed(field: Wire, known: set[str]) -> str:
+def _field_fault(field: Wire, known: set[str]) -> str:
     if field["key"] in known:
         return f'There are two fields "{field["key"]}"'
     if field["type"] == "multiselect" and not field.get("options"):
@@ -106,7 +106,7 @@ def _boolean(_field: Wire, value: Any) -> str | None:
     return None if isinstance(value, bool) else "Expected boolean"
 
 
-def _many(field: Wire, value: Any) -> str | None:
+def _list_fault(field: Wire, value: Any) -> str | None:
     chosen: list[Any] = arr(value)
     if not isinstance(value, list) or not all(isinstance(one, str) for one in chosen):
         return "Expected string[]"
@@ -142,7 +142,7 @@ _CHECKS: Mapping[str, Callable[[Wire, Any], str | None]] = {
     "number": _number,
     "integer": _number,
     "boolean": _boolean,
-    "multiselect": _many,
+    "multiselect": _list_fault,
     "external": _external,
 }
 _FORMATS: Mapping[str, Callable[[str], bool]] = {

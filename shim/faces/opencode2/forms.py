@@ -22,7 +22,7 @@ Tell = Callable[[str, Wire, str | None], None]
 
 
 @dataclass(slots=True)
-class Made:
+class ClientForm:
     """One form. `state` is `FormDetail.state`."""
 
     form: Wire
@@ -41,7 +41,7 @@ class Forms:
     def __init__(self, ids: Ids, tell: Tell) -> None:
         self._ids = ids
         self._tell = tell
-        self._made: dict[str, Made] = {}
+        self._made: dict[str, ClientForm] = {}
 
     def create(self, session_id: str, directory: str, form_id: str | None, said: Wire) -> Wire | None:
         """A new form, `said` is its title, fields and metadata; None if there is one of this id. Raises LimitReached."""
@@ -51,18 +51,20 @@ class Forms:
             raise LimitReached("forms", MAX_OPEN, "Too many forms wait for an answer: cancel some.")
         id_ = form_id or f"frm_{self._ids.new('question').partition('_')[2]}"
         form = {"id": id_, "sessionID": session_id, **said}
-        self._made[id_] = Made(form, directory)
+        self._made[id_] = ClientForm(form, directory)
         self._forget()
         self._tell("form.created", {"form": form}, directory)
         return form
 
     def open(self, session_id: str, directory: str | None = None) -> list[Wire]:
         """Those that wait, oldest first; `directory` narrows them."""
-        return [one.form for one in self._waiting() if one.form["sessionID"] == session_id and directory in (None, one.directory)]
+        return [
+            one.form for one in self._open_forms() if one.form["sessionID"] == session_id and directory in (None, one.directory)
+        ]
 
     def of(self, directory: str) -> list[Wire]:
         """Those that wait in a directory."""
-        return [one.form for one in self._waiting() if one.directory == directory]
+        return [one.form for one in self._open_forms() if one.directory == directory]
 
     def get(self, session_id: str, form_id: str) -> Wire | None:
         """`FormDetail`, None if there is no such form of this session."""
@@ -83,7 +85,7 @@ class Forms:
             self._tell("form.replied", {**whose, "answer": answer}, made.directory)
         return True
 
-    def _waiting(self) -> Iterable[Made]:
+    def _open_forms(self) -> Iterable[ClientForm]:
         return (one for one in self._made.values() if one.is_open)
 
     def _forget(self) -> None:

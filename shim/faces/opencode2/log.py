@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from shim.clock import from_rfc3339
-from shim.faces.opencode2.events import Event2, Wire
+from shim.faces.opencode2.events import Event, Wire
 from shim.faces.opencode2.render import log_event
 from shim.sessions.feed import Feed, Follower
 from shim.store.base import Store
 from universal.events import UniversalEvent
-from universal.session.log import Logged
+from universal.session.log import LogAppended
 from universal.session.reducer import Reducer, reducer_of
 
 SYNCED = "log.synced"
@@ -34,7 +34,7 @@ class Log:
         *,
         after: int,
         follow: bool,
-        translate: Callable[[Event2], Event2 | None],
+        translate: Callable[[Event], Event | None],
     ) -> None:
         self._session_id = session_id
         self._store = store
@@ -77,7 +77,7 @@ class Log:
             self._reducer = reducer_of(event)
         items: list[tuple[int, Wire]] = []
         for change in self._reducer.apply(event, from_rfc3339(event.time)):
-            if not isinstance(change, Logged) or change.number is None:
+            if not isinstance(change, LogAppended) or change.number is None:
                 continue
             self._last = change.number
             if change.number > self._after:

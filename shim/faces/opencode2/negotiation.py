@@ -18,10 +18,10 @@ from shim.errors import InvalidRequest
 from shim.faces.opencode2.dialects import DIALECTS, Dialect, by_body
 from shim.faces.opencode2.endpoint import FACE
 from shim.faces.opencode2.probes import dialect_by_agent
-from shim.faces.opencode2.rewriting import Alias, Nothing
+from shim.faces.opencode2.rewrite_rules import Alias, NoContent
 from shim.http.access import READING
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
-from shim.operations import AskedField, Operation2
+from shim.operations import AskedField, OpenCode2Operation
 
 PREVIEW = "P"
 """The dialect of 1.18's own preview."""
@@ -90,7 +90,7 @@ def register(app: web.Application, bound: Iterable[BoundOperation]) -> set[tuple
             if alias.operation in operations:
                 rows.setdefault((alias.method, alias.path), {})[dialect.name] = (dialect, alias)
     for (method, path), found in rows.items():
-        add_route(app, Operation2(method, path, "dialect"), _alias_route(operations, found), FACE)
+        add_route(app, OpenCode2Operation(method, path, "dialect"), _alias_route(operations, found), FACE)
     return set(rows)
 
 
@@ -123,7 +123,7 @@ async def _answer(request: web.Request, one: BoundOperation, dialect: Dialect, r
     result = await _result(request, one, dialect, given)
     if not isinstance(result, web.StreamResponse) and result is not NO_CONTENT:
         result = dialect.answer(row, result)
-    return to_response(NO_CONTENT if isinstance(result, Nothing) else result)
+    return to_response(NO_CONTENT if isinstance(result, NoContent) else result)
 
 
 async def _result(request: web.Request, one: BoundOperation, dialect: Dialect, given: dict[str, Any]) -> object:
@@ -136,7 +136,7 @@ async def _result(request: web.Request, one: BoundOperation, dialect: Dialect, g
         rereads.end(client)
     if one.id not in dialect.overwrites or services.sessions.index.find_record(session_id) is None:
         return await one.handler(**given)
-    async with rereads.answering(dialect, client, session_id) as state:
+    async with rereads.hold_for_answer(dialect, client, session_id) as state:
         if state is not None:
             request[STATE] = state
         return await one.handler(**given)

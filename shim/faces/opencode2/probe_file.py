@@ -43,7 +43,7 @@ class ProbeFile:
     async def start(self) -> None:
         """Read what was known before, and follow what changes."""
         self._probes.restore(await asyncio.to_thread(_read, self._path))
-        self._probes.changed = self._changed
+        self._probes.changed = self._schedule_save
 
     async def close(self) -> None:
         """Write what is not written yet. Again is fine."""
@@ -55,14 +55,14 @@ class ProbeFile:
             self._timer = None
             await self._write()
 
-    def _changed(self) -> None:
+    def _schedule_save(self) -> None:
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WRITE_AFTER_S, self._due)
 
     def _due(self) -> None:
         self._timer = None
         if self._writing is not None and not self._writing.done():
-            self._changed()  # a slow disk: once more when it is through
+            self._schedule_save()  # a slow disk: once more when it is through
             return
         self._writing = asyncio.get_running_loop().create_task(self._write(), name="write clients")
 

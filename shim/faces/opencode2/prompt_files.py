@@ -34,7 +34,7 @@ TEXT = "text/plain"
 SCHEMES = ("file", "data")
 
 
-def sniffed(content: bytes, name: str) -> str:
+def sniff_type(content: bytes, name: str) -> str:
     """The type of a file's bytes: an image, a PDF, text if it reads as that, else what its name says."""
     found = next((mime for begin, mime in MAGIC if content.startswith(begin)), None)
     if found is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
@@ -66,11 +66,11 @@ async def files(given: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list
         told = {key: one[key] for key in ("name", "description", "mention") if one.get(key) is not None}
         stored.append({"data": base64.b64encode(content).decode(), "mime": mime, "source": source, **told})
         url = uri if scheme == "file" else f"data:{mime};base64,{base64.b64encode(content).decode()}"
-        parts.append({"type": "file", "mime": TEXT if mime.startswith("text/") else mime, "url": url, **_named(name)})
+        parts.append({"type": "file", "mime": TEXT if mime.startswith("text/") else mime, "url": url, **_filename(name)})
     return parts, stored
 
 
-def _named(name: str | None) -> JsonObject:
+def _filename(name: str | None) -> JsonObject:
     return {"filename": name} if name else {}
 
 
@@ -82,9 +82,9 @@ def _inline(number: int, uri: str) -> tuple[str, bytes, JsonObject]:
         raise _bad(number, "the data is not base64") from error
     if not comma:
         raise _bad(number, "a data: URI has a comma before its data")
-    _limited(number, len(content))
+    _need_size(number, len(content))
     said = head.removeprefix("data:").partition(";")[0]
-    found = sniffed(content, "")
+    found = sniff_type(content, "")
     return (said if found == TEXT and said.startswith("text/") else found), content, {"type": "inline"}
 
 
@@ -102,11 +102,11 @@ def _read(number: int, uri: str, roots: Sequence[str]) -> tuple[str, bytes, Json
         content, size = disk.head(file, BINARY_LIMIT_BYTES + 1)
     except OSError as error:
         raise _bad(number, f"{path} cannot be read: {error.strerror or error}") from error
-    _limited(number, max(size, len(content)))
-    return sniffed(content, path), content, source
+    _need_size(number, max(size, len(content)))
+    return sniff_type(content, path), content, source
 
 
-def _limited(number: int, size: int) -> None:
+def _need_size(number: int, size: int) -> None:
     if size > BINARY_LIMIT_BYTES:
         raise _bad(number, f"{size} bytes, at most {BINARY_LIMIT_BYTES} are taken")
 

@@ -118,14 +118,14 @@ def _step(entry: StepEntry, session: Session) -> tuple[str, Wire]:
         wire |= names.finish(entry.finish)
     if entry.failure is not None:
         wire |= {"finish": "error", "error": names.error(entry.failure)}
-    wire |= spent(entry)
+    wire |= step_cost(entry)
     snapshot = {"start": entry.snapshot} if entry.snapshot else {}
     if entry.end_snapshot is not None:
         snapshot |= {"end": entry.end_snapshot, "files": files(entry)}
     return "assistant", wire | ({"snapshot": snapshot} if snapshot else {})
 
 
-def spent(entry: StepEntry) -> Wire:
+def step_cost(entry: StepEntry) -> Wire:
     """What a step has cost, if anything is known of it."""
     return {} if entry.usage is None else {"cost": entry.cost or 0, "tokens": session_info.counts(entry.usage)}
 
@@ -273,7 +273,7 @@ def switch(entry: ModeEntry | ModelEntry) -> Wire:
     return {"model": names.model_ref(entry.model), **previous}
 
 
-def _moved(entry: MovedEntry, session: Session) -> tuple[str, Wire]:
+def _location_switched(entry: MovedEntry, session: Session) -> tuple[str, Wire]:
     return "location-switched", {**place(entry.place), "previous": place(entry.previous)}
 
 
@@ -319,7 +319,7 @@ MESSAGES: Mapping[type[Any], Callable[[Any, Session], tuple[str, Wire]]] = {
     ShellEntry: _shell,
     ModeEntry: _mode,
     ModelEntry: _model,
-    MovedEntry: _moved,
+    MovedEntry: _location_switched,
     SkillEntry: _skill,
     NoteEntry: _note,
     InstructionsEntry: _instructions,
@@ -384,7 +384,7 @@ def form(request: QuestionRequest, session: Session) -> Wire:
 
 def form_detail(session: Session, form_id: str) -> Wire | None:
     """`FormDetail` of a question that is asked, or was."""
-    request = asked(session, form_id)
+    request = question_of_form(session, form_id)
     if request is not None:
         return {**form(request, session), "state": {"status": "pending"}}
     closed = next((one for id_, one in session.timeline.questions.items() if asks.form_id(id_) == form_id), None)
@@ -396,7 +396,7 @@ def form_detail(session: Session, form_id: str) -> Wire | None:
     return {**shown, "state": {"status": "answered", "answer": asks.answer(shown, closed.answers)}}
 
 
-def asked(session: Session, form_id: str) -> QuestionRequest | None:
+def question_of_form(session: Session, form_id: str) -> QuestionRequest | None:
     """The open question that a form is."""
     return next((request for id_, request in session.questions.items() if asks.form_id(id_) == form_id), None)
 

@@ -22,7 +22,7 @@ from typing import TypeAlias
 from shim.clock import Clock
 from shim.faces.opencode2 import read
 from shim.faces.opencode2.dialects import Dialect
-from shim.faces.opencode2.events import Event2, Wire
+from shim.faces.opencode2.events import Event, Wire
 from shim.faces.opencode2.probes import Client
 from shim.faces.opencode2.stream import ENCODERS
 from shim.ids import Ids
@@ -73,7 +73,7 @@ class Rereads:
         self._repeats: set[asyncio.TimerHandle] = set()
 
     @asynccontextmanager
-    async def answering(self, dialect: Dialect, client: Client, session_id: str) -> AsyncGenerator[Session | None]:
+    async def hold_for_answer(self, dialect: Dialect, client: Client, session_id: str) -> AsyncGenerator[Session | None]:
         """Around the making of an answer: the state to make it from; None for a client without a stream. Raises NotFound."""
         hold = await self._hold(dialect, client, session_id)
         if hold is None:
@@ -128,7 +128,7 @@ class Rereads:
         left = hold.began + SETTLE_S - asyncio.get_running_loop().time()
         if not hold.state.is_busy or left <= 0:
             return
-        sent = [asyncio.create_task(reader.settled(), name="settle before an answer") for reader in hold.readers]
+        sent = [asyncio.create_task(reader.settle(), name="settle before an answer") for reader in hold.readers]
         try:
             await asyncio.gather(asyncio.wait(sent, timeout=left), asyncio.sleep(left))
         finally:
@@ -174,5 +174,5 @@ class Rereads:
 
     def _tell(self, hold: Hold, type_: str, data: Wire) -> None:
         directory = hold.state.record.directory
-        event = Event2(self._ids.new("event"), self._clock.now_ms(), type_, data, hold.state.id, directory=directory)
+        event = Event(self._ids.new("event"), self._clock.now_ms(), type_, data, hold.state.id, directory=directory)
         self._hub.send(event, hold.readers)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from shim.faces.opencode2.events import Wire
-from universal.diffs import count, hunks, indexed, relative
+from universal.diffs import count, hunks, relative, with_index_header
 from universal.jsonvalue import arr, obj, text
 from universal.session.model import File, ToolCall
 
@@ -26,7 +26,7 @@ _STATUSES = {"add": "added", "delete": "deleted"}
 def _file(path: str, patch: str, directory: str, status: str) -> Wire:
     name = relative(path, directory)
     added, removed = count(patch)
-    return {"file": name, "patch": indexed(name, patch), "additions": added, "deletions": removed, "status": status}
+    return {"file": name, "patch": with_index_header(name, patch), "additions": added, "deletions": removed, "status": status}
 
 
 def _edit(given: Wire, meta: Wire, directory: str) -> Wire:
@@ -73,7 +73,7 @@ def _question(given: Wire, meta: Wire, directory: str) -> Wire:
     return {"answers": arr(meta.get("answers"))}
 
 
-def _none(given: Wire, meta: Wire, directory: str) -> Wire:
+def _no_details(given: Wire, meta: Wire, directory: str) -> Wire:
     return {}
 
 
@@ -84,7 +84,7 @@ METADATA: dict[str, Maker] = {
     "shell": _shell,
     "subagent": _subagent,
     "question": _question,
-    "read": _none,  # its content says it all
+    "read": _no_details,  # its content says it all
 }
 
 
@@ -103,7 +103,7 @@ def progress(tool: str, meta: Wire) -> Wire:
     return dict(meta)
 
 
-def _said(output: str) -> str:
+def _output_text(output: str) -> str:
     """From the first beginning to the last end; all of it if it has none."""
     _, begun, rest = output.partition(_TASK)
     said, ended, _ = rest.rpartition(_TASK_END)
@@ -112,7 +112,7 @@ def _said(output: str) -> str:
 
 def content(tool: str, call: ToolCall) -> list[Wire]:
     """What a completed call gave, never empty. `tool` by 2.x's name."""
-    output = _said(call.output) if tool == "subagent" else call.output
+    output = _output_text(call.output) if tool == "subagent" else call.output
     made: list[Wire] = [{"type": "text", "text": output}]
     exit_ = obj(call.metadata).get("exit")
     if tool == "shell" and isinstance(exit_, int):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shim.clock import Clock
-from shim.faces.opencode2.counted import Counted
-from shim.faces.opencode2.events import FACE, Event2, Wire
+from shim.faces.opencode2.events import FACE, Event, Wire
 from shim.faces.opencode2.forms import Forms
-from shim.faces.opencode2.hosted import ROWS
+from shim.faces.opencode2.host_events import ROWS
 from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.render import render
 from shim.faces.opencode2.rereads import Rereads
+from shim.faces.opencode2.session_counts import CountedSessions
 from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
 from shim.host.changes import EVERYWHERE, HostChanged
 from shim.ids import Ids
@@ -29,7 +29,7 @@ class EventMaker:
         self._clock = clock
         self._ids = ids
 
-    def events_of(self, change: SessionChanges | HostChanged) -> Sequence[Event2]:
+    def events_of(self, change: SessionChanges | HostChanged) -> Sequence[Event]:
         """The events of one change. What is resent is for clients of OpenCode 1."""
         if isinstance(change, SessionChanges):
             return () if change.is_resent else render(change.changes, change.session, change.at_ms, self._new_id)
@@ -38,9 +38,9 @@ class EventMaker:
         type_, data = row(change.change)
         return (self.event(type_, data, None if change.directory == EVERYWHERE else change.directory),)
 
-    def event(self, type_: str, data: Wire, directory: str | None = None) -> Event2:
+    def event(self, type_: str, data: Wire, directory: str | None = None) -> Event:
         """An event that is of no session."""
-        return Event2(self._new_id(), self._clock.now_ms(), type_, data, directory=directory)
+        return Event(self._new_id(), self._clock.now_ms(), type_, data, directory=directory)
 
     def _new_id(self) -> str:
         return self._ids.new("event")
@@ -59,9 +59,9 @@ class FaceServices:
         self._maker = EventMaker(clock, ids)
         hub.add_face(opencode2_face(self._maker))
         self.probes = Probes()
-        self.rereads = Rereads(hub, manager.session, manager.loaded, clock=clock, ids=ids)
+        self.rereads = Rereads(hub, manager.session, manager.loaded_session, clock=clock, ids=ids)
         self.forms = Forms(ids, self.tell)
-        self.counted = Counted(store, manager.loaded)
+        self.counted = CountedSessions(store, manager.loaded_session)
 
     def tell(self, type_: str, data: Wire, directory: str | None = None) -> None:
         """Publish an event that is of no session, if somebody reads."""

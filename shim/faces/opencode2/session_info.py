@@ -52,7 +52,7 @@ def status(value: Status) -> Wire:
     return {"type": value.type}
 
 
-def added(total: Wire, step: Wire) -> Wire:
+def add_usage(total: Wire, step: Wire) -> Wire:
     """Sum of two `TokenUsageInfo`."""
     made: Wire = {key: total[key] + step[key] for key in ("input", "output", "reasoning")}
     return {**made, "cache": {key: total["cache"][key] + step["cache"][key] for key in ("read", "write")}}
@@ -61,7 +61,7 @@ def added(total: Wire, step: Wire) -> Wire:
 CREATED = ("parentID", "subpath", "title", "agent", "model", "metadata", "permissions")
 
 
-def created(info: Wire, slug: str) -> Wire:
+def created_data(info: Wire, slug: str) -> Wire:
     """Data of `session.created`, flat."""
     told = {key: info[key] for key in CREATED if key in info}
     return {"projectID": info["projectID"], "location": info["location"], "slug": slug, "version": OPENCODE2_VERSION, **told}
@@ -81,10 +81,10 @@ def _undone(diff: FileDiff) -> Wire:
     """A file's diff the other way round."""
     counted = {"additions": diff.deletions, "deletions": diff.additions}
     status = diff.status or "modified"
-    return {"file": diff.file, "patch": turned(diff.patch), **counted, "status": _OTHER_WAY.get(status, status)}
+    return {"file": diff.file, "patch": reverse_diff(diff.patch), **counted, "status": _OTHER_WAY.get(status, status)}
 
 
-def turned(patch: str) -> str:
+def reverse_diff(patch: str) -> str:
     """A unified diff of one file from its end to its start."""
     start = patch.find("@@")
     if start < 0:

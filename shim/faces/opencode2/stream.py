@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shim.faces.opencode2.dialects import DIALECTS, Dialect
-from shim.faces.opencode2.events import FACE, Event2
+from shim.faces.opencode2.events import FACE, Event
 from shim.stream.frame import Frame, encode_position, to_json
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class DialectEncoder:
         """As `Encoder.heartbeat_s`."""
         return HEARTBEAT_S
 
-    def encode(self, event: Event2, event_id: str, position: str) -> Frame | None:
+    def encode(self, event: Event, event_id: str, position: str) -> Frame | None:
         """As `Encoder.encode`. Events have ids of their own."""
         translated = self.dialect.event(event)
         return None if translated is None else event_frame(translated, position)
@@ -82,7 +82,7 @@ ENCODERS: dict[str, DialectEncoder] = {name: DialectEncoder(dialect) for name, d
 """By the dialect's name."""
 
 
-def event_frame(event: Event2, position: str) -> Frame:
+def event_frame(event: Event, position: str) -> Frame:
     """The frame of an event that is in its reader's dialect already."""
     return Frame(position, to_json(event.wire()), event.type in URGENT, _piece(event))
 
@@ -91,7 +91,7 @@ def event_frame(event: Event2, position: str) -> Frame:
 class EventPiece:
     """The text that an event adds to a part. `field` is where it stands in the event's data."""
 
-    event: Event2
+    event: Event
     field: str
 
     @property
@@ -109,7 +109,7 @@ class EventPiece:
         return event_frame(replace(self.event, data={**self.event.data, self.field: text}), position)
 
 
-def _piece(event: Event2) -> EventPiece | None:
+def _piece(event: Event) -> EventPiece | None:
     if not event.type.endswith(".delta"):
         return None
     return EventPiece(event, "text" if event.type == "session.compaction.delta" else "delta")

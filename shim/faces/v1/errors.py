@@ -68,7 +68,7 @@ ERRORS: Mapping[type[RequestError], Row] = {
     errors.FileTooLarge: Row(413, "too_large"),
     errors.RouteUnknown: Row(404, "not_found", text=lambda error: f"{error} GET /doc lists what is served."),
     errors.MethodNotAllowed: Row(405, "method_not_allowed"),
-    errors.Unsupported: Row(501, "unsupported", {"operation": "operation"}),
+    errors.UnsupportedOperation: Row(501, "unsupported", {"operation": "operation"}),
     NotFound: Row(404, "not_found"),
     errors.SessionNotFound: Row(
         404,

@@ -44,7 +44,7 @@ class Grants:
         """The grants of a directory as rules."""
         return tuple(Rule(grant.permission, grant.pattern, "allow") for grant in self._grants if grant.directory == directory)
 
-    def all(self) -> tuple[Grant, ...]:
+    def list_grants(self) -> tuple[Grant, ...]:
         """The grants of all directories."""
         return tuple(self._grants)
 

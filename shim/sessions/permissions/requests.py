@@ -24,7 +24,7 @@ from universal.jsonvalue import obj, text
 from universal.permissions import Access, Action, Policy
 from universal.session.model import SessionRecord
 from universal.tools.accesses import Place, accesses_of, primary_access
-from universal.unattended import NO_QUESTIONS, NOT_ALLOWED, Unattended, parse
+from universal.unattended_policy import NO_QUESTIONS, NOT_ALLOWED, UnattendedPolicy, parse
 
 log = structlog.get_logger()
 
@@ -69,7 +69,7 @@ class UnattendedCounts(Counter[str]):
 class Attendance:
     """Everything that asks need to end without a person. `in_force` gives what holds now."""
 
-    in_force: Callable[[], Unattended]
+    in_force: Callable[[], UnattendedPolicy]
     clock: Clock
     call_later: Callable[[float, Callable[[], None]], Timer]
     counts: UnattendedCounts
@@ -284,7 +284,7 @@ class Requests:
         is_last = not request.rest and not request.asks_itself
         request.shown_id = request.data.permission_id if is_last else self._new_id()
         self._open[request.shown_id] = request
-        fact = replace(request.fact, data=_shown(request), synthetic=request.fact.synthetic or not is_last)
+        fact = replace(request.fact, data=_request_data(request), synthetic=request.fact.synthetic or not is_last)
         request.state.fact(fact)
         self._wait(request.shown_id, request.state)
 
@@ -356,7 +356,7 @@ class Requests:
     def _wait(self, id_: str, state: SessionState) -> None:
         unattended, timer = self._attendance.in_force(), None
         if unattended.action == "reject":
-            timer = self._attendance.call_later(unattended.reject_s, lambda: self._nobody_answered(id_, unattended))
+            timer = self._attendance.call_later(unattended.reject_s, lambda: self._reject_unanswered(id_, unattended))
         self._waits[id_] = _Wait(state, self._attendance.clock.now_ms(), timer)
 
     def _end_wait(self, id_: str) -> None:
@@ -369,7 +369,7 @@ class Requests:
         self._end_wait(id_)
         return self._open.pop(id_, None)
 
-    def _nobody_answered(self, id_: str, unattended: Unattended) -> None:
+    def _reject_unanswered(self, id_: str, unattended: UnattendedPolicy) -> None:
         """The time for an answer is over: reject this ask, and no other."""
         wait, request = self._waits.get(id_), self._take(id_)
         if wait is None:
@@ -442,7 +442,7 @@ class Requests:
     ) -> None:
         """Close the request that a person sees, where it is ours and not the agent's."""
         extra: dict[str, Json] = {**({"message": message} if message else {}), **({"withdrawn": True} if withdrawn else {})}
-        data = _shown(request).model_copy(update={"status": status})
+        data = _request_data(request).model_copy(update={"status": status})
         request.state.record(EventType.PERMISSION_RESOLVED, _with_metadata(data, **extra))
 
     def reply_question(self, reply: QuestionReply) -> None:
@@ -463,7 +463,7 @@ def _with_metadata(data: PermissionData, **extra: Json) -> PermissionData:
     return data.model_copy(update={"metadata": {**obj(data.metadata), **extra}})
 
 
-def _shown(request: _Request) -> PermissionData:
+def _request_data(request: _Request) -> PermissionData:
     """The request for one access of a call, as it stands in the journal and as clients see it."""
     data, access = request.data, request.access
     shown = data.model_copy(update={"permission_id": request.shown_id})
@@ -481,7 +481,7 @@ def _shown(request: _Request) -> PermissionData:
 # --- what clients say of asks that nobody answers ---------------------------------------------------------
 
 
-def unattended_of(value: Any, place: str) -> Unattended | None:
+def unattended_of(value: Any, place: str) -> UnattendedPolicy | None:
     """The value that a request has at `place`, None if it has none. Raises InvalidRequest."""
     if value is None:
         return None
@@ -493,7 +493,7 @@ def unattended_of(value: Any, place: str) -> Unattended | None:
         raise InvalidRequest(f"{place} cannot be used: {error}, not {str(value)[:100]!r}.") from error
 
 
-def unattended_of_headers(headers: Mapping[str, str]) -> Unattended | None:
+def unattended_of_headers(headers: Mapping[str, str]) -> UnattendedPolicy | None:
     """The value of a prompt's header, None without it. Raises InvalidRequest."""
     return unattended_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
 
@@ -503,7 +503,7 @@ def check_unattended(metadata: Any) -> None:
     unattended_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
 
 
-def unattended_of_session(record: SessionRecord) -> Unattended | None:
+def unattended_of_session(record: SessionRecord) -> UnattendedPolicy | None:
     """The value of a session, None if its `metadata` has none that is understood (it may be from another server)."""
     try:
         return unattended_of((record.metadata or {}).get(UNATTENDED_KEY), UNATTENDED_KEY)

@@ -13,7 +13,7 @@ from shim.sessions.permissions.requests import unattended_of_session
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
 from universal.codec import PermissionReply, QuestionReply
-from universal.unattended import Unattended
+from universal.unattended_policy import UnattendedPolicy
 
 DECISIONS: dict[str, Literal["accept", "accept_for_session", "reject"]] = {
     "once": "accept",
@@ -57,11 +57,11 @@ class SessionRequests:
         entry = self._index.find(state.id) if state is not None else None
         return state, entry.actor if entry is not None else None
 
-    def unattended(self, session_id: str) -> Unattended:
+    def unattended_policy(self, session_id: str) -> UnattendedPolicy:
         """What happens to asks of this session that nobody answers. Raises SessionNotFound."""
         entry = self._index.get(session_id)
         if entry.actor is not None:
-            return entry.actor.unattended
+            return entry.actor.unattended_policy
         return unattended_of_session(entry.current_record) or self._deps.unattended
 
     def waiting_since_ms(self, session_id: str) -> int | None:

@@ -25,7 +25,7 @@ from universal.events import ErrorData, EventType, ItemData, QuestionData, Sessi
 from universal.items import ItemKind, ToolCallPart
 from universal.permissions import Policy, Rule
 from universal.session.model import Session, SessionRecord
-from universal.session.stored import record_json
+from universal.session.record_json import record_json
 
 GENERATE_S = 120.0
 """For the whole answer, the start of the agent included."""

@@ -81,15 +81,15 @@ class Instructions:
         return DueInstructions(words, {"instructions": {"delta": delta, **update}})
 
     def _text(self) -> str:
-        blocks = [f"[{key}]\n{value if isinstance(value, str) else dumped(value)}" for key, value in self.entries.items()]
+        blocks = [f"[{key}]\n{value if isinstance(value, str) else canonical_json(value)}" for key, value in self.entries.items()]
         return "\n\n".join([HEAD, *blocks])
 
 
-def dumped(value: Any) -> str:
+def canonical_json(value: Any) -> str:
     """A value as JSON, the same for the same value."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def hash_of(value: Any) -> str:
     """What clients are told instead of a value."""
-    return hashlib.sha256(dumped(value).encode()).hexdigest()
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()

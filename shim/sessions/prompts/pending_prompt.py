@@ -11,7 +11,7 @@ from shim.sessions.session_entry import NativeSession
 from universal.codec import LaunchOptions, Prompt
 from universal.items import Item
 from universal.jsonvalue import obj, text
-from universal.unattended import Unattended, parse
+from universal.unattended_policy import UnattendedPolicy, parse
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class PendingPrompt:
         return obj(obj(self.item.metadata).get("opencode")).get("delivery") == "queue"
 
     @property
-    def unattended(self) -> Unattended | None:
+    def unattended_policy(self) -> UnattendedPolicy | None:
         """What the prompt says of asks that nobody answers, None if it says nothing."""
         value = text(obj(obj(self.item.metadata).get("prompt")).get("unattended"))
         return parse(value) if value else None

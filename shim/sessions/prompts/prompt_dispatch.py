@@ -29,7 +29,7 @@ from universal.jsonvalue import JsonObject
 from universal.permissions import Policy
 from universal.tools.accesses import Place
 from universal.turn import Input
-from universal.unattended import Unattended
+from universal.unattended_policy import UnattendedPolicy
 
 log = structlog.get_logger()
 
@@ -105,7 +105,7 @@ class PromptDispatcher:
         self._place: Place | None = None
         self._has_retried = False
         self._has_answered = False
-        self.unattended: Unattended | None = None
+        self.unattended: UnattendedPolicy | None = None
         """What the last prompt says of asks that nobody answers."""
 
     @property
@@ -150,7 +150,7 @@ class PromptDispatcher:
     def _send(self, pending: PendingPrompt) -> None:
         self._waiting_key = None
         self._current_key = pending.prompt.key
-        self.unattended = pending.unattended
+        self.unattended = pending.unattended_policy
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes)
         self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)

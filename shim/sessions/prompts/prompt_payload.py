@@ -8,7 +8,7 @@
     files    attachments {mime, path?, filename?, text?, base64?}; `text` and `base64` are indices, or as in `text`
     compact  not a prompt, but the wish to compact
     refused  why nobody can be shown it as it was chosen (an unknown model, agent)
-    unattended  what happens to asks that nobody answers (`universal.unattended`), if the prompt says it
+    unattended  what happens to asks that nobody answers (`universal.unattended_policy`), if the prompt says it
 
 `pending_prompt_of` reads it, both when a prompt is accepted and when the journal is read again, so that it is the same prompt.
 """

@@ -20,7 +20,7 @@ from universal.codec import Attachment, Model, modes_of
 from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
 from universal.jsonvalue import JsonObject, obj, text
 from universal.session.model import ModelRef, Session, StepInfo
-from universal.unattended import Unattended
+from universal.unattended_policy import UnattendedPolicy
 
 AGENT_HINT = " Use the above message and context to generate a prompt and call the task tool with subagent: "
 """What native adds for `@agent`, to the letter."""
@@ -57,7 +57,7 @@ class PromptRequest:
     system: str | None = None
     tools: dict[str, bool] | None = None
     format: JsonObject | None = None
-    unattended: Unattended | None = None
+    unattended: UnattendedPolicy | None = None
 
 
 INSTEAD = "Choose another one, then send the next prompt: this one goes along with it."
@@ -111,7 +111,7 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     return Choice(agent, model_id if named else None, variant, mode, wire)
 
 
-def refused(agents: AgentDirectory, session: Session, body: PromptRequest, why: UnknownChoice) -> Choice:
+def refusal(agents: AgentDirectory, session: Session, body: PromptRequest, why: UnknownChoice) -> Choice:
     """What a prompt is accepted with that OpenCode 2 accepts, and that fails when its turn comes."""
     model = session.record.model or ModelRef("", "")
     wire = obj(body.model) or {"providerID": model.provider_id, "modelID": model.model_id}
@@ -201,14 +201,14 @@ async def accept(body: PromptRequest, choice: Choice, ids: Ids, roots: Sequence[
         role=ItemRole.USER,
         status=ItemStatus.COMPLETED,
         content=tuple(content),
-        metadata={"opencode": _said(given), "prompt": _said(prompt)},
+        metadata={"opencode": _present(given), "prompt": _present(prompt)},
     )
     accepted = pending_prompt_of(item)
     assert accepted is not None
     return accepted, errors
 
 
-def _said(given: JsonObject) -> JsonObject:
+def _present(given: JsonObject) -> JsonObject:
     return {key: value for key, value in given.items() if value is not None}
 
 

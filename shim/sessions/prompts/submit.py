@@ -29,7 +29,7 @@ async def submit(
     await manager.deps.store.flush()
     actor = await manager.actor(session_id)
     state = actor.main
-    if reply and actor.queued >= (limit := manager.deps.max_queued_prompts):
+    if reply and actor.queued_prompts >= (limit := manager.deps.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
     prompt_request.check_ids(state.session, body)
     await manager.deps.config_refresh(actor.directory)
@@ -38,7 +38,7 @@ async def submit(
     except UnknownChoice as error:
         if second is None:
             raise
-        choice = prompt_request.refused(manager.deps.agents, state.session, body, error)
+        choice = prompt_request.refusal(manager.deps.agents, state.session, body, error)
     accepted, errors = await prompt_request.accept(body, choice, manager.deps.ids, manager.deps.roots)
     if second:
         accepted = accepted.with_metadata(second)

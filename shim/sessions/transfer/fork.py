@@ -77,7 +77,7 @@ def replay(target: SessionState, events: Sequence[UniversalEvent]) -> None:
             meta = data.item.metadata or {}
             if data.item.kind is ItemKind.STATUS and (meta.get("title") or "share" in meta):  # tool calls have titles too
                 continue
-            item = _named_anew(data.item, source, target) if data.item.kind is ItemKind.STATUS else _without_ids(data.item)
+            item = _rename_status(data.item, source, target) if data.item.kind is ItemKind.STATUS else _without_ids(data.item)
             data = ItemData(item=renamer.item(item, event.time))
         target.copy(event.model_copy(update={"data": data}))
         source.load(event, from_rfc3339(event.time))
@@ -92,7 +92,7 @@ def replay(target: SessionState, events: Sequence[UniversalEvent]) -> None:
 _NAMES_MESSAGES = ("message.removed", "part.removed", "part.updated", "revert")
 
 
-def _named_anew(item: Item, source: Reducer, target: SessionState) -> Item:
+def _rename_status(item: Item, source: Reducer, target: SessionState) -> Item:
     """A status that names messages or parts of the old session, with those of the new one, which come in the same order."""
     if not any(isinstance(p, StatusPart) and p.label in _NAMES_MESSAGES for p in item.content):
         return item
@@ -101,14 +101,14 @@ def _named_anew(item: Item, source: Reducer, target: SessionState) -> Item:
     for (old, message), (new, copied) in pairs:
         names |= {old: new, **dict(zip(message.parts, copied.parts, strict=False))}
 
-    def renamed(value: Json) -> Json:
+    def rename(value: Json) -> Json:
         if isinstance(value, dict):
-            return {k: renamed(v) for k, v in obj(value).items()}
+            return {k: rename(v) for k, v in obj(value).items()}
         if isinstance(value, list):
-            return [renamed(v) for v in arr(value)]
+            return [rename(v) for v in arr(value)]
         return names.get(value, value) if isinstance(value, str) else value
 
-    return item.model_copy(update={"metadata": renamed(item.metadata)})
+    return item.model_copy(update={"metadata": rename(item.metadata)})
 
 
 def _without_ids(item: Item) -> Item:
@@ -142,14 +142,14 @@ class Renamer:
         if not message:
             return item
         info, ms = dict(obj(message["info"])), from_rfc3339(at)
-        info |= {"id": self._renamed("msg", text(info["id"]), ms), "sessionID": self._session_id}
+        info |= {"id": self._new_id("msg", text(info["id"]), ms), "sessionID": self._session_id}
         if "parentID" in info:
             info["parentID"] = self._new.get(info["parentID"], info["parentID"])
         ids = {"sessionID": self._session_id, "messageID": info["id"]}
-        parts = [{**obj(p), **ids, "id": self._renamed("prt", text(obj(p)["id"]), ms)} for p in arr(message["parts"])]
+        parts = [{**obj(p), **ids, "id": self._new_id("prt", text(obj(p)["id"]), ms)} for p in arr(message["parts"])]
         return item.model_copy(update={"metadata": {**obj(item.metadata), "imported": {"info": info, "parts": parts}}})
 
-    def _renamed(self, prefix: str, old: str, ms: int) -> str:
+    def _new_id(self, prefix: str, old: str, ms: int) -> str:
         value = self._ids.next(ms)
         self._new[old] = render(prefix, value, hashed_tail(f"{self._session_id}:{prefix}:{value}"))
         return self._new[old]

@@ -113,7 +113,7 @@ async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
         point = plan.pending(session)
         if point is None or actor.main.machine.busy:
             return
-        messages, parts = plan.gone(session, point)
+        messages, parts = plan.removed_items(session, point)
         diffs = await _session_diffs(manager, actor, frozenset(messages))
         rewound = await _rewind(manager, actor, messages, point)
         touched = messages or [point.message_id]

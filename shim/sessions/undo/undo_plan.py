@@ -57,7 +57,7 @@ def from_point(session: Session, point: Point) -> Iterator[tuple[Message, list[s
         yield message, parts
 
 
-def gone(session: Session, point: Point) -> tuple[list[str], list[tuple[str, str]]]:
+def removed_items(session: Session, point: Point) -> tuple[list[str], list[tuple[str, str]]]:
     """What the next prompt removes: whole messages, and parts of the one that stays."""
     messages: list[str] = []
     parts: list[tuple[str, str]] = []

@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.record.homes import sealed
+from shim.record.homes import sealed_environment
 
 REPO = Path(__file__).resolve().parents[3]
 MODULES = Path(os.environ.get("E2E_DIR", REPO / ".e2e")) / "node_modules"
@@ -109,7 +109,7 @@ class Place:
     def env(self, **more: str) -> dict[str, str]:
         """An environment in which a program sees this home, no network, and nothing of the person's."""
         path = os.pathsep.join(["/usr/local/bin", "/usr/bin", "/bin", str(Path(tool("node")).parent)])
-        return {**sealed(self.home, path), **more}
+        return {**sealed_environment(self.home, path), **more}
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)

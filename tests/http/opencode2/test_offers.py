@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shim.agents.plugins import Broken
+from shim.agents.plugins import BrokenPlugin
 from tests.fakes.agents_directory import FakeAgents, claude, codex, silent
 from tests.http.conftest import Place
 from universal.agents.claude.spec import CLAUDE
@@ -156,7 +156,7 @@ async def test_keys_that_cannot_be_kept(place: Place) -> None:
 
 async def test_plugins_are_packages(place: Place, agents: FakeAgents) -> None:
     agents.packages = {"own": "shim-own-agent"}
-    agents.broken = (Broken("other", "shim-other", "it cannot be loaded."),)
+    agents.broken = (BrokenPlugin("other", "shim-other", "it cannot be loaded."),)
     rows = await data(place, "/api/plugin")
     assert [(row["id"], row["source"]["target"], row["state"]) for row in rows] == [
         ("own", "shim-own-agent", {"status": "active"}),

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.operations import OPERATIONS2
-from shim.faces.opencode2.unsupported import UNSUPPORTED2
+from shim.faces.opencode2.operations import OPERATIONS
+from shim.faces.opencode2.unsupported_operations import UNSUPPORTED
 from tests.http.conftest import Place, git, repository
 
 
@@ -34,7 +34,7 @@ async def test_info(place: Place) -> None:
 async def test_the_document_has_what_is_served_with_the_payloads_of_events(place: Place) -> None:
     document = (await place.api.get("/openapi.json", status=200)).body
     shown = {row["operationId"] for item in document["paths"].values() for row in item.values()}
-    assert shown == set(OPERATIONS2) - set(UNSUPPORTED2)
+    assert shown == set(OPERATIONS) - set(UNSUPPORTED)
     stream = document["paths"]["/api/event"]["get"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
     assert stream == {"$ref": "#/components/schemas/V2Event"}
     text = document["components"]["schemas"]["Event.session.text.delta"]["properties"]["data"]["properties"]
@@ -43,8 +43,8 @@ async def test_the_document_has_what_is_served_with_the_payloads_of_events(place
 
 
 async def test_unsupported_operations_say_why(place: Place) -> None:
-    for name, row in UNSUPPORTED2.items():
-        operation = OPERATIONS2[name]
+    for name, row in UNSUPPORTED.items():
+        operation = OPERATIONS[name]
         path = operation.path.replace("{ptyID}", "pty_1").replace("{sessionID}", "ses_1").replace("{", "").replace("}", "")
         answer = await place.api.request(operation.method, path, status=501)
         assert (answer.body["operation"], row.reason in answer.body["message"]) == (name, True)

@@ -13,8 +13,8 @@ from shim.app import SERVICES
 from shim.services import Services
 from tests.http.opencode2.client import Tui, tui
 from tests.http.test_transfer import EXPORTED
-from tests.support.fold import Fold
 from tests.support.live import TURN_S, Live, live
+from tests.support.opencode1_fold import Fold
 
 
 def services(server: Live) -> Services:

@@ -74,12 +74,12 @@ class ParrotCodec:
                 models = tuple(Model(m, m.title()) for m in arr(said.get("models")))
                 self.catalogue = Catalogue(models=models, default_model=models[0].id)
             case "text":
-                if not self._speech.speaking:
+                if not self._speech.is_speaking:
                     yield from self._speech.begin(said)
                 yield from self._speech.say("text", "text", text(said.get("text")), said)
             case "tool":  # tools that are called as OpenCode calls them (bash, read, edit ...) get OpenCode's cards
                 call_id, arguments = text(said.get("id")), obj(said.get("input"))
-                if not self._speech.speaking:
+                if not self._speech.is_speaking:
                     yield from self._speech.begin(said)
                 yield from self._speech.call_whole(call_id, text(said.get("name")), arguments, "", said)
                 yield from self._speech.end(said, metadata={"finish": "tool-calls"})
@@ -97,7 +97,7 @@ class ParrotCodec:
                 yield Fact(EventType.ERROR, ErrorData(message=message, code="parrot"), raw=said)  # what the person sees
                 yield Signal(Input.FAILED, error={"message": message, "code": "parrot"})
             case _:
-                yield self._context.unparsed(what or "no JSON", "unknown line", said or None, digest(line))
+                yield self._context.report_unparsed(what or "no JSON", "unknown line", said or None, digest(line))
 
     def eof(self, exit_: Exit) -> list[Output]:
         return list(self._speech.close(None))  # what was open is told as interrupted; the session adds the exit

@@ -42,5 +42,5 @@ def test_scenes_that_fail_alike_are_told_once() -> None:
     ]
 
 
-def test_what_the_agent_has_learned_is_told() -> None:
+def test_new_abilities_of_the_agent_are_reported() -> None:
     assert "  - mcp (mcp)" in report(replace(GOOD, possible={"mcp": ["mcp"]}))

@@ -131,7 +131,7 @@ async def test_an_installed_agent_is_found_and_asked(machine: Machine) -> None:
     assert (fake.located.path, fake.located.version, models(directory)) == (str(path), "1.2.3", ["m1"])
     assert mock.spec is MOCK and models(directory, "mock") == ["mock"]
     assert directory.default() is fake
-    assert [a.spec.name for a in directory.all()] == ["fake", "absent", "mock"]
+    assert [a.spec.name for a in directory.list_agents()] == ["fake", "absent", "mock"]
     absent = directory.get("absent")
     assert absent is not None and not absent.usable
     assert "npm install absent" in absent.located.why and "SHIM_ABSENT_BIN" in absent.located.why
@@ -165,7 +165,7 @@ async def test_without_any_agent(machine: Machine) -> None:
     clock = ManualClock()
     directory = AgentDirectory({}, clock=clock, ids=Ids(clock), store=machine.store, environ={})
     await directory.start()
-    assert directory.all() == []
+    assert directory.list_agents() == []
     with pytest.raises(AgentNotFound):
         directory.default()
 
@@ -436,9 +436,9 @@ def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
 
 
 def test_stored_offers_survive_json() -> None:
-    from shim.agents.discovery import Kept
+    from shim.agents.discovery import StoredOffer
 
-    kept = Kept("/bin/x", "stamp", "1.0.0", MOCK.default_catalogue)
+    kept = StoredOffer("/bin/x", "stamp", "1.0.0", MOCK.default_catalogue)
     assert from_store(to_store(kept)) == kept
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.scripted.schemas import generic, named, schemas_of
+from shim.scripted.schemas import generic, schemas_of, tool_for
 from shim.scripted.tools import call
 
 TEXT = {"type": "string"}
@@ -79,7 +79,7 @@ def test_edit_is_written_as_the_text_that_the_tool_takes() -> None:
 
 def test_no_call_is_made_up_for_a_tool_that_is_not_offered() -> None:
     assert generic("todo", (), GEMINI) is None
-    assert named("question", {"ask_oracle": {}}) is None
+    assert tool_for("question", {"ask_oracle": {}}) is None
 
 
 @pytest.mark.parametrize(

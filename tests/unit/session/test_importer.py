@@ -11,7 +11,7 @@ import pytest
 from shim.faces.opencode1 import read
 from universal.session import importer
 from universal.session.model import OtherPart, Session
-from universal.session.stored import record_json, record_of
+from universal.session.record_json import record_json, record_of
 
 PLACE = {"id": "prt_1", "sessionID": "ses_1", "messageID": "msg_1"}
 TOKENS = {"input": 1, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}}

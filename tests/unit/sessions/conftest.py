@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from shim.store.memory import MemoryStore
-from tests.support.scripted import World, world
-from tests.support.views import view
+from tests.support.opencode1_views import view
+from tests.support.scripted_model import World, world
 from universal.codec import Prompt
 
 

@@ -13,8 +13,8 @@ from shim.sessions.prompts import prompt_request
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
 from shim.sessions.undo.step_snapshots import Trees
-from tests.support.scripted import World, ask, body, world
-from tests.support.views import info, permissions, questions, statuses, view
+from tests.support.opencode1_views import info, permissions, questions, statuses, view
+from tests.support.scripted_model import World, ask, body, world
 from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop
 from universal.events import EventType
 from universal.tools.accesses import Place
@@ -135,7 +135,7 @@ async def test_an_agent_that_does_not_stop_is_killed_and_the_turn_ends_aborted(w
         await w.manager.abort(session)
     assert agent.killed
     assert w.hub.folds[session].idles == 1
-    assert (await w.manager.actor(session)).queued == 0
+    assert (await w.manager.actor(session)).queued_prompts == 0
     await ask(w, session, "again")
     assert w.agent is not agent
     w.agent.text("new process")

@@ -16,10 +16,10 @@ from shim.sessions.journal_loader import load_journal
 from shim.sessions.session_state import SessionState
 from shim.store.base import Checkpoint
 from shim.store.memory import MemoryStore
-from tests.support.scripted import Recorder
-from tests.support.second_story import Story
+from tests.support.opencode2_story import Story
+from tests.support.scripted_model import Recorder
 from tests.support.session_states import bare
-from universal.session.packing import PACKER
+from universal.session.value_codec import PACKER
 
 
 def of_format(checkpoint: Checkpoint, name: str) -> Checkpoint:

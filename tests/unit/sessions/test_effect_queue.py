@@ -31,7 +31,7 @@ class Runs:
         self.empty += 1
 
 
-def test_what_an_effect_causes_runs_next_and_never_within_it() -> None:
+def test_an_effects_own_effects_run_next_and_never_within_it() -> None:
     runs = Runs({"a": ["a1", "a2"], "a1": ["a11"]})
     runs.queue.add(["a", "b"])
     assert runs.done == ["a", "a1", "a11", "a2", "b"]

@@ -10,8 +10,8 @@ import pytest
 
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.sessions import resync
-from tests.support.scripted import World, ask
-from tests.support.views import view
+from tests.support.opencode1_views import view
+from tests.support.scripted_model import World, ask
 
 WAIT_S = 10
 

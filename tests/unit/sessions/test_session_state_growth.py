@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from tests.support.scripted import ScriptedAgent, World, ask
+from tests.support.scripted_model import ScriptedAgent, World, ask
 
 MESSAGES = 50
 OTHERS = 500

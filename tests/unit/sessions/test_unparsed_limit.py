@@ -5,7 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from shim.sessions.unparsed_limit import KEPT
-from tests.support.scripted import World, ask
+from tests.support.scripted_model import World, ask
 from universal.codec import Fact
 from universal.events import EventType, UnparsedData
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.stream.compression import GZIP, Gzip, When, wanted
+from shim.stream.compression import GZIP, Gzip, When, wants_gzip
 
 AWAY, HERE = "192.0.2.7", "127.0.0.1"
 
@@ -39,4 +39,4 @@ def test_each_write_can_be_read_at_once(pieces: list[bytes]) -> None:
     ],
 )
 def test_clients_that_get_compressed_streams(accepts: str, peer: str | None, when: When, expected: bool) -> None:
-    assert wanted(accepts, peer, when) is expected
+    assert wants_gzip(accepts, peer, when) is expected

@@ -324,7 +324,7 @@ async def test_settled_waits_for_what_readers_of_a_directory_have_not_sent() -> 
     hub.publish(said(1, "/p"))
     async with asyncio.timeout(1):
         taken = await here.take(0.0)
-        settling = asyncio.ensure_future(hub.settled("/p", 1000.0))
+        settling = asyncio.ensure_future(hub.settle("/p", 1000.0))
         await asyncio.sleep(0)
         assert not settling.done()  # taken, but who knows whether it is sent
         hub.publish(said(2, "/p"))
@@ -332,7 +332,7 @@ async def test_settled_waits_for_what_readers_of_a_directory_have_not_sent() -> 
         assert numbers(parsed(here, taken)) + numbers(parsed(here, again)) == [1, 2]
         waiting = asyncio.ensure_future(here.take(0.0))
         await settling
-        await hub.settled("/p", 1000.0)
+        await hub.settle("/p", 1000.0)
     waiting.cancel()
     here.close()
     there.close()
@@ -348,14 +348,14 @@ async def test_settled_does_not_wait_for_company_nor_for_ever_nor_for_the_gone()
     await asyncio.sleep(0)
     assert not taking.done()
     async with asyncio.timeout(1):
-        await hub.settled(timeout_s=0.001)
+        await hub.settle(timeout_s=0.001)
         assert numbers(parsed(reader, await taking)) == [1]
-        settling = asyncio.ensure_future(hub.settled(timeout_s=1000.0))
+        settling = asyncio.ensure_future(hub.settle(timeout_s=1000.0))
         await asyncio.sleep(0)
         reader.close()
         gone.close()
         await settling
-        await hub.settled(timeout_s=1000.0)
+        await hub.settle(timeout_s=1000.0)
 
 
 # The end.

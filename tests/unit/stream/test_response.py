@@ -224,7 +224,7 @@ async def test_settled_sends_what_was_gathered(client: aiohttp.ClientSession) ->
         await take(frames, 1)
         for number in range(3):
             server.hub.publish(said(number))
-        await server.hub.settled("/p", NEVER_S)
+        await server.hub.settle("/p", NEVER_S)
         assert numbers(await take(frames, 3)) == [0, 1, 2]
 
 

@@ -47,7 +47,7 @@ def test_after(count: int, after: str, expected: list[int] | None) -> None:
         None if expected is None else [f"evt_{n}" for n in expected]
     )
     assert ring.last == f"evt_{count}"
-    assert ring.published == count
+    assert ring.published_count == count
     assert len(ring) == min(count, 4)
 
 

@@ -173,7 +173,7 @@ class Asks:
             ask.call.rejected = True
         return [
             self._select(ask, OPTION_KINDS[command.decision]),
-            self._asks.decided(ask, command.decision, command.message),
+            self._asks.resolve_permission(ask, command.decision, command.message),
         ]
 
     def proceed(self, permission_id: str) -> list[Output]:
@@ -199,11 +199,11 @@ class Asks:
             if ask.call is not None:
                 ask.call.dismissed = True
             decline = WriteLine(self.rpc.response(ask.request_id, {"action": "decline"}))
-            return [decline, self._asks.answered(ask, None, command.message)]
+            return [decline, self._asks.resolve_question(ask, None, command.message)]
         if ask.call is not None:
             ask.call.answers = [list(labels) for labels in command.answers]
         result = {"action": "accept", "content": _content(ask.fields, command.answers)}
-        return [WriteLine(self.rpc.response(ask.request_id, result)), self._asks.answered(ask, command.answers)]
+        return [WriteLine(self.rpc.response(ask.request_id, result)), self._asks.resolve_question(ask, command.answers)]
 
     # --- ends -----------------------------------------------------------------------------------------
 
@@ -286,7 +286,7 @@ def _content(fields: Sequence[_Field], answers: Sequence[Sequence[str]]) -> Msg:
             if not chosen and row.required and row.values:
                 chosen = [row.values.get("None of the above", list(row.values.values())[-1])]
         elif words and not row.values:
-            chosen = [_typed(row.type, words)]
+            chosen = [_convert(row.type, words)]
         if row.multiple and chosen:
             content[row.name] = chosen
         elif chosen:
@@ -294,7 +294,7 @@ def _content(fields: Sequence[_Field], answers: Sequence[Sequence[str]]) -> Msg:
     return content
 
 
-def _typed(type_: str, words: str) -> Json:
+def _convert(type_: str, words: str) -> Json:
     """A person's words as the type that the form wants; as they are if they are no number."""
     try:
         return int(words) if type_ == "integer" else float(words) if type_ == "number" else words

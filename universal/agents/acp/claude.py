@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from universal.agents.acp.asks import AskAlways
 from universal.agents.acp.context import Msg
-from universal.claude_code import UNCHECKED, accessed
+from universal.claude_code import UNCHECKED, access_metadata
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.permissions import BYPASS, PLAN, Rule, denies_whole, matches
@@ -73,5 +73,5 @@ ASK_ALWAYS = AskAlways(
     since="0.100.0",
     is_for_person=is_for_person,
     unchecked=frozenset(UNCHECKED) - _CHOICES,
-    accessed=accessed,
+    accessed=access_metadata,
 )

@@ -21,10 +21,10 @@ from universal.agents.acp import errors
 from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.host import Host
-from universal.agents.acp.notes import Notes, Spending
+from universal.agents.acp.notes import Notes, PromptCost
 from universal.agents.acp.profiles import Profile
 from universal.agents.acp.prompt import prompt_content
-from universal.agents.acp.setup import Change, Missing, Setup
+from universal.agents.acp.setup import Change, MissingChoice, Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import Call
 from universal.agents.acp.wire import ABORTED, CAPABILITIES, CLIENT, IGNORED, MODE_NOTE, NOTE, PREAMBLE, RETRY, SUSPECT
@@ -46,7 +46,7 @@ from universal.codec import Stop as StopProcess
 from universal.host import HostAnswer
 from universal.items import Json
 from universal.jsonline import digest, get_text
-from universal.jsonrpc import Id, JsonRpc, Malformed, Notification, Request, Response
+from universal.jsonrpc import Id, JsonRpc, MalformedMessage, Notification, Request, Response
 from universal.jsonvalue import obj
 from universal.permissions import Rule
 from universal.turn import Input
@@ -82,7 +82,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._outside: list[Msg] = []
         self._suspect: Msg | None = None
         """An update that may turn out to be the text of an error; held back until more is known."""
-        self._spending = Spending(profile.usage_sums)
+        self._spending = PromptCost(profile.usage_sums)
 
     def _model(self) -> Msg | None:
         model = self._setup.model
@@ -129,17 +129,17 @@ class AcpCodec(kit.BaseCodec[Context]):
                 if self._needs_restart(command.rules):
                     return [StopProcess("other permission rules need another process", again=True)]
                 self._held.append(command)
-                return self._stamped(self._pump())
+                return self._stamp(self._pump())
             case Interrupt():
-                return self._stamped(self._interrupt())
+                return self._stamp(self._interrupt())
             case PermissionReply():
-                return self._stamped(self._replied(self._host.reply(command) or self._asks.reply(command)))
+                return self._stamp(self._after_reply(self._host.reply(command) or self._asks.reply(command)))
             case QuestionReply():
-                return self._stamped(self._replied(self._asks.answer(command)))
+                return self._stamp(self._after_reply(self._asks.answer(command)))
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked file, command or call go on: no rule concerns it."""
-        return self._stamped(self._replied(self._host.proceed(permission_id) or self._asks.proceed(permission_id)))
+        return self._stamp(self._after_reply(self._host.proceed(permission_id) or self._asks.proceed(permission_id)))
 
     @property
     def mode(self) -> str:
@@ -155,11 +155,11 @@ class AcpCodec(kit.BaseCodec[Context]):
                 self._change = step
                 self._tried.add(step.setting)
                 yield self._ask(step.method, step.params)
-            elif isinstance(step, Missing) and step.setting == "mode":
+            elif isinstance(step, MissingChoice) and step.setting == "mode":
                 self._held.pop(0)
                 self._tried.clear()
-                yield from errors.failed(f"{self._profile.title} has no mode for {step.value}.", "mode_unavailable", None)
-            elif isinstance(step, Missing):
+                yield from errors.prompt_failed(f"{self._profile.title} has no mode for {step.value}.", "mode_unavailable", None)
+            elif isinstance(step, MissingChoice):
                 self._tried.add(step.setting)
                 yield errors.unavailable(step.setting, f"{self._profile.title} does not offer {step.value} here.", None)
             else:
@@ -168,14 +168,14 @@ class AcpCodec(kit.BaseCodec[Context]):
                 yield from self._write(prompt)
 
     def _write(self, prompt: Prompt) -> Iterator[Output]:
-        yield from self._tell_outside(own_turn=False)
+        yield from self._end_outside_turn(own_turn=False)
         self._setup.prompt_written(prompt)
         self._talk.begin()
         self._asks.rejected = False
         self._stopping = False
         self._prompted = True
         self._slash = prompt.text.lstrip().startswith("/")
-        yield from self._notes.compacting(wanted=prompt.compact)
+        yield from self._notes.on_compaction_start(wanted=prompt.compact)
         embedded = obj(obj(self._agent.get("agentCapabilities")).get("promptCapabilities")).get("embeddedContext") is True
         params = {"sessionId": self._session, "prompt": prompt_content(prompt, images=self._setup.images, embedded=embedded)}
         self._running, line = self._rpc.request("session/prompt", params)
@@ -196,7 +196,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         yield from self._asks.cancel()
         yield from self._own_turn_over(aborted=True)
 
-    def _replied(self, outputs: list[Output]) -> Iterator[Output]:
+    def _after_reply(self, outputs: list[Output]) -> Iterator[Output]:
         yield from outputs
         if outputs:
             yield from self._own_turn_over()
@@ -212,17 +212,17 @@ class AcpCodec(kit.BaseCodec[Context]):
         """One line. What is no JSON-RPC, or of an unknown kind, is `agent.unparsed`."""
         match self._rpc.classify(line):
             case Request() as request:
-                return self._stamped(self._on_request(request, line))
+                return self._stamp(self._on_request(request, line))
             case Notification() as note:
-                return self._stamped(self._on_note(note, line))
+                return self._stamp(self._on_note(note, line))
             case Response() as response:
-                return self._stamped(self._on_response(response))
-            case Malformed(why=why, raw=raw):
-                return self._stamped((self._ctx.unparsed("no JSON-RPC", why, raw, digest(line)),))
+                return self._stamp(self._on_response(response))
+            case MalformedMessage(why=why, raw=raw):
+                return self._stamp((self._ctx.report_unparsed("no JSON-RPC", why, raw, digest(line)),))
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open asks, messages and calls are reported as they are. The session adds the exit."""
-        return self._stamped(self._eof())
+        return self._stamp(self._eof())
 
     def _eof(self) -> Iterator[Output]:
         yield from self._host.withdraw()
@@ -243,8 +243,8 @@ class AcpCodec(kit.BaseCodec[Context]):
         yield from self._pump()
 
     def _on_initialized(self, msg: Response) -> Iterator[Output]:
-        if msg.failed:
-            yield from self._broken(errors.response_error(msg.error), msg.raw)
+        if msg.is_error:
+            yield from self._fail_setup(errors.response_error(msg.error), msg.raw)
             return
         self._agent = obj(msg.result)
         capabilities = obj(self._agent.get("agentCapabilities"))
@@ -254,7 +254,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         if (ask_always := self._asks.ask_always) is not None:
             version = get_text(obj(self._agent.get("agentInfo")), "version")
             if errors.is_older(version, ask_always.since):
-                yield from self._broken(errors.too_old(self._profile.title, version, ask_always.since), msg.raw)
+                yield from self._fail_setup(errors.too_old(self._profile.title, version, ask_always.since), msg.raw)
                 return
             params["_meta"] = dict(ask_always.meta(options.rules if options else ()))
         if self.native_session_id is None:
@@ -267,15 +267,15 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield self._ask("session/load", params)
         else:
             lost = errors.make(f"{self._profile.title} cannot continue earlier conversations.", errors.SESSION_NOT_FOUND)
-            yield from self._broken(lost, msg.raw)
+            yield from self._fail_setup(lost, msg.raw)
 
     def _on_session(self, msg: Response) -> Iterator[Output]:
         resumed = msg.method != "session/new"
-        if msg.failed:
+        if msg.is_error:
             error = errors.response_error(msg.error, self._agent.get("authMethods"), self._profile.login_hint)
             if resumed and error["code"] != "authentication_failed":
                 error = errors.make(error["message"], errors.SESSION_NOT_FOUND)
-            yield from self._broken(error, msg.raw)
+            yield from self._fail_setup(error, msg.raw)
             return
         result = obj(msg.result)
         self._session = get_text(result, "sessionId") or (self.native_session_id or "")
@@ -290,18 +290,18 @@ class AcpCodec(kit.BaseCodec[Context]):
         change, self._change = self._change, None
         if change is None:
             return
-        if not msg.failed:
-            self._setup.done(change, obj(msg.result))
+        if not msg.is_error:
+            self._setup.note_change(change, obj(msg.result))
             yield from self._notes.mode(msg.raw)
         elif change.setting.startswith("mode"):
             if self._held:
                 self._held.pop(0)
                 self._tried.clear()
-                yield from errors.failed(msg.message, "mode_unavailable", msg.raw)
+                yield from errors.prompt_failed(msg.message, "mode_unavailable", msg.raw)
         else:
             yield errors.unavailable(change.setting, msg.message, msg.raw)
 
-    def _broken(self, error: Msg, raw: Json) -> Iterator[Output]:
+    def _fail_setup(self, error: Msg, raw: Json) -> Iterator[Output]:
         """There will be no session: every prompt that waits for it has failed, and the process is of no use."""
         count, self._held = len(self._held), []
         yield kit.error_fact(error, raw)
@@ -320,7 +320,9 @@ class AcpCodec(kit.BaseCodec[Context]):
         stopping, self._stopping = self._stopping, False
         result = obj(msg.result)
         reason = get_text(result, "stopReason")
-        error = errors.response_error(msg.error, self._agent.get("authMethods"), self._profile.login_hint) if msg.failed else None
+        error = (
+            errors.response_error(msg.error, self._agent.get("authMethods"), self._profile.login_hint) if msg.is_error else None
+        )
         error = yield from self._settle_suspect(msg.raw, error)
         stop = errors.STOP_REASONS.get(reason, errors.STOP_REASONS["end_turn"])
         aborted = stopping and (error is not None or reason == "cancelled")
@@ -334,7 +336,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         yield from self._asks.withdraw_all()
         cancelled = aborted or (reason == "cancelled" and not self._asks.rejected)
         yield from self._talk.close(msg.raw, finish=stop.finish, interrupted=cancelled or error is not None, extra=total)
-        yield from self._notes.compacted(msg.raw, failed=cancelled or error is not None)
+        yield from self._notes.on_compaction_end(msg.raw, failed=cancelled or error is not None)
         if cancelled:
             yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True, metadata=total or None)
         elif error is not None:
@@ -363,12 +365,12 @@ class AcpCodec(kit.BaseCodec[Context]):
         if msg.method == "session/update":
             yield from self._on_update(msg, line)
         elif msg.method == "$/cancel_request":
-            yield from self._replied(self._asks.withdraw(msg.params.get("requestId"), msg.raw))
+            yield from self._after_reply(self._asks.withdraw(msg.params.get("requestId"), msg.raw))
         elif msg.method in IGNORED:
             self._setup.account(obj(msg.params.get("authStatus")))
             self._ctx.ignore(msg.method)
         else:
-            yield self._ctx.unparsed(msg.method, "unknown notification", msg.raw, digest(line))
+            yield self._ctx.report_unparsed(msg.method, "unknown notification", msg.raw, digest(line))
 
     def _on_update(self, msg: Notification, line: bytes) -> Iterator[Output]:
         update = obj(msg.params.get("update"))
@@ -379,19 +381,19 @@ class AcpCodec(kit.BaseCodec[Context]):
         elif kind in self.TELLS:
             yield from self.TELLS[kind](self, update, msg.raw)
         elif kind not in self.SPEAKS:
-            yield self._ctx.unparsed(kind or "update without kind", "unknown session update", msg.raw, digest(line))
+            yield self._ctx.report_unparsed(kind or "update without kind", "unknown session update", msg.raw, digest(line))
         elif self._session and session_id and session_id != self._session:
             self._ctx.ignore("update of another session")
         elif self._running is not None:
             yield from self.SPEAKS[kind](self, update, msg.raw)
         elif not self._prompted:
             self._ctx.ignore("history")
-        elif self._talk.ended(get_text(update, "toolCallId") or get_text(update, "messageId")):
+        elif self._talk.has_ended(get_text(update, "toolCallId") or get_text(update, "messageId")):
             self._ctx.ignore("late update of what is over")
         else:
             self._outside.append(msg.raw)
 
-    def _tell_outside(self, *, own_turn: bool = True) -> Iterator[Output]:
+    def _end_outside_turn(self, *, own_turn: bool = True) -> Iterator[Output]:
         """Report updates that came outside of a prompt, as an own turn or as the beginning of the running turn."""
         updates, self._outside = self._outside, []
         if not updates:
@@ -422,7 +424,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         else:
             yield from self._talk.chunk("text", content, native_id, raw)
 
-    def _thought(self, update: Msg, raw: Json) -> Iterator[Output]:
+    def _on_thought(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._settle_suspect(None)
         yield from self._talk.chunk("reasoning", obj(update.get("content")), get_text(update, "messageId"), raw)
 
@@ -434,13 +436,13 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _usage(self, update: Msg, raw: Json) -> Iterator[Output]:
         if self._spending.add(update) and self._running is None:
-            yield from self._tell_outside()
+            yield from self._end_outside_turn()
 
     def _info(self, update: Msg, raw: Json) -> Iterator[Output]:
         title = get_text(update, "title")
         yield from self._notes.title(title, raw)
         if title and self._running is None:
-            yield from self._tell_outside()
+            yield from self._end_outside_turn()
 
     def _commands(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._notes.commands(update, raw)
@@ -456,14 +458,14 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield from self._host.handle(msg, stopping=self._stopping)
         else:
             yield WriteLine(self._rpc.error(msg.id, f"not supported: {msg.method}"))
-            yield self._ctx.unparsed(msg.method, "unknown request", msg.raw, digest(line))
+            yield self._ctx.report_unparsed(msg.method, "unknown request", msg.raw, digest(line))
 
-    def hosted(self, answer: HostAnswer) -> list[Output]:
+    def on_host_answer(self, answer: HostAnswer) -> list[Output]:
         """What came of a file or command that the agent has asked for."""
-        return self._stamped(self._hosted(answer))
+        return self._stamp(self._on_host_answer(answer))
 
-    def _hosted(self, answer: HostAnswer) -> Iterator[Output]:
-        for output in self._host.answered(answer):
+    def _on_host_answer(self, answer: HostAnswer) -> Iterator[Output]:
+        for output in self._host.on_answer(answer):
             if not isinstance(output, dict):
                 yield output
             elif self._call_of(output) is not None:
@@ -476,13 +478,13 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield WriteLine(self._rpc.response(msg.id, result))
             return
         if self._running is None and not self._own_turn:
-            yield from self._tell_outside()
+            yield from self._end_outside_turn()
             self._own_turn = True
             yield Signal(Input.ACTIVITY)
         yield from self._settle_suspect(None)
         if permission:
             tool_call = obj(msg.params.get("toolCall"))
-            if get_text(tool_call, "toolCallId") and not self._talk.ended(get_text(tool_call, "toolCallId")):
+            if get_text(tool_call, "toolCallId") and not self._talk.has_ended(get_text(tool_call, "toolCallId")):
                 yield from self._talk.tool({**tool_call, "status": "pending"}, msg.raw, asked=True)
             yield from self._asks.permission(msg, self._call_of(tool_call))
         elif get_text(msg.params, "mode") in ("", "form"):
@@ -508,7 +510,7 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     SPEAKS: ClassVar[dict[str, Callable[[AcpCodec, Msg, Json], Iterator[Output]]]] = {
         "agent_message_chunk": _chunk,
-        "agent_thought_chunk": _thought,
+        "agent_thought_chunk": _on_thought,
         "tool_call": _tool,
         "tool_call_update": _tool,
     }

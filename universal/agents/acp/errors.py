@@ -154,7 +154,7 @@ def unavailable(what: str, message: str, raw: Json) -> Fact:
     return kit.error_fact(make(message, f"{what}_unavailable"), raw)
 
 
-def failed(message: str, code: str, raw: Json) -> Iterator[Output]:
+def prompt_failed(message: str, code: str, raw: Json) -> Iterator[Output]:
     """A prompt that cannot be given to the agent."""
     error = make(message, code)
     yield kit.error_fact(error, raw)

@@ -232,7 +232,7 @@ class Host:
         if check is None:
             return []
         extra: Msg = {"message": command.message} if command.message else {}
-        resolved = _resolved(check.request, command.decision, extra)
+        resolved = _resolution(check.request, command.decision, extra)
         if command.decision == "reject":
             return [*self._refuse(check, command.message or "The user rejected this."), resolved]
         return [check.call, resolved]
@@ -242,21 +242,21 @@ class Host:
         checks, self._checks = self._checks, {}
         for check in checks.values():
             yield from self._refuse(check, "The turn was interrupted.")
-            yield _resolved(check.request, "reject", {"withdrawn": True})
+            yield _resolution(check.request, "reject", {"withdrawn": True})
 
     def _refuse(self, check: _Check, message: str) -> Iterator[Output]:
         answer = HostDone(check.call.call, trouble="refused", error=message)
-        for output in self.answered(answer):
+        for output in self.on_answer(answer):
             if not isinstance(output, dict):
                 yield output
 
     # --- answered ---------------------------------------------------------------------------------------
 
-    def answered(self, answer: HostAnswer) -> Iterator[Output | Msg]:
+    def on_answer(self, answer: HostAnswer) -> Iterator[Output | Msg]:
         """What came of a call: lines for the agent, and (`Msg`) updates of the tool call that shows the terminal."""
         if answer.call in self._files and isinstance(answer, HostDone):
             id_, reads = self._files.pop(answer.call)
-            yield self._done(id_, answer, {"content": answer.text} if reads else {})
+            yield self._response(id_, answer, {"content": answer.text} if reads else {})
         terminal = self._terminals.get(answer.call)
         if terminal is None:
             return
@@ -265,7 +265,7 @@ class Host:
                 terminal.started = answer.trouble is None
                 if answer.trouble is not None:
                     del self._terminals[answer.call]
-                yield self._done(terminal.request_id, answer, {"terminalId": answer.call})
+                yield self._response(terminal.request_id, answer, {"terminalId": answer.call})
             case CommandOutput(data=data):
                 piece = terminal.add(data)
                 if piece and terminal.tool:
@@ -281,7 +281,7 @@ class Host:
             case _:
                 pass
 
-    def _done(self, id_: Id, answer: HostDone, result: Json) -> WriteLine:
+    def _response(self, id_: Id, answer: HostDone, result: Json) -> WriteLine:
         if answer.trouble is not None:
             return self._error(id_, answer.error, CODES[answer.trouble])
         return WriteLine(self._rpc.response(id_, result))
@@ -321,7 +321,7 @@ class Host:
     }
 
 
-def _resolved(request: PermissionData, status: Literal["accept", "accept_for_session", "reject"], extra: Msg) -> Fact:
+def _resolution(request: PermissionData, status: Literal["accept", "accept_for_session", "reject"], extra: Msg) -> Fact:
     data = request.model_copy(update={"status": status, "metadata": {**obj(request.metadata), **extra}})
     return Fact(EventType.PERMISSION_RESOLVED, data, synthetic=True)
 

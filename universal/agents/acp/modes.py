@@ -24,7 +24,7 @@ def name_of(native: str) -> str:
     return "-".join(word.lower() for word in _WORDS.split(last) if word) or native
 
 
-def offered(
+def offered_modes(
     profile_modes: Sequence[Mode], rows: Sequence[Msg], usual: str, has_option: Callable[[str, str], bool]
 ) -> tuple[Mode, ...]:
     """What a person can choose, `build` first.

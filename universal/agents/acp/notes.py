@@ -39,13 +39,13 @@ class Notes:
         ]
         yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
 
-    def compacting(self, *, wanted: bool) -> Iterator[Fact]:
+    def on_compaction_start(self, *, wanted: bool) -> Iterator[Fact]:
         """The agent's own command for it is sent, if that is `wanted`: the protocol has no word for it."""
         self._compacting = wanted
         if wanted:
             yield self.ctx.status("compaction", None, {"phase": "started", "auto": False}, None)
 
-    def compacted(self, raw: Json, *, failed: bool) -> Iterator[Fact]:
+    def on_compaction_end(self, raw: Json, *, failed: bool) -> Iterator[Fact]:
         """The prompt is answered: that command, if it was one, is done."""
         compacting, self._compacting = self._compacting, False
         if compacting:
@@ -82,7 +82,7 @@ class Notes:
 
 
 @dataclass(slots=True)
-class Spending:
+class PromptCost:
     """Cost of each prompt. Agents tell the sum since the session began, some since their process began.
 
     So of a resumed session the first sum only is a beginning, and its prompt has no cost.

@@ -8,7 +8,7 @@ from universal.codec import Attachment, Prompt
 
 def prompt_content(prompt: Prompt, *, images: bool, embedded: bool) -> list[Msg]:
     """Content blocks of a prompt; the text comes last. What the agent cannot take is named or written out instead."""
-    blocks = [_attached(item, images=images, embedded=embedded) for item in prompt.attachments]
+    blocks = [_attachment_block(item, images=images, embedded=embedded) for item in prompt.attachments]
     if prompt.system:
         blocks.insert(0, _text(f"<system-reminder>\n{prompt.system}\n</system-reminder>"))
     if prompt.text or not blocks:
@@ -20,7 +20,7 @@ def _text(text: str) -> Msg:
     return {"type": "text", "text": text}
 
 
-def _attached(item: Attachment, *, images: bool, embedded: bool) -> Msg:
+def _attachment_block(item: Attachment, *, images: bool, embedded: bool) -> Msg:
     name = item.path or item.filename or "attachment"
     if item.base64 and item.mime.startswith("image/") and images:
         return {"type": "image", "mimeType": item.mime, "data": item.base64}

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from universal.agents.acp.context import Msg
-from universal.agents.acp.modes import mode_named, offered
+from universal.agents.acp.modes import mode_named, offered_modes
 from universal.agents.acp.profiles import DEFAULT, Profile
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
@@ -37,7 +37,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingChoice:
     """The agent does not offer the value that a prompt asks for."""
 
     setting: str
@@ -116,14 +116,14 @@ class Setup:
         def has(option: str, value: str) -> bool:
             return value in self._values(self._option(option))
 
-        return offered(self.profile.modes, rows, self._initial.get("mode", ""), has)
+        return offered_modes(self.profile.modes, rows, self._initial.get("mode", ""), has)
 
     # --- offered --------------------------------------------------------------------------------------
 
     def catalogue(self, agent: Msg) -> Catalogue:
         """Models with their efforts, commands, modes; `agent` is its answer to `initialize`."""
         efforts = tuple(value for value in self._values(self._effort()) if value != DEFAULT)
-        bracketed = self._bracketed()
+        bracketed = self._bracketed_models()
         rows = self._rows(self._option("model"))
         if not rows:
             rows = list(bracketed.values()) if bracketed else [{**row, "value": row.get("modelId")} for row in self.models]
@@ -144,7 +144,7 @@ class Setup:
         version = get_text(obj(agent.get("agentInfo")), "version") or None
         return Catalogue(tuple(models), self.commands or (), current, self.offered_modes(), version, self.logged_in)
 
-    def _bracketed(self) -> dict[str, Msg]:
+    def _bracketed_models(self) -> dict[str, Msg]:
         """Base id -> {value, name, description, efforts}, if all models are of the form `id[effort]`."""
         bases: dict[str, Msg] = {}
         for row in self.models:
@@ -158,7 +158,7 @@ class Setup:
 
     # --- set ------------------------------------------------------------------------------------------
 
-    def next(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
+    def next(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | MissingChoice | None:
         """What is to be set next for this prompt; None when all is as wanted. `tried`: what was set for it already."""
         for setting, change_for in (("model", self._model), ("variant", self._variant), ("mode", self._mode)):
             if setting in tried and setting != "mode":
@@ -173,7 +173,7 @@ class Setup:
         self.model = self._current("model") or self._legacy_model or self.model
         self.variant = prompt.variant
 
-    def _model(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
+    def _model(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | MissingChoice | None:
         model_id = prompt.model
         if not model_id or model_id == DEFAULT:
             return None
@@ -182,22 +182,22 @@ class Setup:
             return self._set("model", option, model_id, session_id)
         if not self.models:
             return None
-        if self._bracketed():
-            efforts = arr(obj(self._bracketed().get(model_id)).get("efforts"))
+        if self._bracketed_models():
+            efforts = arr(obj(self._bracketed_models().get(model_id)).get("efforts"))
             now = _BRACKETS.fullmatch(self._legacy_model)
             effort = prompt.variant or (now[2] if now and now[2] in efforts else next(iter(efforts), ""))
             model_id = f"{model_id}[{effort}]"
         if model_id == self._legacy_model:
             return None
         if model_id not in [get_text(row, "modelId") for row in self.models]:
-            return Missing("model", prompt.model or "")
+            return MissingChoice("model", prompt.model or "")
         self._legacy_model = model_id
         return Change("model", "session/set_model", {"sessionId": session_id, "modelId": model_id}, model_id)
 
-    def _variant(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
+    def _variant(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | MissingChoice | None:
         option = self._effort()
         if not option:
-            return Missing("variant", prompt.variant) if prompt.variant and not self._bracketed() else None
+            return MissingChoice("variant", prompt.variant) if prompt.variant and not self._bracketed_models() else None
         if prompt.variant:
             return self._set("variant", option, prompt.variant, session_id)
         usual = self._initial.get(get_text(option, "id"), "")
@@ -205,12 +205,12 @@ class Setup:
             return self._set("variant", option, usual, session_id)
         return None
 
-    def _mode(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | Missing | None:
+    def _mode(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | MissingChoice | None:
         """Set each option that any mode uses: to its value in this mode, or to its initial value."""
         modes = self.offered_modes()
         mode = mode_named(modes, prompt.mode)
         if mode is None:
-            return Missing("mode", prompt.mode or "")
+            return MissingChoice("mode", prompt.mode or "")
         settings = _settings(mode)
         for name in dict.fromkeys(["mode", *(key for m in modes for key in _settings(m))]):
             value = settings.get(name) or self._initial.get(name, "")
@@ -224,22 +224,22 @@ class Setup:
                 params = {"sessionId": session_id, "modeId": value}
                 step = Change(key, "session/set_mode", params, value) if value != self.mode_now else None
             else:
-                step = Missing("mode", mode.id) if name in settings else None
-            if isinstance(step, Missing) and name not in settings:
+                step = MissingChoice("mode", mode.id) if name in settings else None
+            if isinstance(step, MissingChoice) and name not in settings:
                 step = None
             if step is not None:
                 return step
         return None
 
-    def _set(self, setting: str, option: Msg, value: str, session_id: str) -> Change | Missing | None:
+    def _set(self, setting: str, option: Msg, value: str, session_id: str) -> Change | MissingChoice | None:
         if get_text(option, "currentValue") == value:
             return None
         if value not in self._values(option):
-            return Missing(setting.partition(":")[0], value)
+            return MissingChoice(setting.partition(":")[0], value)
         params = {"sessionId": session_id, "configId": get_text(option, "id"), "value": value}
         return Change(setting, "session/set_config_option", params, value)
 
-    def done(self, change: Change, result: Msg) -> None:
+    def note_change(self, change: Change, result: Msg) -> None:
         """A change was accepted."""
         config = change.params.get("configId")
         for option in self.options:

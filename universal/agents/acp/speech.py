@@ -52,7 +52,7 @@ class Transcript(kit.Items[Context]):
         """A prompt was handed over."""
         self.has_spoken = False
 
-    def ended(self, native_id: str) -> bool:
+    def has_ended(self, native_id: str) -> bool:
         """Whether this call or message is over."""
         return native_id in self._ended
 
@@ -90,7 +90,7 @@ class Transcript(kit.Items[Context]):
 
     def _begin(self, native_id: str, raw: Json) -> Iterator[Fact]:
         yield from self._end(raw, finish="", interrupted=False)
-        yield from self._refused(raw)
+        yield from self._close_refused(raw)
         self._open = _Message(self.ctx.ids("item"), native_id, self.ctx.model())
         self.has_spoken = True
         item = self._item(self._open, ItemStatus.IN_PROGRESS, (), {})
@@ -112,7 +112,7 @@ class Transcript(kit.Items[Context]):
     def close(self, raw: Json, *, finish: str = "", interrupted: bool = False, extra: Msg | None = None) -> Iterator[Fact]:
         """Nothing more will come in this turn. `extra` (usage, cost) goes to the last message."""
         yield from self._end(raw, finish=finish, interrupted=interrupted, extra=extra)
-        yield from self._refused(raw)
+        yield from self._close_refused(raw)
         for call in list(self.calls.values()):
             self._forget(call)
             if not call.whole:
@@ -120,7 +120,7 @@ class Transcript(kit.Items[Context]):
                 continue
             yield from self._result(call, raw, failed=True, abandoned=True)
 
-    def _refused(self, raw: Json) -> Iterator[Fact]:
+    def _close_refused(self, raw: Json) -> Iterator[Fact]:
         """Calls that a person has refused, and of which the agent says nothing more: they have failed."""
         for call in [call for call in self.calls.values() if call.rejected and call.whole]:
             self._forget(call)
@@ -132,7 +132,7 @@ class Transcript(kit.Items[Context]):
         """A `tool_call`, a `tool_call_update`, or (`asked`) the call that a permission is about."""
         call_id, status = get_text(update, "toolCallId"), get_text(update, "status")
         if not call_id:
-            yield self.ctx.unparsed("tool call without id", "a tool call without toolCallId", raw)
+            yield self.ctx.report_unparsed("tool call without id", "a tool call without toolCallId", raw)
             return
         if call_id in self._ended:
             self.ctx.ignore("update of a call that is over")

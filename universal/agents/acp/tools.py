@@ -210,11 +210,11 @@ def _first_path(call: Call) -> str:
 def texts(content: list[Msg]) -> str:
     """The text of `content` blocks, without the Markdown fences that agents put around output."""
     blocks = [obj(block.get("content")) for block in content if block.get("type") == "content"]
-    told = "\n".join(unfenced(get_text(block, "text")) for block in blocks if block.get("type") == "text")
+    told = "\n".join(strip_fence(get_text(block, "text")) for block in blocks if block.get("type") == "text")
     return _SHELL_END.sub("", told)
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """What stands inside of the one code block that a text is; else the text."""
     found = _FENCE.match(text)
     return found[2] if found else text
@@ -298,7 +298,7 @@ def _files(call: Call) -> Iterator[FileRefPart]:
             path = _first_path(call)
         created = diff.get("oldText") is None
         exact = _exact_patch(call) if len(diffs) == 1 and not created else ""
-        text = exact or unified(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=created)
+        text = exact or unified_diff(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=created)
         yield FileRefPart(path=path, action="write" if created else "patch", diff=text or None)
     if call.kind == "read" and not diffs and _first_path(call):
         yield FileRefPart(path=_first_path(call), action="read")
@@ -328,12 +328,12 @@ def pending_diff(call: Call) -> str:
     """The change that a call will make, as a unified diff; "" when the agent does not say it before."""
     told = get_text(call.raw_input, "diff")
     return told or "".join(
-        unified(get_text(d, "path"), get_text(d, "oldText"), get_text(d, "newText"), created=d.get("oldText") is None)
+        unified_diff(get_text(d, "path"), get_text(d, "oldText"), get_text(d, "newText"), created=d.get("oldText") is None)
         for d in _diffs(call)
     )
 
 
-def unified(path: str, before: str, after: str, *, created: bool = False) -> str:
+def unified_diff(path: str, before: str, after: str, *, created: bool = False) -> str:
     """A unified diff of two texts; of a new file when `created`. "" when nothing differs."""
     lines = difflib.unified_diff(_split(before), _split(after), "/dev/null" if created else path, path, n=3)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)

@@ -140,7 +140,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         text = line.decode("utf-8", errors="replace")
         if text.startswith(LOGIN_NEEDED):
             self._login = True
-            return self._stamped(self._no_login(text))
+            return self._stamp(self._no_login(text))
         if self._login or not text.strip():
             self._ctx.ignore("words of the login" if self._login else "an empty line")
             return []
@@ -158,7 +158,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: what was open is reported as it is."""
-        return self._stamped(self._eof(exit_))
+        return self._stamp(self._eof(exit_))
 
     def _eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._speech.close(None)
@@ -186,7 +186,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             elif kind in ("text", "image"):
                 self._ctx.ignore("user, the prompt")
             else:
-                yield self._ctx.unparsed(f"block/{kind or '?'}", "unknown content block", msg)
+                yield self._ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", msg)
 
     def _result(self, block: Msg, msg: Msg) -> Iterator[Output]:
         call = self._speech.calls.get(get_text(block, "tool_use_id"))
@@ -219,7 +219,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             elif kind == "redacted_thinking":
                 self._ctx.ignore("block/redacted_thinking")
             else:
-                yield self._ctx.unparsed(f"block/{kind or '?'}", "unknown content block", msg)
+                yield self._ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", msg)
         usage = usage_of(obj(native.get("usage")))
         self._usage = kit.add_usage(self._usage, usage)
         finish = FINISH.get(stop, stop) or ("tool-calls" if calls else "length")

@@ -129,7 +129,7 @@ def entries_of(rules: Sequence[Rule], directory: str) -> list[dict[str, Any]]:
             continue
         whole = _is_whole(about)
         for tool, argument in tools:
-            regex = None if whole or not argument else _refused(key, about, directory)
+            regex = None if whole or not argument else _refused_pattern(key, about, directory)
             found.append(_refuse(tool, key, {argument: f"/{regex}/"} if regex else {}))
     outside = _about(rules, "external_directory")
     if restricts(outside):
@@ -189,7 +189,7 @@ def _of_other_tools(rules: Sequence[Rule]) -> list[dict[str, Any]]:
 # --- patterns -------------------------------------------------------------------------------------------
 
 
-def _refused(key: str, rules: Sequence[Rule], directory: str) -> str:
+def _refused_pattern(key: str, rules: Sequence[Rule], directory: str) -> str:
     """An expression that finds what these rules of one key refuse."""
     if key == "bash":
         return f"{_not_plain()}|{_START}(?:{_alternatives(rules)})"

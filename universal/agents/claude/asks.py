@@ -20,7 +20,7 @@ from universal.agents import kit
 from universal.agents.claude.speech import Call, Context
 from universal.agents.claude.tools import PLAN_OPTIONS, answer_map, input_diff, read_questions, title_of
 from universal.agents.claude.wire import Msg, control_answer, get_text
-from universal.claude_code import UNCHECKED, accessed
+from universal.claude_code import UNCHECKED, access_metadata
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck
 from universal.items import Json
 from universal.jsonvalue import obj
@@ -73,7 +73,7 @@ class Asks:
             request_id=get_text(msg, "request_id"),
             action=tool or "unknown",
             arguments=arguments,
-            metadata={**metadata, **_display(tool, arguments), **accessed(tool, arguments)},
+            metadata={**metadata, **_display(tool, arguments), **access_metadata(tool, arguments)},
             child=child,
             call=call,
             hook=True,
@@ -116,7 +116,7 @@ class Asks:
             metadata.update(_display(tool, arguments))
             metadata["title"] = get_text(request, "title") or metadata["title"]
             metadata["description"] = get_text(request, "description", "decision_reason")
-            metadata.update(accessed(tool, arguments))
+            metadata.update(access_metadata(tool, arguments))
         yield self._asks.begin(ask, msg)
 
     def reply(self, command: PermissionReply) -> list[Output]:
@@ -127,13 +127,13 @@ class Asks:
         if command.decision == "reject":
             reason = command.message or _NO_REASON
             answer: Msg = _hook_answer("deny", reason) if ask.hook else {"behavior": "deny", "message": reason}
-            return [control_answer(ask.request_id, answer), self._asks.decided(ask, "reject", command.message)]
+            return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, "reject", command.message)]
         if ask.hook:
             answer = _hook_answer("allow", _ALLOWED)
             self._approved[as_text(ask.metadata["call_id"])] = ask.arguments
         else:
             answer = {"behavior": "allow", "updatedInput": ask.arguments}
-        return [control_answer(ask.request_id, answer), self._asks.decided(ask, command.decision)]
+        return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, command.decision)]
 
     def answer(self, command: QuestionReply) -> list[Output]:
         """Our answer to a question. [] when it is not open any more."""
@@ -143,13 +143,13 @@ class Asks:
         if command.answers is None:
             reason = command.message or (_KEEP_PLANNING if ask.action == "ExitPlanMode" else _NO_ANSWER)
             denial: Msg = {"behavior": "deny", "message": reason}
-            return [control_answer(ask.request_id, denial), self._asks.answered(ask, None, command.message)]
+            return [control_answer(ask.request_id, denial), self._asks.resolve_question(ask, None, command.message)]
         answers = [list(labels) for labels in command.answers]
         if ask.call is not None:
             ask.call.answers = answers
         return [
             control_answer(ask.request_id, _decision(ask, command.answers)),
-            self._asks.answered(ask, command.answers),
+            self._asks.resolve_question(ask, command.answers),
         ]
 
     def withdraw(self, msg: Msg) -> Iterator[Output]:
@@ -161,7 +161,7 @@ class Asks:
             return
         yield self._asks.withdrawn(ask, msg)
 
-    def ended(self, call_id: str, tool: str) -> bool:
+    def close_call(self, call_id: str, tool: str) -> bool:
         """The call has a result: Claude asks about it no more. True if it should have waited for the hook and did not."""
         self._approved.pop(call_id, None)
         checked = call_id in self._checked

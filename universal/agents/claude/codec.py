@@ -115,13 +115,13 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """A command as lines. A prompt's `system` text goes in front of it, as `<system-reminder>`."""
         match command:
             case Prompt():
-                return self._stamped(self._prompt(command))
+                return self._stamp(self._prompt(command))
             case Interrupt():
-                return self._stamped(self._interrupt())
+                return self._stamp(self._interrupt())
             case PermissionReply():
-                return self._stamped(self._asks.reply(command))
+                return self._stamp(self._asks.reply(command))
             case QuestionReply():
-                return self._stamped(self._asks.answer(command))
+                return self._stamp(self._asks.answer(command))
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on by Claude's own mode."""
@@ -133,10 +133,10 @@ class ClaudeCodec(kit.LineCodec[Context]):
         Claude makes a task of a command when that has run for 3 s (2.1.330), and moves only tasks: so it is told of each again.
         """
         self._leaving = set(self._crew.calls)
-        return self._stamped((self._settings.request(BACKGROUND),))
+        return self._stamp((self._settings.request(BACKGROUND),))
 
     def _on_task(self, msg: Msg) -> Iterator[Output]:
-        yield from self._crew.started(msg)
+        yield from self._crew.on_start(msg)
         call_id = get_text(msg, "tool_use_id")
         if call_id in self._leaving and msg.get("is_backgrounded") is False:
             self._leaving.discard(call_id)
@@ -170,7 +170,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """Handle one line. Nearly all lines are pieces of text, which take the shortest way."""
         message = self._object(line)
         if isinstance(message, Fact):
-            return self._stamped((message,))
+            return self._stamp((message,))
         event = piece_of(message)
         if event is not None:
             return [*self._main.piece(event, message, self.native_session_id)]
@@ -181,7 +181,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open asks, messages and calls are reported as they are."""
-        return self._stamped(self._eof(exit_))
+        return self._stamp(self._eof(exit_))
 
     def _eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._asks.close()
@@ -195,12 +195,12 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield kit.error_fact(error, None)
             yield Signal(Input.FAILED, error=error)
 
-    def _stamped(self, outputs: Iterable[Output]) -> list[Output]:
-        stamped = super()._stamped(outputs)
+    def _stamp(self, outputs: Iterable[Output]) -> list[Output]:
+        stamped = super()._stamp(outputs)
         self.catalogue = self._settings.catalogue
-        return [self._anchored(output) for output in stamped]
+        return [self._with_anchor(output) for output in stamped]
 
-    def _anchored(self, out: Output) -> Output:
+    def _with_anchor(self, out: Output) -> Output:
         """With an answered prompt, where the transcript can be taken up after it (`LaunchOptions.resume_at`)."""
         if not (isinstance(out, Signal) and out.input in (Input.DONE, Input.FAILED) and out.child is None and self._anchor):
             return out
@@ -208,30 +208,30 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     # --- turns ----------------------------------------------------------------------------------------
 
-    def _begun(self) -> Iterator[Output]:
-        if self._turns.begun():
+    def _note_begin(self) -> Iterator[Output]:
+        if self._turns.note_begin():
             yield self._settings.request({"subtype": "interrupt"})
 
     def _on_init(self, msg: Msg) -> Iterator[Output]:
         """Begins every turn, not only the first. After `/clear` it tells another session id."""
         self.native_session_id = get_text(msg, "session_id") or self.native_session_id
         yield from self._turns.init()
-        yield from self._begun()
-        yield from self._mode_told(msg)
+        yield from self._note_begin()
+        yield from self._on_mode(msg)
         yield from self._notes.servers(msg)
 
     def _on_state(self, msg: Msg) -> Iterator[Output]:
         state = get_text(msg, "state")
         if state == "idle":
-            yield from self._crew.settled(msg)
+            yield from self._crew.settle(msg)
         yield from self._turns.state(state)
         if state == "running":
-            yield from self._begun()
+            yield from self._note_begin()
 
     def _on_lifecycle(self, msg: Msg) -> Iterator[Output]:
         yield from self._turns.lifecycle(get_text(msg, "command_uuid"), get_text(msg, "state"))
         if get_text(msg, "state") == "started":
-            yield from self._begun()
+            yield from self._note_begin()
 
     def _on_result(self, msg: Msg) -> Iterator[Output]:
         error = result_error(msg, get_text(self._error_line, "error"))
@@ -240,11 +240,11 @@ class ClaudeCodec(kit.LineCodec[Context]):
         self._error_line = {}
         calls = [call.call_id for call in self._calls.values() if call.thread is None]
         yield from self._main.close(msg)
-        yield from self._crew.abandoned(calls, msg)
+        yield from self._crew.abandon(calls, msg)
         yield from self._notes.end_compaction(msg)
         self._settings.read_limits(msg)
         reason = get_text(msg, "terminal_reason")
-        aborted = error is not None and (reason.startswith("aborted") or (not reason and self._turns.stopping))
+        aborted = error is not None and (reason.startswith("aborted") or (not reason and self._turns.is_stopping))
         if error is not None and not aborted:
             yield kit.error_fact(error, msg)
         elif aborted:
@@ -266,7 +266,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         event = obj(msg.get("event"))
         if event.get("type") == "message_start" and not get_text(msg, "parent_tool_use_id"):
             yield from self._notes.no_summary()
-            yield from self._begun()
+            yield from self._note_begin()
         yield from self._transcript(msg).stream(event, msg)
 
     def _on_assistant(self, msg: Msg) -> Iterator[Output]:
@@ -284,7 +284,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         for block in blocks:
             call = self._calls.get(get_text(block, "id")) if block.get("type") == "tool_use" else None
             if call is not None:
-                yield from self._crew.called(call, msg)
+                yield from self._crew.on_call(call, msg)
 
     def _on_user(self, msg: Msg) -> Iterator[Output]:
         """Tool results, a subagent's prompt, or what the CLI says in the user's name."""
@@ -313,7 +313,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             return
         arguments = call.arguments or {}
         result = read_result(call.name, arguments, block, structured)
-        if self._asks.ended(call.call_id, call.name) and not result.failed and self._has_rules:
+        if self._asks.close_call(call.call_id, call.name) and not result.failed and self._has_rules:
             self._has_rules = False  # once is enough
             yield self._ctx.status("notice", NOT_HELD, {}, msg)
         if not result.failed:  # before the result: its card shows the list as the call has left it
@@ -322,7 +322,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             if todos is not None:
                 yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, msg, child=call.thread)
         yield from self._crew.of(call.thread, self._main).result(call, result, msg)
-        yield from self._crew.returned(call, result, msg)
+        yield from self._crew.on_result(call, result, msg)
 
     def _on_local_output(self, msg: Msg) -> Iterator[Output]:
         """`local_command_output`: what a slash command printed, where it is not an `assistant` line."""
@@ -343,7 +343,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         hook = obj(obj(msg.get("request")).get("input"))
         agent_id = get_text(hook, "agent_id")
         if not agent_id:
-            yield from self._mode_told({"permissionMode": get_text(hook, "permission_mode")})
+            yield from self._on_mode({"permissionMode": get_text(hook, "permission_mode")})
         call = self._calls.get(get_text(hook, "tool_use_id"))
         child = call.thread if call is not None else self._crew.child_of_agent(agent_id)
         yield from self._asks.check(msg, call, child)
@@ -365,9 +365,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _on_answer(self, msg: Msg) -> Iterator[Output]:
         """The answer to a request of ours. A refused setting is told; a refused `stop_task` only found it ended."""
-        subtype, refusal = self._settings.answered(obj(msg.get("response")))
+        subtype, refusal = self._settings.on_answer(obj(msg.get("response")))
         if subtype == "interrupt":
-            self._turns.acknowledged()
+            self._turns.acknowledge_interrupt()
         elif refusal and subtype == BACKGROUND["subtype"]:  # a version before it could, or it is switched off
             text = f"Nothing was moved to the background: {refusal}"
             yield self._ctx.status("notice", text, {}, msg)
@@ -386,16 +386,16 @@ class ClaudeCodec(kit.LineCodec[Context]):
         if status == "requesting":
             yield from self._notes.no_summary()
             yield from self._main.boundary(msg)
-            yield from self._begun()
+            yield from self._note_begin()
         elif status == "compacting":
-            yield from self._notes.compacting(msg)
+            yield from self._notes.on_compacting(msg)
         elif get_text(msg, "compact_result"):
             yield from self._notes.compact_result(msg)
-        yield from self._mode_told(msg)
+        yield from self._on_mode(msg)
 
-    def _mode_told(self, msg: Msg) -> Iterator[Output]:
+    def _on_mode(self, msg: Msg) -> Iterator[Output]:
         native = get_text(msg, "permissionMode")
-        if self._settings.mode_told(native):
+        if self._settings.note_mode(native):
             yield from self._notes.mode(native, msg)
 
     def _on_commands(self, msg: Msg) -> Iterator[Output]:
@@ -432,9 +432,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
         "system/status": _on_status,
         "system/session_state_changed": _on_state,
         "system/task_started": _on_task,
-        "system/task_notification": lambda codec, msg: codec._crew.notified(msg),
+        "system/task_notification": lambda codec, msg: codec._crew.on_notification(msg),
         "system/api_retry": lambda codec, msg: codec._notes.retry(msg),
-        "system/compact_boundary": lambda codec, msg: codec._notes.compacted(msg),
+        "system/compact_boundary": lambda codec, msg: codec._notes.on_compact_boundary(msg),
         "system/model_fallback": lambda codec, msg: codec._notes.fallback(msg),
         "system/model_refusal_fallback": lambda codec, msg: codec._notes.fallback(msg),
         "system/model_consent_fallback": lambda codec, msg: codec._notes.fallback(msg),

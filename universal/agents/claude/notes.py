@@ -71,7 +71,7 @@ class Notes:
 
     # --- compaction -----------------------------------------------------------------------------------
 
-    def compacting(self, msg: Msg) -> Iterator[Fact]:
+    def on_compacting(self, msg: Msg) -> Iterator[Fact]:
         """`status: compacting`; repeated while an automatic one is written."""
         if self._compaction is not None:
             return
@@ -93,9 +93,9 @@ class Notes:
         else:
             self._compacted = True
 
-    def compacted(self, msg: Msg) -> Iterator[Fact]:
+    def on_compact_boundary(self, msg: Msg) -> Iterator[Fact]:
         """`compact_boundary`: what was said before is a summary now."""
-        yield from self.compacting(msg)
+        yield from self.on_compacting(msg)
         self._compacted = True
         self._auto = get_text(obj(msg.get("compact_metadata")), "trigger") == "auto"
         self._boundary = msg

@@ -102,7 +102,7 @@ class Settings:
         self._waiting[request_id] = (get_text(request, "subtype"), undo)
         return control_request(request_id, request)
 
-    def answered(self, response: Msg) -> tuple[str, str]:
+    def on_answer(self, response: Msg) -> tuple[str, str]:
         """The answer to one of them: (subtype or "" when it is none of ours, what it says if it is a refusal)."""
         subtype, undo = self._waiting.pop(get_text(response, "request_id"), ("", None))
         if get_text(response, "subtype") != "error":
@@ -135,7 +135,7 @@ class Settings:
         before = getattr(self, attribute)
         return lambda: setattr(self, attribute, before)
 
-    def mode_told(self, native: str) -> bool:
+    def note_mode(self, native: str) -> bool:
         """The mode that the CLI tells. True when it is news: not what we asked for."""
         if not native or native == self.mode or any(subtype == "set_permission_mode" for subtype, _ in self._waiting.values()):
             return False

@@ -113,7 +113,7 @@ class Transcript(kit.Items[Context]):
         elif kind in IGNORED_DELTAS:
             self.ctx.ignore(f"delta/{kind}")
         else:
-            return (self.ctx.unparsed(f"delta/{kind or '?'}", "unknown delta", raw),)
+            return (self.ctx.report_unparsed(f"delta/{kind or '?'}", "unknown delta", raw),)
         return ()
 
     def _begin(self, native: Msg, raw: Msg, *, streamed: bool) -> Iterator[Fact]:
@@ -146,7 +146,7 @@ class Transcript(kit.Items[Context]):
         elif kind in IGNORED_BLOCKS:
             self.ctx.ignore(f"block/{kind}")
         else:
-            yield self.ctx.unparsed(f"block/{kind or '?'}", "unknown content block", raw)
+            yield self.ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", raw)
 
     def _say(self, message: _Message, index: int, text: str, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
         """A piece of text for a block. Its part begins with its first text: empty blocks make no part."""
@@ -192,7 +192,7 @@ class Transcript(kit.Items[Context]):
         elif kind in IGNORED_BLOCKS:
             self.ctx.ignore(f"block/{kind}")
         else:
-            yield self.ctx.unparsed(f"block/{kind or '?'}", "unknown content block", raw)
+            yield self.ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", raw)
 
     def _whole_text(self, message: _Message, kind: Literal["text", "reasoning"], text: str, raw: Msg) -> Iterator[Fact]:
         part = next((p for p in message.parts if p.kind == kind and not p.confirmed), None)

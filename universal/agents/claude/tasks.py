@@ -105,7 +105,7 @@ class Crew:
 
     # --- tasks ----------------------------------------------------------------------------------------
 
-    def called(self, call: Call, raw: Msg) -> Iterator[Output]:
+    def on_call(self, call: Call, raw: Msg) -> Iterator[Output]:
         """A tool call is whole. If it starts a subagent that has begun before we knew the call, its child opens."""
         if call.name in AGENT_TOOLS:
             self._spawns[call.call_id] = call
@@ -113,7 +113,7 @@ class Crew:
         if task is not None and self._keys.get(call.call_id, call.call_id) not in self._children:
             yield from self._open(call.call_id, task.raw, prompt=get_text(task.raw, "prompt"))
 
-    def started(self, msg: Msg) -> Iterator[Output]:
+    def on_start(self, msg: Msg) -> Iterator[Output]:
         """`task_started`. A task id that comes again is a subagent that was resumed; it keeps its child."""
         task_id, call_id = get_text(msg, "task_id"), get_text(msg, "tool_use_id")
         agent = get_text(msg, "task_type") == "local_agent"
@@ -128,7 +128,7 @@ class Crew:
         elif not self._children[key].active:
             yield from self._wake(self._children[key], get_text(msg, "prompt"), msg)
 
-    def notified(self, msg: Msg) -> Iterator[Output]:
+    def on_notification(self, msg: Msg) -> Iterator[Output]:
         """`task_notification`: a task is over."""
         task = self._tasks.pop(get_text(msg, "task_id"), None)
         status, summary = get_text(msg, "status"), get_text(msg, "summary")
@@ -138,7 +138,7 @@ class Crew:
             error = {"message": summary or f"The subagent was {status or 'ended'}.", "code": f"task_{status or 'ended'}"}
         yield from self._finish(key, msg, error, aborted=status == "stopped")
 
-    def returned(self, call: Call, result: Result, raw: Msg) -> Iterator[Output]:
+    def on_result(self, call: Call, result: Result, raw: Msg) -> Iterator[Output]:
         """A call has its result. A subagent that worked in the foreground has ended with it."""
         if call.call_id not in self._children or result.background:
             return
@@ -150,12 +150,12 @@ class Crew:
             error = {"message": "The subagent was ended before it was done.", "code": "task_failed"}
         yield from self._finish(call.call_id, raw, error, aborted=result.metadata.get("interrupted") is True)
 
-    def abandoned(self, call_ids: list[str], raw: Msg) -> Iterator[Output]:
+    def abandon(self, call_ids: list[str], raw: Msg) -> Iterator[Output]:
         """These calls will never return (an interrupt): the subagents that worked in the foreground for them ended."""
         for call_id in call_ids:
             yield from self._finish(call_id, raw, {"message": "The subagent was interrupted."}, aborted=True)
 
-    def settled(self, raw: Msg) -> Iterator[Output]:
+    def settle(self, raw: Msg) -> Iterator[Output]:
         """The CLI is idle: a child without a live task has ended, even if nothing said so."""
         live = {task.call_id for task in self._tasks.values()} | set(self.calls)
         for key in [key for key, child in self._children.items() if child.active]:

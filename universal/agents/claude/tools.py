@@ -138,10 +138,10 @@ def _files(name: str, arguments: Msg, details: Msg, output: str) -> Iterable[Fil
         yield FileRefPart(path=path, action="patch", diff=patch_text(path, details) or input_diff(name, arguments))
     elif name == "NotebookEdit":
         before, after = get_text(details, "original_file"), get_text(details, "updated_file")
-        yield FileRefPart(path=path, action="patch", diff=unified(path, before, after) if after else None)
+        yield FileRefPart(path=path, action="patch", diff=unified_diff(path, before, after) if after else None)
     elif name == "Write":
         created = details.get("type") == "create" or (not details and output.startswith("File created"))
-        diff = unified(path, "", get_text(arguments, "content"), created=True) if created else patch_text(path, details)
+        diff = unified_diff(path, "", get_text(arguments, "content"), created=True) if created else patch_text(path, details)
         yield FileRefPart(path=path, action="write", diff=diff or None)
 
 
@@ -158,7 +158,7 @@ def patch_text(path: str, details: Msg) -> str | None:
     return "\n".join(lines) + "\n"
 
 
-def unified(path: str, before: str, after: str, *, created: bool = False) -> str:
+def unified_diff(path: str, before: str, after: str, *, created: bool = False) -> str:
     """A unified diff of two texts; of a new file when `created`. "" when nothing differs."""
     lines = difflib.unified_diff(_split(before), _split(after), "/dev/null" if created else path, path, n=3)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
@@ -185,7 +185,7 @@ def input_diff(name: str, arguments: Msg) -> str | None:
     else:
         return None
     hunks = [(_whole_lines(e.get("old_string")), _whole_lines(e.get("new_string"))) for e in edits]
-    diffs = [unified(path, old, new).split("\n", 2)[2] for old, new in hunks if old != new]
+    diffs = [unified_diff(path, old, new).split("\n", 2)[2] for old, new in hunks if old != new]
     return f"--- {path}\n+++ {path}\n{''.join(diffs)}" if path and diffs else None
 
 

@@ -75,18 +75,18 @@ class Turns:
         self._in_flight = not resting
         return True
 
-    def acknowledged(self) -> None:
+    def acknowledge_interrupt(self) -> None:
         """The CLI answered an interrupt, which does not mean that it stopped anything."""
         self._in_flight = False
 
     @property
-    def stopping(self) -> bool:
+    def is_stopping(self) -> bool:
         """An interrupt was asked for and what it is for has not ended."""
         return self._stopping
 
     # --- signs of work --------------------------------------------------------------------------------
 
-    def begun(self) -> bool:
+    def note_begin(self) -> bool:
         """The CLI began something, or goes on with it. True: an interrupt is to be sent now."""
         self._turning = True
         if not self._stopping or self._in_flight:

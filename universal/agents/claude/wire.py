@@ -118,7 +118,7 @@ def prompt_content(text: str, attachments: Iterable[Attachment], system: str | N
     The text comes last, because Claude looks for a slash command and for @files in the last block only.
     Claude has no channel for a system text of a single prompt, so it goes in front, as `<system-reminder>`.
     """
-    blocks = [_attached(a) for a in attachments]
+    blocks = [_attachment_block(a) for a in attachments]
     if system:
         blocks.insert(0, _block(f"<system-reminder>\n{system}\n</system-reminder>"))
     if not blocks:
@@ -130,7 +130,7 @@ def _block(text: str) -> Msg:
     return {"type": "text", "text": text}
 
 
-def _attached(item: Attachment) -> Msg:
+def _attachment_block(item: Attachment) -> Msg:
     name = item.path or item.filename or "attachment"
     source = {"type": "base64", "media_type": item.mime, "data": item.base64}
     if item.base64 and item.mime.startswith("image/"):

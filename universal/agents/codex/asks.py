@@ -239,7 +239,7 @@ class Asks:
         if ask is None:
             return
         yield WriteLine(self.rpc.response(ask.request_id, ask.decide(command.decision)))
-        yield self._asks.decided(ask, command.decision, command.message)
+        yield self._asks.resolve_permission(ask, command.decision, command.message)
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Accept a checked call. No event is recorded."""
@@ -255,10 +255,10 @@ class Asks:
         if ask is None:
             return
         yield WriteLine(self.rpc.response(ask.request_id, ask.answer(command.answers, command.message or "")))
-        yield self._asks.answered(ask, command.answers, command.message)
-        yield from self._answered(ask, command.answers, command.message or _NO_ANSWER)
+        yield self._asks.resolve_question(ask, command.answers, command.message)
+        yield from self._answer_result(ask, command.answers, command.message or _NO_ANSWER)
 
-    def _answered(self, ask: _Ask, answers: kit.Answers | None, reason: str = _NO_ANSWER) -> Iterator[Output]:
+    def _answer_result(self, ask: _Ask, answers: kit.Answers | None, reason: str = _NO_ANSWER) -> Iterator[Output]:
         """The result of the call that we showed for a question."""
         call = ask.shown_call
         if call is None or call.call_id not in ask.thread.calls:
@@ -271,7 +271,7 @@ class Asks:
 
     # --- withdrawn ------------------------------------------------------------------------------------
 
-    def resolved(self, request_id: Json, raw: Msg) -> Iterator[Output]:
+    def on_resolved(self, request_id: Json, raw: Msg) -> Iterator[Output]:
         """`serverRequest/resolved`: follows each answer of ours; without one, Codex wants none any more."""
         ask = self._asks.find(lambda ask: ask.request_id == request_id)
         if ask is None:
@@ -288,7 +288,7 @@ class Asks:
     def _withdraw(self, ask: _Ask, raw: Json) -> Iterator[Output]:
         yield self._asks.withdrawn(ask, raw)
         if ask.is_question:
-            yield from self._answered(ask, None)
+            yield from self._answer_result(ask, None)
 
 
 # --- forms --------------------------------------------------------------------------------------------

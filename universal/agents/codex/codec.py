@@ -38,7 +38,7 @@ from universal.codec import (
 from universal.events import EventType, SessionStartedData
 from universal.items import Json, ToolResultPart
 from universal.jsonline import get_text
-from universal.jsonrpc import JsonRpc, Malformed, Notification, Request, Response
+from universal.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
 from universal.mcp import McpServers, of_codex, summary
@@ -80,13 +80,13 @@ class CodexCodec(kit.BaseCodec[Context]):
             case Prompt():
                 if self._settings.needs_restart(command):
                     return [Stop("other permission rules need another process", again=True)]
-                return self._stamped(self._turns.prompt(command))
+                return self._stamp(self._turns.prompt(command))
             case Interrupt():
-                return self._stamped(self._turns.interrupt(list(self._children.values())))
+                return self._stamp(self._turns.interrupt(list(self._children.values())))
             case PermissionReply():
-                return self._stamped(self._asks.reply(command))
+                return self._stamp(self._asks.reply(command))
             case QuestionReply():
-                return self._stamped(self._asks.answer(command))
+                return self._stamp(self._asks.answer(command))
 
     def proceed(self, permission_id: str) -> list[Output]:
         """A checked call goes on: Codex would have made it without asking, but for the rules."""
@@ -103,24 +103,24 @@ class CodexCodec(kit.BaseCodec[Context]):
         """One line. What is no JSON-RPC, or of an unknown method, is `agent.unparsed`."""
         message = self._rpc.classify(line)
         match message:
-            case Malformed(why=why, raw=raw):
-                return self._stamped((self._ctx.unparsed("malformed", why, raw),))
+            case MalformedMessage(why=why, raw=raw):
+                return self._stamp((self._ctx.report_unparsed("malformed", why, raw),))
             case Response():
-                return self._stamped(self._response(message))
+                return self._stamp(self._response(message))
             case Notification(method=method):
                 handler = self.NOTIFICATIONS.get(method)
                 if handler is not None:
-                    return self._stamped(handler(self, message.params, message.raw))
+                    return self._stamp(handler(self, message.params, message.raw))
                 if method in IGNORED:
                     self._ctx.ignore(method)
                     return []
-                return self._stamped((self._ctx.unparsed(method, "unknown notification", message.raw),))
+                return self._stamp((self._ctx.report_unparsed(method, "unknown notification", message.raw),))
             case Request():
-                return self._stamped(self._request(message))
+                return self._stamp(self._request(message))
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open asks, messages and calls are reported as they are."""
-        return self._stamped(self._eof())
+        return self._stamp(self._eof())
 
     def _eof(self) -> Iterator[Output]:
         yield from self._asks.close()
@@ -129,8 +129,8 @@ class CodexCodec(kit.BaseCodec[Context]):
         if self._main.error:
             yield kit.error_fact(turn_error(self._main.error), None)
 
-    def _stamped(self, outputs: Iterable[Output]) -> list[Output]:
-        stamped = super()._stamped(outputs)
+    def _stamp(self, outputs: Iterable[Output]) -> list[Output]:
+        stamped = super()._stamp(outputs)
         self.catalogue = self._settings.catalogue
         return stamped
 
@@ -141,30 +141,30 @@ class CodexCodec(kit.BaseCodec[Context]):
         if not response.method:
             self._ctx.ignore("a response to no request of ours")
         elif response.method == "initialize":
-            if response.failed:
-                yield from self._refused("initialize", response)
+            if response.is_error:
+                yield from self._on_refusal("initialize", response)
                 return
             yield WriteLine(self._rpc.notification("initialized"))
             yield WriteLine(self._rpc.request("config/read", {})[1])
             yield from self._turns.ready()
         elif response.method == "config/read":
-            self._settings.configured = "" if response.failed else get_text(obj(result.get("config")), "model")
+            self._settings.configured = "" if response.is_error else get_text(obj(result.get("config")), "model")
             yield WriteLine(self._rpc.request("model/list", {})[1])
         elif response.method == "model/list":
-            cursor = self._settings.read_models({} if response.failed else result)
+            cursor = self._settings.read_models({} if response.is_error else result)
             if cursor:
                 yield WriteLine(self._rpc.request("model/list", {"cursor": cursor})[1])
-        elif response.failed:
-            yield from self._refused(response.method, response)
+        elif response.is_error:
+            yield from self._on_refusal(response.method, response)
         elif response.method in ("thread/start", "thread/resume", "thread/fork"):
             self._main.thread_id = get_text(obj(result.get("thread")), "id")
             self.native_session_id = self._main.thread_id or self.native_session_id
-            self._settings.begun(result)
+            self._settings.on_thread_start(result)
             yield from self._turns.thread_begun()
         elif response.method == "turn/start":
             yield from self._turns.turn_accepted(response.id, get_text(obj(result.get("turn")), "id"))
 
-    def _refused(self, method: str, response: Response) -> Iterator[Output]:
+    def _on_refusal(self, method: str, response: Response) -> Iterator[Output]:
         """What Codex refuses ends the prompt, but for the interrupt of a turn that has not begun or is over."""
         if method in ("turn/interrupt", "thread/backgroundTerminals/clean"):
             self._ctx.ignore(f"{method}, refused")
@@ -196,7 +196,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         why = REFUSED.get(request.method)
         yield WriteLine(self._rpc.error(request.id, why or "not supported"))
         if why is None:
-            yield self._ctx.unparsed(request.method, "unknown request", request.raw)
+            yield self._ctx.report_unparsed(request.method, "unknown request", request.raw)
         else:
             self._ctx.ignore(f"{request.method}, refused")
 
@@ -239,7 +239,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         turn_id = get_text(obj(params.get("turn")), "id")
         if self._is_main(params):
             self._main.begin_turn(turn_id)
-            yield from self._turns.started(turn_id)
+            yield from self._turns.on_turn_started(turn_id)
             return
         thread_id = get_text(params, "threadId")
         if thread_id not in self._children:
@@ -270,7 +270,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         if interrupted and running:  # Codex lets a command go on that it was told to stop
             yield WriteLine(self._rpc.request("thread/backgroundTerminals/clean", {"threadId": thread.thread_id})[1])
         if thread.child is None:
-            yield from self._turns.completed(get_text(turn, "id"), error, aborted=interrupted)
+            yield from self._turns.on_turn_completed(get_text(turn, "id"), error, aborted=interrupted)
         else:
             yield from self._turns.child_completed(thread, error, aborted=interrupted)
 
@@ -301,7 +301,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         if thread is None:
             self._ctx.ignore("item/started outside of its turn")
             return
-        yield from thread.started(obj(params.get("item")), raw)
+        yield from thread.on_item_started(obj(params.get("item")), raw)
 
     def _on_item_completed(self, params: Msg, raw: Msg) -> Iterator[Output]:
         thread, item = self._current(params), obj(params.get("item"))
@@ -317,7 +317,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             for receiver in map(as_text, arr(item.get("receiverThreadIds"))[:1]):
                 about = {"title": prompt.strip().split("\n")[0][:60] or "subagent", "prompt": prompt}
                 yield from self._open_child(receiver, get_text(item, "id"), thread, about, raw)
-        yield from thread.completed(item, raw)
+        yield from thread.on_item_completed(item, raw)
 
     def _say(self, params: Msg, raw: Msg, key: str, *, reasoning: bool) -> Iterator[Output]:
         thread = self._current(params)
@@ -373,7 +373,7 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     def _on_settings(self, params: Msg, raw: Msg) -> Iterator[Output]:
         if self._is_main(params):
-            self._settings.updated(obj(params.get("threadSettings")))
+            self._settings.on_settings_updated(obj(params.get("threadSettings")))
         yield from ()
 
     def _on_server(self, params: Msg, raw: Msg) -> Iterator[Output]:
@@ -404,7 +404,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         "thread/settings/updated": _on_settings,
         "model/rerouted": _on_rerouted,
         "mcpServer/startupStatus/updated": _on_server,
-        "serverRequest/resolved": lambda codec, params, raw: codec._asks.resolved(params.get("requestId"), raw),
+        "serverRequest/resolved": lambda codec, params, raw: codec._asks.on_resolved(params.get("requestId"), raw),
     }
     """Notification -> what is done with it."""
 

@@ -167,12 +167,12 @@ class Settings:
             return self.mode != "accept-edits"
         return not reads_only
 
-    def begun(self, result: Msg) -> None:
+    def on_thread_start(self, result: Msg) -> None:
         """The answer to it: what is in force."""
         self.model = get_text(result, "model")
         self.effort = get_text(result, "reasoningEffort")
 
-    def updated(self, settings: Msg) -> None:
+    def on_settings_updated(self, settings: Msg) -> None:
         """`thread/settings/updated`."""
         self.model = get_text(settings, "model") or self.model
         self.effort = get_text(settings, "effort", "reasoningEffort") or self.effort

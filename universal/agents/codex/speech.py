@@ -39,10 +39,10 @@ class Context(kit.Context):
     directory: Callable[[], str]
     """Where the agent works; a command that runs there does not say so."""
 
-    def unparsed(self, kind: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
+    def report_unparsed(self, kind: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
         """Count and report a native message that no rule knows, with the hash of its JSON."""
         raw_hash = raw_hash or digest(kit.dumps(raw).encode("utf-8", "replace"))
-        return kit.Context.unparsed(self, kind, error, raw, raw_hash)
+        return kit.Context.report_unparsed(self, kind, error, raw, raw_hash)
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Thread(kit.Items[Context]):
 
     # --- items ----------------------------------------------------------------------------------------
 
-    def started(self, item: Msg, raw: Msg) -> Iterator[Fact]:
+    def on_item_started(self, item: Msg, raw: Msg) -> Iterator[Fact]:
         """`item/started`."""
         kind, id_ = get_text(item, "type"), get_text(item, "id")
         if kind in ("agentMessage", "reasoning", "plan"):
@@ -98,7 +98,7 @@ class Thread(kit.Items[Context]):
                 return
             yield from self.call(id_, self._display_of(kind, item), item, raw, whole=kind not in LATE_ARGUMENTS)
         elif kind not in ("userMessage", "exitedReviewMode") and kind not in IGNORED_ITEMS and kind not in TOOLS:
-            yield self.ctx.unparsed(f"item/{kind or '?'}", "unknown kind of item", raw)
+            yield self.ctx.report_unparsed(f"item/{kind or '?'}", "unknown kind of item", raw)
 
     def _display_of(self, kind: str, item: Msg) -> Display:
         display = TOOLS[kind][0](item)
@@ -106,7 +106,7 @@ class Thread(kit.Items[Context]):
             return replace(display, arguments={k: v for k, v in display.arguments.items() if k != "workdir"})
         return display
 
-    def completed(self, item: Msg, raw: Msg) -> Iterator[Fact]:
+    def on_item_completed(self, item: Msg, raw: Msg) -> Iterator[Fact]:
         """`item/completed`. Begins what has not been started."""
         kind, id_ = get_text(item, "type"), get_text(item, "id")
         if kind in ("agentMessage", "plan", "exitedReviewMode"):
@@ -126,7 +126,7 @@ class Thread(kit.Items[Context]):
         elif kind in IGNORED_ITEMS:
             self.ctx.ignore(f"item/{kind}")
         else:
-            yield self.ctx.unparsed(f"item/{kind or '?'}", "unknown kind of item", raw)
+            yield self.ctx.report_unparsed(f"item/{kind or '?'}", "unknown kind of item", raw)
         if self._open is not None:
             self._open.unfinished.discard(id_)
 
@@ -137,7 +137,7 @@ class Thread(kit.Items[Context]):
             if not self.turn_id or get_text(obj(raw.get("params")), "turnId") != self.turn_id or kind == "commandExecution":
                 self.ctx.ignore("item/completed of a call that is over")
                 return
-            yield from self.started(item, raw)
+            yield from self.on_item_started(item, raw)
         call = self.calls[id_]
         show, result = TOOLS[kind]
         if not call.whole:

@@ -79,7 +79,7 @@ def _command_result(item: Msg) -> Outcome:
 # --- files --------------------------------------------------------------------------------------------
 
 
-def unified(change: Msg) -> str:
+def unified_diff(change: Msg) -> str:
     """The unified diff of one change. Codex gives the whole text for added and deleted files, hunks for others."""
     path, kind, diff = get_text(change, "path"), get_text(obj(change.get("kind")), "type"), as_text(change.get("diff"))
     if kind == "update" or diff.startswith(("@@", "---")):
@@ -119,7 +119,7 @@ def changes_of(item: Msg) -> list[Msg]:
 
 def diff_of(item: Msg) -> str:
     """All changes as one unified diff."""
-    return "".join(unified(change) for change in changes_of(item))
+    return "".join(unified_diff(change) for change in changes_of(item))
 
 
 def paths_of(item: Msg) -> list[str]:
@@ -146,7 +146,7 @@ def _files_result(item: Msg) -> Outcome:
         FileRefPart(
             path=get_text(obj(change.get("kind")), "move_path") or get_text(change, "path"),
             action="write" if get_text(obj(change.get("kind")), "type") == "add" else "patch",
-            diff=unified(change),
+            diff=unified_diff(change),
         )
         for change in changes
     )
@@ -224,7 +224,7 @@ def _view_result(item: Msg) -> Outcome:
     return Outcome((*_output(item, path), *image, FileRefPart(path=path, action="read")), {})
 
 
-def _generated(item: Msg) -> Display:
+def _image_generation(item: Msg) -> Display:
     return Display("image_generation", {"prompt": get_text(item, "revisedPrompt")}, get_text(item, "revisedPrompt"))
 
 
@@ -282,7 +282,7 @@ def _sleep(item: Msg) -> Display:
     return Display("sleep", {"duration_ms": item.get("durationMs")}, "sleep")
 
 
-def _done(item: Msg) -> Outcome:
+def _plain_outcome(item: Msg) -> Outcome:
     return Outcome(_output(item, "Done."), {})
 
 
@@ -307,10 +307,10 @@ TOOLS: dict[str, tuple[Callable[[Msg], Display], Callable[[Msg], Outcome]]] = {
     "dynamicToolCall": (_dynamic, _dynamic_result),
     "webSearch": (_search, _search_result),
     "imageView": (_view, _view_result),
-    "imageGeneration": (_generated, _generated_result),
+    "imageGeneration": (_image_generation, _generated_result),
     "collabAgentToolCall": (_collab, _collab_result),
     "subAgentActivity": (_activity, _activity_result),
-    "sleep": (_sleep, _done),
+    "sleep": (_sleep, _plain_outcome),
 }
 """Kind of item -> how its call and its result are shown."""
 

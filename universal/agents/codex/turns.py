@@ -121,7 +121,7 @@ class Turns:
 
     # --- turns ----------------------------------------------------------------------------------------
 
-    def started(self, turn_id: str) -> Iterator[Output]:
+    def on_turn_started(self, turn_id: str) -> Iterator[Output]:
         """`turn/started` of the conversation."""
         for prompt in self._prompts:
             prompt.turn_id = prompt.turn_id or turn_id
@@ -131,7 +131,7 @@ class Turns:
         if self._stopping:
             yield self._stop(turn_id)
 
-    def completed(self, turn_id: str, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Output]:
+    def on_turn_completed(self, turn_id: str, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Output]:
         """`turn/completed` of the conversation: DONE or FAILED for each prompt that it answers."""
         answered_prompts = [prompt for prompt in self._prompts if prompt.turn_id == turn_id]
         self._prompts = [prompt for prompt in self._prompts if prompt not in answered_prompts]

@@ -96,7 +96,7 @@ def prompt_input(prompt: Prompt) -> list[Msg]:
     parts: list[Msg] = []
     if prompt.system:
         parts.append(_text(f"<system-reminder>\n{prompt.system}\n</system-reminder>"))
-    parts.extend(_attached(prompt.attachments))
+    parts.extend(_attachment_blocks(prompt.attachments))
     if prompt.text or not parts:
         parts.append(_text(prompt.text))
     return parts
@@ -106,7 +106,7 @@ def _text(text: str) -> Msg:
     return {"type": "text", "text": text, "text_elements": []}
 
 
-def _attached(attachments: Iterable[Attachment]) -> Iterable[Msg]:
+def _attachment_blocks(attachments: Iterable[Attachment]) -> Iterable[Msg]:
     for item in attachments:
         name = item.path or item.filename or "attachment"
         if item.mime.startswith("image/") and item.base64:

@@ -77,22 +77,22 @@ class OpenAsks(Generic[AskT]):
         """End a check without telling it."""
         del self._open[ask.ask_id]
 
-    def decided(self, ask: AskT, decision: Decision, message: str | None = None, raw: Json = None) -> Fact:
+    def resolve_permission(self, ask: AskT, decision: Decision, message: str | None = None, raw: Json = None) -> Fact:
         """End a permission by a decision. `message`: the person's words with it."""
         del self._open[ask.ask_id]
-        return _resolved(ask, decision, {"message": message} if message else {}, raw)
+        return _permission_resolved(ask, decision, {"message": message} if message else {}, raw)
 
-    def answered(self, ask: AskT, answers: Answers | None, message: str | None = None, raw: Json = None) -> Fact:
+    def resolve_question(self, ask: AskT, answers: Answers | None, message: str | None = None, raw: Json = None) -> Fact:
         """End a question by its answers, one list of labels for each; None rejects it."""
         del self._open[ask.ask_id]
-        return _answered(ask, answers, {"message": message} if message else {}, raw)
+        return _question_resolved(ask, answers, {"message": message} if message else {}, raw)
 
     def withdrawn(self, ask: AskT, raw: Json = None) -> Fact:
         """End a request that nobody waits for any more."""
         del self._open[ask.ask_id]
         if ask.questions is not None:
-            return _answered(ask, None, WITHDRAWN, raw)
-        return _resolved(ask, "reject", WITHDRAWN, raw)
+            return _question_resolved(ask, None, WITHDRAWN, raw)
+        return _permission_resolved(ask, "reject", WITHDRAWN, raw)
 
     def close(self, asks: Iterable[AskT] | None = None) -> Iterator[Fact]:
         """End these requests, or all: nobody waits for an answer."""
@@ -100,12 +100,12 @@ class OpenAsks(Generic[AskT]):
             yield self.withdrawn(ask)
 
 
-def _resolved(ask: Ask, decision: Decision, extra: dict[str, Json], raw: Json) -> Fact:
+def _permission_resolved(ask: Ask, decision: Decision, extra: dict[str, Json], raw: Json) -> Fact:
     data = _permission(ask, decision, extra)
     return Fact(EventType.PERMISSION_RESOLVED, data, raw=raw, synthetic=raw is None, child=ask.child)
 
 
-def _answered(ask: Ask, answers: Answers | None, extra: dict[str, Json], raw: Json) -> Fact:
+def _question_resolved(ask: Ask, answers: Answers | None, extra: dict[str, Json], raw: Json) -> Fact:
     data = _question(ask, ask.questions or (), "rejected" if answers is None else "answered", answers, extra)
     return Fact(EventType.QUESTION_RESOLVED, data, raw=raw, synthetic=raw is None, child=ask.child)
 

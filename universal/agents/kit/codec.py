@@ -30,7 +30,7 @@ class BaseCodec(Generic[ContextT]):
         """Counts of what was ignored and what was not understood."""
         return self._ctx.counters
 
-    def _stamped(self, outputs: Iterable[Output]) -> list[Output]:
+    def _stamp(self, outputs: Iterable[Output]) -> list[Output]:
         """The outputs, each fact with the agent's id of the conversation.
 
         All outputs are made before the id is read, since one of them may have learned it.
@@ -50,9 +50,9 @@ class BaseCodec(Generic[ContextT]):
             value = self._parse(line)
         except (ValueError, RecursionError) as error:
             text = line.decode("utf-8", errors="replace")
-            return self._ctx.unparsed("not JSON", f"not JSON: {error}", text, digest(line))
+            return self._ctx.report_unparsed("not JSON", f"not JSON: {error}", text, digest(line))
         if not isinstance(value, dict):
-            return self._ctx.unparsed("no object", "a line that is no JSON object", value, digest(line))
+            return self._ctx.report_unparsed("no object", "a line that is no JSON object", value, digest(line))
         return obj(value)
 
 
@@ -68,7 +68,7 @@ class LineCodec(BaseCodec[ContextT]):
         """Handle one line. A line that is no JSON object, or of an unknown kind, becomes `agent.unparsed`."""
         message = self._object(line)
         if isinstance(message, Fact):
-            return self._stamped((message,))
+            return self._stamp((message,))
         return self._handle(self._kind_of(message), message, line)
 
     def _kind_of(self, message: dict[str, Any]) -> str:
@@ -78,12 +78,12 @@ class LineCodec(BaseCodec[ContextT]):
     def _handle(self, kind: str, message: dict[str, Any], line: bytes) -> list[Output]:
         handler = self.HANDLERS.get(kind)
         if handler is not None:
-            return self._stamped(handler(self, message))
+            return self._stamp(handler(self, message))
         if kind in self.IGNORED:
             self._ctx.ignore(kind)
             return []
-        unparsed = self._ctx.unparsed(kind, "unknown kind of message", message, digest(line))
-        return self._stamped((*self._refusal(kind, message), unparsed))
+        unparsed = self._ctx.report_unparsed(kind, "unknown kind of message", message, digest(line))
+        return self._stamp((*self._refusal(kind, message), unparsed))
 
     def _refusal(self, kind: str, message: dict[str, Any]) -> Iterable[Output]:
         """Lines that refuse an unknown message, so that the agent does not wait for an answer."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from universal.codec import Fact, IdFactory
-from universal.counting import Kinds
+from universal.event_counts import Kinds
 from universal.events import ErrorData, EventType, ItemData, UnparsedData
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart, TextPart
 
@@ -24,7 +24,7 @@ class Context:
         """Count a native message that is known and not used."""
         self.counters[f"ignored:{kind}"] += 1
 
-    def unparsed(self, kind: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
+    def report_unparsed(self, kind: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
         """Count and report a native message that no rule knows."""
         self.counters[f"unparsed:{kind}"] += 1
         data = UnparsedData(error=error, location=self.location(kind), raw_hash=raw_hash)

@@ -10,7 +10,7 @@ from typing import Generic, Literal, TypeAlias
 from universal.agents.kit.context import ContextT
 from universal.codec import Fact
 from universal.events import EventData, EventType, ItemData, delta_data
-from universal.growing import Growing
+from universal.growing_text import GrowingText
 from universal.items import (
     ContentPart,
     Item,
@@ -39,7 +39,7 @@ class Part:
 
     kind: PartKind
     index: int = 0
-    growing: Growing = field(default_factory=Growing)
+    growing: GrowingText = field(default_factory=GrowingText)
 
     def add_rest(self, whole: str) -> str:
         """Add what the whole text has more than the deltas have said, and return it; "" when they differ."""
@@ -60,7 +60,7 @@ class Call:
     parent_id: str | None
     arguments: dict[str, Json] | None = None
     """None until they are whole."""
-    partial: Growing = field(default_factory=Growing)
+    partial: GrowingText = field(default_factory=GrowingText)
     """The JSON text of the arguments as far as it has come."""
     result_id: str = ""
     """Item of its result, once it has begun to give output."""

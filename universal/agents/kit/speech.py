@@ -55,7 +55,7 @@ class Speech(Items[Context]):
     # --- messages -------------------------------------------------------------------------------------
 
     @property
-    def speaking(self) -> bool:
+    def is_speaking(self) -> bool:
         """Whether a message is open."""
         return self._open is not None
 

@@ -12,7 +12,7 @@ from universal import codec as c
 from universal.agents.mock import wire
 from universal.agents.mock.wire import PROTOCOL, Bad, Frame, Late, need
 from universal.codec import Fact, Output, Signal
-from universal.counting import Kinds
+from universal.event_counts import Kinds
 from universal.events import (
     ErrorData,
     EventData,
@@ -157,7 +157,7 @@ class MockCodec:
             return []
         del self._asks[reply.question_id]
         message: dict[str, Json] = {"message": reply.message} if reply.message else {}
-        resolved = wire.answered(ask.data, reply.answers)
+        resolved = wire.question_with_answers(ask.data, reply.answers)
         resolved = resolved.model_copy(update={"metadata": {**(resolved.metadata or {}), **message}}) if message else resolved
         return [
             wire.write(type="question_reply", id=ask.native, answers=reply.answers, **message),
@@ -277,7 +277,7 @@ class MockCodec:
             rejected: EventData = ask.data.model_copy(update={"status": "reject"})
             type_ = EventType.PERMISSION_RESOLVED
         else:
-            rejected = wire.answered(ask.data, None)
+            rejected = wire.question_with_answers(ask.data, None)
             type_ = EventType.QUESTION_RESOLVED
         return [Fact(type_, rejected, raw, synthetic=synthetic, child=ask.child, native_session_id=self.native_session_id)]
 
@@ -461,7 +461,7 @@ class MockCodec:
         self._error = data.model_dump(exclude_none=True)
         return [self._fact(EventType.ERROR, data, frame, wire.child_of(frame))]
 
-    def _done(self, frame: Frame) -> list[Output]:
+    def _on_done(self, frame: Frame) -> list[Output]:
         run, status = need(frame, "run"), need(frame, "status")
         error, self._error = self._error, None
         if run not in self._runs:
@@ -499,5 +499,5 @@ class MockCodec:
         "background_end": _background_end,
         "wake": _wake,
         "error": _native_error,
-        "done": _done,
+        "done": _on_done,
     }

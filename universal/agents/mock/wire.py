@@ -118,7 +118,7 @@ def attachment(a: c.Attachment) -> dict[str, Json]:
     return {key: value for key, value in frame.items() if value is not None}
 
 
-def answered(data: QuestionData, answers: Sequence[Sequence[str]] | None) -> QuestionData:
+def question_with_answers(data: QuestionData, answers: Sequence[Sequence[str]] | None) -> QuestionData:
     """A request with its answers, or rejected (None)."""
     if answers is None:
         return data.model_copy(update={"status": "rejected"})

@@ -100,7 +100,7 @@ class Asks:
         body = {"reply": _REPLIES[command.decision], **({"message": command.message} if command.message else {})}
         yield self.post(f"/permission/{ask.native_id}/reply", body)
         reason = command.message if command.decision == "reject" else None
-        yield self._asks.decided(ask, command.decision, reason)
+        yield self._asks.resolve_permission(ask, command.decision, reason)
 
     def answer(self, command: QuestionReply) -> Iterator[Output]:
         """Our answer to a question; nothing when it is not open any more. OpenCode takes no reason for a rejection."""
@@ -109,30 +109,30 @@ class Asks:
             return
         if command.answers is None:
             yield self.post(f"/question/{ask.native_id}/reject", None)
-            yield self._asks.answered(ask, None)
+            yield self._asks.resolve_question(ask, None)
             return
         answers = [list(labels) for labels in command.answers]
         if ask.call is not None:
             ask.call.answers = answers
         yield self.post(f"/question/{ask.native_id}/reply", {"answers": answers})
-        yield self._asks.answered(ask, answers)
+        yield self._asks.resolve_question(ask, answers)
 
-    def settled(self, p: Msg, raw: Msg) -> Iterator[Output]:
+    def on_reply_event(self, p: Msg, raw: Msg) -> Iterator[Output]:
         """`permission.replied`, `question.replied`, `question.rejected`: an echo of ours, or OpenCode's own doing."""
         ask = self._asks.find(lambda ask: ask.native_id == p.get("requestID"))
         if ask is None:
             self.ctx.ignore("the echo of a reply")
         elif ask.is_question:
             answers = [[text(label) for label in arr(labels)] for labels in arr(p["answers"])] if "answers" in p else None
-            yield self._asks.answered(ask, answers, raw=raw)
+            yield self._asks.resolve_question(ask, answers, raw=raw)
         else:
-            yield self._asks.decided(ask, _DECISIONS.get(text(p.get("reply")), "reject"), raw=raw)
+            yield self._asks.resolve_permission(ask, _DECISIONS.get(text(p.get("reply")), "reject"), raw=raw)
 
     def close(self, thread: Thread | None = None) -> Iterator[Output]:
         """Nobody waits for an answer any more: of one thread, or of all."""
         for ask in self._asks:
             if thread is None or ask.thread is thread:
-                yield self._asks.answered(ask, None) if ask.is_question else self._asks.withdrawn(ask)
+                yield self._asks.resolve_question(ask, None) if ask.is_question else self._asks.withdrawn(ask)
 
 
 def _question(value: Msg) -> Question:

@@ -162,13 +162,13 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         """A command as requests."""
         match command:
             case Prompt():
-                return self._stamped(self._hand(command))
+                return self._stamp(self._hand(command))
             case Interrupt():
-                return self._stamped(self._interrupt())
+                return self._stamp(self._interrupt())
             case PermissionReply():
-                return self._stamped(self._asks.reply(command))
+                return self._stamp(self._asks.reply(command))
             case QuestionReply():
-                return self._stamped(self._asks.answer(command))
+                return self._stamp(self._asks.answer(command))
 
     def _hand(self, prompt: Prompt) -> Iterator[Output]:
         self._main.course.start()
@@ -237,12 +237,12 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         """One line: an event or an answer. What is neither is `agent.unparsed`."""
         message = self._object(line)
         if isinstance(message, Fact):
-            return self._stamped((message,))
+            return self._stamp((message,))
         if "event" in message:
-            return self._stamped(self._event(obj(message["event"]), digest(line)))
+            return self._stamp(self._event(obj(message["event"]), digest(line)))
         if "status" in message:
-            return self._stamped(self._answer(message))
-        return self._stamped((self._ctx.unparsed("line", "neither an event nor an answer", message, digest(line)),))
+            return self._stamp(self._answer(message))
+        return self._stamp((self._ctx.report_unparsed("line", "neither an event nor an answer", message, digest(line)),))
 
     @staticmethod
     def _parse(line: bytes) -> Json:
@@ -250,7 +250,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open asks, calls and messages are reported as they are."""
-        return self._stamped(self._eof())
+        return self._stamp(self._eof())
 
     def _eof(self) -> Iterator[Output]:
         yield from self._asks.close()
@@ -271,7 +271,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             elif purpose == "offer:/config/providers" and not good:
                 yield kit.error_fact(self._refusal(status, body), msg)
         elif purpose == "create":
-            yield from self._created(good, status, body, msg)
+            yield from self._on_session_created(good, status, body, msg)
         elif purpose == "rules":
             yield from self._rules_taken(good, status, body, msg)
         elif purpose == "history":
@@ -285,12 +285,12 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             # A reply that came too late, or an abort of nothing: the events tell what is true.
             self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
 
-    def _created(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+    def _on_session_created(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
         prompt, self._prompt = self._prompt, None
         if prompt is None:
             return
         if not good or not text(obj(body).get("id")):
-            yield from self._failed(self._refusal(status, body), msg)
+            yield from self._fail_prompt(self._refusal(status, body), msg)
             return
         self._know(text(obj(body).get("id")))
         yield from self._first_prompt(prompt)
@@ -300,7 +300,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         prompt, self._prompt = self._prompt, None
         if not good:
             self._rules = ()
-            yield from self._failed(self._refusal(status, body), msg)
+            yield from self._fail_prompt(self._refusal(status, body), msg)
         elif prompt is not None:
             yield from self._first_prompt(prompt)
 
@@ -317,7 +317,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         if message_ids is None:
             self._prompt = None
             error: dict[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
-            yield from self._failed(error, msg)
+            yield from self._fail_prompt(error, msg)
             return
         self._to_delete = message_ids[1:]
         if message_ids:
@@ -334,7 +334,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         error = self._refusal(status, body)
         if status == 404 and self._resumed:
             error["code"] = "session_not_found"
-        yield from self._failed(error, msg)
+        yield from self._fail_prompt(error, msg)
 
     def _refusal(self, status: int, body: Json) -> dict[str, Json]:
         """The error of an answer that is none."""
@@ -345,7 +345,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             error["message"] = f"OpenCode's server answered with status {status}."
         return {"message": error["message"], "code": error["code"]}
 
-    def _failed(self, error: dict[str, Json], raw: Json) -> Iterator[Output]:
+    def _fail_prompt(self, error: dict[str, Json], raw: Json) -> Iterator[Output]:
         self._main.course.end()
         yield kit.error_fact(error, raw)
         yield Signal(Input.FAILED, error=error)
@@ -360,7 +360,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             if kind in IGNORED or kind.startswith(tuple(IGNORED_FAMILIES)):
                 self._ctx.ignore(kind)
             else:
-                yield self._ctx.unparsed(kind or "event", "unknown type of event", event, hash_)
+                yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
             return
         session_id = _session_of(properties)
         if kind == "session.created":
@@ -397,14 +397,14 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         elif kind in ("busy", "retry"):
             yield from self._work(session)
             if kind == "busy":
-                yield from thread.tell_users()
+                yield from thread.emit_foreign_prompts()
             else:
                 attempt, message = whole(status.get("attempt"), 1), text(status.get("message"))
                 wait = delay_ms(whole(status.get("next")), self._last_event, attempt)
                 metadata: dict[str, Json] = {"attempt": attempt, "message": message, "delay_ms": wait}
                 yield self._ctx.status("retry", message, metadata, event, thread.child)
         else:
-            yield self._ctx.unparsed(f"session.status/{kind or '?'}", "unknown status", event)
+            yield self._ctx.report_unparsed(f"session.status/{kind or '?'}", "unknown status", event)
 
     def _work(self, session: _Session) -> Iterator[Output]:
         """A session is busy."""
@@ -433,14 +433,14 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         elif course.active:
             course.error = native
             if not course.begun and text(obj(native.get("data")).get("message")).startswith(UNKNOWN_AGENT):
-                yield from self._failed(error_of(native), event)
+                yield from self._fail_prompt(error_of(native), event)
         else:
             self._ctx.ignore("session.error while idle")
 
     def _rest(self, session: _Session, event: Msg) -> Iterator[Output]:
         """After each event: has the session answered?"""
         course, thread = session.course, session.thread
-        if not course.rests(speaking=thread.speaking):
+        if not course.rests(speaking=thread.is_speaking):
             return
         course.end()
         child = thread.child
@@ -507,7 +507,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         yield from self._asks.question(p, session.thread, event)
 
     def _on_settled(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._asks.settled(p, event)
+        yield from self._asks.on_reply_event(p, event)
 
     HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
         "session.created": _on_idle,

@@ -87,7 +87,7 @@ class Thread(kit.Items[Context]):
     """Ids of tool parts that have ended."""
 
     @property
-    def speaking(self) -> bool:
+    def is_speaking(self) -> bool:
         """Whether a message is not complete."""
         return bool(self._open)
 
@@ -122,7 +122,7 @@ class Thread(kit.Items[Context]):
             return
         self._users[native_id] = _User(self._early.pop(native_id, []), raw)
 
-    def tell_users(self) -> Iterator[Fact]:
+    def emit_foreign_prompts(self) -> Iterator[Fact]:
         """Messages of users that nobody of ours sent: a subagent's task, OpenCode's own words. Their parts have come by now."""
         for native_id, user in self._users.items():
             if user.is_reported:
@@ -133,7 +133,7 @@ class Thread(kit.Items[Context]):
                 yield self.user_fact((TextPart(text=text),), user.raw, native_id=native_id)
 
     def _begin(self, native_id: str, info: Msg, raw: Msg) -> Iterator[Fact]:
-        yield from self.tell_users()
+        yield from self.emit_foreign_prompts()
         message = self._open[native_id] = _Message(self.ctx.ids("item"), native_id, info)
         yield self.item_fact(EventType.ITEM_STARTED, self._item(message, ItemStatus.IN_PROGRESS), raw)
 
@@ -187,7 +187,7 @@ class Thread(kit.Items[Context]):
         elif kind in IGNORED_PARTS:
             self.ctx.ignore(f"part/{kind}")
         elif kind not in ("text", "reasoning"):
-            yield self.ctx.unparsed(f"part/{kind or '?'}", "unknown part of a message", raw)
+            yield self.ctx.report_unparsed(f"part/{kind or '?'}", "unknown part of a message", raw)
         elif native_id not in self._open and native_id not in self._done and "time" not in part:
             self._early.setdefault(native_id, []).append(as_text(part.get("text")))
         else:
@@ -259,7 +259,7 @@ class Thread(kit.Items[Context]):
         if status == "pending":
             return
         if status not in ("running", "completed", "error"):
-            yield self.ctx.unparsed(f"tool/{status or '?'}", "unknown state of a tool", raw)
+            yield self.ctx.report_unparsed(f"tool/{status or '?'}", "unknown state of a tool", raw)
             return
         if call.arguments is None:
             call.arguments = obj(state.get("input"))
@@ -303,7 +303,7 @@ class Thread(kit.Items[Context]):
 
     def close(self, raw: Json) -> Iterator[Fact]:
         """Nothing more will come: calls without a result, then messages that were cut off, are reported as they are."""
-        yield from self.tell_users()
+        yield from self.emit_foreign_prompts()
         for part_id, call in list(self.calls.items()):
             if call.arguments is None:
                 call.arguments = {}

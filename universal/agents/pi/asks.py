@@ -153,7 +153,7 @@ class Asks:
             return []
         reason = command.message if command.decision == "reject" else None
         value = f"Deny: {reason}" if reason else _DECISIONS[command.decision]
-        return [_answer(ask.request_id, value=value), self._asks.decided(ask, command.decision, reason)]
+        return [_answer(ask.request_id, value=value), self._asks.resolve_permission(ask, command.decision, reason)]
 
     def answer(self, command: QuestionReply) -> list[Output]:
         """Our answer to a question. [] when it is not open any more."""
@@ -162,7 +162,7 @@ class Asks:
             return []
         if command.answers is None:
             reply = {"value": json.dumps({"rejected": command.message})} if ask.form and command.message else {"cancelled": True}
-            return [_answer(ask.request_id, **reply), self._asks.answered(ask, None, command.message)]
+            return [_answer(ask.request_id, **reply), self._asks.resolve_question(ask, None, command.message)]
         answers = [list(labels) for labels in command.answers]
         if ask.call is not None:
             ask.call.answers = answers
@@ -173,7 +173,7 @@ class Asks:
             line = _answer(ask.request_id, confirmed=first == "Yes")
         else:
             line = _answer(ask.request_id, value=first)
-        return [line, self._asks.answered(ask, command.answers)]
+        return [line, self._asks.resolve_question(ask, command.answers)]
 
     def cancel(self) -> Iterator[Output]:
         """An interrupt: no dialog may stay open, or Pi never stops."""

@@ -139,13 +139,13 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """A command as lines."""
         match command:
             case Prompt():
-                return self._stamped(self._write_prompt(command))
+                return self._stamp(self._write_prompt(command))
             case Interrupt():
-                return self._stamped(self._interrupt())
+                return self._stamp(self._interrupt())
             case PermissionReply():
-                return self._stamped(self._asks.reply(command))
+                return self._stamp(self._asks.reply(command))
             case QuestionReply():
-                return self._stamped(self._asks.answer(command))
+                return self._stamp(self._asks.answer(command))
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on: no rule concerns it."""
@@ -204,7 +204,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def eof(self, exit_: Exit) -> list[Output]:
         """The process is gone: open dialogs, messages and calls are reported as they are."""
-        return self._stamped(self._eof(exit_))
+        return self._stamp(self._eof(exit_))
 
     def _eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._asks.close()

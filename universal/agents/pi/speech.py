@@ -58,7 +58,7 @@ class Voice:
         rows = arr(obj(event.get("partial")).get("content"))
         so_far = obj(rows[place]) if 0 <= place < len(rows) else {}
         call_id = get_text(event, "id") or get_text(so_far, "id")
-        if call_id and self.speech.speaking:
+        if call_id and self.speech.is_speaking:
             self._slots[place] = call_id
             yield from self.speech.call(call_id, get_text(event, "toolName") or get_text(so_far, "name"), msg)
 
@@ -82,7 +82,7 @@ class Voice:
         stop, usage = get_text(native, "stopReason"), obj(native.get("usage"))
         failed = stop in ("error", "aborted")
         blocks = [obj(block) for block in arr(native.get("content"))]
-        if not self.speech.speaking and blocks:
+        if not self.speech.is_speaking and blocks:
             yield from self._begin(native, level, msg)
         for place, block in enumerate(blocks):
             kind = get_text(block, "type")
@@ -94,7 +94,7 @@ class Voice:
                 if not failed:
                     yield from self._call(block, msg)
             else:
-                yield self.ctx.unparsed(f"block/{kind or '?'}", "unknown content block", msg)
+                yield self.ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", msg)
         metadata: dict[str, Json] = {"usage": usage_of(usage), "cost": cost_of(usage)}
         if stop in FINISH:
             metadata["finish"] = FINISH[stop]

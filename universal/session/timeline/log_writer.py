@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from universal.ids import COUNTER_SPAN, MASK, IdSequence, hashed_tail
 from universal.session.entries import Timeline
-from universal.session.log import LIVE_ONLY, LogEvent, Logged
+from universal.session.log import LIVE_ONLY, LogAppended, LogEvent
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 """Ends of the ids of events that accompany another one (`LogWriter.accompany`)."""
@@ -27,7 +27,7 @@ class LogWriter:
         self._first_tail = 0
         self.at = 0
         self.is_live = True
-        self.events: list[Logged] = []
+        self.events: list[LogAppended] = []
 
     def begin(self, sequence: int, at_ms: int, *, is_live: bool) -> None:
         """A new universal event is taken. `is_live`: somebody may be told of it."""
@@ -68,7 +68,7 @@ class LogWriter:
         if not self.is_live:
             return
         id_ = self._render(timeline.last_id, timeline.last_tail)
-        self.events.append(Logged(id_, number, self.at if created_ms is None else created_ms, event))
+        self.events.append(LogAppended(id_, number, self.at if created_ms is None else created_ms, event))
 
     def pass_over(self, sequence: int, at_ms: int) -> None:
         """A piece of text has the next place: later ids are above it. As `begin` and `_next`, for most events of a journal."""
@@ -85,7 +85,7 @@ class LogWriter:
             return
         id_ = self._render(timeline.last_id, timeline.last_tail) + LETTERS[timeline.companions]
         timeline.companions = min(timeline.companions + 1, len(LETTERS) - 1)
-        self.events.append(Logged(id_, None, self.at, event))
+        self.events.append(LogAppended(id_, None, self.at, event))
 
     def _next(self) -> tuple[int, int]:
         timeline = self._timeline

@@ -30,7 +30,6 @@ from universal.session.entries import (
     StepEntry,
 )
 from universal.session.log import (
-    Archived,
     ContentChanged,
     DeliveryChanged,
     EntryAdded,
@@ -40,12 +39,13 @@ from universal.session.log import (
     PromptDelivered,
     PromptWithdrawn,
     RulesChanged,
+    SessionArchived,
+    SessionUnarchived,
+    SessionViewed,
     TitleChanged,
-    Unarchived,
     UndoCleared,
     UndoCommitted,
     UndoStaged,
-    Viewed,
 )
 from universal.session.model import Session
 from universal.session.timeline.log_writer import LogWriter
@@ -90,7 +90,7 @@ class StatusesWriter:
         old = timeline.record or new
         timeline.record = replace(new, directory=old.directory, project_id=old.project_id, path=old.path)
         if (new.archived_ms is None) != (old.archived_ms is None):
-            self._log.write(Unarchived() if new.archived_ms is None else Archived())
+            self._log.write(SessionUnarchived() if new.archived_ms is None else SessionArchived())
         if new.title != old.title:
             self._log.write(TitleChanged(new))
         if (new.metadata or {}) != (old.metadata or {}):
@@ -110,10 +110,10 @@ class StatusesWriter:
         self._log.write(EntryAdded(entry))
         self._timeline.entries[entry.id] = entry
 
-    def viewed(self, meta: Metadata) -> None:
+    def mark_viewed(self, meta: Metadata) -> None:
         """A person has seen the end of a turn."""
         self._timeline.viewed_ms = whole(meta.get("idle"))
-        self._log.write(Viewed(self._timeline.viewed_ms))
+        self._log.write(SessionViewed(self._timeline.viewed_ms))
 
     # --- prompts -------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class StatusesWriter:
         waiting = inbox.get(id_)
         if state == "handed":
             carried = {text(one) for one in arr(meta.get("carried"))}
-            self._instructed(obj(meta.get("instructions")))
+            self._instructions_changed(obj(meta.get("instructions")))
             self._deliver([one for one in inbox if one in carried and one != id_] + [id_])
         elif waiting is None:
             return
@@ -142,7 +142,7 @@ class StatusesWriter:
         found, self._timeline.cancelled = self._timeline.cancelled, ""
         return [found] if found else []
 
-    def _instructed(self, meta: Metadata) -> None:
+    def _instructions_changed(self, meta: Metadata) -> None:
         """Instructions that have changed go along with the prompt; the session's first ones are no message."""
         if not meta:
             return
@@ -160,7 +160,7 @@ class StatusesWriter:
 
     # --- what is put in, taken out, rewritten --------------------------------------------------------------
 
-    def moved(self, meta: Metadata) -> None:
+    def move(self, meta: Metadata) -> None:
         """The session works in another directory from now on."""
         record, old = self._session.record, self._timeline.record or self._session.record
         self._timeline.record = record
@@ -247,8 +247,8 @@ def _from(ids: list[str], first: str) -> list[str]:
 
 STATUSES: dict[str, Callable[[StatusesWriter, Metadata], object]] = {
     "prompt": StatusesWriter.prompt,
-    "viewed": StatusesWriter.viewed,
-    "moved": StatusesWriter.moved,
+    "viewed": StatusesWriter.mark_viewed,
+    "moved": StatusesWriter.move,
     "skill": StatusesWriter.skill,
     "synthetic": StatusesWriter.note,
     "revert": StatusesWriter.revert,

@@ -29,7 +29,7 @@ from universal.session.log import (
     StepBegan,
     StepEnded,
     StepFailed,
-    StepSaid,
+    StepStreamed,
     TextBegan,
     TextEnded,
     UsageChanged,
@@ -112,11 +112,11 @@ class StepsWriter:
         timeline.mode = entry.mode if timeline.mode is None else timeline.mode
         timeline.model = entry.model if timeline.model is None else timeline.model
 
-    def said(self, message_id: str) -> None:
+    def end_stream(self, message_id: str) -> None:
         """The model has said all of this step; its tools may go on."""
         entry = self.entry(message_id) if message_id in self._timeline.open else None
         if entry is not None and entry.streamed_ms is None:
-            self._log.write(StepSaid(entry.id))
+            self._log.write(StepStreamed(entry.id))
             self._put(replace(entry, streamed_ms=self._log.at))
 
     def finish(self, info: StepInfo, message: Message | None) -> None:
@@ -161,7 +161,7 @@ class StepsWriter:
                 self.spend(usage, cost)
             return
         if entry.streamed_ms is None:
-            self._log.write(StepSaid(entry.id))
+            self._log.write(StepStreamed(entry.id))
             entry = replace(entry, streamed_ms=self._log.at)
         finish = "stop" if info.finish is None else info.finish
         entry = replace(entry, finish=finish, cost=cost, usage=usage, completed_ms=self._log.at, retry=None)
@@ -201,13 +201,13 @@ class StepsWriter:
         self.release()
         timeline = self._timeline
         entry = self.entry(open_id) if open_id is not None and open_id in timeline.open else None
-        entry = entry or self._promised() or self._promise(*prompt())
+        entry = entry or self._promised_step() or self._promise(*prompt())
         retry = Retry(status.attempt + 1, status.next_ms, status.message)
         if entry.retry is not None and entry.retry.attempt < retry.attempt:
             self._start(entry, self._log.at)
         self._log.write(RetryScheduled(self._put(replace(entry, retry=retry))))
 
-    def _promised(self) -> StepEntry | None:
+    def _promised_step(self) -> StepEntry | None:
         entry = self._timeline.entries.get(self._timeline.promised)
         return entry if isinstance(entry, StepEntry) else None
 
@@ -227,7 +227,7 @@ class StepsWriter:
 
     def give_up(self, *, is_interrupted: bool) -> None:
         """The turn ends: a step that was promised never came."""
-        entry = self._promised()
+        entry = self._promised_step()
         self._timeline.promised = ""
         if entry is not None:
             words = entry.retry.message if entry.retry is not None else ""
@@ -334,9 +334,9 @@ class StepsWriter:
             self._replace(entry, index, piece)
         if call.status in ("completed", "error") or (call.status == "running" and call.metadata):
             self.settle(message_id)
-            self._tell_call(message_id, index, call)
+            self._emit_call(message_id, index, call)
 
-    def _tell_call(self, message_id: str, index: int, call: ToolCall) -> None:
+    def _emit_call(self, message_id: str, index: int, call: ToolCall) -> None:
         entry, piece = self._at(message_id, index)
         assert isinstance(piece, CallPiece)
         if call.status == "running":

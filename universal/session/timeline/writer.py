@@ -28,15 +28,15 @@ from universal.session.changes import (
 )
 from universal.session.entries import ClosedQuestion, EndEntry, Outcome, PendingPrompt, PromptEntry
 from universal.session.log import (
-    Begun,
-    Logged,
+    LogAppended,
     PermissionAnswered,
     PermissionAsked,
     PromptAccepted,
     PromptDelivered,
     QuestionAsked,
     QuestionClosed,
-    StatusTold,
+    SessionBegan,
+    StatusEmitted,
     TurnBegan,
     TurnOver,
     WentIdle,
@@ -93,7 +93,7 @@ class TimelineWriter:
         self._event: UniversalEvent | None = None
         self._label = ""
 
-    def write(self, event: UniversalEvent, changes: Sequence[Change], at_ms: int, *, is_live: bool = True) -> list[Logged]:
+    def write(self, event: UniversalEvent, changes: Sequence[Change], at_ms: int, *, is_live: bool = True) -> list[LogAppended]:
         """One universal event, made at `at_ms`, and what the reducer has made of it; the log's events, in order.
 
         `is_live`: whether somebody may be told of them. Of a journal that is loaded no events are made.
@@ -102,7 +102,7 @@ class TimelineWriter:
         self._event = event
         self._label = _label(event)
         if self._label == "imported":
-            self._imported(changes)
+            self._import_message(changes)
             return self._log.events
         if isinstance(event.data, ErrorData) and event.data.code in START_ERRORS:
             self._deliver(self._statuses.take_cancelled())
@@ -125,10 +125,10 @@ class TimelineWriter:
         timeline.record, timeline.fork = record, obj(obj(data.metadata).get("fork")) or None
         timeline.mode, timeline.model = record.mode or None, plain(record.model)
         timeline.usage, timeline.cost = Usage() + record.usage, record.cost or 0
-        self._log.write(Begun(record, timeline.fork))
+        self._log.write(SessionBegan(record, timeline.fork))
 
     def _session_changed(self, change: SessionChanged) -> None:
-        self._statuses.record_changed(change.record, chosen=_chosen(self._event, self._label))
+        self._statuses.record_changed(change.record, chosen=_selections(self._event, self._label))
 
     # --- turns ---------------------------------------------------------------------------------------------
 
@@ -137,13 +137,13 @@ class TimelineWriter:
         if status.type == "idle":
             return  # `TurnEnded` comes next
         if status.type == "retry":
-            self._steps.retry(self._transcript.open_id, status, self._answering)
+            self._steps.retry(self._transcript.open_id, status, self._current_choice)
         elif timeline.is_running:
             self._steps.again()
         else:
             self._begin_turn()
             return
-        self._tell_status(status)
+        self._emit_status(status)
 
     def _begin_turn(self) -> None:
         timeline = self._timeline
@@ -151,17 +151,17 @@ class TimelineWriter:
         timeline.idle_ms = timeline.outcome = timeline.failure = None
         timeline.asked_ms = self._log.at
         self._log.write(TurnBegan())
-        self._tell_status(BUSY)
+        self._emit_status(BUSY)
         if self._session.record.parent_id:  # a subagent's prompts are given to it by its agent
             self._deliver(list(timeline.inbox))
 
-    def _tell_status(self, status: Status) -> None:
+    def _emit_status(self, status: Status) -> None:
         """The status, if it is another one than the last that was told."""
         if status != self._timeline.status:
             self._timeline.status = status
-            self._log.accompany(StatusTold(status))
+            self._log.accompany(StatusEmitted(status))
 
-    def _answering(self) -> tuple[str, ModelRef | None]:
+    def _current_choice(self) -> tuple[str, ModelRef | None]:
         """Mode and model of the prompt that is being answered."""
         session = self._session
         prompt = session.messages.get(self._transcript.parent_id or session.last_user() or "")
@@ -185,10 +185,10 @@ class TimelineWriter:
         timeline.is_running = False
         timeline.idle_ms, timeline.outcome = self._log.at, entry.outcome
         timeline.entries[entry.id] = entry
-        self._tell_status(IDLE)
+        self._emit_status(IDLE)
         self._log.accompany(WentIdle())
 
-    def _failed(self, data: ErrorData) -> None:
+    def _note_error(self, data: ErrorData) -> None:
         """What the last error was, for the end of the turn."""
         if self._timeline.is_running:
             steps = (m.info for m in reversed(self._session.messages.values()) if isinstance(m.info, StepInfo))
@@ -250,7 +250,7 @@ class TimelineWriter:
         assert self._event is not None
         self.pass_over(self._event.sequence, self._log.at)
 
-    def _imported(self, changes: Sequence[Change]) -> None:
+    def _import_message(self, changes: Sequence[Change]) -> None:
         """A message that was made elsewhere, whole: as if it came now, at its own time."""
         message = self._session.messages[next(change.info.id for change in changes if isinstance(change, MessageChanged))]
         info = message.info
@@ -282,7 +282,7 @@ class TimelineWriter:
             for message_id, _ in self._steps.open_steps():
                 message = self._session.messages.get(message_id)
                 if message is not None and message.is_said:
-                    self._steps.said(message_id)
+                    self._steps.end_stream(message_id)
 
     def _item_started(self, data: ItemData) -> None:
         """The call that an item is, for the pieces of its arguments."""
@@ -379,12 +379,12 @@ class TimelineWriter:
         EventType.ITEM_STARTED: _item_started,
         EventType.ITEM_DELTA: _item_delta,
         EventType.ITEM_COMPLETED: _item_completed,
-        EventType.ERROR: _failed,
+        EventType.ERROR: _note_error,
     }
     """Universal events -> what no change of the reducer says."""
 
 
-def _chosen(event: UniversalEvent | None, label: str) -> frozenset[str]:
+def _selections(event: UniversalEvent | None, label: str) -> frozenset[str]:
     """Which of agent and model somebody selects by this event."""
     item = event.data.item if event is not None and isinstance(event.data, ItemData) else None
     if item is None or label not in ("session", "mode"):

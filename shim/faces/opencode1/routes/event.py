@@ -11,7 +11,7 @@ from shim.faces.opencode1.generations import generation_of, takes_twins
 from shim.faces.opencode1.stream import encoder_of
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from shim.stream.compression import wanted
+from shim.stream.compression import wants_gzip
 from shim.stream.response import stream
 
 
@@ -38,7 +38,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     subscription = ctx.services.hub.subscribe(encoder, scope=scope, last_event_id=last, greeting=greeting)
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
-    gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
+    gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
     return await stream(request, subscription, gzip=gzip, write_queue=ctx.services.hub.write_queue)
 
 
@@ -65,7 +65,7 @@ def running_state(ctx: Ctx) -> list[OpenCodeEvent]:
     for session in ctx.services.sessions.index.busy():
         info = read.session(session.record)
         kinds = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
-        for message in session.messages.held():  # older ones are over
+        for message in session.messages.unpacked_messages():  # older ones are over
             if not message.is_over:
                 wire = read.message(message, session.id)
                 kinds.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))

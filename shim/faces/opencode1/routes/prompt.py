@@ -118,7 +118,7 @@ async def _answer(ctx: Ctx, session_id: str, message_id: str) -> JsonObject:
     state = await ctx.services.sessions.state(session_id)
     await state.idle()
     # `opencode run` exits at this answer and prints only the events that it read before, so streams go first.
-    await ctx.services.hub.settled(state.session.record.directory, face=FACE)
+    await ctx.services.hub.settle(state.session.record.directory, face=FACE)
     last = next((message for message in state.session.newest_first() if not message.is_user), None)
     if last is None:
         raise AnswerNotFound(message_id)
@@ -197,7 +197,7 @@ async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
     """Let the agent compact its conversation. It answers at the end: false on failure (the session has the reason)."""
     model = {"providerID": body.providerID, "modelID": body.modelID}
     compacted = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
-    await ctx.services.hub.settled(ctx.services.sessions.index.record(path.sessionID).directory, face=FACE)
+    await ctx.services.hub.settle(ctx.services.sessions.index.record(path.sessionID).directory, face=FACE)
     return compacted
 
 

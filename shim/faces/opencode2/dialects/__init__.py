@@ -19,13 +19,13 @@ from shim.faces.opencode2.dialects import preview_edge as dialect_p_edge
 from shim.faces.opencode2.dialects import v2_july as dialect_j
 from shim.faces.opencode2.dialects import v2_july_edge as dialect_j_edge
 from shim.faces.opencode2.dialects import web_ui as dialect_w
-from shim.faces.opencode2.events import Event2, Wire
-from shim.faces.opencode2.rewriting import Alias
+from shim.faces.opencode2.events import Event, Wire
+from shim.faces.opencode2.rewrite_rules import Alias
 from shim.operations import AskedField
 from universal.jsonvalue import arr, obj
 
 
-def _same_event(event: Event2) -> Event2 | None:
+def _same_event(event: Event) -> Event | None:
     return event
 
 
@@ -56,7 +56,7 @@ class Dialect:
     """
 
     name: str
-    event: Callable[[Event2], Event2 | None] = _same_event
+    event: Callable[[Event], Event | None] = _same_event
     message: Callable[[Wire], Wire | None] = _same_message
     session: Callable[[Wire], Wire] = _same_session
     answer: Callable[[str, Any], Any] = _same_answer
@@ -70,7 +70,7 @@ NUMBERED = ("session.prompt", "session.synthetic", "session.compact", "session.i
 """Operations whose answers have what waits in an inbox. Handlers tell its number in the log, which R does not tell."""
 
 
-def _unnumbered(operation: str, answer: Any) -> Any:
+def _without_numbers(operation: str, answer: Any) -> Any:
     if operation not in NUMBERED:
         return answer
     data: Any = answer["data"]
@@ -81,7 +81,7 @@ def _without(item: Wire) -> Wire:
     return {key: value for key, value in item.items() if key != "admittedSeq"}
 
 
-R = Dialect("R", answer=_unnumbered)
+R = Dialect("R", answer=_without_numbers)
 J = Dialect(
     "J",
     event=dialect_j.event,

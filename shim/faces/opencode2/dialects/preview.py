@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from shim.faces.opencode2.dialects.v2_july import renamed, result_of
-from shim.faces.opencode2.events import Event2, Wire
+from shim.faces.opencode2.dialects.v2_july import rename_fields, result_of
+from shim.faces.opencode2.events import Event, Wire
 from universal.jsonvalue import arr, obj, text, whole
 
 NEXT = "session.next."
@@ -23,16 +23,16 @@ TOOLS = {"shell": "bash", "subagent": "task", "patch": "apply_patch"}
 PROVIDER: Wire = {"executed": False}
 ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
-Maker = Callable[[Event2], "Wire | None"]
+Maker = Callable[[Event], "Wire | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class Preview2(Event2):
+class PreviewMessages(Event):
     """An event in P's envelope."""
 
     def wire(self) -> Wire:
         """`{id, type, durable?, location?, data}`."""
-        return {key: value for key, value in Event2.wire(self).items() if key != "created"}
+        return {key: value for key, value in Event.wire(self).items() if key != "created"}
 
 
 # --- parts that are shared ----------------------------------------------------------------------------------
@@ -61,20 +61,20 @@ def prompt(payload: Wire) -> Wire:
 
 def _mention(one: Wire) -> Wire:
     source = {"source": one["mention"]} if one.get("mention") else {}
-    return {**renamed(one, {"mention": None}), **source}
+    return {**rename_fields(one, {"mention": None}), **source}
 
 
 def _file(one: Wire) -> Wire:
     source = obj(one.get("source"))
     uri = text(source.get("uri")) or f"data:{one['mime']};base64,{text(one.get('data'))}"
-    return _mention({"uri": uri, **renamed(one, {"data": None, "source": None})})
+    return _mention({"uri": uri, **rename_fields(one, {"data": None, "source": None})})
 
 
 def permission(request: Wire) -> Wire:
     """R's `PermissionRequest`."""
-    shown = renamed(request, {"message": None}) | {"action": TOOLS.get(request["action"], request["action"])}
+    shown = rename_fields(request, {"message": None}) | {"action": TOOLS.get(request["action"], request["action"])}
     source = obj(request.get("source"))
-    return {**shown, "source": renamed(source, {"id": "callID"})} if source else shown
+    return {**shown, "source": rename_fields(source, {"id": "callID"})} if source else shown
 
 
 def question(form: Wire) -> Wire | None:
@@ -85,7 +85,7 @@ def question(form: Wire) -> Wire | None:
     tool = obj(metadata.get("tool"))
     made: Wire = {"id": question_id(form["id"]), "sessionID": form["sessionID"]}
     made["questions"] = [_question(obj(field)) for field in arr(form["fields"])]
-    return {**made, "tool": renamed(tool, {"id": "callID"})} if tool else made
+    return {**made, "tool": rename_fields(tool, {"id": "callID"})} if tool else made
 
 
 def _question(field: Wire) -> Wire:
@@ -110,26 +110,26 @@ def _answers(answer: Wire) -> list[list[str]]:
 def revert(given: Wire) -> Wire:
     """R's `SessionRevert`."""
     kept = {key: given[key] for key in ("messageID", "partID", "snapshot") if given.get(key)}
-    files = [{"path": one["file"], **renamed(one, {"file": None})} for one in map(obj, arr(given.get("files")))]
+    files = [{"path": one["file"], **rename_fields(one, {"file": None})} for one in map(obj, arr(given.get("files")))]
     return {**kept, **({"files": files} if "files" in given else {})}
 
 
 # --- events ---------------------------------------------------------------------------------------------------
 
 
-def _message_of(event: Event2) -> str:
+def _message_of(event: Event) -> str:
     return f"msg_{event.id.removeprefix('evt_')}"
 
 
 def _drop(*names: str) -> Maker:
-    return lambda event: renamed(event.data, dict.fromkeys(names))
+    return lambda event: rename_fields(event.data, dict.fromkeys(names))
 
 
-def _same(event: Event2) -> Wire:
+def _unchanged_data(event: Event) -> Wire:
     return dict(event.data)
 
 
-def _created(event: Event2) -> Wire:
+def _session_created(event: Event) -> Wire:
     data = event.data
     place: Wire = {"directory": obj(data["location"])["directory"], "path": text(data.get("subpath"))}
     kept = {key: data[key] for key in ("slug", "projectID", "parentID", "agent", "model", "version") if key in data}
@@ -138,56 +138,56 @@ def _created(event: Event2) -> Wire:
     return {"sessionID": data["sessionID"], "info": {"id": data["sessionID"], **kept, **place, **spent, "time": time}}
 
 
-def _admitted(event: Event2) -> Wire | None:
-    return _prompted(event, event.data["inboxID"], obj(event.data["item"]))
+def _prompt_admitted(event: Event) -> Wire | None:
+    return _prompt_data(event, event.data["inboxID"], obj(event.data["item"]))
 
 
-def _delivered(event: Event2) -> Wire | None:
-    return _prompted(event, event.data["inboxID"], obj((event.beside or {}).get("item")))
+def _prompt_delivered(event: Event) -> Wire | None:
+    return _prompt_data(event, event.data["inboxID"], obj((event.beside or {}).get("item")))
 
 
-def _prompted(event: Event2, message_id: str, item: Wire) -> Wire | None:
+def _prompt_data(event: Event, message_id: str, item: Wire) -> Wire | None:
     if item.get("type") != "user":
         return None
     said = {"messageID": message_id, "prompt": prompt(obj(item["payload"])), "delivery": item["delivery"]}
     return {"sessionID": event.data["sessionID"], **said}
 
 
-def _synthetic(event: Event2) -> Wire:
+def _synthetic(event: Event) -> Wire:
     item = obj((event.beside or {}).get("item"))
     said = {"messageID": event.data["inboxID"], "text": text(obj(item.get("payload")).get("text"))}
     return {"sessionID": event.data["sessionID"], **said}
 
 
 def _ordinal(kind: str) -> Maker:
-    def make(event: Event2) -> Wire:
-        data = renamed(event.data, {"ordinal": None, "state": None})
+    def make(event: Event) -> Wire:
+        data = rename_fields(event.data, {"ordinal": None, "state": None})
         return {**data, f"{kind}ID": f"{kind}-{event.data['ordinal']}"}
 
     return make
 
 
-def _failed_step(event: Event2) -> Wire:
+def _failed_step(event: Event) -> Wire:
     data = event.data
     return {**{key: data[key] for key in ("sessionID", "assistantMessageID")}, "error": error(data["error"])}
 
 
-def _call(event: Event2) -> Wire:
-    data = renamed(event.data, {"id": "callID"})
+def _call(event: Event) -> Wire:
+    data = rename_fields(event.data, {"id": "callID"})
     return {**data, "name": TOOLS.get(data["name"], data["name"])} if "name" in data else data
 
 
-def _called(event: Event2) -> Wire:
+def _tool_called(event: Event) -> Wire:
     tool = text((event.beside or {}).get("tool"))
-    kept = renamed(event.data, {"id": "callID", "executed": None, "state": None})
+    kept = rename_fields(event.data, {"id": "callID", "executed": None, "state": None})
     return {**kept, "tool": TOOLS.get(tool, tool), "provider": PROVIDER}
 
 
-def _progress(event: Event2) -> Wire:
+def _progress(event: Event) -> Wire:
     metadata = obj(event.data.get("metadata"))
     output = text(metadata.get("output"))
     told = {"structured": {k: v for k, v in metadata.items() if k != "output"}, "content": _texts(output)}
-    return {**renamed(event.data, {"id": "callID", "metadata": None}), **told}
+    return {**rename_fields(event.data, {"id": "callID", "metadata": None}), **told}
 
 
 def _texts(output: str) -> list[Wire]:
@@ -197,26 +197,26 @@ def _texts(output: str) -> list[Wire]:
 ENDED = {"id": "callID", "executed": None, "native": None, "metadata": None, "content": None, "error": None}
 
 
-def _success(event: Event2) -> Wire:
+def _success(event: Event) -> Wire:
     told: Wire = {"structured": obj(event.data.get("metadata")), "content": event.data["content"]}
-    return {**renamed(event.data, ENDED), **told, "outputPaths": list[str](), "provider": PROVIDER}
+    return {**rename_fields(event.data, ENDED), **told, "outputPaths": list[str](), "provider": PROVIDER}
 
 
-def _failed(event: Event2) -> Wire:
+def _tool_failed(event: Event) -> Wire:
     given = obj(event.data["error"])
-    return {**renamed(event.data, ENDED), "error": error(given), **result_of(given), "provider": PROVIDER}
+    return {**rename_fields(event.data, ENDED), "error": error(given), **result_of(given), "provider": PROVIDER}
 
 
-def _retried(event: Event2) -> Wire:
+def _retry_scheduled(event: Event) -> Wire:
     said = {"message": text(obj(event.data["error"]).get("message")), "isRetryable": True}
     return {"sessionID": event.data["sessionID"], "attempt": event.data["attempt"] - 1, "error": said}
 
 
-def _switched(event: Event2) -> Wire:
-    return {**renamed(event.data, {"previous": None}), "messageID": _message_of(event)}
+def _choice_switched(event: Event) -> Wire:
+    return {**rename_fields(event.data, {"previous": None}), "messageID": _message_of(event)}
 
 
-def _compaction(event: Event2) -> Wire:
+def _compaction(event: Event) -> Wire:
     data = {key: event.data[key] for key in ("sessionID", "reason", "text", "recent") if key in event.data}
     if event.type == "session.compaction.started":
         data.pop("recent", None)
@@ -224,18 +224,18 @@ def _compaction(event: Event2) -> Wire:
     return {**data, "messageID": text((event.beside or {}).get("messageID"))}
 
 
-def _shell_started(event: Event2) -> Wire:
+def _shell_started(event: Event) -> Wire:
     shell = obj(event.data["shell"])
     ids = {"messageID": _message_of(event), "callID": shell["id"]}
     return {"sessionID": event.data["sessionID"], **ids, "command": shell["command"]}
 
 
-def _shell_ended(event: Event2) -> Wire:
+def _shell_ended(event: Event) -> Wire:
     output = text(obj(event.data["output"]).get("output"))
     return {"sessionID": event.data["sessionID"], "callID": obj(event.data["shell"])["id"], "output": output}
 
 
-def _moved(event: Event2) -> Wire:
+def _session_moved(event: Event) -> Wire:
     sub = {"subdirectory": event.data["subpath"]} if event.data.get("subpath") else {}
     return {"sessionID": event.data["sessionID"], "location": event.data["location"], **sub}
 
@@ -260,32 +260,32 @@ _SAID = {
 _INPUT = {f"session.tool.input.{what}": Row(f"{NEXT}tool.input.{what}", _call) for what in ("started", "delta", "ended")}
 
 EVENTS: dict[str, Row] = {
-    "session.created": Row("session.created", _created),
-    "session.inbox.enqueued": Row(f"{NEXT}prompt.admitted", _admitted),
-    "session.inbox.delivered": Row(f"{NEXT}prompted", _delivered),
-    "session.agent.selected": Row(f"{NEXT}agent.switched", _switched),
-    "session.model.selected": Row(f"{NEXT}model.switched", _switched),
-    "session.moved": Row(f"{NEXT}moved", _moved),
+    "session.created": Row("session.created", _session_created),
+    "session.inbox.enqueued": Row(f"{NEXT}prompt.admitted", _prompt_admitted),
+    "session.inbox.delivered": Row(f"{NEXT}prompted", _prompt_delivered),
+    "session.agent.selected": Row(f"{NEXT}agent.switched", _choice_switched),
+    "session.model.selected": Row(f"{NEXT}model.switched", _choice_switched),
+    "session.moved": Row(f"{NEXT}moved", _session_moved),
     "session.step.started": Row(f"{NEXT}step.started", _drop("started")),
     "session.step.ended": Row(f"{NEXT}step.ended", _drop("rawFinish", "native"), version=2),
     "session.step.failed": Row(f"{NEXT}step.failed", _failed_step, version=2),
     **_SAID,
     **_INPUT,
-    "session.tool.called": Row(f"{NEXT}tool.called", _called),
+    "session.tool.called": Row(f"{NEXT}tool.called", _tool_called),
     "session.tool.progress": Row(f"{NEXT}tool.progress", _progress),
     "session.tool.success": Row(f"{NEXT}tool.success", _success, version=1),
-    "session.tool.failed": Row(f"{NEXT}tool.failed", _failed, version=1),
-    "session.retry.scheduled": Row(f"{NEXT}retried", _retried),
+    "session.tool.failed": Row(f"{NEXT}tool.failed", _tool_failed, version=1),
+    "session.retry.scheduled": Row(f"{NEXT}retried", _retry_scheduled),
     **_COMPACTED,
     "session.shell.started": Row(f"{NEXT}shell.started", _shell_started),
     "session.shell.ended": Row(f"{NEXT}shell.ended", _shell_ended),
     "session.revert.staged": Row(
         f"{NEXT}revert.staged", lambda event: {**event.data, "revert": revert(obj(event.data["revert"]))}
     ),
-    "session.revert.cleared": Row(f"{NEXT}revert.cleared", _same),
-    "session.revert.committed": Row(f"{NEXT}revert.committed", lambda event: renamed(event.data, {"to": "messageID"})),
+    "session.revert.cleared": Row(f"{NEXT}revert.cleared", _unchanged_data),
+    "session.revert.committed": Row(f"{NEXT}revert.committed", lambda event: rename_fields(event.data, {"to": "messageID"})),
     "permission.asked": Row("permission.v2.asked", lambda event: permission(event.data)),
-    "permission.replied": Row("permission.v2.replied", _same),
+    "permission.replied": Row("permission.v2.replied", _unchanged_data),
     "form.created": Row("question.v2.asked", lambda event: question(obj(event.data["form"]))),
     "form.replied": Row(
         "question.v2.replied",
@@ -298,10 +298,10 @@ EVENTS: dict[str, Row] = {
         "question.v2.rejected",
         lambda event: {"sessionID": event.data["sessionID"], "requestID": question_id(event.data["id"])},
     ),
-    "filesystem.changed": Row("file.watcher.updated", _same),
-    "provider.updated": Row("catalog.updated", _same),
+    "filesystem.changed": Row("file.watcher.updated", _unchanged_data),
+    "provider.updated": Row("catalog.updated", _unchanged_data),
     **{
-        name: Row(name, _same)
+        name: Row(name, _unchanged_data)
         for name in (
             *("pty.created", "pty.updated", "pty.exited", "pty.deleted", "vcs.branch.updated", "reference.updated"),
             *("tui.prompt.append", "tui.command.execute", "tui.toast.show", "tui.session.select"),
@@ -311,7 +311,7 @@ EVENTS: dict[str, Row] = {
 }
 
 
-def event(event: Event2) -> Event2 | None:
+def event(event: Event) -> Event | None:
     """One of R's events as P tells it; None if P has no such event."""
     row = EVENTS.get(event.type)
     if row is None:
@@ -324,7 +324,7 @@ def event(event: Event2) -> Event2 | None:
     if kind.startswith(NEXT):
         data = {"timestamp": event.created, **data}
     version = row.version if row.version is not None and event.seq is not None else event.version
-    return Preview2(event.id, event.created, kind, data, event.session, event.seq, version, event.directory)
+    return PreviewMessages(event.id, event.created, kind, data, event.session, event.seq, version, event.directory)
 
 
 # --- what is read ---------------------------------------------------------------------------------------------
@@ -351,7 +351,7 @@ def _assistant(message: Wire) -> Wire:
         if kind == "tool":
             content.append(_tool(entry))
         else:
-            content.append({"type": kind, "id": f"{kind}-{counts[kind]}", **renamed(entry, {"type": None, "state": None})})
+            content.append({"type": kind, "id": f"{kind}-{counts[kind]}", **rename_fields(entry, {"type": None, "state": None})})
             counts[kind] += 1
     kept = {key: message[key] for key in ("agent", "model", "snapshot", "finish", "cost", "tokens") if key in message}
     failed = {"error": error(obj(message["error"]))} if message.get("error") else {}

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from shim.faces.opencode2.dialects.preview import NO_MESSAGES, message, permission, prompt, revert, session
-from shim.faces.opencode2.dialects.v2_july import renamed
-from shim.faces.opencode2.dialects.v2_july_edge import saved
+from shim.faces.opencode2.dialects.v2_july import rename_fields
+from shim.faces.opencode2.dialects.v2_july_edge import saved_permission
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Wire
-from shim.faces.opencode2.rewriting import Alias, Answer, Ask, Nothing, leaving_out, of_data, of_each, renaming
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, leaving_out, of_data, of_each, rename_body
 from shim.operations import AskedField
 from universal.jsonvalue import arr, obj
 
@@ -32,17 +32,17 @@ def _prompt(asked: AskedField) -> AskedField:
     said = obj(body.get("prompt"))
     if not said:
         return asked
-    named = {key: [_mentioned(obj(one)) for one in arr(said[key])] for key in ("files", "agents") if key in said}
-    return asked._replace(body={**renamed(body, {"prompt": None}), **said, **named})
+    named = {key: [_mention(obj(one)) for one in arr(said[key])] for key in ("files", "agents") if key in said}
+    return asked._replace(body={**rename_fields(body, {"prompt": None}), **said, **named})
 
 
-def _mentioned(one: Wire) -> Wire:
-    return renamed(one, {"source": "mention"})
+def _mention(one: Wire) -> Wire:
+    return rename_fields(one, {"source": "mention"})
 
 
 REQUESTS: Mapping[str, Ask] = {
     "session.prompt": _prompt,
-    "session.permission.reply": renaming(reply="decision"),
+    "session.permission.reply": rename_body(reply="decision"),
     "session.message.list": leaving_out(*NO_MESSAGES),
 }
 
@@ -53,14 +53,14 @@ def request(operation: str, asked: AskedField) -> AskedField:
     return asked if row is None else row(asked)
 
 
-def _admitted(item: Wire) -> Wire:
+def _admitted_prompt(item: Wire) -> Wire:
     """R's inbox item as an admitted prompt. `admittedSeq` is known to who made the answer, or 0."""
     made: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
     return made | {"prompt": prompt(obj(item["payload"])), "delivery": item["delivery"], "timeCreated": item["time"]["created"]}
 
 
 def _agent(agent: Wire) -> Wire:
-    return {**renamed(agent, {"name": None}), "request": renamed(obj(agent["request"]), {"settings": None})}
+    return {**rename_fields(agent, {"name": None}), "request": rename_fields(obj(agent["request"]), {"settings": None})}
 
 
 def _model(model: Wire) -> Wire:
@@ -68,7 +68,7 @@ def _model(model: Wire) -> Wire:
     api: Wire = {"id": model.get("modelID", model["id"]), "type": "aisdk", "package": model.get("package", "")}
     sent = {"headers": obj(model.get("headers")), "body": obj(model.get("body"))}
     variants = [{"id": one["id"], "headers": obj(one.get("headers")), "body": obj(one.get("body"))} for one in model["variants"]]
-    kept = renamed(model, dict.fromkeys(own))
+    kept = rename_fields(model, dict.fromkeys(own))
     return {**kept, "api": {**api, **_settings(model)}, "request": sent, "variants": variants}
 
 
@@ -92,8 +92,8 @@ def _location(said: Wire) -> Wire:
     return {**said, "project": {key: said["project"][key] for key in ("id", "directory")}}
 
 
-def _nothing(_said: Any) -> Any:
-    return Nothing()
+def _no_content(_said: Any) -> Any:
+    return NoContent()
 
 
 ANSWERS: Mapping[str, Answer] = {
@@ -104,22 +104,22 @@ ANSWERS: Mapping[str, Answer] = {
     "provider.get": of_data(_provider),
     "command.list": of_each(lambda command: {"template": "", **command}),
     "skill.list": of_each(_skill),
-    "integration.list": of_each(lambda one: renamed(one, {"metadata": None})),
-    "integration.get": of_data(lambda one: renamed(one, {"metadata": None})),
+    "integration.list": of_each(lambda one: rename_fields(one, {"metadata": None})),
+    "integration.get": of_data(lambda one: rename_fields(one, {"metadata": None})),
     "session.create": of_data(session),
     "session.get": of_data(session),
     "session.list": of_each(session),
     "session.message.list": of_each(message),
     "session.message.get": of_data(lambda one: message(one) or one),
     "session.context": of_each(message),
-    "session.prompt": of_data(_admitted),
-    "session.compact": _nothing,
-    "session.interrupt": _nothing,
+    "session.prompt": of_data(_admitted_prompt),
+    "session.compact": _no_content,
+    "session.interrupt": _no_content,
     "session.revert.stage": of_data(revert),
     "session.permission.list": of_each(permission),
     "session.permission.get": of_data(permission),
     "permission.request.list": of_each(permission),
-    "permission.saved.list": of_each(lambda wire: permission(saved(wire))),
+    "permission.saved.list": of_each(lambda wire: permission(saved_permission(wire))),
 }
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from shim.faces.opencode2.events import Event2, Wire
+from shim.faces.opencode2.events import Event, Wire
 from universal.jsonvalue import arr, obj, text
 
 Fields = Mapping[str, str | None]
-Maker = Callable[[Event2, Wire], Wire]
+Maker = Callable[[Event, Wire], Wire]
 Renamer = Callable[[Wire], Wire]
 
 ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
@@ -30,7 +30,7 @@ class Row:
     then: Maker | None = None
 
 
-def renamed(data: Mapping[str, object], fields: Fields) -> Wire:
+def rename_fields(data: Mapping[str, object], fields: Fields) -> Wire:
     """The same with other names; what is called None is left out."""
     return {name: value for key, value in data.items() if (name := fields.get(key, key)) is not None}
 
@@ -54,11 +54,11 @@ def chosen_model(model: Mapping[str, object]) -> Wire:
     return {**model, "variant": model.get("variant", "default")}
 
 
-def _selected(event: Event2, data: Wire) -> Wire:
+def _model_selected(event: Event, data: Wire) -> Wire:
     return {**data, "model": chosen_model(obj(data["model"]))}
 
 
-def _created(event: Event2, data: Wire) -> Wire:
+def _session_created(event: Event, data: Wire) -> Wire:
     """J tells the whole session."""
     info = {k: v for k, v in data.items() if k not in ("sessionID", "location", "subpath", "metadata", "permissions")}
     time = {"created": event.created, "updated": event.created}
@@ -67,47 +67,47 @@ def _created(event: Event2, data: Wire) -> Wire:
     return {"sessionID": data["sessionID"], "info": whole}
 
 
-def _forked(event: Event2, data: Wire) -> Wire:
+def _session_forked(event: Event, data: Wire) -> Wire:
     boundary = obj(data.pop("boundary", None))
     before = {"from": boundary["messageID"]} if boundary.get("type") == "before" else {}
     return {**data, "parentSeq": 0, **before}
 
 
-def _enqueued(event: Event2, data: Wire) -> Wire:
+def _prompt_enqueued(event: Event, data: Wire) -> Wire:
     """A wish to compact has an event of its own (`event` gives it its name)."""
     item = obj(data.pop("input", None))
     if item.get("type") == "compaction":
         return data
-    payload = renamed(obj(item.get("payload")), {"skills": None, "metadata": None})
+    payload = rename_fields(obj(item.get("payload")), {"skills": None, "metadata": None})
     return {**data, "input": {"type": item["type"], "data": payload, "delivery": item["delivery"]}}
 
 
-def _asked(event: Event2, data: Wire) -> Wire:
+def _permission_asked(event: Event, data: Wire) -> Wire:
     return permission(data)
 
 
-def _form(event: Event2, data: Wire) -> Wire:
+def _form(event: Event, data: Wire) -> Wire:
     return {**data, "form": form(obj(data["form"]))}
 
 
-def _progress(event: Event2, data: Wire) -> Wire:
+def _progress(event: Event, data: Wire) -> Wire:
     """J has what a command gave so far in `content`."""
     return _so_far(data)
 
 
-def _success(event: Event2, data: Wire) -> Wire:
+def _success(event: Event, data: Wire) -> Wire:
     return {**data, "structured": obj(data.get("structured"))}
 
 
-def _failed(event: Event2, data: Wire) -> Wire:
+def _tool_failed(event: Event, data: Wire) -> Wire:
     return {**data, **result_of(obj(data["error"]))}
 
 
-def _erring(event: Event2, data: Wire) -> Wire:
+def _with_plain_error(event: Event, data: Wire) -> Wire:
     return {**data, "error": plain(obj(data["error"]))}
 
 
-def _interrupted(event: Event2, data: Wire) -> Wire:
+def _execution_interrupted(event: Event, data: Wire) -> Wire:
     return {**data, "reason": "shutdown"} if data.get("reason") == "inactivity" else data
 
 
@@ -117,10 +117,10 @@ INPUT: Fields = {"inboxID": "inputID", "item": "input"}
 ADMITTED = "session.compaction.admitted"
 
 EVENTS: dict[str, Row] = {
-    "session.created": Row(then=_created),
-    "session.forked": Row(fields={"instructions": None, "instructionEntries": None}, then=_forked),
+    "session.created": Row(then=_session_created),
+    "session.forked": Row(fields={"instructions": None, "instructionEntries": None}, then=_session_forked),
     "session.agent.selected": Row(fields={"previous": None}),
-    "session.model.selected": Row(fields={"previous": None}, then=_selected),
+    "session.model.selected": Row(fields={"previous": None}, then=_model_selected),
     "session.metadata.updated": GONE,
     "session.permissions": GONE,
     "session.viewed": GONE,
@@ -128,28 +128,30 @@ EVENTS: dict[str, Row] = {
     "session.unarchived": GONE,
     "session.status": GONE,
     "session.idle": GONE,
-    "session.inbox.enqueued": Row("session.input.admitted", INPUT, then=_enqueued),
+    "session.inbox.enqueued": Row("session.input.admitted", INPUT, then=_prompt_enqueued),
     "session.inbox.delivered": Row("session.input.promoted", INPUT),
     "session.inbox.cancelled": GONE,
     "session.inbox.delivery.changed": GONE,
-    "session.execution.failed": Row(then=_erring),
-    "session.execution.interrupted": Row(then=_interrupted),
+    "session.execution.failed": Row(then=_with_plain_error),
+    "session.execution.interrupted": Row(then=_execution_interrupted),
     "session.step.started": Row(fields={"started": None}),
     "session.step.streamed": GONE,
     "session.step.ended": Row(fields={"rawFinish": None, "native": None}),
-    "session.step.failed": Row(fields=dict.fromkeys(("finish", "rawFinish", "native", "snapshot", "files"), None), then=_erring),
-    "session.retry.scheduled": Row(then=_erring),
+    "session.step.failed": Row(
+        fields=dict.fromkeys(("finish", "rawFinish", "native", "snapshot", "files"), None), then=_with_plain_error
+    ),
+    "session.retry.scheduled": Row(then=_with_plain_error),
     "session.tool.input.started": Row(fields=CALL),
     "session.tool.input.delta": Row(fields=CALL),
     "session.tool.input.ended": Row(fields=CALL),
     "session.tool.called": Row(fields=CALL),
     "session.tool.progress": Row(fields={**CALL, "metadata": "structured"}, then=_progress),
     "session.tool.success": Row(fields={**CALL, "metadata": "structured", "native": None}, version=1, then=_success),
-    "session.tool.failed": Row(fields={**CALL, "metadata": None, "content": None, "native": None}, version=1, then=_failed),
+    "session.tool.failed": Row(fields={**CALL, "metadata": None, "content": None, "native": None}, version=1, then=_tool_failed),
     "session.message.content.updated": GONE,
     "session.compaction.ended": Row(fields=dict.fromkeys(("model", "native", "cost", "tokens"), None)),
     "session.compaction.failed": Row(fields={"cost": None, "tokens": None}),
-    "permission.asked": Row("permission.v2.asked", {"message": None}, then=_asked),
+    "permission.asked": Row("permission.v2.asked", {"message": None}, then=_permission_asked),
     "permission.replied": Row("permission.v2.replied"),
     "form.created": Row(then=_form),
     "provider.updated": Row("catalog.updated"),
@@ -159,7 +161,7 @@ EVENTS: dict[str, Row] = {
 }
 
 
-def event(event: Event2) -> Event2 | None:
+def event(event: Event) -> Event | None:
     """One of R's events as J tells it; None if J has no such event."""
     row = EVENTS.get(event.type)
     if row is None:
@@ -169,7 +171,7 @@ def event(event: Event2) -> Event2 | None:
     kind = row.type or event.type
     if event.type == "session.inbox.enqueued" and obj(event.data["item"]).get("type") == "compaction":
         kind = ADMITTED
-    data = renamed(event.data, row.fields)
+    data = rename_fields(event.data, row.fields)
     if row.then is not None:
         data = row.then(event, data)
     version = row.version if row.version is not None and event.seq is not None else event.version
@@ -201,9 +203,9 @@ def message(message: Wire) -> Wire | None:
     kind = message["type"]
     if kind in NO_MESSAGES:
         return None
-    shown = renamed(message, MESSAGES.get(kind, {}))
+    shown = rename_fields(message, MESSAGES.get(kind, {}))
     if kind == "assistant":
-        shown["time"] = renamed(obj(message["time"]), {"streamed": None})
+        shown["time"] = rename_fields(obj(message["time"]), {"streamed": None})
         shown["content"] = [_content(obj(entry)) for entry in arr(message["content"])]
         shown |= {"error": plain(obj(message["error"]))} if "error" in message else {}
     return shown
@@ -212,7 +214,7 @@ def message(message: Wire) -> Wire | None:
 def _content(entry: Wire) -> Wire:
     if entry["type"] != "tool" or entry["state"]["status"] == "streaming":
         return entry
-    state = renamed(obj(entry["state"]), {"metadata": "structured"})
+    state = rename_fields(obj(entry["state"]), {"metadata": "structured"})
     state = EMPTY | state
     if state["status"] == "running":
         state = _so_far(state)
@@ -230,8 +232,8 @@ def _so_far(running: Wire) -> Wire:
 
 def session(session: Wire) -> Wire:
     """R's `SessionInfo` as J's."""
-    shown = renamed(session, SESSION)
-    shown["time"] = renamed(obj(session["time"]), {"idle": None, "viewed": None})
+    shown = rename_fields(session, SESSION)
+    shown["time"] = rename_fields(obj(session["time"]), {"idle": None, "viewed": None})
     shown.setdefault("title", "")
     if model := obj(session.get("model")):
         shown["model"] = chosen_model(model)
@@ -246,11 +248,11 @@ def form(form: Wire) -> Wire:
     """R's `FormInfo` as J's."""
     metadata = obj(form.get("metadata"))
     tool = obj(metadata.get("tool"))
-    return {**form, "metadata": {**metadata, "tool": renamed(tool, {"id": "callID"})}} if tool else form
+    return {**form, "metadata": {**metadata, "tool": rename_fields(tool, {"id": "callID"})}} if tool else form
 
 
 def permission(request: Wire) -> Wire:
     """R's `PermissionRequest` as J's."""
     source = obj(request.get("source"))
-    shown = renamed(request, {"message": None})
-    return {**shown, "source": renamed(source, {"id": "callID"})} if source else shown
+    shown = rename_fields(request, {"message": None})
+    return {**shown, "source": rename_fields(source, {"id": "callID"})} if source else shown

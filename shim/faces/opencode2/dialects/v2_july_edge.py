@@ -11,7 +11,7 @@ from typing import Any
 from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, message, session
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Wire
-from shim.faces.opencode2.rewriting import Alias, Answer, Ask, Nothing, leaving_out, of_data, of_each, renaming
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, leaving_out, of_data, of_each, rename_body
 from shim.operations import AskedField
 from universal.jsonvalue import obj
 
@@ -48,16 +48,16 @@ of the messages, requests and forms that events have told meanwhile. Source: its
 
 def _command(asked: AskedField) -> AskedField:
     """`{command, arguments?}` is R's `{name, text}`."""
-    renamed = renaming(command="name", arguments="text")(asked)
+    renamed = rename_body(command="name", arguments="text")(asked)
     return renamed._replace(body={"text": "", **obj(renamed.body)}) if "name" in obj(renamed.body) else renamed
 
 
 REQUESTS: Mapping[str, Ask] = {
-    "session.permission.reply": renaming(reply="decision"),
+    "session.permission.reply": rename_body(reply="decision"),
     "session.message.list": leaving_out(*NO_MESSAGES),
-    "session.fork": renaming(messageID="before"),
+    "session.fork": rename_body(messageID="before"),
     "session.command": _command,
-    "experimental.session.skill": renaming(skill="id"),
+    "experimental.session.skill": rename_body(skill="id"),
 }
 
 
@@ -82,7 +82,7 @@ def permission(wire: Wire) -> Wire:
     return wire if source is None else {**wire, "source": _call(source)}
 
 
-def saved(wire: Wire) -> Wire:
+def saved_permission(wire: Wire) -> Wire:
     """R's `Permission.Saved`, without when it was saved."""
     return {key: value for key, value in wire.items() if key != "time"}
 
@@ -109,8 +109,8 @@ def _call(tool: Wire) -> Wire:
     return {"callID" if key == "id" else key: value for key, value in tool.items()}
 
 
-def _nothing(_said: Any) -> Any:
-    return Nothing()
+def _no_content(_said: Any) -> Any:
+    return NoContent()
 
 
 ANSWERS: Mapping[str, Answer] = {
@@ -125,11 +125,11 @@ ANSWERS: Mapping[str, Answer] = {
     "session.synthetic": of_data(inbox),
     "session.compact": of_data(inbox),
     "session.inbox.list": of_each(inbox),
-    "session.interrupt": _nothing,
+    "session.interrupt": _no_content,
     "session.permission.list": of_each(permission),
     "session.permission.get": of_data(permission),
     "permission.request.list": of_each(permission),
-    "permission.saved.list": of_each(saved),
+    "permission.saved.list": of_each(saved_permission),
     "session.form.list": of_each(form),
     "form.list": of_each(form),
     "session.form.create": of_data(form),

@@ -15,18 +15,18 @@ from shim.faces.opencode2.dialects import preview as dialect_p
 from shim.faces.opencode2.dialects import v2_july as dialect_j
 from shim.faces.opencode2.dialects import v2_july_edge as dialect_j_edge
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.events import Event2, Wire
-from shim.faces.opencode2.rewriting import Alias, Answer, of_data, of_each
+from shim.faces.opencode2.events import Event, Wire
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, of_data, of_each
 from universal.jsonvalue import arr, obj
 
 CALLS = frozenset({"session.tool.progress", "session.tool.success", "session.tool.failed"})
 QUESTIONS = frozenset({"form.created", "form.replied", "form.cancelled"})
 
 
-def event(event: Event2) -> Event2 | None:
+def event(event: Event) -> Event | None:
     """One of R's events as W is told it; None if it knows no such event."""
     if event.type in CALLS:
-        return replace(event, data=dialect_j.renamed(event.data, dialect_j.CALL))
+        return replace(event, data=dialect_j.rename_fields(event.data, dialect_j.CALL))
     if event.type in QUESTIONS:
         row = dialect_p.EVENTS[event.type]
         data = row.make(event)

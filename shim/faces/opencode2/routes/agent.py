@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from shim.agents import catalog
 from shim.agents import offered_commands as offered
 from shim.faces.opencode2 import catalog as second
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import AgentModeNotFound
 from shim.faces.opencode2.names import rules
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host import skills
 from shim.http.operation import Ctx
 from shim.sessions.prompts.built_in_commands import templates
@@ -29,18 +29,18 @@ class AgentPath(BaseModel):
     agentID: str
 
 
-@operation2("agent.list")
+@operation("agent.list")
 async def listing(ctx: Ctx) -> object:
     """The modes of all installed agents, the config's `default_agent` first. Never empty: clients send nothing then."""
-    return await located(ctx, await _agents(ctx))
+    return await locate_answer(ctx, await _agents(ctx))
 
 
-@operation2("agent.get")
+@operation("agent.get")
 async def get(ctx: Ctx, path: AgentPath) -> object:
     """One of them."""
     for row in await _agents(ctx):
         if row["id"] == path.agentID:
-            return await located(ctx, row)
+            return await locate_answer(ctx, row)
     raise AgentModeNotFound(path.agentID)
 
 
@@ -50,16 +50,16 @@ async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
     return second.agents(modes, rules([rule.to_json() for rule in rules_from_config(config.permission)]))
 
 
-@operation2("command.list")
+@operation("command.list")
 async def commands(ctx: Ctx) -> object:
     """What may stand behind a `/`."""
     config = await ctx.services.config.fresh(ctx.directory)
     rows = offered.commands(await ctx.services.agents.available(), templates(ctx.directory, config.commands), config.model)
-    return await located(ctx, second.commands(rows))
+    return await locate_answer(ctx, second.commands(rows))
 
 
-@operation2("skill.list")
+@operation("skill.list")
 async def skill_listing(ctx: Ctx) -> object:
     """The skills that lie in the project and in the person's home, where agents look for theirs."""
     found = await asyncio.to_thread(skills.find, ctx.directory, ctx.services.config.home)
-    return await located(ctx, [one.wire() for one in found])
+    return await locate_answer(ctx, [one.wire() for one in found])

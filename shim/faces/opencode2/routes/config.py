@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from shim.errors import InvalidRequest
-from shim.faces.opencode2.config import converted
-from shim.faces.opencode2.endpoint import operation2
-from shim.faces.opencode2.routes.located import place, tell
+from shim.faces.opencode2.config import convert
+from shim.faces.opencode2.endpoint import operation
+from shim.faces.opencode2.routes.location_answer import place, tell
 from shim.host.changes import EVERYWHERE, EverythingDisposed
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import GLOBAL_NAMES
@@ -23,7 +23,7 @@ class Shell(BaseModel):
     shell: str | None
 
 
-@operation2("config.get")
+@operation("config.get")
 async def get(ctx: Ctx) -> object:
     """The person's own file, then what holds in the directory, all files merged: the later one wins."""
     directory, config = await place(ctx), ctx.services.config
@@ -32,8 +32,8 @@ async def get(ctx: Ctx) -> object:
     merged = await config.fresh(directory)
     return [
         {"type": "directory", "path": str(config.folder)},
-        {"type": "document", **({} if file is None else {"path": str(file)}), "info": converted(own.values)},
-        {"type": "document", "info": converted(merged.values)},
+        {"type": "document", **({} if file is None else {"path": str(file)}), "info": convert(own.values)},
+        {"type": "document", "info": convert(merged.values)},
     ]
 
 
@@ -42,13 +42,13 @@ def _own_file(folder: Path) -> Path | None:
     return next((path for name in reversed(GLOBAL_NAMES) if (path := folder / name).is_file()), None)
 
 
-@operation2("config.shells")
+@operation("config.shells")
 async def shells(ctx: Ctx) -> object:
     """The shells of this machine."""
     return await asyncio.to_thread(ctx.services.terminals.shells)
 
 
-@operation2("experimental.config.update")
+@operation("experimental.config.update")
 async def update(ctx: Ctx, body: Shell) -> object:
     """The shell, in the person's own file."""
     try:

@@ -17,7 +17,7 @@ from universal.jsonvalue import obj
 T = TypeVar("T")
 
 
-def written(value: Any) -> str:
+def encode_cursor(value: Any) -> str:
     """A cursor."""
     return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.negotiation import client_of, dialect_of
 from shim.faces.opencode2.stream import ENCODERS
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from shim.stream.compression import wanted
+from shim.stream.compression import wants_gzip
 from shim.stream.response import stream
 
 
-@operation2("event.subscribe")
+@operation("event.subscribe")
 async def subscribe(ctx: Ctx) -> web.StreamResponse:
     """First `server.connected`. With `Last-Event-ID` or `?after=`, what followed that place, as far as it is known."""
     request = ctx.request
@@ -22,5 +22,5 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
     hub = ctx.services.hub
     encoder = ENCODERS[dialect_of(request).name]
     subscription = hub.subscribe(encoder, last_event_id=last, client=client_of(request))
-    gzip = wanted(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
+    gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
     return await stream(request, subscription, gzip=gzip, write_queue=hub.write_queue)

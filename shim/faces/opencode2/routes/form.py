@@ -11,11 +11,11 @@ from pydantic import BaseModel, Field
 
 from shim.errors import QuestionNotFound
 from shim.faces.opencode2 import asks, read
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
 from shim.faces.opencode2.form_fields import fields_of, invalid
 from shim.faces.opencode2.forms import GLOBAL
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import face, need, need_id, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from universal.jsonvalue import JsonObject
@@ -36,13 +36,13 @@ class FormPath(FormsPath):
     formID: Annotated[str, need_id("frm_", "form", "formID")]
 
 
-@operation2("form.list")
+@operation("form.list")
 async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
     asked = ctx.services.sessions.requests.questions(ctx.directory)
     found = [await read_session(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in asked)]
     made = face(ctx).forms.of(ctx.directory)
-    return await located(ctx, [*(form for session in found for form in read.forms(session)), *made])
+    return await locate_answer(ctx, [*(form for session in found for form in read.forms(session)), *made])
 
 
 class Option(BaseModel):
@@ -95,7 +95,7 @@ class CreateBody(BaseModel):
     fields: Annotated[list[FieldBody], Field(min_length=1, max_length=MAX_FIELDS)]
 
 
-@operation2("session.form.create")
+@operation("session.form.create")
 async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
     """A form for whoever reads the events; its answer is told by `form.replied`. Raises 400, 409 for an id that is used."""
     directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID).directory
@@ -112,7 +112,7 @@ async def _is_agents(ctx: Ctx, session_id: str, form_id: str) -> bool:
     return read.form_detail(await read_session(ctx, session_id), form_id) is not None
 
 
-@operation2("session.form.list")
+@operation("session.form.list")
 async def listing(ctx: Ctx, path: FormsPath) -> object:
     """Open forms of the session, oldest first."""
     if path.sessionID == GLOBAL:
@@ -120,7 +120,7 @@ async def listing(ctx: Ctx, path: FormsPath) -> object:
     return {"data": [*read.forms(await read_session(ctx, path.sessionID)), *face(ctx).forms.open(path.sessionID)]}
 
 
-@operation2("session.form.get")
+@operation("session.form.get")
 async def get(ctx: Ctx, path: FormPath) -> object:
     """A form, and what became of it."""
     return {"data": await _form(ctx, path)}
@@ -149,7 +149,7 @@ class ReplyBody(BaseModel):
     answer: dict[str, Any]
 
 
-@operation2("session.form.reply")
+@operation("session.form.reply")
 async def reply(ctx: Ctx, path: FormPath, body: ReplyBody) -> object:
     """Answer it. 400 for what the form does not take, 409 when it was answered or cancelled already."""
     form = await _open(ctx, path)
@@ -167,7 +167,7 @@ class CancelQuery(BaseModel):
     message: str | None = None
 
 
-@operation2("session.form.cancel")
+@operation("session.form.cancel")
 async def cancel(ctx: Ctx, path: FormPath, query: CancelQuery) -> object:
     """Refuse to answer; whoever asked is told, an agent without the message."""
     await _open(ctx, path)
@@ -178,7 +178,7 @@ async def cancel(ctx: Ctx, path: FormPath, query: CancelQuery) -> object:
 
 
 async def _settle(ctx: Ctx, path: FormPath, answers: list[list[str]] | None) -> None:
-    question = read.asked(await read_session(ctx, path.sessionID), path.formID)
+    question = read.question_of_form(await read_session(ctx, path.sessionID), path.formID)
     if question is None:
         raise FormSettled(path.formID)
     try:

@@ -18,9 +18,9 @@ from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import FileUnreadable
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host import disk, files, search
 from shim.host.roots import require
 from shim.http.operation import Ctx
@@ -54,7 +54,7 @@ class WriteQuery(BaseModel):
     path: Annotated[str, Field(min_length=1)]
 
 
-@operation2("fs.list")
+@operation("fs.list")
 async def listing(ctx: Ctx, query: ListQuery) -> object:
     """A folder's entries; their paths are from the directory, also outside of it (`../x`)."""
     folder = await _place(ctx, query.path)
@@ -63,17 +63,17 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
     inside = files.is_below(ctx.directory, folder)
     entries = await files.list_folder(ctx.directory if inside else folder, query.path if inside else "")
     before = "" if inside else _from(ctx.directory, folder)
-    return await located(ctx, [{"path": f"{before}{entry.path}", "type": entry.type} for entry in entries])
+    return await locate_answer(ctx, [{"path": f"{before}{entry.path}", "type": entry.type} for entry in entries])
 
 
-@operation2("fs.find")
+@operation("fs.find")
 async def find(ctx: Ctx, query: FindQuery) -> object:
     """Files and folders whose path is like the query, the best first."""
     found = await search.names(ctx.directory, query.query, kind=query.type, limit=query.limit)
-    return await located(ctx, [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in found])
+    return await locate_answer(ctx, [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in found])
 
 
-@operation2("fs.read")
+@operation("fs.read")
 async def read(ctx: Ctx, path: ReadPath) -> web.Response:
     """A file's bytes. Raises 404 FileNotFoundError."""
     data = await asyncio.to_thread(_read, ctx.directory, path.tail)
@@ -83,7 +83,7 @@ async def read(ctx: Ctx, path: ReadPath) -> web.Response:
     return web.Response(body=data, headers={"Content-Type": safe})
 
 
-@operation2("experimental.fs.write")
+@operation("experimental.fs.write")
 async def write(ctx: Ctx, query: WriteQuery) -> object:
     """Write the request's bytes; folders above are made. The file's mode stays."""
     place = await _place(ctx, query.path)
@@ -92,7 +92,7 @@ async def write(ctx: Ctx, query: WriteQuery) -> object:
         await asyncio.to_thread(_write, place, data, ctx.services.settings.roots)
     except OSError as error:
         raise InvalidRequest(f"Cannot write {query.path}: {error.strerror}", "Query", ("path",)) from error
-    return await located(ctx, {"path": place})
+    return await locate_answer(ctx, {"path": place})
 
 
 async def _place(ctx: Ctx, path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from shim.errors import ServiceUnavailable
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.sessions import ModelRef, SessionPath
 from shim.http.operation import Ctx
 from shim.sessions.prompts.generate import NotGenerated, text
@@ -27,22 +27,22 @@ class TextBody(BaseModel):
     model: ModelRef | None = None
 
 
-@operation2("session.generate")
+@operation("session.generate")
 async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
     """By the session's agent and model, in a process of its own: the session does not change, and may be at work meanwhile."""
     session = await ctx.services.sessions.session(path.sessionID)
-    return await _generated(ctx, session.record.directory, body.prompt, session, None, told=session)
+    return await _generate(ctx, session.record.directory, body.prompt, session, None, told=session)
 
 
-@operation2("experimental.generate.text")
+@operation("experimental.generate.text")
 async def of_nothing(ctx: Ctx, body: TextBody) -> object:
     """By the default agent, or the one whose model it is, in the directory of the request."""
     asked = Session(SessionRecord("", directory=ctx.directory), "")
     model = None if body.model is None else {"providerID": body.model.providerID, "modelID": body.model.id}
-    return await _generated(ctx, ctx.directory, body.prompt, asked, model, variant=body.model.variant if body.model else None)
+    return await _generate(ctx, ctx.directory, body.prompt, asked, model, variant=body.model.variant if body.model else None)
 
 
-async def _generated(
+async def _generate(
     ctx: Ctx,
     directory: str,
     prompt: str,

@@ -7,11 +7,11 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from shim.errors import LimitReached
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import InstructionTooLarge
 from shim.faces.opencode2.routes.sessions import SessionPath
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.prompts.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, dumped
+from shim.sessions.prompts.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, canonical_json
 from shim.sessions.session_state import SessionState
 
 
@@ -27,29 +27,29 @@ class EntryBody(BaseModel):
     value: Any
 
 
-@operation2("experimental.session.instructions.entry.list")
+@operation("experimental.session.instructions.entry.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
     """Those that hold from the next prompt on."""
     entries = (await ctx.services.sessions.readable_state(path.sessionID)).instructions.entries
     return {"data": [{"key": key, "value": value} for key, value in entries.items()]}
 
 
-@operation2("experimental.session.instructions.entry.put")
+@operation("experimental.session.instructions.entry.put")
 async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
     """Set one. Raises InstructionTooLarge, LimitReached."""
     state = await _open(ctx, path)
     entries = state.instructions.entries
-    if (size := len(dumped(body.value).encode())) > MAX_VALUE_BYTES:
+    if (size := len(canonical_json(body.value).encode())) > MAX_VALUE_BYTES:
         raise InstructionTooLarge(path.key, size, MAX_VALUE_BYTES)
     if path.key not in entries and len(entries) >= MAX_ENTRIES:
         raise LimitReached("instructions", MAX_ENTRIES, "There are too many instructions in this session: remove some.")
     if path.key not in entries or entries[path.key] != body.value:
-        state.status(LABEL, key=path.key, json=dumped(body.value))
+        state.status(LABEL, key=path.key, json=canonical_json(body.value))
         await ctx.services.store.flush()
     return NO_CONTENT
 
 
-@operation2("experimental.session.instructions.entry.remove")
+@operation("experimental.session.instructions.entry.remove")
 async def remove(ctx: Ctx, path: EntryPath) -> object:
     """It holds no longer. Nothing to remove is fine."""
     state = await _open(ctx, path)

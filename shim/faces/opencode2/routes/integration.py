@@ -14,9 +14,9 @@ from pydantic import BaseModel
 
 from shim.agents.keys import MODEL_PROVIDERS
 from shim.errors import InvalidRequest
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CredentialNotFound, IntegrationNotFound
-from shim.faces.opencode2.routes.located import located, tell
+from shim.faces.opencode2.routes.location_answer import locate_answer, tell
 from shim.host.changes import EVERYWHERE, EverythingDisposed
 from shim.http.operation import NO_CONTENT, Ctx
 
@@ -51,39 +51,39 @@ class Key(BaseModel):
     """Whatever is sent passes here: a complaint about a wrong value would show it."""
 
 
-@operation2("integration.list")
+@operation("integration.list")
 async def listing(ctx: Ctx) -> object:
     """The installed agents that take a key, and who makes models, whose keys every agent gets."""
-    return await located(ctx, await _integrations(ctx))
+    return await locate_answer(ctx, await _integrations(ctx))
 
 
-@operation2("integration.get")
+@operation("integration.get")
 async def get(ctx: Ctx, path: IntegrationPath) -> object:
     """One of them."""
-    return await located(ctx, await _one(ctx, path.integrationID))
+    return await locate_answer(ctx, await _need_integration(ctx, path.integrationID))
 
 
-@operation2("integration.connect.key")
+@operation("integration.connect.key")
 async def connect(ctx: Ctx, path: IntegrationPath, body: Key) -> object:
     """Keep a key. Agents get it when they are started next."""
-    await _one(ctx, path.integrationID)
+    await _need_integration(ctx, path.integrationID)
     key = body.key.strip() if isinstance(body.key, str) else ""
     if not key:
         raise InvalidRequest("Expected a key that is not empty", path=("key",))
     await asyncio.to_thread(ctx.services.agents.keys.set, path.integrationID, key)
-    _changed(ctx)
+    _publish_change(ctx)
     return NO_CONTENT
 
 
-@operation2("credential.remove")
+@operation("credential.remove")
 async def remove(ctx: Ctx, path: CredentialPath) -> object:
     """Forget a key; one that is not there is fine."""
     await asyncio.to_thread(ctx.services.agents.keys.remove, path.credentialID)
-    _changed(ctx)
+    _publish_change(ctx)
     return NO_CONTENT
 
 
-@operation2("credential.activate")
+@operation("credential.activate")
 async def activate(ctx: Ctx, path: CredentialPath) -> object:
     """There is one key for each integration at most, and it is active. Raises 404 if there is none."""
     if path.credentialID not in await asyncio.to_thread(ctx.services.agents.keys.providers):
@@ -110,14 +110,14 @@ def _integration(name: str, title: str, variables: Sequence[str], kept: bool, en
     return {"id": name, "name": title, "methods": methods, "connections": [*credential, *found]}
 
 
-async def _one(ctx: Ctx, name: str) -> dict[str, Any]:
+async def _need_integration(ctx: Ctx, name: str) -> dict[str, Any]:
     for row in await _integrations(ctx):
         if row["id"] == name:
             return row
     raise IntegrationNotFound(name)
 
 
-def _changed(ctx: Ctx) -> None:
+def _publish_change(ctx: Ctx) -> None:
     """Clients of the first wire read everything again, those of the second one what a key may have changed."""
     ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     tell(ctx, "credential.updated", "integration.updated", "provider.updated", "model.updated")

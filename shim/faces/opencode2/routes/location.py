@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from shim.faces.opencode2.endpoint import operation2
-from shim.faces.opencode2.routes.located import place, tell
+from shim.faces.opencode2.endpoint import operation
+from shim.faces.opencode2.routes.location_answer import place, tell
 from shim.host.changes import EVERYWHERE, EverythingDisposed
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
 
 
-@operation2("location.get")
+@operation("location.get")
 async def get(ctx: Ctx) -> object:
     """The directory and its project. `canonical` is the first of the project's working trees that was opened here."""
     directory = await place(ctx)
@@ -22,28 +22,28 @@ async def get(ctx: Ctx) -> object:
     }
 
 
-@operation2("location.reload")
+@operation("location.reload")
 async def reload(ctx: Ctx) -> object:
     """Ask the agents anew what they offer, and have clients read everything again.
 
     Files of the configuration are read at each use here. What runs, and what is asked of the person, goes on; native cancels
     open permissions and forms.
     """
-    for agent in ctx.services.agents.all():
+    for agent in ctx.services.agents.list_agents():
         await ctx.services.agents.refresh(agent.spec.name)
     ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     tell(ctx, "location.shutdown")
     return NO_CONTENT
 
 
-@operation2("debug.location.list")
+@operation("debug.location.list")
 async def listing(ctx: Ctx) -> object:
     """Directories in which something is open: a session that works, or a terminal."""
     busy = [one.record.directory for one in ctx.services.sessions.index.busy()]
     return [{"directory": directory} for directory in dict.fromkeys([*busy, *ctx.services.terminals.directories()])]
 
 
-@operation2("debug.location.evict")
+@operation("debug.location.evict")
 async def evict(ctx: Ctx) -> object:
     """End the directory's turns, agents and terminals; its sessions stay."""
     await end_instance(ctx, ctx.directory)

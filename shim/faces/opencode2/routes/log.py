@@ -7,7 +7,7 @@ from typing import Literal
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.log import Log
 from shim.faces.opencode2.negotiation import dialect_of
 from shim.faces.opencode2.routes.sessions import SessionPath, need
@@ -25,7 +25,7 @@ class LogQuery(BaseModel):
     follow: Literal["true", "false"] = "false"
 
 
-@operation2("session.log")
+@operation("session.log")
 async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamResponse:
     """History, then `log.synced`, then (with `follow`) what happens."""
     need(ctx, path.sessionID)
@@ -39,8 +39,8 @@ async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamRespons
         follow=query.follow == "true",
         translate=dialect_of(ctx.request).event,
     )
-    return await stream(ctx.request, log, _encoded)
+    return await stream(ctx.request, log, _encode)
 
 
-def _encoded(item: tuple[int, JsonObject]) -> bytes:
+def _encode(item: tuple[int, JsonObject]) -> bytes:
     return frame(item[0], wire_json.exact(item[1]))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shim.faces.opencode2.endpoint import operation2
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.endpoint import operation
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.http.operation import Ctx
 from shim.sessions.mcp_servers import servers_of
 
@@ -18,11 +18,11 @@ WITH_ERROR = frozenset({"failed", "needs_auth"})
 UNTOLD = "The agent has not said why."
 
 
-@operation2("mcp.list")
+@operation("mcp.list")
 async def servers(ctx: Ctx) -> object:
     """As the agents of this directory told them last."""
     told = await servers_of(ctx.services.sessions, ctx.directory)
-    return await located(ctx, [{"name": name, "status": _status(row)} for name, row in told.items()])
+    return await locate_answer(ctx, [{"name": name, "status": _status(row)} for name, row in told.items()])
 
 
 def _status(row: dict[str, Any]) -> dict[str, Any]:
@@ -30,19 +30,19 @@ def _status(row: dict[str, Any]) -> dict[str, Any]:
     return {"status": status, "error": row.get("error") or UNTOLD} if status in WITH_ERROR else {"status": status}
 
 
-@operation2("mcp.resource.catalog")
+@operation("mcp.resource.catalog")
 async def resources(ctx: Ctx) -> object:
     """Agents do not tell what their MCP servers offer for reading."""
-    return await located(ctx, {"resources": [], "templates": []})
+    return await locate_answer(ctx, {"resources": [], "templates": []})
 
 
-@operation2("plugin.list")
+@operation("plugin.list")
 async def plugins(ctx: Ctx) -> object:
     """Python packages that were to add an agent, and those that could not with the reason."""
     packages = ctx.services.agents.packages
     active = [_plugin(name, package, {"status": "active"}) for name, package in packages.items()]
     failed = [_plugin(one.entry, one.package, {"status": "failed", "error": one.why}) for one in ctx.services.agents.broken]
-    return await located(ctx, [*active, *failed])
+    return await locate_answer(ctx, [*active, *failed])
 
 
 def _plugin(name: str, package: str, state: dict[str, str]) -> dict[str, Any]:

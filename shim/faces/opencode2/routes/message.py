@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import InvalidRequest, MessageNotFound
 from shim.faces.opencode2 import read
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
@@ -50,7 +50,7 @@ class MessagePath(SessionPath):
     messageID: str
 
 
-@operation2("session.message.list")
+@operation("session.message.list")
 async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """Newest first, if nothing else is said. A text that still grows is empty: its pieces come by the stream."""
     session = await read_session(ctx, path.sessionID)
@@ -70,11 +70,11 @@ async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         found.reverse()
     page = cursors.page(found, query.limit, back=back, is_at=None if anchor is None else lambda entry: entry.id == anchor)
     ends = {"previous": page[0], "next": page[-1]} if page else {}
-    cursor = {way: cursors.written({"id": entry.id, "order": order, "direction": way}) for way, entry in ends.items()}
+    cursor = {way: cursors.encode_cursor({"id": entry.id, "order": order, "direction": way}) for way, entry in ends.items()}
     return {"data": [read.message(entry, session) for entry in page], "cursor": cursor}
 
 
-@operation2("session.message.get")
+@operation("session.message.get")
 async def get(ctx: Ctx, path: MessagePath) -> object:
     """One message."""
     found = read.message_at(await read_session(ctx, path.sessionID), path.messageID)
@@ -83,7 +83,7 @@ async def get(ctx: Ctx, path: MessagePath) -> object:
     return {"data": found}
 
 
-@operation2("session.context")
+@operation("session.context")
 async def context(ctx: Ctx, path: SessionPath) -> object:
     """What the model knows: the messages from the last compaction on, oldest first."""
     session = await read_session(ctx, path.sessionID)
@@ -106,7 +106,7 @@ class DiffQuery(BaseModel):
     context: Annotated[int, Field(ge=0)] = WHOLE_FILE
 
 
-@operation2("session.diff")
+@operation("session.diff")
 async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
     """What changed in files, from before the first of these turns to after the last; steered prompts belong to their turn."""
     sessions = ctx.services.sessions

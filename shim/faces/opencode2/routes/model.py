@@ -8,9 +8,9 @@ from pydantic import BaseModel
 
 from shim.agents import catalog
 from shim.faces.opencode2 import catalog as second
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import ProviderNotFound
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.http.operation import Ctx
 
 
@@ -20,34 +20,34 @@ class ProviderPath(BaseModel):
     providerID: str
 
 
-@operation2("model.list")
+@operation("model.list")
 async def models(ctx: Ctx) -> object:
     """Of all installed agents, the default agent's first."""
-    return await located(ctx, second.models(await _providers(ctx)))
+    return await locate_answer(ctx, second.models(await _providers(ctx)))
 
 
-@operation2("model.default")
+@operation("model.default")
 async def default(ctx: Ctx) -> object:
     """The config's `model` if it is there, else that of the default agent; null where no agent offers one."""
     config = await ctx.services.config.fresh(ctx.directory)
     offers = await ctx.services.agents.available()
     chosen = second.default(catalog.providers(offers), catalog.default_models(offers), config.model)
-    return await located(ctx, chosen)
+    return await locate_answer(ctx, chosen)
 
 
-@operation2("provider.list")
+@operation("provider.list")
 async def providers(ctx: Ctx) -> object:
     """The installed agents that offer a model."""
     keyed = ctx.services.agents.key_variables()
-    return await located(ctx, [second.provider(row, keyed=row["id"] in keyed) for row in await _providers(ctx)])
+    return await locate_answer(ctx, [second.provider(row, keyed=row["id"] in keyed) for row in await _providers(ctx)])
 
 
-@operation2("provider.get")
+@operation("provider.get")
 async def provider(ctx: Ctx, path: ProviderPath) -> object:
     """One of them."""
     for row in await _providers(ctx):
         if row["id"] == path.providerID:
-            return await located(ctx, second.provider(row, keyed=row["id"] in ctx.services.agents.key_variables()))
+            return await locate_answer(ctx, second.provider(row, keyed=row["id"] in ctx.services.agents.key_variables()))
     raise ProviderNotFound(path.providerID)
 
 

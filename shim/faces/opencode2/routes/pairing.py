@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from shim.errors import PairingTokenNotFound
-from shim.faces.opencode2.endpoint import extra, operation2
+from shim.faces.opencode2.endpoint import extra, operation
 from shim.http.access import CONNECTION, access_of
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.pairing import CODE_S, TOKEN_S
@@ -24,7 +24,7 @@ class CodePath(BaseModel):
     code: str
 
 
-@operation2("server.pair")
+@operation("server.pair")
 async def pair(ctx: Ctx) -> object:
     """A code for `/auth/connect/{code}`, good once. Only who has come in already gets one."""
     code = access_of(ctx.request).pairing.code(asyncio.get_running_loop().time())
@@ -60,7 +60,7 @@ async def revoke(ctx: Ctx, path: TokenPath) -> object:
     return NO_CONTENT
 
 
-@operation2("server.connect")
+@operation("server.connect")
 async def connect(ctx: Ctx, path: CodePath) -> object:
     """Browsers get a cookie and are sent to the web UI or the inspector, programs a token to use as the password."""
     if ctx.request.method == "HEAD":  # what previews links in a chat must not spend it

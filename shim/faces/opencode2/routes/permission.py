@@ -12,10 +12,10 @@ from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, PermissionNotFound
 from shim.faces.opencode2 import read
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import GrantNotFound
 from shim.faces.opencode2.names import ACTIONS
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.permissions.grants import Grant
@@ -36,26 +36,26 @@ class ReplyBody(BaseModel):
     message: str | None = None
 
 
-@operation2("permission.request.list")
+@operation("permission.request.list")
 async def of_location(ctx: Ctx) -> object:
     """Open requests of the directory."""
-    found = [read.permissions(await read_session(ctx, id_)) for id_ in _asking(ctx)]
-    return await located(ctx, [wire for some in found for wire in some])
+    found = [read.permissions(await read_session(ctx, id_)) for id_ in _sessions_with_requests(ctx)]
+    return await locate_answer(ctx, [wire for some in found for wire in some])
 
 
-def _asking(ctx: Ctx) -> list[str]:
+def _sessions_with_requests(ctx: Ctx) -> list[str]:
     """Sessions of the directory in which something is asked."""
     asked = ctx.services.sessions.requests.permissions(ctx.directory)
     return list(dict.fromkeys(session.id for session, _ in asked))
 
 
-@operation2("session.permission.list")
+@operation("session.permission.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
     """Open requests of the session, oldest first."""
     return {"data": read.permissions(await read_session(ctx, path.sessionID))}
 
 
-@operation2("session.permission.get")
+@operation("session.permission.get")
 async def get(ctx: Ctx, path: RequestPath) -> object:
     """One open request."""
     session = await read_session(ctx, path.sessionID)
@@ -65,7 +65,7 @@ async def get(ctx: Ctx, path: RequestPath) -> object:
     return {"data": read.permission(found, session)}
 
 
-@operation2("session.permission.reply")
+@operation("session.permission.reply")
 async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
     """Answer one; 404 when it is unknown or was answered already. A rejection rejects all that the session asks."""
     need(ctx, path.sessionID)
@@ -85,7 +85,7 @@ class CreateBody(BaseModel):
     agent: str | None = None
 
 
-@operation2("session.permission.create")
+@operation("session.permission.create")
 async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
     """What the rules say of it: allow, deny, or ask. Nobody is asked here: only the session's agent asks its person."""
     await ctx.services.config.fresh(need(ctx, path.sessionID).directory)
@@ -106,14 +106,14 @@ class SavedPath(BaseModel):
     id: str
 
 
-@operation2("permission.saved.list")
-async def saved(ctx: Ctx, query: SavedQuery) -> object:
+@operation("permission.saved.list")
+async def list_saved(ctx: Ctx, query: SavedQuery) -> object:
     """What `always` has allowed."""
-    found = [await _shown(ctx, grant) for grant in ctx.services.sessions.grants.all()]
+    found = [await _grant_json(ctx, grant) for grant in ctx.services.sessions.grants.list_grants()]
     return {"data": [one for one in found if query.projectID in (None, one["projectID"])]}
 
 
-async def _shown(ctx: Ctx, grant: Grant) -> JsonObject:
+async def _grant_json(ctx: Ctx, grant: Grant) -> JsonObject:
     project = await ctx.services.projects.identity(grant.directory)
     time = {"created": grant.at_ms, "updated": grant.updated_ms or grant.at_ms}
     action = ACTIONS.get(grant.permission, grant.permission)
@@ -127,7 +127,7 @@ class SavedBody(BaseModel):
     resource: Annotated[str, Field(min_length=1)] | None = None
 
 
-@operation2("permission.saved.update")
+@operation("permission.saved.update")
 async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
     """Change the action or resource of a grant. An agent that remembers the old one itself is not told."""
     permission = None if body.action is None else PERMISSIONS.get(body.action, body.action)
@@ -138,10 +138,10 @@ async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
     except ValueError as error:
         message = "The project has a saved permission with this action and resource already: remove one of the two."
         raise Conflict(message) from error
-    return {"data": await _shown(ctx, grant)}
+    return {"data": await _grant_json(ctx, grant)}
 
 
-@operation2("permission.saved.remove")
+@operation("permission.saved.remove")
 async def remove(ctx: Ctx, path: SavedPath) -> object:
     """The rules allow it no longer; an agent that remembers it itself may not ask again. Nothing to remove is fine."""
     ctx.services.sessions.grants.revoke(path.id)

@@ -19,7 +19,7 @@ from shim.faces.opencode2.endpoint import preview_operation as operation
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.negotiation import BROWSER, PREVIEW, dialect_of, note
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.http.operation import NO_CONTENT, Ctx
 from universal.session.model import QuestionRequest, Session
@@ -52,7 +52,7 @@ class AnswerBody(BaseModel):
 @operation("v2.question.request.list")
 async def questions(ctx: Ctx) -> object:
     """Open questions of the directory, oldest first."""
-    return with_project(await located(ctx, _asked(ctx, ctx.services.sessions.requests.questions(ctx.directory))))
+    return with_project(await locate_answer(ctx, _questions(ctx, ctx.services.sessions.requests.questions(ctx.directory))))
 
 
 @operation("v2.session.question.list")
@@ -60,10 +60,10 @@ async def questions_of(ctx: Ctx, path: SessionPath) -> object:
     """Open questions of a session."""
     need(ctx, path.sessionID)
     found = [pair for pair in ctx.services.sessions.requests.questions(None) if pair[0].id == path.sessionID]
-    return {"data": _asked(ctx, found)}
+    return {"data": _questions(ctx, found)}
 
 
-def _asked(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[dict[str, Any]]:
+def _questions(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[dict[str, Any]]:
     """Clients that know forms are not told of them twice."""
     if dialect_of(ctx.request).name in ("J", "R"):
         return []

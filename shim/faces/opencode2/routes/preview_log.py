@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from shim.faces.opencode2.dialects import P
 from shim.faces.opencode2.dialects.preview import NEXT
 from shim.faces.opencode2.endpoint import preview_operation as operation
-from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.log import SYNCED, Log
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.http import wire_json
@@ -61,21 +61,21 @@ async def events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> web.StreamR
     need_room(ctx.services)
     said = last_event_id(ctx.request)
     log = _log(ctx, path.sessionID, query.after if said is None else said, follow=True)
-    return await stream(ctx.request, log, _encoded)
+    return await stream(ctx.request, log, _encode)
 
 
 def _log(ctx: Ctx, session_id: str, after: int, *, follow: bool) -> Log:
     feed, store = ctx.services.sessions.deps.feed, ctx.services.store
-    return Log(feed, store, session_id, after=after, follow=follow, translate=_told)
+    return Log(feed, store, session_id, after=after, follow=follow, translate=_loggable)
 
 
-def _told(event: Event2) -> Event2 | None:
+def _loggable(event: Event) -> Event | None:
     """Not the session's own beginning: the document has only what happens in it."""
     told = P.event(event)
     return told if told is not None and told.type.startswith(NEXT) else None
 
 
-def _encoded(item: tuple[int, JsonObject]) -> bytes:
+def _encode(item: tuple[int, JsonObject]) -> bytes:
     if item[1]["type"] == SYNCED:
         return b": synced\n\n"
     return frame(item[0], wire_json.exact(item[1]))

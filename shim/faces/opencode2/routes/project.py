@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest, ProjectNotFound
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import WorktreeRefused
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpdated
@@ -56,13 +56,13 @@ class Remove(BaseModel):
     force: bool
 
 
-@operation2("project.list")
+@operation("project.list")
 async def listing(ctx: Ctx) -> object:
     """All that were ever opened here, with the one of this request. None is archived: no operation does that."""
     return [_wire(ctx, row) for row in await _rows(ctx)]
 
 
-@operation2("project.update")
+@operation("project.update")
 async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
     """Name, icon, start command, and which working tree is the main one."""
     changes = body.model_dump(exclude_none=True, exclude={"canonical"})
@@ -73,7 +73,7 @@ async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
     return _wire(ctx, row)
 
 
-@operation2("worktree.list")
+@operation("worktree.list")
 async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
     """The project's working trees that still exist, the main one first."""
     await _row(ctx, query.projectID)
@@ -81,7 +81,7 @@ async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
     return await visible_directories(found, ctx.services.settings.roots)
 
 
-@operation2("worktree.create")
+@operation("worktree.create")
 async def create(ctx: Ctx, body: Create) -> object:
     """A new one. With a `directory` it is there and has no branch; else it is in this server's data, with one."""
     top = (await _row(ctx, body.projectID))["worktree"]
@@ -95,11 +95,11 @@ async def create(ctx: Ctx, body: Create) -> object:
         await require(str(wanted.parent), ctx.services.settings.roots)
         made = ctx.services.copies.create(body.projectID, top, STRATEGY, str(wanted.parent), body.name or wanted.name)
         place = await _worktree_work(made)
-    _changed(ctx, body.projectID)
+    _publish_change(ctx, body.projectID)
     return {"directory": place}
 
 
-@operation2("worktree.remove")
+@operation("worktree.remove")
 async def remove(ctx: Ctx, body: Remove) -> object:
     """End what runs in it, and remove it. Only those that this server has made; with changes only by `force`."""
     top = (await _row(ctx, body.projectID))["worktree"]
@@ -110,11 +110,11 @@ async def remove(ctx: Ctx, body: Remove) -> object:
         await _worktree_work(ctx.services.worktrees.remove(top, body.directory))
     else:
         await _worktree_work(ctx.services.copies.remove(body.projectID, top, body.directory, force=body.force))
-    _changed(ctx, body.projectID)
+    _publish_change(ctx, body.projectID)
     return NO_CONTENT
 
 
-@operation2("worktree.refresh")
+@operation("worktree.refresh")
 async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
     """Look for worktrees that were made elsewhere."""
     row = await _row(ctx, body.projectID)
@@ -170,5 +170,5 @@ async def _worktree_work(work: Awaitable[Done]) -> Done:
         raise WorktreeRefused(error.message) from error
 
 
-def _changed(ctx: Ctx, project_id: str) -> None:
+def _publish_change(ctx: Ctx, project_id: str) -> None:
     ctx.services.host.publish(ProjectDirectoriesChanged(project_id), ctx.directory, project_id)

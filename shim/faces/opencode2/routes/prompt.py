@@ -13,9 +13,9 @@ from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, InvalidRequest
 from shim.faces.opencode2 import prompt_files as second
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
-from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, read_session
+from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_item, need, read_session
 from shim.host import skills
 from shim.host.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx
@@ -78,7 +78,7 @@ class PromptBody(BaseModel):
     resume: bool | None = None
 
 
-@operation2("session.prompt")
+@operation("session.prompt")
 async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
     """Answers when it is accepted. The same id with the same prompt is the same prompt; with another one, 409."""
     parts, payload = await _parts(ctx, body.text, body.files, body.agents)
@@ -139,26 +139,26 @@ async def _admit(
     whole = {"text": parts[0]["text"], **payload}
     if message_id is not None:
         session = await read_session(ctx, session_id)
-        if (prompt := admitted(session, message_id)) is not None:
-            return _same(session, prompt, kind, whole)
+        if (prompt := find_prompt(session, message_id)) is not None:
+            return _need_same(session, prompt, kind, whole)
     body = PromptRequest(parts=parts, message_id=message_id, unattended=unattended_of_headers(ctx.request.headers))
     try:
         made = await submit(ctx.services.sessions, session_id, body, reply=resume, second={**extra, "kind": kind})
     except Conflict:
         session = await read_session(ctx, session_id)
-        prompt = admitted(session, message_id or "")
+        prompt = find_prompt(session, message_id or "")
         if prompt is None:
             raise
-        return _same(session, prompt, kind, whole)
+        return _need_same(session, prompt, kind, whole)
     await ctx.services.store.flush()
     session = await read_session(ctx, session_id)
-    prompt = admitted(session, made)
+    prompt = find_prompt(session, made)
     if prompt is None:  # it was taken back, or undone, in this moment
         raise Conflict(f"The prompt {made} was taken back by somebody else.")
-    return numbered(session, prompt)
+    return inbox_item(session, prompt)
 
 
-def admitted(session: Session, message_id: str) -> PendingPrompt | None:
+def find_prompt(session: Session, message_id: str) -> PendingPrompt | None:
     """A prompt that waits in the inbox, or waited there. Raises ResourceConflict for a message that is none."""
     waiting = session.timeline.inbox.get(message_id)
     if waiting is not None:
@@ -171,8 +171,8 @@ def admitted(session: Session, message_id: str) -> PendingPrompt | None:
     return replace(entry.prompt, accepted_ms=entry.created_ms, delivery="steer")
 
 
-def _same(session: Session, prompt: PendingPrompt, kind: str, payload: JsonObject) -> JsonObject:
-    item = numbered(session, prompt)
+def _need_same(session: Session, prompt: PendingPrompt, kind: str, payload: JsonObject) -> JsonObject:
+    item = inbox_item(session, prompt)
     if item["type"] != kind or item["payload"] != payload:
         raise ResourceConflict(f"Prompt message ID conflicts with an existing durable record: {prompt.id}", prompt.id)
     return item
@@ -189,7 +189,7 @@ class SyntheticBody(BaseModel):
     resume: bool | None = None
 
 
-@operation2("session.synthetic")
+@operation("session.synthetic")
 async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
     """A text of a program's: the agent gets it as a prompt, and clients show it as what it is."""
     payload = {key: value for key in ("description", "metadata") if (value := getattr(body, key))}
@@ -206,7 +206,7 @@ class SkillRun(BaseModel):
     resume: bool | None = None
 
 
-@operation2("experimental.session.skill")
+@operation("experimental.session.skill")
 async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
     """The agent gets the skill as a prompt, which clients are shown as a skill, at once. Raises SkillNotFound."""
     found = await skill_of(ctx, path.sessionID, body.id)
@@ -233,7 +233,7 @@ class CommandBody(BaseModel):
     delivery: Delivery | None = None
 
 
-@operation2("session.command")
+@operation("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     """A slash command: a template of the server or the config, filled in, or one of the agent."""
     directory = need(ctx, path.sessionID).directory
@@ -268,14 +268,14 @@ class InboxBody(BaseModel):
     delivery: Delivery = Field()
 
 
-@operation2("session.inbox.list")
+@operation("session.inbox.list")
 async def inbox(ctx: Ctx, path: SessionPath) -> object:
     """What is accepted and not delivered, oldest first."""
     session = await read_session(ctx, path.sessionID)
-    return {"data": [numbered(session, prompt) for prompt in session.timeline.inbox.values()]}
+    return {"data": [inbox_item(session, prompt) for prompt in session.timeline.inbox.values()]}
 
 
-@operation2("session.inbox.update")
+@operation("session.inbox.update")
 async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
     """Let it go before the others, or after them. 409 when it waits no more."""
     actor = await ctx.services.sessions.actor(path.sessionID)
@@ -285,7 +285,7 @@ async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
     return NO_CONTENT
 
 
-@operation2("session.inbox.cancel")
+@operation("session.inbox.cancel")
 async def inbox_cancel(ctx: Ctx, path: InboxPath) -> object:
     """Take it back: it is not handed over, and not shown. Nothing to take back is fine."""
     actor = await ctx.services.sessions.actor(path.sessionID)

@@ -12,8 +12,8 @@ from pathlib import Path
 from aiohttp import web
 
 from shim.errors import Forbidden, InvalidRequest, PtyNotFound
-from shim.faces.opencode2.endpoint import operation2
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.endpoint import operation
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
@@ -27,53 +27,55 @@ GONE = 4404
 """How a WebSocket is closed whose terminal is unknown or has ended: a browser is not told the status of a refused upgrade."""
 
 
-@operation2("pty.list")
+@operation("pty.list")
 async def listing(ctx: Ctx) -> object:
     """The directory's terminals that run."""
-    return await located(ctx, ctx.services.terminals.list_of(ctx.directory))
+    return await locate_answer(ctx, ctx.services.terminals.list_of(ctx.directory))
 
 
-@operation2("pty.create")
+@operation("pty.create")
 async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """A new one."""
     wanted = body or TerminalBody()
     await require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
-    return await located(ctx, (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire)
+    return await locate_answer(ctx, (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire)
 
 
-@operation2("pty.get")
+@operation("pty.get")
 async def get(ctx: Ctx, path: PtyPath) -> object:
     """One of them."""
-    return await located(ctx, ctx.services.terminals.get(ctx.directory, path.ptyID).wire)
+    return await locate_answer(ctx, ctx.services.terminals.get(ctx.directory, path.ptyID).wire)
 
 
-@operation2("pty.update")
+@operation("pty.update")
 async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
     """Title and size."""
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
     size = None if body.size is None else (body.size.rows, body.size.cols)
-    return await located(ctx, ctx.services.terminals.update(found, title=body.title, size=size))
+    return await locate_answer(ctx, ctx.services.terminals.update(found, title=body.title, size=size))
 
 
-@operation2("pty.remove")
+@operation("pty.remove")
 async def remove(ctx: Ctx, path: PtyPath) -> object:
     """End it."""
     await ctx.services.terminals.remove(ctx.services.terminals.get(ctx.directory, path.ptyID))
     return NO_CONTENT
 
 
-@operation2("pty.connect.token")
+@operation("pty.connect.token")
 async def token(ctx: Ctx, path: PtyPath) -> object:
     """A ticket for one connection."""
     if TICKET_HEADER not in ctx.request.headers:
         raise Forbidden(f"A ticket is given for a request with the header {TICKET_HEADER} alone.")
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
-    return await located(ctx, {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S})
+    return await locate_answer(
+        ctx, {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S}
+    )
 
 
-@operation2("pty.connect")
+@operation("pty.connect")
 async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamResponse:
     """The terminal itself, over a WebSocket: see `shim.http.terminal`. One that is not there is told by closing with `GONE`."""
     if not web.WebSocketResponse().can_prepare(ctx.request):

@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from shim.errors import SessionBusy
 from shim.faces.opencode2 import read
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.session import first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.operation import NO_CONTENT, Ctx
@@ -20,7 +20,7 @@ class StageBody(BaseModel):
     files: bool = True
 
 
-@operation2("session.revert.stage")
+@operation("session.revert.stage")
 async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
     """What comes from that message on is hidden, until the next prompt, or `commit`, removes it."""
     message_id = await first_id(ctx, path.sessionID, body.messageID)
@@ -29,7 +29,7 @@ async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
     return {"data": read.revert(await read_session(ctx, path.sessionID))}
 
 
-@operation2("session.revert.clear")
+@operation("session.revert.clear")
 async def clear(ctx: Ctx, path: SessionPath) -> object:
     """Takes the undo back. Nothing to take back is fine."""
     await undo.unrevert(ctx.services.sessions, path.sessionID)
@@ -37,7 +37,7 @@ async def clear(ctx: Ctx, path: SessionPath) -> object:
     return NO_CONTENT
 
 
-@operation2("session.revert.commit")
+@operation("session.revert.commit")
 async def commit(ctx: Ctx, path: SessionPath) -> object:
     """What is staged is gone for good, from the session and from the agent's own memory. Nothing staged is fine."""
     actor = await ctx.services.sessions.actor(path.sessionID)

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import RpcNotFound
 from shim.http.operation import Ctx
 
@@ -24,7 +24,7 @@ class RpcBody(BaseModel):
     input: Any = None
 
 
-@operation2("rpc.call")
+@operation("rpc.call")
 async def call(ctx: Ctx, path: RpcPath, body: RpcBody) -> object:
     """No RPC is registered here, so each call is answered as native answers one of an unknown plugin: 400 RpcError."""
     message = (

@@ -12,10 +12,10 @@ from typing import Any
 from aiohttp import web
 
 from shim.faces.opencode2.dialects import R
-from shim.faces.opencode2.endpoint import extra, operation2
+from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.negotiation import note
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
-from shim.faces.opencode2.unsupported import SAME2, UNSUPPORTED2
+from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED
 from shim.http import wire_json
 from shim.http.operation import Ctx
 from universal.jsonvalue import arr
@@ -29,7 +29,7 @@ PARAMETERS = {
 }
 
 
-@operation2("server.info")
+@operation("server.info")
 async def info(ctx: Ctx) -> object:
     """Who answers here. Terminals end with the server, so there are no persistent ones. Who asks this speaks R."""
     note(ctx.request, R.name)
@@ -56,9 +56,9 @@ def document() -> bytes:
     whole: dict[str, Any] = json.loads(resources.files("shim.faces.opencode2").joinpath("schema.json").read_bytes())
     paths: dict[str, dict[str, Any]] = {}
     for path, item in whole["paths"].items():
-        served = {method: row for method, row in item.items() if row["operationId"] not in UNSUPPORTED2}
+        served = {method: row for method, row in item.items() if row["operationId"] not in UNSUPPORTED}
         if served:
             paths[path] = served
     tags = dict.fromkeys(str(tag) for item in paths.values() for row in item.values() for tag in arr(row["tags"]))
-    more = {"parameters": PARAMETERS, "always_the_same": SAME2}
+    more = {"parameters": PARAMETERS, "always_the_same": CONSTANT}
     return wire_json.dumps({**whole, EXTENSION: more, "tags": [{"name": tag} for tag in tags], "paths": paths})

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
 from shim.faces.opencode2 import read
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, read_session
@@ -53,7 +53,7 @@ class CreateBody(BaseModel):
     permissions: list[RuleBody] | None = None
 
 
-@operation2("session.create")
+@operation("session.create")
 async def create(ctx: Ctx, body: CreateBody) -> object:
     """A new session; one with this id that is there already is the answer, as it is."""
     services = ctx.services
@@ -120,7 +120,7 @@ class ListQuery(BaseModel):
 FILTERS = ("order", "search", "parentID", "directory", "project", "subpath", "archived")
 
 
-@operation2("session.list")
+@operation("session.list")
 async def listing(ctx: Ctx, query: ListQuery) -> object:
     """Newest first, by the time of the last change."""
     anchor: JsonObject = {}
@@ -131,17 +131,17 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
             raise CursorInvalid
         query = query.model_copy(update={key: said.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
     records = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
-    found = sorted((one for one in records if _wanted(one, query)), key=_at, reverse=query.order == "desc")
+    found = sorted((one for one in records if _is_wanted(one, query)), key=_at, reverse=query.order == "desc")
     if anchor:
         found = _beyond(found, anchor, query)
     page = found[: query.limit] if anchor.get("direction") != "previous" else found[-query.limit :]
     filters = {key: value for key in FILTERS if (value := getattr(query, key)) not in (None, "desc")}
     ends = {"previous": page[0], "next": page[-1]} if page else {}
     cursor = {
-        way: cursors.written({**filters, "anchor": {"id": record.id, "time": _at(record)[0], "direction": way}})
+        way: cursors.encode_cursor({**filters, "anchor": {"id": record.id, "time": _at(record)[0], "direction": way}})
         for way, record in ends.items()
     }
-    return {"data": [_shown(ctx, record) for record in page], "cursor": cursor}
+    return {"data": [_session_json(ctx, record) for record in page], "cursor": cursor}
 
 
 def _beyond(found: list[SessionRecord], anchor: JsonObject, query: ListQuery) -> list[SessionRecord]:
@@ -155,7 +155,7 @@ def _at(record: SessionRecord) -> tuple[int, str]:
     return record.updated_ms, record.id
 
 
-def _wanted(record: SessionRecord, query: ListQuery) -> bool:
+def _is_wanted(record: SessionRecord, query: ListQuery) -> bool:
     if query.parentID == ROOTS and record.parent_id is not None:
         return False
     return (
@@ -168,8 +168,8 @@ def _wanted(record: SessionRecord, query: ListQuery) -> bool:
     )
 
 
-def _shown(ctx: Ctx, record: SessionRecord) -> JsonObject:
-    session = ctx.services.sessions.loaded(record.id)
+def _session_json(ctx: Ctx, record: SessionRecord) -> JsonObject:
+    session = ctx.services.sessions.loaded_session(record.id)
     if session is not None:
         return read.info(session)
     facts, shown = ctx.services.sessions.index.facts(record.id), info_of(record)
@@ -177,13 +177,13 @@ def _shown(ctx: Ctx, record: SessionRecord) -> JsonObject:
     return {**shown, **{key: facts[key] for key in ("outcome", "fork") if key in facts}, "time": {**shown["time"], **time}}
 
 
-@operation2("session.active")
+@operation("session.active")
 async def active(ctx: Ctx) -> object:
     """Sessions in which something runs. Waiting for a person is running too."""
     return {"data": {session_id: {"type": "running"} for session_id in ctx.services.sessions.statuses()}}
 
 
-@operation2("session.get")
+@operation("session.get")
 async def get(ctx: Ctx, path: SessionPath) -> object:
     """One session."""
     return {"data": read.info(await read_session(ctx, path.sessionID))}
@@ -198,7 +198,7 @@ class UpdateBody(BaseModel):
     archived: StrictBool | None = None
 
 
-@operation2("session.update")
+@operation("session.update")
 async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
     """Rename it, set its metadata or rules, archive or restore it. To archive an archived session changes nothing."""
     changes: JsonObject = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
@@ -211,7 +211,7 @@ async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
     return NO_CONTENT
 
 
-@operation2("session.remove")
+@operation("session.remove")
 async def remove(ctx: Ctx, path: SessionPath) -> object:
     """Ends what runs, removes the session and all below it."""
     await ctx.services.sessions.delete(path.sessionID)
@@ -225,7 +225,7 @@ class ForkBody(BaseModel):
     before: str | None = None
 
 
-@operation2("session.fork")
+@operation("session.fork")
 async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
     """A new session with the conversation up to a message."""
     need(ctx, path.sessionID)
@@ -255,7 +255,7 @@ class AgentBody(BaseModel):
     agent: str
 
 
-@operation2("session.switchAgent")
+@operation("session.switchAgent")
 async def switch_agent(ctx: Ctx, path: SessionPath, body: AgentBody) -> object:
     """From the next prompt on. That it exists is found out then, as by native."""
     await ctx.services.sessions.patch(path.sessionID, agent=body.agent)
@@ -268,7 +268,7 @@ class ModelBody(BaseModel):
     model: ModelRef
 
 
-@operation2("session.switchModel")
+@operation("session.switchModel")
 async def switch_model(ctx: Ctx, path: SessionPath, body: ModelBody) -> object:
     """The same for its model; one of another provider is one of another agent here."""
     await ctx.services.sessions.patch(path.sessionID, model=first_model(body.model))
@@ -282,7 +282,7 @@ class MoveBody(BaseModel):
     delivery: Literal["steer", "queue"] | None = None
 
 
-@operation2("session.move")
+@operation("session.move")
 async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
     """To another directory, where its agent is started with the next prompt, and told what was said. 400 while it is at work."""
     here = need(ctx, path.sessionID).directory
@@ -301,7 +301,7 @@ class ViewBody(BaseModel):
     idle: float
 
 
-@operation2("session.view")
+@operation("session.view")
 async def view(ctx: Ctx, path: SessionPath, body: ViewBody) -> object:
     """The person has seen how it ended."""
     state = await ctx.services.sessions.state(path.sessionID)

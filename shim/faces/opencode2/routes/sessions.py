@@ -74,7 +74,7 @@ async def read_session(ctx: Ctx, session_id: str) -> Session:
     return state if state is not None and state.id == session_id else await ctx.services.sessions.session(session_id)
 
 
-def numbered(session: Session, prompt: PendingPrompt) -> JsonObject:
+def inbox_item(session: Session, prompt: PendingPrompt) -> JsonObject:
     """An item of an inbox with its number in the log, which older dialects tell."""
     return {**read.inbox_entry(prompt, session), "admittedSeq": prompt.number}
 

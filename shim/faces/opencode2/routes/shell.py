@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from shim.errors import ShellNotFound
-from shim.faces.opencode2.endpoint import extra, operation2
+from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host.roots import require
 from shim.host.shells import PAGE_LIMIT_BYTES
 from shim.http.operation import NO_CONTENT, Ctx, need_id
@@ -47,13 +47,13 @@ class OutputQuery(BaseModel):
     limit: Annotated[int, Field(ge=1, le=PAGE_LIMIT_BYTES)] = DEFAULT_PAGE_BYTES
 
 
-@operation2("shell.list")
+@operation("shell.list")
 async def listing(ctx: Ctx) -> object:
     """The directory's commands that run."""
-    return await located(ctx, ctx.services.shells.list_of(ctx.directory))
+    return await locate_answer(ctx, ctx.services.shells.list_of(ctx.directory))
 
 
-@operation2("shell.create")
+@operation("shell.create")
 async def create(ctx: Ctx, body: Create) -> object:
     """Run one, with the person's shell."""
     await require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
@@ -61,13 +61,13 @@ async def create(ctx: Ctx, body: Create) -> object:
         ctx.directory, body.command, cwd=body.cwd, timeout_ms=body.timeout, metadata=body.metadata or {}
     )
     begun = dict(made.wire)  # it may have ended when the answer is made
-    return await located(ctx, begun)
+    return await locate_answer(ctx, begun)
 
 
-@operation2("shell.get")
+@operation("shell.get")
 async def get(ctx: Ctx, path: ShellPath) -> object:
     """One of them, also if it has ended."""
-    return await located(ctx, ctx.services.shells.get(ctx.directory, path.id).wire)
+    return await locate_answer(ctx, ctx.services.shells.get(ctx.directory, path.id).wire)
 
 
 @extra("shell.timeout", "PATCH", "/api/shell/{id}/timeout")
@@ -75,10 +75,10 @@ async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
     """Change the time limit of one that runs. Only the builds before 2.0 have this route, so it answers as they do."""
     shell = ctx.services.shells.get(ctx.directory, path.id)
     ctx.services.shells.limit(shell, body.timeout)
-    return with_project(await located(ctx, dict(shell.wire)))
+    return with_project(await locate_answer(ctx, dict(shell.wire)))
 
 
-@operation2("shell.remove")
+@operation("shell.remove")
 async def remove(ctx: Ctx, path: ShellPath) -> object:
     """End it with what it has started, and forget its output; one that is not there is fine."""
     with suppress(ShellNotFound):
@@ -86,8 +86,8 @@ async def remove(ctx: Ctx, path: ShellPath) -> object:
     return NO_CONTENT
 
 
-@operation2("shell.output")
+@operation("shell.output")
 async def output(ctx: Ctx, path: ShellPath, query: OutputQuery) -> object:
     """A page of its output. A position inside of a character begins after it, with a mark for what is cut."""
     shells = ctx.services.shells
-    return await located(ctx, await shells.output(shells.get(ctx.directory, path.id), query.cursor, query.limit))
+    return await locate_answer(ctx, await shells.output(shells.get(ctx.directory, path.id), query.cursor, query.limit))

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.sessions import face
 from shim.faces.opencode2.stats import Stats
 from shim.host.roots import visible_sessions
@@ -25,7 +25,7 @@ class StatsQuery(BaseModel):
     tools: Literal["none", "summary", "detail"] = "none"
 
 
-@operation2("experimental.session.stats")
+@operation("experimental.session.stats")
 async def stats(ctx: Ctx, query: StatsQuery) -> object:
     """Sessions that were not counted yet, or have changed since, are read one by one; the others cost nothing."""
     try:

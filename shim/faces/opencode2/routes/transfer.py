@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from shim.faces.opencode1.transfer import import_
 from shim.faces.opencode2 import read
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.session import Location
 from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.directory import resolve
@@ -27,7 +27,7 @@ class ExportQuery(BaseModel):
     sanitize: Literal["true", "false"] = "false"
 
 
-@operation2("experimental.session.export")
+@operation("experimental.session.export")
 async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
     """The session with all its messages, oldest first."""
     session = await read_session(ctx, path.sessionID)
@@ -35,22 +35,22 @@ async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
     info = {key: value for key, value in read.info(session).items() if key != "revert"}
     if query.sanitize == "true":
         info = {**info, "title": REDACTED, "location": {"directory": "/"}, **({"metadata": {}} if "metadata" in info else {})}
-        messages = [sanitized(message) for message in messages]
+        messages = [sanitize(message) for message in messages]
     return {"data": {"info": info, "messages": messages}}
 
 
-def sanitized(message: JsonObject) -> JsonObject:
+def sanitize(message: JsonObject) -> JsonObject:
     """A message whose shape is as it was, with each text replaced."""
-    return {key: value if key in TOLD else _hidden(value) for key, value in message.items()}
+    return {key: value if key in TOLD else _hide(value) for key, value in message.items()}
 
 
-def _hidden(value: Any) -> Any:
+def _hide(value: Any) -> Any:
     if isinstance(value, str):
         return REDACTED
     if isinstance(value, list):
-        return [_hidden(one) for one in value]  # pyright: ignore[reportUnknownVariableType] - JSON
+        return [_hide(one) for one in value]  # pyright: ignore[reportUnknownVariableType] - JSON
     if isinstance(value, dict):
-        return sanitized(value)  # pyright: ignore[reportUnknownArgumentType] - JSON
+        return sanitize(value)  # pyright: ignore[reportUnknownArgumentType] - JSON
     return value
 
 
@@ -62,7 +62,7 @@ class ImportBody(BaseModel):
     location: Location | None = None
 
 
-@operation2("experimental.session.import")
+@operation("experimental.session.import")
 async def take_in(ctx: Ctx, body: ImportBody) -> object:
     """A session with this id that is there already gets the messages that it has not."""
     directory = ctx.directory if body.location is None else resolve({"directory": body.location.directory}, {}, ctx.directory)

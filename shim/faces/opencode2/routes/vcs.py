@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import ResourceConflict, VcsUnsupported
-from shim.faces.opencode2.routes.located import located, place
+from shim.faces.opencode2.routes.location_answer import locate_answer, place
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectUpdated
 from shim.http.operation import NO_CONTENT, Ctx
@@ -40,7 +40,7 @@ class InitQuery(BaseModel):
     provider: str = "git"
 
 
-@operation2("vcs.get")
+@operation("vcs.get")
 async def get(ctx: Ctx) -> object:
     """The branches; keys are left out where there are none."""
     project = await ctx.services.projects.identity(ctx.directory)
@@ -48,41 +48,41 @@ async def get(ctx: Ctx) -> object:
     found = await vcs.branches(ctx.directory)
     names = {"current": found.current, "default": found.default}
     branch = {key: name for key, name in names.items() if name is not None}
-    return await located(ctx, {**({"provider": "git"} if project.vcs else {}), "branch": branch})
+    return await locate_answer(ctx, {**({"provider": "git"} if project.vcs else {}), "branch": branch})
 
 
-@operation2("vcs.base")
+@operation("vcs.base")
 async def base(ctx: Ctx) -> object:
     """Where the branch has left the one that it will be merged into; null on that one itself, and outside of a repository."""
     found = await vcs.review_base(ctx.directory)
-    return await located(ctx, None if found is None else {"name": found.name, "ref": found.ref, "source": found.source})
+    return await locate_answer(ctx, None if found is None else {"name": found.name, "ref": found.ref, "source": found.source})
 
 
-@operation2("vcs.status")
+@operation("vcs.status")
 async def status(ctx: Ctx) -> object:
     """Changed files with line counts."""
-    return await located(ctx, [_row(change) for change in await vcs.changes(ctx.directory)])
+    return await locate_answer(ctx, [_row(change) for change in await vcs.changes(ctx.directory)])
 
 
-@operation2("vcs.branch.list")
+@operation("vcs.branch.list")
 async def branches(ctx: Ctx, query: BranchQuery) -> object:
     """Names of local branches, the last used first."""
     wanted = query.search.casefold()
     names = [name for name in await vcs.branch_names(ctx.directory) if wanted in name.casefold()]
-    return await located(ctx, names[: query.limit])
+    return await locate_answer(ctx, names[: query.limit])
 
 
-@operation2("vcs.diff")
+@operation("vcs.diff")
 async def diff(ctx: Ctx, query: DiffQuery) -> object:
     """Changed files with patches. A patch that is too large to be shown is empty. Raises 400 for a base that is no revision."""
     if query.mode == "working" and query.base is None:
         found = await vcs.diff(ctx.directory, "git", query.context)
     else:
         found = await vcs.compare(ctx.directory, query.base, query.context, committed=query.mode == "committed")
-    return await located(ctx, [_row(change) | {"patch": change.patch or ""} for change in found])
+    return await locate_answer(ctx, [_row(change) | {"patch": change.patch or ""} for change in found])
 
 
-@operation2("vcs.init")
+@operation("vcs.init")
 async def init(ctx: Ctx, query: InitQuery) -> object:
     """`git init` in the directory. Raises 409 in a repository, 501 for another kind of repository, 503 with what git said."""
     directory = await place(ctx)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from shim.faces.opencode2.endpoint import operation2
-from shim.faces.opencode2.routes.located import located
+from shim.faces.opencode2.endpoint import operation
+from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.http.operation import Ctx
 
 
-@operation2("websearch.providers")
+@operation("websearch.providers")
 async def providers(ctx: Ctx) -> object:
     """None: agents search by themselves."""
-    return await located(ctx, [])
+    return await locate_answer(ctx, [])
 
 
-@operation2("reference.list")
+@operation("reference.list")
 async def references(ctx: Ctx) -> object:
     """None: agents look things up by themselves."""
-    return await located(ctx, [])
+    return await locate_answer(ctx, [])

@@ -10,10 +10,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, InvalidRequest
-from shim.faces.opencode2.endpoint import operation2
+from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import ResourceConflict
 from shim.faces.opencode2.routes.prompt import Delivery
-from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, need, numbered, read_session
+from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_item, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.prompts.compact import begin
 from shim.sessions.prompts.shell_turn import shell as run_shell
@@ -24,14 +24,14 @@ Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
 """The name of one."""
 
 
-@operation2("experimental.session.wait")
+@operation("experimental.session.wait")
 async def wait(ctx: Ctx, path: SessionPath) -> object:
     """Answers when nothing runs in it (any more)."""
     await (await ctx.services.sessions.state(path.sessionID)).idle()
     return NO_CONTENT
 
 
-@operation2("session.resume")
+@operation("session.resume")
 async def resume(ctx: Ctx, path: SessionPath) -> object:
     """Hand over the prompts that were parked (by an interrupt, or `resume: false`), and answer when all is done."""
     actor = await ctx.services.sessions.actor(path.sessionID)
@@ -46,7 +46,7 @@ class InterruptQuery(BaseModel):
     resume: Literal["true", "false"] = "false"
 
 
-@operation2("session.interrupt")
+@operation("session.interrupt")
 async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> object:
     """Stop what runs; answers when it has stopped. Prompts that wait are parked. `interrupted`: something ran."""
     state = await ctx.services.sessions.state(path.sessionID)
@@ -57,7 +57,7 @@ async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> objec
     return {"interrupted": ran}
 
 
-@operation2("session.background")
+@operation("session.background")
 async def background(ctx: Ctx, path: SessionPath) -> object:
     """Commands and subagents that the turn waits for work on in the background, and it goes on. Nothing to move is fine.
 
@@ -77,7 +77,7 @@ class EnvironmentBody(BaseModel):
     variables: dict[Variable, str]
 
 
-@operation2("session.environment")
+@operation("session.environment")
 async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> object:
     """For commands of the session, and for its agent, which is started anew with the next prompt; beside the server's own."""
     actor = await ctx.services.sessions.actor(path.sessionID)
@@ -96,7 +96,7 @@ class CompactBody(BaseModel):
     delivery: Delivery | None = None
 
 
-@operation2("session.compact")
+@operation("session.compact")
 async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
     """The agent compacts its conversation, after what runs now. Answers when that is accepted."""
     delivery = body.delivery or "steer"
@@ -106,7 +106,7 @@ async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
         raise ResourceConflict(error.message, body.id or "") from error
     session = await read_session(ctx, path.sessionID)
     accepted_ms, number = session.messages[made].info.created_ms, session.timeline.wishes.get(made, 0)
-    return {"data": numbered(session, PendingPrompt(made, "compaction", delivery, accepted_ms, number))}
+    return {"data": inbox_item(session, PendingPrompt(made, "compaction", delivery, accepted_ms, number))}
 
 
 class ShellBody(BaseModel):
@@ -116,7 +116,7 @@ class ShellBody(BaseModel):
     command: str
 
 
-@operation2("session.shell")
+@operation("session.shell")
 async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
     """Runs a command of the person's in the session's directory; answers when it has ended. The agent hears of it later."""
     mode = need(ctx, path.sessionID).mode or "build"

@@ -35,7 +35,7 @@ class AgentPath(BaseModel):
 def _agent(ctx: Ctx, name: str) -> Agent:
     agent = ctx.services.agents.get(name)
     if agent is None:
-        names = ", ".join(listed.spec.name for listed in ctx.services.agents.all())
+        names = ", ".join(listed.spec.name for listed in ctx.services.agents.list_agents())
         raise AgentNotServed(name, names)
     return agent
 
@@ -107,7 +107,7 @@ def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
 @v1("list_agents", "GET", "/v1/agents", tag="agents", answer=AgentListResponse)
 async def list_agents(ctx: Ctx) -> object:
     """All agents that are known, installed or not, with what can be seen of their work."""
-    agents = ctx.services.agents.all()
+    agents = ctx.services.agents.list_agents()
     return AgentListResponse(agents=await asyncio.to_thread(lambda: [_info(ctx, agent) for agent in agents]))
 
 

@@ -76,7 +76,7 @@ def _end_of_turn(state: SessionState, message_id: str) -> Callable[[UniversalEve
 
 
 async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
-    if (await ctx.services.sessions.state(session_id)).terminated:
+    if (await ctx.services.sessions.state(session_id)).is_terminated:
         raise SessionTerminated(session_id)
     directory = ctx.services.sessions.index.record(session_id).directory
     parts: list[JsonObject] = [{"type": "text", "text": body.message}]

@@ -109,6 +109,6 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         openCodeSessionId=session_id,
         parentSessionId=face.sessions.name_of(parent) if parent else None,
         status=status.type if status is not None else "idle",
-        unattended=str(sessions.requests.unattended(session_id)),
+        unattended=str(sessions.requests.unattended_policy(session_id)),
         waitingSince=sessions.requests.waiting_since_ms(session_id),
     )

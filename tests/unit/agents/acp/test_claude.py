@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import AGENT, Talk, option
 from universal.agents.acp.claude import denied_tools
 from universal.agents.acp.codec import AcpCodec
@@ -25,7 +25,7 @@ OPTIONS = [{"optionId": f"id-{kind}", "kind": kind, "name": kind} for kind in ("
 
 def talk(*rules: Rule, mode: str = "build", version: str = "0.100.0", **more: Any) -> Talk:
     """A session in a mode with a prompt at work."""
-    made = Talk(AcpCodec(counting(), next(p for p in PROFILES if p.name == NAME)), holds=True)
+    made = Talk(AcpCodec(counting_ids(), next(p for p in PROFILES if p.name == NAME)), holds=True)
     made.launch(rules=rules, **more)
     made.answer("initialize", {**AGENT, "agentInfo": {"name": NAME, "version": version}})
     if "session/new" in made.methods():
@@ -99,7 +99,7 @@ def test_claude_acp_keeps_its_mode_without_such_a_rule() -> None:
 
 @pytest.mark.parametrize("method", ["session/resume", "session/load"])
 def test_a_conversation_that_goes_on_is_held_to_the_rules_too(method: str) -> None:
-    made = Talk(AcpCodec(counting(), next(p for p in PROFILES if p.name == NAME)))
+    made = Talk(AcpCodec(counting_ids(), next(p for p in PROFILES if p.name == NAME)))
     made.launch(rules=STRICT, native_session_id="s", resume=True)
     capabilities = {"sessionCapabilities": {"resume": {}}} if method == "session/resume" else {"loadSession": True}
     made.answer("initialize", {"agentCapabilities": capabilities, "agentInfo": {"version": "0.100.0"}})

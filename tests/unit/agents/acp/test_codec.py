@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from tests.support.recordings import load_all
 from tests.support.replay import encode
 from universal.agents.acp.codec import AcpCodec
@@ -49,7 +49,7 @@ def option(id_: str, now: str, *values: str, category: str = "") -> dict[str, An
 class Talk:
     """A codec and what came out of it."""
 
-    codec: AcpCodec = field(default_factory=lambda: AcpCodec(counting(), OWN))
+    codec: AcpCodec = field(default_factory=lambda: AcpCodec(counting_ids(), OWN))
     outputs: list[Output] = field(default_factory=list)
     holds: bool = False
     """Checked calls wait for an answer of the test."""
@@ -410,7 +410,7 @@ def test_known_agents_have_names_and_variables_of_their_own() -> None:
 
 def test_an_agent_of_the_persons_own() -> None:
     spec = own_spec("mine", ("my-agent", "--acp"), None, {"KEY": "x"})
-    launch = spec.make(counting()).launch(LaunchOptions(binary="/bin/my-agent", directory="/p"))
+    launch = spec.make(counting_ids()).launch(LaunchOptions(binary="/bin/my-agent", directory="/p"))
     assert (spec.binaries, launch.argv, launch.env, launch.cwd) == (("my-agent",), ("/bin/my-agent", "--acp"), {"KEY": "x"}, "/p")
     known = own_spec("gemini", ("gemini", "--experimental-acp"), None, {})
     assert known.title == "Gemini CLI"
@@ -483,7 +483,7 @@ def test_any_bytes_and_any_json(raw: list[bytes], values: list[Any]) -> None:
 @settings(max_examples=300, deadline=None)
 def test_known_lines_with_something_wrong_in_them(data: st.DataObject) -> None:
     """Lines of all kinds in any order, each with any of its values replaced by any other; prompts and replies between them."""
-    talk = Talk(AcpCodec(counting(), data.draw(st.sampled_from(PROFILES))))
+    talk = Talk(AcpCodec(counting_ids(), data.draw(st.sampled_from(PROFILES))))
     talk.launch()
     for _ in range(data.draw(st.integers(1, 12))):
         msg = data.draw(st.sampled_from(ALL))

@@ -23,7 +23,7 @@ def talk() -> Talk:
 
 def hosted(made: Talk, answer: HostAnswer) -> list[Output]:
     assert isinstance(made.codec, HostedCodec)
-    return made.take(made.codec.hosted(answer))
+    return made.take(made.codec.on_host_answer(answer))
 
 
 def terminal(made: Talk, **more: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agents.acp.test_codec import Talk, option
-from universal.agents.acp.modes import mode_named, name_of, offered
+from universal.agents.acp.modes import mode_named, name_of, offered_modes
 from universal.agents.acp.profiles import GENERIC, PROFILES
 from universal.codec import Prompt
 
@@ -16,7 +16,7 @@ URL = "https://agentclientprotocol.com/protocol/session-modes#"
 
 def modes_of(name: str, told: list[dict[str, Any]], usual: str, *options: tuple[str, str]) -> dict[str, str]:
     profile = next((p for p in PROFILES if p.name == name), None)
-    found = offered(profile.modes if profile else GENERIC, told, usual, lambda option, value: (option, value) in options)
+    found = offered_modes(profile.modes if profile else GENERIC, told, usual, lambda option, value: (option, value) in options)
     return {mode.id: mode.native for mode in found}
 
 
@@ -52,7 +52,7 @@ def test_modes_that_nobody_knows_are_offered_and_those_that_are_not_told_are_not
 
 
 def test_a_mode_can_be_asked_for_by_the_agents_own_name() -> None:
-    modes = offered(GENERIC, [{"id": "chat"}, {"id": "Deep Dive"}], "chat", lambda *_: False)
+    modes = offered_modes(GENERIC, [{"id": "chat"}, {"id": "Deep Dive"}], "chat", lambda *_: False)
     assert [mode and mode.native for mode in (mode_named(modes, w) for w in ("deep-dive", "Deep Dive", "build", None, "x"))] == [
         "Deep Dive",
         "Deep Dive",

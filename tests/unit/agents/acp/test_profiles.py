@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import AGENT, Talk
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.profiles import PROFILES
@@ -15,7 +15,7 @@ from universal.items import ItemKind, TextPart, ToolResultPart
 
 def talk(name: str) -> Talk:
     profile = next(profile for profile in PROFILES if profile.name == name)
-    found = Talk(AcpCodec(counting(), profile)).ready(AGENT)
+    found = Talk(AcpCodec(counting_ids(), profile)).ready(AGENT)
     found.send(Prompt("p", "hi"))
     return found
 
@@ -115,7 +115,7 @@ def test_pi_acps_preamble_is_no_answer() -> None:
 
 def test_a_missing_login_says_what_to_do() -> None:
     profile = next(profile for profile in PROFILES if profile.name == "copilot")
-    found = Talk(AcpCodec(counting(), profile)).launch()
+    found = Talk(AcpCodec(counting_ids(), profile)).launch()
     found.answer("initialize", {**AGENT, "authMethods": [{"id": "copilot-login", "name": "Log in with Copilot CLI"}]})
     found.send(Prompt("p", "hi"))
     found.say({"jsonrpc": "2.0", "id": 2, "error": {"code": -32000, "message": "Authentication required"}})

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from tests.support.recordings import load
 from universal.agents.amp.codec import AmpCodec
 from universal.agents.amp.spec import AMP
@@ -34,7 +34,7 @@ from universal.turn import Input
 
 
 def launched(**options: Any) -> tuple[AmpCodec, tuple[str, ...]]:
-    codec = AmpCodec(counting())
+    codec = AmpCodec(counting_ids())
     return codec, codec.launch(LaunchOptions(binary="/bin/amp", directory="/p", **options)).argv
 
 
@@ -171,7 +171,7 @@ def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
 
 
 def test_rules_become_settings_of_the_process_and_bypass_loses_its_flag() -> None:
-    codec = AmpCodec(counting())
+    codec = AmpCodec(counting_ids())
     rules = (Rule("bash", "*", "deny"),)
     launch = codec.launch(LaunchOptions("/bin/amp", "/p", mode="bypass", rules=rules, environment={"HOME": "/h"}))
     assert "--dangerously-allow-all" not in launch.argv

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.claude_lines import Story, assistant, init, requesting, text, tool_result, tool_use
-from universal.agents.claude.tools import Todos, input_diff, read_result, title_of, unified
+from universal.agents.claude.tools import Todos, input_diff, read_result, title_of, unified_diff
 from universal.agents.claude.wire import FINISH, usage_of
 from universal.events import EventType
 from universal.items import FileRefPart, ImagePart, ItemKind, ItemStatus
@@ -137,9 +137,9 @@ def test_the_diff_of_an_editing_call(name: str, arguments: dict[str, Any], diff:
 
 
 def test_diffs_of_texts_without_a_last_newline_or_with_odd_ones() -> None:
-    assert unified(PATH, "a\u2028b\x0c\n", "a\u2028c\x0c\n").endswith("@@ -1 +1 @@\n-a\u2028b\x0c\n+a\u2028c\x0c\n")
-    assert unified(PATH, "a", "a\n") == (f"--- {PATH}\n+++ {PATH}\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n")
-    assert unified(PATH, "a\n", "a\n") == ""
+    assert unified_diff(PATH, "a\u2028b\x0c\n", "a\u2028c\x0c\n").endswith("@@ -1 +1 @@\n-a\u2028b\x0c\n+a\u2028c\x0c\n")
+    assert unified_diff(PATH, "a", "a\n") == (f"--- {PATH}\n+++ {PATH}\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+a\n")
+    assert unified_diff(PATH, "a\n", "a\n") == ""
 
 
 @pytest.mark.parametrize(

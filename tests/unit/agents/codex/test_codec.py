@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from universal.agents.codex.codec import CodexCodec
 from universal.agents.codex.spec import CODEX
 from universal.codec import (
@@ -54,7 +54,7 @@ class Bench:
     """A codec and the lines of a Codex that we play."""
 
     def __init__(self, **options: Any) -> None:
-        self.codec = CodexCodec(counting())
+        self.codec = CodexCodec(counting_ids())
         self.spec = self.codec.launch(LaunchOptions(binary="/bin/codex", directory="/p", **options))
         self.hello = written(self.codec.start())[0]
 

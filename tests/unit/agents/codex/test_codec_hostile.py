@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from tests.support.recordings import load_all
 from tests.unit.agents.codex.test_codec import THREAD, TURN, Bench
 from universal.agents.codex.codec import CodexCodec
@@ -59,7 +59,7 @@ def test_odd_items_never_raise(items: list[tuple[str, bool, Any]]) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(LINES), max_size=40), st.lists(st.binary(max_size=30), max_size=3))
 def test_lines_in_any_order_never_raise(lines: list[bytes], junk: list[bytes]) -> None:
-    codec = CodexCodec(counting())
+    codec = CodexCodec(counting_ids())
     codec.launch(LaunchOptions(binary="codex", directory="/p"))
     codec.start()
     codec.send(Prompt(key="k", text="x"))

@@ -21,7 +21,7 @@ def test_a_permission_is_requested_and_resolved_once() -> None:
     ask = permission()
     fact = asks.begin(ask, {"native": 1})
     assert (fact.type, fact.child, fact.synthetic) == (EventType.PERMISSION_REQUESTED, "call_1", False)
-    resolved = asks.decided(ask, "reject", "not now")
+    resolved = asks.resolve_permission(ask, "reject", "not now")
     assert resolved.type is EventType.PERMISSION_RESOLVED
     assert resolved.synthetic
     assert isinstance(resolved.data, PermissionData)
@@ -42,12 +42,12 @@ def test_answers_are_kept_with_the_labels_of_the_first_question_as_response() ->
     asks = OpenAsks[Ask]()
     ask = question()
     asks.begin(ask, None)
-    data = asks.answered(ask, [["A", "B"]]).data
+    data = asks.resolve_question(ask, [["A", "B"]]).data
     assert isinstance(data, QuestionData)
     assert (data.status, data.response, data.answers, data.options) == ("answered", "A, B", (("A", "B"),), ("A", "B"))
 
 
-def test_what_nobody_waits_for_is_rejected_as_withdrawn() -> None:
+def test_an_ask_without_a_waiting_agent_is_rejected_as_withdrawn() -> None:
     asks = OpenAsks[Ask]()
     asks.begin(permission(), None)
     asks.begin(question(), None)

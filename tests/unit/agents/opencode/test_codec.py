@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from universal.agents.opencode.codec import OpenCodeCodec
 from universal.agents.opencode.spec import OPENCODE
 from universal.agents.opencode.wire import delay_ms, message_id, model_ref, read_catalogue
@@ -46,7 +46,7 @@ class Server:
     """The other side of a codec: answers and events by hand."""
 
     def __init__(self, *, resume: bool = False) -> None:
-        self.codec = OpenCodeCodec(counting())
+        self.codec = OpenCodeCodec(counting_ids())
         id_ = SESSION if resume else None
         self.launch = self.codec.launch(LaunchOptions("/bin/opencode", "/p", native_session_id=id_, resume=resume))
         self.asked = requests(self.codec.start())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting
+from shim.record.driver import counting_ids
 from tests.support.recordings import load
 from universal.agents.pi.codec import PiCodec
 from universal.agents.pi.spec import PI
@@ -39,7 +39,7 @@ class Story:
     """A codec; `hears` lines of Pi, `does` commands of ours."""
 
     def __init__(self, **options: Any) -> None:
-        self.codec = PiCodec(counting())
+        self.codec = PiCodec(counting_ids())
         self.spec = self.codec.launch(LaunchOptions(binary="/bin/pi", directory="/project", **options))
         self.outputs: list[Output] = []
         state = {"thinkingLevel": "medium", "sessionId": "s1", "model": {"provider": "p", "id": "m"}}
@@ -374,7 +374,7 @@ FIELDS = (
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), JSON, max_size=5)), max_size=12))
 @settings(max_examples=150, deadline=None)
 def test_any_fields(messages: list[tuple[str, dict[str, Any]]]) -> None:
-    codec = PiCodec(counting())
+    codec = PiCodec(counting_ids())
     codec.start()
     codec.send(Prompt("k", "x"))
     for kind, fields in messages:
@@ -394,7 +394,7 @@ def test_any_fields(messages: list[tuple[str, dict[str, Any]]]) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes(line: bytes) -> None:
-    outputs = PiCodec(counting()).receive(line)
+    outputs = PiCodec(counting_ids()).receive(line)
     assert [out.type for out in outputs if isinstance(out, Fact)] in ([EventType.UNPARSED], [])
 
 
@@ -402,7 +402,7 @@ def test_any_bytes(line: bytes) -> None:
 @settings(max_examples=40, deadline=None)
 def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
     said_ = load("pi", data.draw(st.sampled_from(["0.73.1", "0.87.1"])), "question").said()
-    codec = PiCodec(counting())
+    codec = PiCodec(counting_ids())
     codec.send(Prompt("k", "x"))
     for message in data.draw(st.lists(st.sampled_from(said_), max_size=30)):
         codec.receive(json.dumps(message).encode())
@@ -417,7 +417,7 @@ PROMPTS = [{"entryId": name, "text": name} for name in ("e1", "e2", "e3")]
 def taken_up(at: str) -> tuple[Story, Any]:
     """A conversation to be taken up after the answer to the prompt `at`, and the question that a prompt waits for."""
     story = Story.__new__(Story)
-    story.codec, story.outputs = PiCodec(counting()), []
+    story.codec, story.outputs = PiCodec(counting_ids()), []
     story.codec.launch(LaunchOptions("/bin/pi", "/project", native_session_id="s1", resume=True, resume_at=at))
     *_, ask = story._lines(story.codec.start())
     assert ask["type"] == "get_fork_messages"

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from shim.faces.opencode2.dialects import DIALECTS
-from shim.faces.opencode2.events import Event2
-from tests.support.oracle2 import check_event, check_log_item
-from tests.support.second_story import Story
+from shim.faces.opencode2.events import Event
+from tests.support.opencode2_oracle import check_event, check_log_item
+from tests.support.opencode2_story import Story
 
 
 def test_a_durable_event_has_its_place_and_its_directory() -> None:
-    event = Event2("evt_1", 5, "session.renamed", {"sessionID": "ses_1", "title": "t"}, "ses_1", 3, 1, "/a", note="x")
+    event = Event("evt_1", 5, "session.renamed", {"sessionID": "ses_1", "title": "t"}, "ses_1", 3, 1, "/a", note="x")
     assert event.wire() == {
         **{"id": "evt_1", "created": 5, "type": "session.renamed"},
         **{"durable": {"aggregateID": "ses_1", "seq": 3, "version": 1}, "location": {"directory": "/a"}},
@@ -23,7 +23,7 @@ def test_a_durable_event_has_its_place_and_its_directory() -> None:
 
 
 def test_a_live_event_has_no_place() -> None:
-    event = Event2("evt_1", 5, "session.usage.updated", {}, "ses_1")
+    event = Event("evt_1", 5, "session.usage.updated", {}, "ses_1")
     assert event.wire() == {"id": "evt_1", "created": 5, "type": "session.usage.updated", "data": {}}
 
 

@@ -10,10 +10,10 @@ import pytest
 from shim.clock import ManualClock
 from shim.errors import InvalidRequest
 from shim.faces.opencode2 import prompt_files as second
-from shim.faces.opencode2.prompt_files import sniffed
+from shim.faces.opencode2.prompt_files import sniff_type
 from shim.ids import Ids
 from shim.sessions.permissions.grants import Grants
-from universal.turn import Cancelled, DispatchPrompt, Input, TurnMachine
+from universal.turn import DispatchPrompt, Input, PromptsCancelled, TurnMachine
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ from universal.turn import Cancelled, DispatchPrompt, Input, TurnMachine
     ],
 )
 def test_a_type_is_found_by_the_bytes(content: bytes, name: str, mime: str) -> None:
-    assert sniffed(content, name) == mime
+    assert sniff_type(content, name) == mime
 
 
 async def test_files_as_they_are_kept(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_prompt_that_is_taken_back_is_neither_handed_nor_cancelled() -> None:
     assert not machine.withdraw("a")
     assert not machine.withdraw("first")
     assert DispatchPrompt("b") in machine.apply(Input.DONE)
-    assert not any(isinstance(effect, Cancelled) for effect in machine.apply(Input.ABORT))
+    assert not any(isinstance(effect, PromptsCancelled) for effect in machine.apply(Input.ABORT))
 
 
 def test_a_lasting_grant_is_of_one_directory() -> None:
@@ -116,12 +116,12 @@ def test_a_lasting_grant_is_of_one_directory() -> None:
     grants.allow("/a", "bash", ["git *", "ls *"])
     grants.allow("/b", "edit", ["*"])
     assert [rule.pattern for rule in grants.rules("/a")] == ["git *", "ls *"]
-    first = grants.all()[0]
+    first = grants.list_grants()[0]
     assert first.id.startswith("psv_")
     grants.revoke(first.id)
     grants.revoke("psv_nobody")
     assert [rule.pattern for rule in grants.rules("/a")] == ["ls *"]
     grants.clear("/a")
-    assert [grant.directory for grant in grants.all()] == ["/b"]
+    assert [grant.directory for grant in grants.list_grants()] == ["/b"]
     grants.clear()
-    assert grants.all() == ()
+    assert grants.list_grants() == ()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode2 import read, render
-from shim.faces.opencode2.events import Event2
-from tests.support.both import check_second
-from tests.support.fold2 import ENDS
-from tests.support.second_story import START_MS, Story, everything
+from shim.faces.opencode2.events import Event
+from tests.support.opencode2_fold import ENDS
+from tests.support.opencode2_story import START_MS, Story, everything
+from tests.support.two_faces import check_opencode2
 from universal.events import Question, QuestionOption
 from universal.items import ReasoningPart, TextPart
 
@@ -25,7 +25,7 @@ def assistants(story: Story) -> list[dict[str, Any]]:
     return [m for m in story.now.messages.values() if m["type"] == "assistant"]
 
 
-def end(story: Story) -> Event2:
+def end(story: Story) -> Event:
     """The end of the last execution."""
     return next(event for event in reversed(story.told) if event.type in ENDS)
 
@@ -302,7 +302,7 @@ def test_more_of_a_text_that_seemed_to_have_ended_comes_in_the_end() -> None:
     story.end()
     assert [d["text"] for d in told(story, "session.text.ended")] == ["Let me", "Let me see."]
     assert [d["delta"] for d in told(story, "session.text.delta")] == ["Let me"]
-    check_second(story.journal, "mock", story.opencode1)
+    check_opencode2(story.journal, "mock", story.opencode1)
 
 
 def test_a_retry_keeps_the_message() -> None:
@@ -331,7 +331,7 @@ def test_each_attempt_is_a_start_of_the_step() -> None:
     story.say("Back again.")
     story.end()
     assert len({d["assistantMessageID"] for d in told(story, "session.step.started")}) == 1
-    check_second(story.journal, "mock", story.opencode1)
+    check_opencode2(story.journal, "mock", story.opencode1)
 
 
 def test_a_retry_that_leads_to_nothing_fails_its_step() -> None:
@@ -355,7 +355,7 @@ def test_a_step_that_was_broken_off_ends_once(reason: str, end: str) -> None:
     story.end(reason)
     assert [kind for kind in types(story) if kind in ("step.ended", "step.failed")] == [end]
     assert "completed" in assistants(story)[0]["time"]
-    check_second(story.journal, "mock", story.opencode1)
+    check_opencode2(story.journal, "mock", story.opencode1)
 
 
 def test_a_step_that_was_broken_off_has_ended_when_the_turn_goes_on() -> None:
@@ -370,7 +370,7 @@ def test_a_step_that_was_broken_off_has_ended_when_the_turn_goes_on() -> None:
     story.say("I go on.")
     assert types(story)[types(story).index("tool.failed") :][:3] == ["tool.failed", "step.ended", "step.started"]
     story.end()
-    check_second(story.journal, "mock", story.opencode1)
+    check_opencode2(story.journal, "mock", story.opencode1)
 
 
 def test_late_text_between_turns_is_shown_to_nobody() -> None:
@@ -430,7 +430,7 @@ def test_a_question_is_a_form() -> None:
     one = Question(question="Which colour?", header="Colour", options=(red,), custom=False)
     story.question("que_1", one, Question(question="And?", options=(red, QuestionOption(label="Blue")), multiple=True))
     (form,) = story.now.forms.values()
-    assert read.asked(story.reducer.session, form["id"]) == story.reducer.session.questions["que_1"]
+    assert read.question_of_form(story.reducer.session, form["id"]) == story.reducer.session.questions["que_1"]
     assert form["metadata"] == {"kind": "question", "tool": {"messageID": assistants(story)[0]["id"], "id": "call_1"}}
     assert [(f["key"], f["type"], f["custom"]) for f in form["fields"]] == [("q0", "string", False), ("q1", "multiselect", True)]
     story.answer("que_1", ("Red",), ("Red", "Blue"))
@@ -463,7 +463,7 @@ def test_a_question_that_nobody_answers_is_cancelled() -> None:
 
 @pytest.mark.parametrize("story", everything(), ids=["all", "fork"])
 def test_stories_that_no_recording_has(story: Story) -> None:
-    check_second(story.journal, "mock", story.opencode1)
+    check_opencode2(story.journal, "mock", story.opencode1)
 
 
 def test_an_import_is_told_as_if_it_came_now_at_its_own_time() -> None:
@@ -477,7 +477,7 @@ def test_an_import_is_told_as_if_it_came_now_at_its_own_time() -> None:
     assert (user["text"], user["time"]) == ("list", {"created": created})
     assert [part["type"] for part in step["content"]] == ["text", "tool"]
     assert (step["finish"], step["time"]["created"]) == ("stop", created + 1)
-    check_second(story.journal, "mock", story.opencode1)
+    check_opencode2(story.journal, "mock", story.opencode1)
 
 
 def test_a_fork_is_no_new_session() -> None:
@@ -489,5 +489,5 @@ def test_a_fork_is_no_new_session() -> None:
 
 def test_the_end_of_a_session() -> None:
     story = Story()
-    deleted = render.deleted(story.reducer.session, START_MS)
+    deleted = render.session_deleted(story.reducer.session, START_MS)
     assert (deleted.type, deleted.seq, deleted.version) == ("session.deleted", 1, 2)

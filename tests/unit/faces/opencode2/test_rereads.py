@@ -9,7 +9,7 @@ import pytest
 from shim.clock import ManualClock
 from shim.faces.opencode2 import read, rereads
 from shim.faces.opencode2.dialects import J
-from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.rereads import Rereads
 from shim.faces.opencode2.stream import ENCODERS
 from shim.ids import Ids
@@ -36,13 +36,13 @@ class Place:
         return self.sessions[session_id]
 
     async def read(self, session_id: str = "ses_1", client: tuple[str, str] = CLIENT) -> list[str] | None:
-        async with self.rereads.answering(J, client, session_id) as state:
+        async with self.rereads.hold_for_answer(J, client, session_id) as state:
             return None if state is None else list(state.timeline.entries)
 
     def say(self, message: str, session_id: str = "ses_1") -> None:
         """A message is there, and told."""
         self.sessions[session_id].timeline.entries[message] = NoteEntry(message, 1, message)
-        self.hub.publish(Event2("evt_1", 1, "session.renamed", {"sessionID": session_id, "title": message}, session_id))
+        self.hub.publish(Event("evt_1", 1, "session.renamed", {"sessionID": session_id, "title": message}, session_id))
 
     async def told(self, wait_s: float = 0.0) -> list[str]:
         until = asyncio.get_running_loop().time() + wait_s
@@ -107,7 +107,7 @@ async def test_requests_opened_during_a_hold_are_sent_again_once(place: Place) -
     access = Access("bash", ("ls",))
     session.permissions = {id_: PermissionRequest(id_, access) for id_ in ("per_1", "per_2")}
     asked = read.permission(session.permissions["per_1"], session)
-    place.hub.publish(Event2("evt_1", 1, "permission.asked", asked, "ses_1"))
+    place.hub.publish(Event("evt_1", 1, "permission.asked", asked, "ses_1"))
     assert sum("per_1" in one for one in await place.told(LONGEST_S)) == 1
     del session.permissions["per_2"]
     again = await place.told(LONGEST_S + REPEAT_S)

@@ -6,9 +6,9 @@ import pytest
 
 from shim.faces.opencode2.dialects import DIALECTS
 from shim.faces.opencode2.dialects import v2_july_edge as j
-from shim.faces.opencode2.operations import OPERATIONS2
+from shim.faces.opencode2.operations import OPERATIONS
 from shim.faces.opencode2.probes import Probes
-from shim.faces.opencode2.rewriting import Nothing
+from shim.faces.opencode2.rewrite_rules import NoContent
 from shim.operations import AskedField
 
 
@@ -16,12 +16,12 @@ from shim.operations import AskedField
 def test_rows_are_of_operations_that_there_are(name: str) -> None:
     rows = {alias.row for alias in DIALECTS[name].aliases}
     for alias in DIALECTS[name].aliases:
-        assert alias.operation in OPERATIONS2, alias
-        wanted = {part for part in OPERATIONS2[alias.operation].path.split("/") if part.startswith("{")}
+        assert alias.operation in OPERATIONS, alias
+        wanted = {part for part in OPERATIONS[alias.operation].path.split("/") if part.startswith("{")}
         assert wanted <= set(alias.path.split("/")), alias
     if name == "J":
-        assert set(j.REQUESTS) <= set(OPERATIONS2)
-        assert set(j.ANSWERS) <= set(OPERATIONS2) | rows
+        assert set(j.REQUESTS) <= set(OPERATIONS)
+        assert set(j.ANSWERS) <= set(OPERATIONS) | rows
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_answers_are_made_and_nothing_is_changed_in_place() -> None:
     source = {"type": "tool", "messageID": "msg_1", "id": "call_1"}
     [asked] = j.answer("session.permission.list", {"data": [{"id": "per_1", "source": source}]})["data"]
     assert asked == {"id": "per_1", "source": {"type": "tool", "messageID": "msg_1", "callID": "call_1"}}
-    assert j.answer("session.interrupt", {"interrupted": True}) == Nothing()
+    assert j.answer("session.interrupt", {"interrupted": True}) == NoContent()
     assert j.answer("agent.list", said) is said
 
 

@@ -13,7 +13,7 @@ from shim.clock import ManualClock
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.stream import encoder_of
 from shim.faces.opencode2.dialects import Dialect
-from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.stream import ENCODERS, HEARTBEAT, KEEP_S, READER_FRAMES, DialectEncoder
 from shim.ids import Ids
 from shim.stream.frame import encode_position
@@ -37,13 +37,13 @@ def place(position: str) -> str:
     return encode_position(position).decode()
 
 
-def delta(text: str, ordinal: int = 0) -> Event2:
+def delta(text: str, ordinal: int = 0) -> Event:
     data = {"sessionID": "ses_1", "assistantMessageID": "msg_1", "ordinal": ordinal, "delta": text}
-    return Event2("evt_d", 1, "session.text.delta", data, "ses_1", directory="/p")
+    return Event("evt_d", 1, "session.text.delta", data, "ses_1", directory="/p")
 
 
-def said(number: int) -> Event2:
-    return Event2(f"evt_{number}", 1, "session.renamed", {"sessionID": "ses_1", "title": str(number)}, "ses_1", number, 1, "/p")
+def said(number: int) -> Event:
+    return Event(f"evt_{number}", 1, "session.renamed", {"sessionID": "ses_1", "title": str(number)}, "ses_1", number, 1, "/p")
 
 
 async def taken(reader: Subscription) -> list[dict[str, Any]]:
@@ -76,7 +76,7 @@ async def test_a_reader_begins_with_connected_and_a_comment() -> None:
 async def test_each_reader_is_told_in_its_dialect_and_each_form_is_made_once() -> None:
     made: list[str] = []
 
-    def event(one: Event2) -> Event2 | None:
+    def event(one: Event) -> Event | None:
         made.append(one.id)
         return None if one.type == "session.text.delta" else one
 
@@ -166,12 +166,12 @@ async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
     reader = hub.subscribe(R)
     await taken(reader)
 
-    def tell(event: Event2) -> int:
+    def tell(event: Event) -> int:
         with bursts.burst():
             hub.publish(event)
         return len(reader._live)
 
-    asked = Event2("evt_a", 1, "permission.asked", {"id": "per_1", "sessionID": "ses_1"}, "ses_1", directory="/p")
+    asked = Event("evt_a", 1, "permission.asked", {"id": "per_1", "sessionID": "ses_1"}, "ses_1", directory="/p")
     assert [tell(said(1)), tell(said(2)), tell(asked)] == [1, 1, 2]
     assert len(turns) == 1
     assert kinds(await taken(reader)) == ["session.renamed", "session.renamed", "permission.asked"]
@@ -181,7 +181,7 @@ async def test_a_replay_is_in_the_dialect_of_who_asks() -> None:
     hub, _ = make()
     reader = hub.subscribe(R)
     hub.publish(said(1))
-    hub.publish(Event2("evt_2", 1, "session.inbox.delivered", {"sessionID": "ses_1", "inboxID": "msg_1"}, "ses_1", 2, 1, "/p"))
+    hub.publish(Event("evt_2", 1, "session.inbox.delivered", {"sessionID": "ses_1", "inboxID": "msg_1"}, "ses_1", 2, 1, "/p"))
     first = (await taken(reader))[1]
     assert kinds(await taken(hub.subscribe(J, last_event_id=first["id"])))[1:] == ["session.input.promoted"]
 
@@ -220,7 +220,7 @@ async def test_a_reader_is_sent_events_of_its_face_alone() -> None:
 async def test_a_face_that_nobody_reads_makes_no_events_of_changes() -> None:
     asked: list[object] = []
 
-    def render(change: object) -> list[Event2]:
+    def render(change: object) -> list[Event]:
         asked.append(change)
         return [said(1)]
 

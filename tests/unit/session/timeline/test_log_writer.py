@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.fold2 import ENDS
-from tests.support.second_story import Story
+from tests.support.opencode2_fold import ENDS
+from tests.support.opencode2_story import Story
 from universal.session.timeline.log_writer import EVENTS_BITS
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.second_story import STEP_MS, Story
+from tests.support.opencode2_story import STEP_MS, Story
 from universal.items import FileRefPart, ImagePart
 
 PATH = "/home/user/project/a.txt"

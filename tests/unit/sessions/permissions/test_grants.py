@@ -18,16 +18,16 @@ def grants() -> Grants:
 def test_a_change_that_would_double_a_rule_is_refused(grants: Grants) -> None:
     grants.allow("/here", "bash", ["git push *", "git fetch *"])
     grants.allow("/there", "bash", ["git pull *"])
-    push, fetch, pull = grants.all()
+    push, fetch, pull = grants.list_grants()
     with pytest.raises(ValueError):
         grants.change(push.id, None, "git fetch *")
-    assert grants.all() == (push, fetch, pull)
+    assert grants.list_grants() == (push, fetch, pull)
     assert grants.change(pull.id, None, "git push *").directory == "/there"
 
 
 def test_a_change_to_what_it_says_already_is_fine(grants: Grants) -> None:
     grants.allow("/here", "bash", ["git push *"])
-    [rule] = grants.all()
+    [rule] = grants.list_grants()
     assert grants.change(rule.id, "bash", "git push *").place == rule.place
 
 

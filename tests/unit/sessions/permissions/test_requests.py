@@ -12,8 +12,8 @@ import pytest
 from shim.errors import InvalidRequest, PermissionNotFound
 from shim.sessions.permissions import requests
 from shim.sessions.prompts.submit import submit
-from tests.support.scripted import World, ask, body
-from tests.support.views import children, permissions, questions, statuses, view
+from tests.support.opencode1_views import children, permissions, questions, statuses, view
+from tests.support.scripted_model import World, ask, body
 from universal.codec import Enforcement, Fact, OwnFolder, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, PermissionData
 from universal.permissions import Access, Rule

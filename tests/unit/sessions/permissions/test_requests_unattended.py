@@ -11,13 +11,13 @@ from shim.errors import InvalidRequest
 from shim.sessions.manager import SessionManager
 from shim.sessions.permissions.requests import unattended_of_headers
 from shim.sessions.prompts.submit import submit
-from tests.support.scripted import Project, World, ask, body
-from tests.support.views import children, permissions, questions
+from tests.support.opencode1_views import children, permissions, questions
+from tests.support.scripted_model import Project, World, ask, body
 from universal.codec import Fact, PermissionReply, QuestionReply, Signal
 from universal.events import EventType, QuestionData
 from universal.permissions import Rule
 from universal.turn import Input
-from universal.unattended import MAX_REJECT_S, NO_QUESTIONS, NOT_ALLOWED, WAIT, Unattended, parse
+from universal.unattended_policy import MAX_REJECT_S, NO_QUESTIONS, NOT_ALLOWED, WAIT, UnattendedPolicy, parse
 
 
 @dataclass(eq=False)
@@ -105,7 +105,7 @@ async def test_an_ask_waits_by_default(w: World, timers: ManualTimers) -> None:
     await ask(w, id_)
     request = w.agent.ask("c1", "bash", command="make")
     assert timers.pending == []
-    assert w.manager.requests.unattended(id_) == WAIT
+    assert w.manager.requests.unattended_policy(id_) == WAIT
     assert [p["id"] for p in permissions(w.manager)] == [request]
     w.agent.done()
 
@@ -246,12 +246,12 @@ async def test_a_prompt_counts_before_the_session_and_the_session_before_the_ser
     w.agent.done()
     await ask(w, own, unattended=parse("reject:3"))
     w.agent.ask("c1", "bash", command="make")
-    assert w.manager.requests.unattended(own) == parse("reject:3")
+    assert w.manager.requests.unattended_policy(own) == parse("reject:3")
     assert [timer.delay_s for timer in timers.pending] == [3.0]
     w.agent.done()
     await ask(w, own)
-    assert w.manager.requests.unattended(own) == parse("reject:2")
-    assert w.manager.requests.unattended(plain) == parse("reject:1")
+    assert w.manager.requests.unattended_policy(own) == parse("reject:2")
+    assert w.manager.requests.unattended_policy(plain) == parse("reject:1")
     w.agent.done()
 
 
@@ -259,10 +259,10 @@ async def test_a_prompt_that_waits_keeps_its_value(w: World) -> None:
     id_ = w.session()
     await ask(w, id_)
     await submit(w.manager, id_, body("next", unattended=parse("rules")))
-    assert w.manager.requests.unattended(id_) == WAIT
+    assert w.manager.requests.unattended_policy(id_) == WAIT
     w.agent.done()
     await w.settle()
-    assert w.manager.requests.unattended(id_) == Unattended("rules")
+    assert w.manager.requests.unattended_policy(id_) == UnattendedPolicy("rules")
     w.agent.done()
 
 
@@ -331,4 +331,4 @@ async def test_metadata_of_a_session_is_checked(w: World) -> None:
     with pytest.raises(InvalidRequest, match=r"metadata\.unattended cannot be used: use a string, not '5'"):
         await w.manager.patch(id_, metadata={"unattended": 5})
     await w.manager.patch(id_, metadata={"unattended": "rules"})
-    assert w.manager.requests.unattended(id_) == Unattended("rules")
+    assert w.manager.requests.unattended_policy(id_) == UnattendedPolicy("rules")

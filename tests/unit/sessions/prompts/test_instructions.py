@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shim.sessions.prompts.instructions import GONE, LABEL, REMOVED, Instructions, dumped, hash_of
-from tests.support.scripted import World, ask, world
+from shim.sessions.prompts.instructions import GONE, LABEL, REMOVED, Instructions, canonical_json, hash_of
+from tests.support.scripted_model import World, ask, world
 from universal.codec import Prompt
 
 
@@ -30,14 +30,14 @@ async def test_instructions_go_along_with_each_prompt_and_changes_are_told_once(
     session = w.session()
     state = await w.manager.state(session)
     assert await system(w, session, "none") == (None, {})
-    state.status(LABEL, key="style", json=dumped("Be brief."))
-    state.status(LABEL, key="facts", json=dumped({"user": None, "tabs": 4}))
+    state.status(LABEL, key="style", json=canonical_json("Be brief."))
+    state.status(LABEL, key="facts", json=canonical_json({"user": None, "tabs": 4}))
     said, changed = await system(w, session, "first")
     assert said is not None
     assert said.endswith('[style]\nBe brief.\n\n[facts]\n{"tabs":4,"user":null}')
     assert changed == {"delta": {"style": hash_of("Be brief."), "facts": hash_of({"user": None, "tabs": 4})}}
     assert await system(w, session, "again") == (said, {})
-    state.status(LABEL, key="style", json=dumped("Be brief!"))
+    state.status(LABEL, key="style", json=canonical_json("Be brief!"))
     state.status(LABEL, key="facts")
     said, changed = await system(w, session, "changed")
     assert said is not None
@@ -51,9 +51,9 @@ async def test_instructions_go_along_with_each_prompt_and_changes_are_told_once(
 async def test_instructions_are_read_from_the_journal(w: World) -> None:
     session = w.session()
     state = await w.manager.state(session)
-    state.status(LABEL, key="a", json=dumped(None))
+    state.status(LABEL, key="a", json=canonical_json(None))
     await system(w, session, "first")
-    state.status(LABEL, key="b", json=dumped("later"))
+    state.status(LABEL, key="b", json=canonical_json("later"))
     again = world(w.store)
     await again.manager.start()
     rebuilt = (await again.manager.state(session)).instructions

@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from shim.sessions.prompts.shell_turn import shell
-from tests.support.scripted import Project, World, ask
-from tests.support.views import view
+from tests.support.opencode1_views import view
+from tests.support.scripted_model import Project, World, ask
 from universal.codec import Interrupt, Signal
 from universal.turn import Input
 

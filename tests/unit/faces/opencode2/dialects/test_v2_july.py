@@ -9,16 +9,16 @@ import pytest
 
 from shim.faces.opencode2.dialects import J
 from shim.faces.opencode2.dialects import v2_july as dialect_j
-from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event2
-from tests.support.second_play import SECOND, native, native_scenes
+from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event
+from tests.support.opencode2_replay import SECOND, native, native_scenes
 
 CREATED = 1_795_293_784_000
 CALL = {"sessionID": "ses_1", "assistantMessageID": "msg_1"}
 
 
-def event(kind: str, data: dict[str, Any], note: str = "") -> Event2:
+def event(kind: str, data: dict[str, Any], note: str = "") -> Event:
     version = VERSIONS.get(kind)
-    return Event2("evt_1", CREATED, kind, data, "ses_1", None if version is None else 3, version, "/home/user/project", note=note)
+    return Event("evt_1", CREATED, kind, data, "ses_1", None if version is None else 3, version, "/home/user/project", note=note)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode2.dialects import J, R, W
-from shim.faces.opencode2.events import Event2
+from shim.faces.opencode2.events import Event
 
 Wire = dict[str, Any]
 SESSION = {"sessionID": "ses_1"}
@@ -24,7 +24,7 @@ FORM: Wire = {
 
 
 def told(kind: str, data: Wire) -> tuple[str, Wire]:
-    event = W.event(Event2("evt_1", 1, kind, data))
+    event = W.event(Event("evt_1", 1, kind, data))
     assert event is not None
     return event.type, event.data
 
@@ -57,7 +57,7 @@ def test_a_question_is_no_form() -> None:
 
 def test_a_form_that_is_no_question_is_not_told() -> None:
     form = {**FORM, "metadata": {"kind": "elicitation"}}
-    assert W.event(Event2("evt_1", 1, "form.created", {"form": form})) is None
+    assert W.event(Event("evt_1", 1, "form.created", {"form": form})) is None
 
 
 def test_a_message_has_metadata_where_july_has_structured() -> None:

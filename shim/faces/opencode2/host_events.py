@@ -1,0 +1,93 @@
+"""Changes of the host as OpenCode 2 events. Pure.
+
+`ROWS` is the table: kind of change -> type and data. Kinds without a row have no event in OpenCode 2.
+Source: opencode-v2-events.json; the payloads of terminals and of the TUI are the same on both wires.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from shim.faces.opencode2.events import Wire
+from shim.host.changes import (
+    DirectoryDisposed,
+    FileChanged,
+    GitBranchChanged,
+    ProjectDirectoriesChanged,
+    ProjectUpdated,
+    TerminalCreated,
+    TerminalDeleted,
+    TerminalExited,
+    TerminalUpdated,
+    TuiCommand,
+)
+from universal.session.changes import Notice
+
+Rendered: TypeAlias = tuple[str, Wire]
+"""Type and data."""
+TOAST_MS = 15_000
+"""How long a notice is shown."""
+
+
+def _project(change: ProjectUpdated) -> Rendered:
+    row = change.row
+    data = {key: row[key] for key in ("id", "vcs", "name", "icon", "commands") if row.get(key) is not None}
+    time = {key: row["time"][key] for key in ("created", "updated")}
+    data |= {"canonical": row["worktree"], "time": {**time, "active": time["updated"]}, "sandboxes": row.get("sandboxes", [])}
+    return "project.updated", data
+
+
+def toast(notice: Notice) -> Wire:
+    """A notice for the person, as the data of `tui.toast.show`."""
+    return {"message": notice.text, "variant": notice.level, "duration": TOAST_MS}
+
+
+def _terminal_created(change: TerminalCreated) -> Rendered:
+    return "pty.created", {"info": dict(change.info)}
+
+
+def _terminal_updated(change: TerminalUpdated) -> Rendered:
+    return "pty.updated", {"info": dict(change.info)}
+
+
+def _terminal_exited(change: TerminalExited) -> Rendered:
+    return "pty.exited", {"id": change.id, "exitCode": change.exit_code}
+
+
+def _terminal_deleted(change: TerminalDeleted) -> Rendered:
+    return "pty.deleted", {"id": change.id}
+
+
+def _branch(change: GitBranchChanged) -> Rendered:
+    return "vcs.branch.updated", {"branch": change.branch} if change.branch else {}
+
+
+def _tui(change: TuiCommand) -> Rendered:
+    return change.kind, dict(change.properties)
+
+
+def _file(change: FileChanged) -> Rendered:
+    return "filesystem.changed", {"file": change.path, "event": change.event}
+
+
+def _directories(change: ProjectDirectoriesChanged) -> Rendered:
+    return "worktree.updated", {"projectID": change.project_id}
+
+
+def _directory_disposed(_change: DirectoryDisposed) -> Rendered:
+    return "location.shutdown", {}
+
+
+ROWS: Mapping[type[Any], Callable[[Any], Rendered]] = {
+    TerminalCreated: _terminal_created,
+    TerminalUpdated: _terminal_updated,
+    TerminalExited: _terminal_exited,
+    TerminalDeleted: _terminal_deleted,
+    FileChanged: _file,
+    GitBranchChanged: _branch,
+    ProjectUpdated: _project,
+    ProjectDirectoriesChanged: _directories,
+    DirectoryDisposed: _directory_disposed,
+    TuiCommand: _tui,
+}

@@ -1,0 +1,35 @@
+"""Where a request of the second wire is about, and the envelope of answers about it.
+
+`location[directory]`, else `x-opencode-directory`, else the server's directory. Source: compat_fixtures/opencode2.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from shim.faces.opencode2.envelope import LocatedAnswer
+from shim.faces.opencode2.errors import LocationNotFound
+from shim.host.disk import is_folder
+from shim.http.operation import Ctx
+
+
+async def locate_answer(ctx: Ctx, data: object) -> LocatedAnswer:
+    """`{location, data}`. Raises as `place`."""
+    directory = await place(ctx)
+    project = await ctx.services.projects.identity(directory)
+    return LocatedAnswer(directory, {"id": project.id, "directory": project.worktree}, data)
+
+
+def tell(ctx: Ctx, *types: str) -> None:
+    """Events without data, for all who read the second wire's stream: they ask again for what has changed."""
+    if ctx.services.opencode2 is not None:
+        for type_ in types:
+            ctx.services.opencode2.tell(type_, {})
+
+
+async def place(ctx: Ctx) -> str:
+    """The request's directory. Raises 404 LocationNotFoundError if it is not there."""
+    if not await asyncio.to_thread(is_folder, ctx.directory):
+        message = f"There is no directory {ctx.directory} on this server's machine."
+        raise LocationNotFound(ctx.directory, message)
+    return ctx.directory

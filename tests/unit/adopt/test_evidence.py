@@ -1,0 +1,23 @@
+"""What a session shows of two versions' recordings."""
+
+from __future__ import annotations
+
+from tests.support.recordings import ROOT
+from tools.adopt import evidence
+from tools.adopt.evidence import changes
+
+OLD = ROOT / "pi" / "0.86.1"
+
+
+def test_the_same_recordings_do_not_differ() -> None:
+    assert changes(OLD, OLD) == []
+
+
+def test_text_tool_and_end_of_a_turn_that_changed_are_told() -> None:
+    [text] = [line for line in changes(OLD, ROOT / "codex" / "0.166.0") if line.startswith("tools of write:")]
+    assert text == "tools of write: write completed is now apply_patch completed"
+
+
+def test_ids_in_texts_are_no_change() -> None:
+    assert evidence.ID.sub("ID", "see msg_1f and 12345678901") == "see ID and ID"
+    assert evidence.ID.sub("ID", "7 files") == "7 files"

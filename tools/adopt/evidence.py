@@ -1,0 +1,110 @@
+"""What a session shows of a recording: texts, tools, asks and ends; and how two versions of an agent differ in that.
+
+A recording is played to the agent's codec, as the tests play it, so two versions with other words on the wire and the same
+meaning do not differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from shim.record.take import scene_files, scenes_in
+from tests.support.recordings import ROOT
+from tests.support.replay import Replay
+from tests.support.replays import play
+from universal.events import EventType, PermissionData, QuestionData
+
+SHOWN_CHARS = 160
+"""Of a text that differs."""
+ID = re.compile(r"\b(?:msg|prt|call|toolu|item|req|ses|chatcmpl)[_-][A-Za-z0-9_-]+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\d{10,}")
+
+
+@dataclass(frozen=True, slots=True)
+class SceneEvidence:
+    """One scene, over all its processes."""
+
+    texts: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    asks: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+    def __add__(self, other: SceneEvidence) -> SceneEvidence:
+        return SceneEvidence(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOffers:
+    """What the agent offers before a prompt."""
+
+    models: frozenset[str] = frozenset()
+    modes: frozenset[str] = frozenset()
+    commands: frozenset[str] = frozenset()
+
+
+def seen_in(folder: Path, scene: str) -> tuple[SceneEvidence, AgentOffers]:
+    """What a scene of a folder shows."""
+    total, offered = SceneEvidence(), AgentOffers()
+    for path in scene_files(folder, scene):
+        played = play(str(path.relative_to(ROOT))[: -len(".jsonl")])
+        total = total + _evidence_of(played)
+        catalogue = played.codec.catalogue
+        if catalogue is not None:
+            models, modes, commands = catalogue.models, catalogue.modes, catalogue.commands
+            offered = AgentOffers(
+                frozenset(model.id for model in models),
+                frozenset(mode.id for mode in modes),
+                frozenset(command.name for command in commands),
+            )
+    return total, offered
+
+
+def _evidence_of(played: Replay) -> SceneEvidence:
+    asked = [fact.data for fact in played.facts(EventType.PERMISSION_REQUESTED)]
+    questions = [fact.data for fact in played.facts(EventType.QUESTION_REQUESTED)]
+    return SceneEvidence(
+        tuple(ID.sub("ID", text) for text in played.texts()),
+        tuple(" ".join(card) for card in played.cards()),
+        tuple(_ask(data) for data in asked if isinstance(data, PermissionData)),
+        tuple(data.prompt for data in questions if isinstance(data, QuestionData)),
+        tuple(" ".join(turn) for turn in played.turns()),
+    )
+
+
+def _ask(data: PermissionData) -> str:
+    return f"{data.action} {(data.metadata or {}).get('tool', '')}".strip()
+
+
+def changes(before: Path, now: Path) -> list[str]:
+    """A line for each thing that a scene of both folders shows otherwise now."""
+    out: list[str] = []
+    for scene in sorted(scenes_in(before) & scenes_in(now)):
+        (old, old_offers), (new, new_offers) = seen_in(before, scene), seen_in(now, scene)
+        for name in SceneEvidence.__slots__:
+            out += _difference(f"{name} of {scene}", getattr(old, name), getattr(new, name))
+        if scene == "text":
+            for name in AgentOffers.__slots__:
+                out += _sets(name, getattr(old_offers, name), getattr(new_offers, name))
+    return out
+
+
+def _difference(what: str, old: Sequence[str], new: Sequence[str]) -> Iterator[str]:
+    if tuple(old) != tuple(new):
+        yield f"{what}: {_short(old)} is now {_short(new)}"
+
+
+def _sets(what: str, old: frozenset[str], new: frozenset[str]) -> Iterator[str]:
+    if not old or not new:
+        return  # a recording that does not tell it
+    if new - old:
+        yield f"{what} new: {', '.join(sorted(new - old))}"
+    if old - new:
+        yield f"{what} gone: {', '.join(sorted(old - new))}"
+
+
+def _short(words: Sequence[str]) -> str:
+    text = " | ".join(words) or "nothing"
+    return text if len(text) <= SHOWN_CHARS else text[: SHOWN_CHARS - 3] + "..."

@@ -68,7 +68,7 @@ class FakeAgents:
     async def available(self, *, only: str = "") -> Sequence[FakeAgent]:
         return self._agents
 
-    def all(self) -> Sequence[FakeAgent]:
+    def list_agents(self) -> Sequence[FakeAgent]:
         return self._agents
 
     def default(self) -> FakeAgent:

@@ -75,8 +75,8 @@ class _CheckingSpy(_Spy):
 
 
 class _HostedSpy(_Spy):
-    def hosted(self, answer: Any) -> list[Output]:
-        return self._noted("receive", self._codec.hosted(answer))
+    def on_host_answer(self, answer: Any) -> list[Output]:
+        return self._noted("receive", self._codec.on_host_answer(answer))
 
 
 class _CheckingHostedSpy(_CheckingSpy, _HostedSpy):
@@ -87,7 +87,7 @@ _SPIES = {(False, False): _Spy, (True, False): _CheckingSpy, (False, True): _Hos
 
 
 def _spied(codec: Any, timeline: Timeline) -> Any:
-    return _SPIES[hasattr(codec, "proceed"), hasattr(codec, "hosted")](codec, timeline)
+    return _SPIES[hasattr(codec, "proceed"), hasattr(codec, "on_host_answer")](codec, timeline)
 
 
 def _watch(replay: Replay, timeline: Timeline) -> None:

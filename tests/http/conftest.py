@@ -117,7 +117,7 @@ class FakeSessions:
     async def session(self, session_id: str) -> Session:
         raise SessionNotFound(session_id)
 
-    def loaded(self, session_id: str) -> Session | None:
+    def loaded_session(self, session_id: str) -> Session | None:
         return None
 
     def busy(self) -> list[Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from .support.bench import Bench, bench
-from .support.sharing import ByServer
+from .support.groups import ByServer
 from .support.tmux import Terminal
 from .support.tui import new_session
 from .support.wire import Stream

@@ -15,7 +15,7 @@ import pytest
 from .support.bench import Bench, Watch, nightly
 from .support.matrix import ROWS, TASK_WORDS, Ground, Row, Seen, rules
 from .support.matrix_drivers import DRIVERS
-from .support.outgoing import OutgoingProxy
+from .support.network_log import OutgoingProxy
 from .support.servers import configuration_file, configure
 from .support.wire import Json, Stream
 

@@ -234,7 +234,7 @@ def check_turns(session: MockSession) -> None:
     """Each turn ended once, before the next began, and nothing is busy any more."""
     seen = [(type(e).__name__, e.turn) for e in session.effects if isinstance(e, (TurnStart, TurnEnd))]
     turns = session.machines[None].turn
-    assert seen == [(kind, turn) for turn in range(1, turns + 1) for kind in ("Started", "Ended")]
+    assert seen == [(kind, turn) for turn in range(1, turns + 1) for kind in ("TurnStart", "TurnEnd")]
     assert not [child for child, machine in session.machines.items() if machine.busy]
 
 

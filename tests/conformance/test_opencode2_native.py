@@ -1,4 +1,4 @@
-"""What we tell on OpenCode 2's wire, beside what OpenCode 2 itself has told of the same scenes (build J of July 2026).
+"""What we tell on OpenCode 2's wire, beside what OpenCode 2 itself has told of the same scenes (build V2_JULY of July 2026).
 
 In order: scene by scene, the types of events of an execution. In shape: for each type of event and message, which fields it has.
 All differences are rows of `compat_fixtures/opencode2/differences.toml`, each with its reason; a row that is not needed fails.
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.dialects import J
+from shim.faces.opencode2.dialects import V2_JULY
 from shim.faces.opencode2.events import Event
 from tests.http.opencode2.client import tui
 from tests.support.live import live
@@ -73,7 +73,7 @@ LIVE = "live"
 async def busy(delivery: str) -> list[Wire]:
     """A turn of the mock that waits for a permission until a second prompt is there."""
     with TemporaryDirectory() as folder:
-        async with live(Path(folder)) as server, tui(server, "J") as client:
+        async with live(Path(folder)) as server, tui(server, "v2_july") as client:
             await client.new()
             await client.prompt("permission")
             told: list[Wire] = []
@@ -143,8 +143,8 @@ RETRIED = [
     *("session.step.started", "session.text.started", "session.text.delta*", "session.text.ended", "session.step.ended"),
     "session.execution.succeeded",
 ]
-"""What build J told when its model's API had answered 503 twice: one step, started three times, in one execution. The recording
-was not kept; that of the preview has no word of it (`P/overload` in `test_second_played`)."""
+"""Events of July's build after its model's API had answered 503 twice: one step, started three times, in one execution. The
+recording was not kept; the preview's has no event of it (`preview/overload` in `test_opencode2_played`)."""
 
 
 @pytest.mark.parametrize("name", ["mock/retry", "claude/2.1.329/overload", "claude/2.1.330/overload", "claude/2.1.197/overload"])
@@ -222,9 +222,9 @@ async def ours() -> Shapes:
 
 
 def _see(shapes: Shapes, events: Iterable[Event], conversation: OpenCode2View) -> None:
-    for event in filter(None, map(J.event, events)):
+    for event in filter(None, map(V2_JULY.event, events)):
         shapes.see(event.type, event.wire())
-    for message in filter(None, map(J.message, conversation.messages.values())):
+    for message in filter(None, map(V2_JULY.message, conversation.messages.values())):
         shapes.see(f"message {message['type']}", message)
 
 

@@ -1,7 +1,7 @@
 """Each recording of OpenCode 2 played through our own server: what it was asked, and what its agent did, in the same order.
 
 Compared are the order of each session's events and of its log, the status of each answer, the shapes of both, and the values of
-events. J is the build of July 2026 (v2-20260717), P the preview in 1.18 (lildax 1.18.18). Differences are rows of
+events. `v2_july` is the build of July 2026 (v2-20260717), `preview` that of 1.18 (lildax 1.18.18). Differences are rows of
 `compat_fixtures/opencode2/played.toml`, each with its reason; a scene's rows are those that it needs, no more and no less.
 """
 
@@ -36,7 +36,7 @@ from tests.support.shapes import differences, merge, shape
 Wire = dict[str, Any]
 Found = set[tuple[str, ...]]
 
-BUILDS = {"J": "v2-20260717", "P": "lildax-1.18.18"}
+BUILDS = {"v2_july": "v2-20260717", "preview": "lildax-1.18.18"}
 SCENES = [f"{dialect}/{path.stem}" for dialect, build in BUILDS.items() for path in sorted((SECOND / build).glob("*.jsonl"))]
 FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n"}
 MORE_FILES = {"extras": {".opencode/skill/demo/SKILL.md": "---\nname: demo\ndescription: a demo skill\n---\nDo the demo.\n"}}
@@ -54,7 +54,7 @@ BESIDE = (
 """Their place says nothing."""
 LOG = ("session.created", "session.usage.recorded", "log.synced", "session.tool.progress")
 """Only in one log, or at another place: native's begins behind the first event; the mark is where it was read; progress has no
-number in R."""
+number in `v2_0`."""
 
 
 @cache
@@ -64,7 +64,7 @@ def table(name: str) -> tuple[Wire, ...]:
 
 
 def rows(scene: str) -> list[Wire]:
-    """The recording of `J/text`, say."""
+    """The recording of `v2_july/text`, say."""
     dialect, name = scene.split("/")
     lines = (SECOND / BUILDS[dialect] / f"{name}.jsonl").read_text("utf-8").split("\n")
     return [json.loads(line) for line in lines if line]
@@ -253,7 +253,7 @@ def pairs(rows_: Iterable[Wire], key: str) -> Found:
 STREAM_HEADERS = ("content-type", "cache-control", "x-accel-buffering", "x-content-type-options")
 
 
-@pytest.mark.parametrize("scene", ["J/heartbeat", "P/fork"])
+@pytest.mark.parametrize("scene", ["v2_july/heartbeat", "preview/fork"])
 async def test_a_stream_begins_and_is_kept_alive_as_natives(scene: str, tmp_path: Path) -> None:
     """Its headers, its first frame and comment; and how long it is silent after that."""
     stream = [row for row in rows(scene) if row["dir"] == "sse" and row.get("stream") == STREAM]
@@ -261,7 +261,10 @@ async def test_a_stream_begins_and_is_kept_alive_as_natives(scene: str, tmp_path
     beats = [row["t"] for row in stream if "comment" in row]
     assert {row["comment"] for row in stream if "comment" in row} == {COMMENT}
     assert all(round(later - earlier) == HEARTBEAT_S for earlier, later in pairwise(beats))
-    async with live(tmp_path) as server, server.api.raw.get("/api/event", params={"dialect": scene[0]}) as response:
+    async with (
+        live(tmp_path) as server,
+        server.api.raw.get("/api/event", params={"dialect": scene.partition("/")[0]}) as response,
+    ):
         ours = {name: response.headers[name].lower() for name in STREAM_HEADERS if name in opened["headers"]}
         assert ours == {name: opened["headers"][name].lower() for name in ours}
         async with asyncio.timeout(PLAY_S):

@@ -13,7 +13,7 @@ from shim.faces.opencode1.operation_status import render, rows, undecided_operat
 from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
 from shim.faces.opencode1.unsupported_operations import SHARED, UNSUPPORTED
 from shim.faces.opencode2 import routes as opencode2
-from shim.faces.opencode2.dialects import P
+from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.http.operation import collect
 from tests.support.oracle import FIXTURES, oracle
@@ -65,7 +65,7 @@ def test_the_preview_shares_operations_of_opencode2() -> None:
     def route(row: tuple[str, ...]) -> tuple[str, str]:
         return row[0], re.sub(r"\{\w+\}", "{}", row[1])
 
-    second = {route(row) for row in OPENCODE2_OPERATIONS.values()} | {route((one.method, one.path)) for one in P.aliases}
+    second = {route(row) for row in OPENCODE2_OPERATIONS.values()} | {route((one.method, one.path)) for one in PREVIEW.aliases}
     assert {name for name, row in OPERATIONS.items() if route(row) in second} == SHARED
 
 

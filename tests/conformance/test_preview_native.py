@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.dialects import P
+from shim.faces.opencode2.dialects import PREVIEW
 from tests.conformance.test_opencode2_native import Shapes, differences
 from tests.support.opencode2_replay import SECOND, Native, journals, of_agents
 from tests.support.opencode2_story import everything
@@ -100,7 +100,7 @@ def turns(events: Iterable[Wire]) -> list[list[str]]:
 async def order(scene: str, number: int, name: str) -> list[tuple[str, str]]:
     """How an agent's recording differs from a scene."""
     journal = (await journals(name))[0]
-    told = [event.wire() for event in map(P.event, second_of(journal, name.split("/")[0])[1]) if event is not None]
+    told = [event.wire() for event in map(PREVIEW.event, second_of(journal, name.split("/")[0])[1]) if event is not None]
     ours = turns(told)
     return list(differences(turns(native(scene).events())[number], ours[min(number, len(ours) - 1)]))
 
@@ -154,8 +154,8 @@ async def told() -> Iterator[tuple[list[Wire], list[Wire]]]:
     pairs += [(story.told, story.now) for story in everything()]
     return iter(
         (
-            [event.wire() for event in map(P.event, events) if event is not None],
-            [one for one in map(P.message, now.messages.values()) if one is not None],
+            [event.wire() for event in map(PREVIEW.event, events) if event is not None],
+            [one for one in map(PREVIEW.message, now.messages.values()) if one is not None],
         )
         for events, now in pairs
     )

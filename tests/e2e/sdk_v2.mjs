@@ -8,7 +8,7 @@ const scenes = JSON.parse(given)
 const entry = join(modules, "@opencode-ai", "sdk", "dist", "v2", "index.js")
 const { createOpencodeClient } = await import(pathToFileURL(entry).href)
 // With a directory the SDK names it twice, by which it is known; without one it has to say what it is.
-const more = sign === "directory" ? { directory } : { headers: { "x-opencode-dialect": "P" } }
+const more = sign === "directory" ? { directory } : { headers: { "x-opencode-dialect": "preview" } }
 const { v2 } = createOpencodeClient({ baseUrl, throwOnError: true, ...more })
 const location = { directory }
 

@@ -16,7 +16,7 @@ TURN_S = 60
 
 
 class Client:
-    """Calls in R's dialect, each of which must have exactly this status."""
+    """Calls in the dialect `v2_0`, each of which must have exactly this status."""
 
     def __init__(self, served: Bench) -> None:
         self._api = served.api
@@ -24,7 +24,7 @@ class Client:
 
     def call(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
         separator = "&" if "?" in path else "?"
-        got, said = self._api.call(method, f"{path}{separator}dialect=R", body)
+        got, said = self._api.call(method, f"{path}{separator}dialect=v2_0", body)
         assert got == status, (path, got, said)
         return said
 

@@ -57,7 +57,7 @@ from universal.registry import agents
 
 PLACE = "/golden"
 """Stands in goldens for the scratch folder of a run."""
-DIALECTS = ("R", "J", "P", "W")
+DIALECTS = ("v2_0", "v2_july", "preview", "web_ui")
 KEPT_OUTPUTS = (Fact, Signal, ToolCheck, Stop, InterruptProcess)
 """Lines for the agent and calls to the host are left out: nobody is there to take them."""
 REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
@@ -352,7 +352,7 @@ def virtual_loop() -> Iterator[VirtualLoop]:
 def reopened(loop: VirtualLoop, scratch: Scratch, store: Store, timeline: Timeline, clock: ManualClock) -> dict[str, list[Any]]:
     """The answers of a server that starts on a journal."""
     with served(loop, scratch, store, Script(Timeline(timeline.agent, catalogue=timeline.catalogue)), clock) as server:
-        return {f"after a restart: {asked}": [value] for asked, value in answers(server, ("R",))}
+        return {f"after a restart: {asked}": [value] for asked, value in answers(server, ("v2_0",))}
 
 
 # --- playing --------------------------------------------------------------------------------------------------
@@ -461,7 +461,7 @@ class _Driver:
 
 
 def answers(server: VirtualServer, dialects: Sequence[str] = DIALECTS) -> Iterator[tuple[str, Any]]:
-    """What all faces answer about all sessions. In: the `dialects` of OpenCode 2 to ask in; all are rewritten from R."""
+    """What all faces answer about all sessions. In: the `dialects` of OpenCode 2 to ask in."""
     for path in ("/session", "/session/status", "/permission", "/question"):
         yield _answer(server, "opencode1", path)
     sessions = sorted(info["id"] for info in server.get("/session").body)
@@ -484,9 +484,9 @@ def answers(server: VirtualServer, dialects: Sequence[str] = DIALECTS) -> Iterat
             messages = (server.get(f"{base}/message", dialect=dialect).body or {}).get("data") or []
             if messages:
                 yield _answer(server, f"opencode2 {dialect}", f"{base}/message/{messages[-1]['id']}", dialect=dialect)
-            if dialect == "P":
-                yield _answer(server, "opencode2 P", f"{base}/history", dialect=dialect)
-                yield _answer(server, "opencode2 P", f"{base}/question", dialect=dialect)
+            if dialect == "preview":
+                yield _answer(server, "opencode2 preview", f"{base}/history", dialect=dialect)
+                yield _answer(server, "opencode2 preview", f"{base}/question", dialect=dialect)
     yield _answer(server, "v1", "/v1/sessions")
     for session in sessions:
         yield _answer(server, "v1", f"/v1/sessions/{session}/events", limit="100000")

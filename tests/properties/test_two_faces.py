@@ -121,7 +121,7 @@ def test_idle_fires_once_right_behind_each_end(history: bytes) -> None:
 def test_older_dialects_are_not_sent_idle_and_status(history: bytes) -> None:
     for event in Walk(history).story.told:
         if event.type in ("session.idle", "session.status"):
-            assert [dialect.event(event) for dialect in DIALECTS.values() if dialect.name != "R"] == [None, None, None]
+            assert [dialect.event(event) for dialect in DIALECTS.values() if dialect.name != "v2_0"] == [None, None, None]
 
 
 # --- tests of the test ----------------------------------------------------------------------------------------

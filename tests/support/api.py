@@ -47,7 +47,7 @@ class Answer:
 class EventStream:
     """An open event stream. Every event that comes out was checked."""
 
-    def __init__(self, response: ClientResponse, path: str, dialect: str = "R") -> None:
+    def __init__(self, response: ClientResponse, path: str, dialect: str = "v2_0") -> None:
         self.response = response
         self.ids: list[str] = []
         """What the `id:` lines said, in order."""
@@ -86,7 +86,7 @@ class EventStream:
                     return seen
 
     def _check_second(self, event: dict[str, Any]) -> None:
-        if self._dialect != "R":
+        if self._dialect != "v2_0":
             return
         if self._log:
             opencode2_oracle.check_log_item(event)
@@ -179,19 +179,19 @@ class ApiClient:
 
 
 def dialect_of(options: Mapping[str, Any]) -> str:
-    """In which dialect of OpenCode 2's wire such a request is answered: P for clients of 1.x, J for those of July, else what it
-    says, else R."""
+    """In which dialect of OpenCode 2's wire such a request is answered: `preview` for clients of 1.x, `v2_july` for those of
+    July, else what it says, else `v2_0`."""
     agent = str((options.get("headers") or {}).get("User-Agent", ""))
     if agent.startswith("opencode2/"):
-        return "J"
+        return "v2_july"
     if agent.startswith("opencode/1."):
-        return "P"
-    return str((options.get("params") or {}).get("dialect", "R"))
+        return "preview"
+    return str((options.get("params") or {}).get("dialect", "v2_0"))
 
 
-def check(method: str, path: str, answer: Answer, content_type: str, dialect: str = "R") -> None:
-    """Hold one answer against the document: of the second wire in `dialect` R, else of the first. Raises oracle.Violation."""
-    if path.startswith("/api/") and (dialect != "P" or answer.status >= 400):
+def check(method: str, path: str, answer: Answer, content_type: str, dialect: str = "v2_0") -> None:
+    """Hold one answer against the document: OpenCode 2's for `dialect` `v2_0`, else OpenCode 1's. Raises oracle.Violation."""
+    if path.startswith("/api/") and (dialect != "preview" or answer.status >= 400):
         _check_second(method, path, answer, content_type, dialect)
         return
     operation = oracle.oracle().operation_of(method, path)
@@ -202,8 +202,8 @@ def check(method: str, path: str, answer: Answer, content_type: str, dialect: st
 
 
 def _check_second(method: str, path: str, answer: Answer, content_type: str, dialect: str) -> None:
-    """Of other dialects than R only errors are looked at here: what they say has tests of its own."""
-    known = opencode2_oracle.opencode2_oracle().operation_of(method, path) if dialect == "R" else None
+    """Check the errors alone of other dialects than `v2_0`: their answers have tests of their own."""
+    known = opencode2_oracle.opencode2_oracle().operation_of(method, path) if dialect == "v2_0" else None
     if known is not None:
         opencode2_oracle.check_response(known, answer.status, answer.body, content_type)
     elif answer.status >= 400:

@@ -1,4 +1,4 @@
-"""What a careful OpenCode 2 client would believe, from R's events alone: to be compared with GET, and with the first face.
+"""What a careful OpenCode 2 client would believe, from the events of `v2_0` alone: to be compared with GET, and with OpenCode 1.
 
 `tests.support.two_faces` holds it against everything else.
 """

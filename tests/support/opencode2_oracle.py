@@ -1,4 +1,4 @@
-"""What is known of OpenCode 2's wire (R, 2.0.21) as a judge of what we answer, as `oracle` is for the first wire.
+"""What is known of OpenCode 2's wire (`v2_0`, 2.0.21) as a judge of what we answer, as `oracle` is for the first wire.
 
     check_response(operation_id, status, body)    raises Violation
     check_event(event)                            one event of /api/event
@@ -107,7 +107,7 @@ class OpenCode2Oracle:
 
 @cache
 def opencode2_oracle() -> OpenCode2Oracle:
-    """The judge for R."""
+    """The judge for `v2_0`."""
     return OpenCode2Oracle(json.loads(SCHEMA.read_text()))
 
 

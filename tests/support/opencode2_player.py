@@ -1,6 +1,6 @@
 """A recording of OpenCode 2 played through our own server: its requests are asked again, its agent's part is a puppet's.
 
-    played = await Player("J", rows, server, puppet, events).play()
+    played = await Player("v2_july", rows, server, puppet, events).play()
     played.native, played.ours      # events
     played.answers                  # each request, native's answer and ours
 
@@ -71,7 +71,7 @@ class Player:
     native: list[Wire] = field(default_factory=list[Wire])
     answers: list[Asked] = field(default_factory=list[Asked])
     logs: list[tuple[list[Wire], list[Wire]]] = field(default_factory=list[tuple[list[Wire], list[Wire]]])
-    """Of each session of J: its log."""
+    """The log of each session, in `v2_july`."""
     late: list[str] = field(default_factory=list[str])
     """Types of native's events that did not come in time."""
     _later: list[Wire] = field(default_factory=list[Wire])
@@ -106,7 +106,7 @@ class Player:
                     await self._event(row["data"], place)
             await self._settle()
             await self._answered()
-            if self.dialect == "J":
+            if self.dialect == "v2_july":
                 await self._read_logs()
             await self._over_and_told()
         finally:
@@ -314,7 +314,7 @@ class Player:
 
     async def _promoted(self, session: str, data: Wire) -> None:
         """A prompt is the agent's: if it is at another one, that is answered now."""
-        kind = "session.input.promoted" if self.dialect == "J" else "session.next.prompted"
+        kind = "session.input.promoted" if self.dialect == "v2_july" else "session.next.prompted"
         mine = self.ids.get(session)
         if session in self._children or kind in self.lacks or len(self._count(mine, kind)) > self._seen[(session, kind)]:
             return
@@ -335,7 +335,7 @@ class Player:
         run = self._runs.pop(session, None)
         if run is not None:
             await self.puppet.say(run, type="done", run=run.run, status=status)
-            if self.dialect == "J" and not self._waiting[session]:
+            if self.dialect == "v2_july" and not self._waiting[session]:
                 await self._idle(self.ids[session])
 
     async def _succeeded(self, session: str, data: Wire) -> None:

@@ -1,7 +1,7 @@
 """Recordings of agents beside those of OpenCode 2 itself: what both streams say of the same scene.
 
 `journals(name)` plays a recording of an agent and gives the journal of each session. `Native` is a recording of OpenCode 2 (build
-J); `told` and `kinds` bring both into one form: only what belongs to sessions, pieces of one text as one.
+July); `told` and `kinds` bring both into one form: only what belongs to sessions, pieces of one text as one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def journals(name: str) -> list[list[UniversalEvent]]:
 
 @dataclass(frozen=True)
 class Native:
-    """A recorded scene of build J."""
+    """A recorded scene of July's build."""
 
     rows: tuple[Wire, ...]
 
@@ -80,7 +80,7 @@ def native(scene: str) -> Native:
 # --- of both --------------------------------------------------------------------------------------------------
 
 
-def told(journal: Sequence[UniversalEvent], agent: str, dialect: str = "J") -> list[Wire]:
+def told(journal: Sequence[UniversalEvent], agent: str, dialect: str = "v2_july") -> list[Wire]:
     """A journal as it is told in a dialect."""
     speaks = DIALECTS[dialect]
     made = [speaks.event(event) for event in second_of(journal, agent)[1]]

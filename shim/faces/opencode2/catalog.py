@@ -16,7 +16,7 @@ PACKAGE = "opencode-shim"
 
 
 def agents(modes: Iterable[Wire], permissions: list[Wire]) -> list[Wire]:
-    """`AgentInfo` objects. In: `Agent` objects of the first wire; the config's rules in R's form, which hold for all of them."""
+    """`AgentInfo` objects. In: OpenCode 1's `Agent` objects, and the config's permission rules, which apply to every agent."""
     return [
         {
             "id": mode["name"],

@@ -1,6 +1,6 @@
 """The envelope of answers about a directory: `{location: {directory}, data}`. Pure.
 
-Older dialects tell the directory's project in it as well, so the envelope knows it, beside what R's clients get.
+Older dialects tell the directory's project in it as well, so the envelope knows it, beside what clients of `v2_0` get.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ Wire: TypeAlias = dict[str, Any]
 
 
 class LocatedAnswer(dict[str, Any]):
-    """R's envelope. `project`: `{id, directory}`, not in the JSON."""
+    """The envelope of `v2_0`. `project`: `{id, directory}`, not in the JSON."""
 
     def __init__(self, directory: str, project: Wire, data: object) -> None:
         super().__init__(location={"directory": directory}, data=data)

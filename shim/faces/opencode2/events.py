@@ -1,4 +1,4 @@
-"""One event of OpenCode 2's wire, in R's form (2.1.2), and which types are durable. Pure.
+"""One event of OpenCode 2's wire, in the form of `v2_0` (2.1.2), and which types are durable. Pure.
 
 `VERSIONS` is the table: a type that has a row is durable (it has a place in its session's log), with the version of its payload's
 shape; all others are live only. Source: `opencode-v2-events.json` (2.1.2).

@@ -1,6 +1,6 @@
 """What has another name on OpenCode 2's wire: tools, their arguments, permissions, models, errors. Pure; tables first.
 
-In: values of the core (tools by the names of `universal.tools`). Out: R's. Source: `OPENCODE_V2_WIRE` sections 6, 7, 11.
+In: values of the core (tools by the names of `universal.tools`). Out: those of `v2_0`.
 """
 
 from __future__ import annotations
@@ -126,5 +126,5 @@ def tool_error(words: str, *, interrupted: bool, refused: bool) -> Wire:
 
 
 def finish(reason: str) -> Wire:
-    """`finish`, and `rawFinish` where R has no such word."""
+    """`finish`, and `rawFinish` if `v2_0` has no such finish reason."""
     return {"finish": reason} if reason in FINISHES else {"finish": "unknown", "rawFinish": reason}

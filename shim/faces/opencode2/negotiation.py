@@ -1,10 +1,14 @@
-"""Which dialect of OpenCode 2's wire a client speaks, and the edge where it is turned into R's and back.
+"""Finds the dialect of OpenCode 2's wire that a client speaks, and converts its requests and answers.
 
-Handlers know R alone. A dialect is what `?dialect=` or the header `x-opencode-dialect` says, else P for clients of the preview
-(`FIRST_GENERATION`, and the JS SDK, by how it names its directory), else that of the client's last probe: J has
-`/api/health` where R has `/api/info`; a browser that asks there is the web UI of 1.18, W. Without a probe it is J for the
-programs of July, by their User-Agent, else R. A client is its address and User-Agent.
-Routes that only other dialects have (`Dialect.aliases`) are served to everybody, in that dialect.
+Handlers speak `v2_0` alone. The dialect of a request is the first of these that applies:
+
+1. the name in `?dialect=` or in the header `x-opencode-dialect`
+2. `preview` for programs of 1.18, by their User-Agent (`PREVIEW_AGENTS`), and for the JS SDK, which names its directory twice
+3. the dialect of the client's last probe: `/api/health` is `v2_july`, or `web_ui` if a browser asks; `/api/info` is `v2_0`
+4. `v2_july` for the User-Agent of July's programs, else `v2_0`
+
+A client is identified by its address and User-Agent. Routes that only other dialects have (`Dialect.aliases`) are served to every
+client, in that dialect.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Any, TypeAlias
 from aiohttp import web
 
 from shim.errors import InvalidRequest
-from shim.faces.opencode2.dialects import DIALECTS, Dialect, by_body
+from shim.faces.opencode2.dialects import DIALECTS, PREVIEW, Dialect, dialect_of_body, find_dialect
 from shim.faces.opencode2.endpoint import FACE
 from shim.faces.opencode2.probes import dialect_by_agent
 from shim.faces.opencode2.rewrite_rules import Alias, NoContent
@@ -23,56 +27,57 @@ from shim.http.access import READING
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
 from shim.operations import AskedField, OpenCode2Operation
 
-PREVIEW = "P"
-"""The dialect of 1.18's own preview."""
-FIRST_GENERATION = ("opencode/1.", "lildax/")
-"""How the User-Agent of programs begins whose second wire is the preview: the TUI of 1.18, and 1.18's "2.0 preview"."""
-TWICE = frozenset({"directory", "location[directory]"})
-"""What the v2 client of `@opencode-ai/sdk` 1.19 puts into the query of each GET of `/api`, if it has a directory."""
+PREVIEW_AGENTS = ("opencode/1.", "lildax/")
+"""Beginnings of the User-Agent of programs that speak `preview`: the TUI of 1.18, and the "2.0 preview" of August."""
+SDK_QUERY = frozenset({"directory", "location[directory]"})
+"""Query of each GET of `/api` by the v2 client of `@opencode-ai/sdk` 1.19, if it has a directory."""
 BROWSER = "Mozilla/"
-"""How every browser's begins."""
+"""Beginning of every browser's User-Agent."""
 QUERY = "dialect"
 HEADER = "x-opencode-dialect"
 STATE: web.RequestKey[Any] = web.RequestKey("opencode2.state", object)
-"""Where a request carries the state of its session that the answer is to be made from, if that is not the present one."""
+"""The session's state that the answer must show, if that is an earlier one than the present state (see `Rereads`)."""
 
 Route: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Rows: TypeAlias = dict[str, tuple[Dialect, Alias]]
-"""Dialect -> its row for one route."""
+"""Name of a dialect -> the dialect and its alias for one route."""
 
 
 def dialect_of(request: web.Request) -> Dialect:
-    """The dialect of a request. Raises InvalidRequest for one that is named and unknown."""
-    named = request.query.get(QUERY) or request.headers.get(HEADER)
-    if named is not None:
-        if named not in DIALECTS:
-            raise InvalidRequest(f"Unknown dialect {named!r}. Give one of {', '.join(DIALECTS)}, or leave it out.", "Query")
-        return DIALECTS[named]
+    """The dialect of a request. Raises InvalidRequest if the request names a dialect that does not exist."""
+    name = request.query.get(QUERY) or request.headers.get(HEADER)
+    if name is not None:
+        if (dialect := find_dialect(name)) is None:
+            raise InvalidRequest(f"Unknown dialect {name!r}. Give one of {', '.join(DIALECTS)}, or leave it out.", "Query")
+        return dialect
     agent = request.headers.get("User-Agent", "")
-    if agent.startswith(FIRST_GENERATION) or _is_sdk(request):
-        return DIALECTS[PREVIEW]
+    if agent.startswith(PREVIEW_AGENTS) or _is_sdk(request):
+        return PREVIEW
     face = request.app[SERVICES].opencode2
     probed = None if face is None else face.probes.last(client_of(request))
     return DIALECTS[probed if probed in DIALECTS else dialect_by_agent(agent)]
 
 
 def _is_sdk(request: web.Request) -> bool:
-    """Whether it is the JS SDK of 1.19 with a directory: no other client names one at a session's routes, which need none (but
-    at those of forms, whose session may be `global`)."""
+    """Whether the JS SDK of 1.19 sent this request, with a directory.
+
+    No other client names a directory at a session's routes, which need none. Routes of forms are the exception: their session
+    may be `global`.
+    """
     if request.method in READING:
-        return request.query.keys() >= TWICE
+        return request.query.keys() >= SDK_QUERY
     path = request.path.removeprefix(request.app[SERVICES].settings.base_path)
     return "x-opencode-directory" in request.headers and path.startswith("/api/session") and "/form/" not in path
 
 
 def note(request: web.Request, name: str) -> None:
-    """This client has asked what only clients of this dialect ask first."""
+    """Note that the client has called a route which only clients of this dialect call first."""
     if (face := request.app[SERVICES].opencode2) is not None:
         face.probes.note(client_of(request), name)
 
 
 def client_of(request: web.Request) -> tuple[str, str]:
-    """What a client is known by from one request to the next."""
+    """The address and User-Agent by which a client is recognised from one request to the next."""
     return request.remote or "", request.headers.get("User-Agent", "")
 
 
@@ -80,23 +85,23 @@ def client_of(request: web.Request) -> tuple[str, str]:
 
 
 def register(app: web.Application, bound: Iterable[BoundOperation]) -> set[tuple[str, str]]:
-    """Add the routes of the second wire, and those of its dialects; (method, path) of the latter."""
-    operations = {one.id: one for one in bound}
-    for one in operations.values():
-        add_route(app, one.operation, _route(one), one.face)
+    """Add the routes of OpenCode 2 and of its dialects. Return method and path of those that only dialects have."""
+    operations = {operation.id: operation for operation in bound}
+    for operation in operations.values():
+        add_route(app, operation.operation, _route(operation), operation.face)
     rows: dict[tuple[str, str], Rows] = {}
     for dialect in DIALECTS.values():
         for alias in dialect.aliases:
             if alias.operation in operations:
                 rows.setdefault((alias.method, alias.path), {})[dialect.name] = (dialect, alias)
-    for (method, path), found in rows.items():
-        add_route(app, OpenCode2Operation(method, path, "dialect"), _alias_route(operations, found), FACE)
+    for (method, path), aliases in rows.items():
+        add_route(app, OpenCode2Operation(method, path, "dialect"), _alias_route(operations, aliases), FACE)
     return set(rows)
 
 
-def _route(one: BoundOperation) -> Route:
+def _route(bound: BoundOperation) -> Route:
     async def route(request: web.Request) -> web.StreamResponse:
-        return await _answer(request, one, dialect_of(request), one.id)
+        return await _answer(request, bound, dialect_of(request), bound.id)
 
     return route
 
@@ -109,34 +114,34 @@ def _alias_route(operations: dict[str, BoundOperation], rows: Rows) -> Route:
     return route
 
 
-async def _answer(request: web.Request, one: BoundOperation, dialect: Dialect, row: str) -> web.StreamResponse:
-    """R's answer to what was asked, in the dialect. In: `row`, by which the dialect knows it."""
+async def _answer(request: web.Request, bound: BoundOperation, dialect: Dialect, row: str) -> web.StreamResponse:
+    """Convert the request to `v2_0`, call its handler, and convert the answer. In: `row`, the key of the dialect's tables."""
 
-    elsewhere = {key: value for key, value in request.match_info.items() if f"{{{key}}}" not in one.operation.path}
+    path_fields = {key: value for key, value in request.match_info.items() if f"{{{key}}}" not in bound.operation.path}
 
-    def ask(asked: AskedField) -> AskedField:
+    def convert(fields: AskedField) -> AskedField:
         nonlocal dialect
-        dialect = by_body(dialect, row, asked)
-        return dialect.request(row, asked._replace(query={**asked.query, **elsewhere}))
+        dialect = dialect_of_body(dialect, row, fields)
+        return dialect.request(row, fields._replace(query={**fields.query, **path_fields}))
 
-    given = await arguments(one, request, ask)
-    result = await _result(request, one, dialect, given)
+    handler_arguments = await arguments(bound, request, convert)
+    result = await _result(request, bound, dialect, handler_arguments)
     if not isinstance(result, web.StreamResponse) and result is not NO_CONTENT:
         result = dialect.answer(row, result)
     return to_response(NO_CONTENT if isinstance(result, NoContent) else result)
 
 
-async def _result(request: web.Request, one: BoundOperation, dialect: Dialect, given: dict[str, Any]) -> object:
-    """What the handler gives; for a client that overwrites events with it, made and timed as `Rereads` says."""
+async def _result(request: web.Request, bound: BoundOperation, dialect: Dialect, handler_arguments: dict[str, Any]) -> object:
+    """The handler's result. For a client that overwrites events with it, `Rereads` chooses its state and its moment."""
     services = request.app[SERVICES]
     if services.opencode2 is None:
-        return await one.handler(**given)
+        return await bound.handler(**handler_arguments)
     rereads, client, session_id = services.opencode2.rereads, client_of(request), request.match_info.get("sessionID", "")
     if request.method not in READING:
         rereads.end(client)
-    if one.id not in dialect.overwrites or services.sessions.index.find_record(session_id) is None:
-        return await one.handler(**given)
+    if bound.id not in dialect.overwrites or services.sessions.index.find_record(session_id) is None:
+        return await bound.handler(**handler_arguments)
     async with rereads.hold_for_answer(dialect, client, session_id) as state:
         if state is not None:
             request[STATE] = state
-        return await one.handler(**given)
+        return await bound.handler(**handler_arguments)

@@ -1,9 +1,10 @@
-"""The file of the data directory in which `Probes` outlive a restart of the server.
+"""The file `clients.json` of the data directory, which keeps `Probes` over a restart of the server.
 
-    {"probes": [{"address": "127.0.0.1", "user_agent": "node", "dialect": "J"}]}
+    {"probes": [{"address": "127.0.0.1", "user_agent": "node", "dialect": "v2_july"}]}
 
-It holds only clients whose User-Agent does not say what they are, is written soon after one is new, and is never needed to
-start: a file that cannot be read or written costs a client its dialect until it asks `/api/health` again.
+It holds only clients whose User-Agent does not tell their dialect, and is written soon after a change. The server starts without
+it: if the file cannot be read or written, a client loses its dialect until it calls `/api/health` again. Letters of older servers
+are read as names (`dialects.LETTERS`); rows with an unknown dialect are dropped.
 """
 
 from __future__ import annotations
@@ -16,23 +17,24 @@ from typing import Any
 
 import structlog
 
+from shim.faces.opencode2.dialects import find_dialect
 from shim.faces.opencode2.probes import CLIENTS, Probe, Probes
 from universal.jsonvalue import arr, obj
 
 FILE = "clients.json"
 WRITE_AFTER_S = 0.2
-"""After a change: several clients that start together are one write."""
+"""Seconds from a change to its write, so that several clients that start together need one write."""
 AGENT_LIMIT_CHARS = 512
-"""Clients with a longer User-Agent are not kept."""
+"""Maximum length of a User-Agent. Clients with a longer one are not kept."""
 SIZE_LIMIT_BYTES = CLIENTS * (2 * AGENT_LIMIT_CHARS + 256)
-"""No file of ours is larger."""
+"""Maximum size of the file that is read. The file of `CLIENTS` clients is smaller."""
 FILE_MODE = 0o600
 
 log = structlog.get_logger()
 
 
 class ProbeFile:
-    """Keeps `probes` in a file. `start` before requests come, `close` when they are over."""
+    """Keeps `probes` in a file. Call `start` before the first request and `close` after the last."""
 
     def __init__(self, path: Path, probes: Probes) -> None:
         self._path = path
@@ -41,12 +43,12 @@ class ProbeFile:
         self._writing: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Read what was known before, and follow what changes."""
+        """Restore the probes of the file, and write the file at each later change."""
         self._probes.restore(await asyncio.to_thread(_read, self._path))
         self._probes.changed = self._schedule_save
 
     async def close(self) -> None:
-        """Write what is not written yet. Again is fine."""
+        """Write what is not written yet. May be called again."""
         self._probes.changed = lambda: None
         if self._writing is not None:
             await self._writing
@@ -62,7 +64,7 @@ class ProbeFile:
     def _due(self) -> None:
         self._timer = None
         if self._writing is not None and not self._writing.done():
-            self._schedule_save()  # a slow disk: once more when it is through
+            self._schedule_save()  # the disk is slow: try again when its write has ended
             return
         self._writing = asyncio.get_running_loop().create_task(self._write(), name="write clients")
 
@@ -77,19 +79,28 @@ class ProbeFile:
 def _read(path: Path) -> list[Probe]:
     try:
         with path.open("rb") as file:
-            given: Any = json.loads(file.read(SIZE_LIMIT_BYTES))
+            document: Any = json.loads(file.read(SIZE_LIMIT_BYTES))
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
         log.warning("probes.not_read", path=str(path), error=str(error))
         return []
-    rows = [obj(row) for row in arr(obj(given).get("probes"))][-CLIENTS:]
-    found = [tuple(row.get(name) for name in Probe._fields) for row in rows]
-    return [Probe(*values) for values in found if all(isinstance(value, str) for value in values)]  # type: ignore[arg-type]
+    rows = [obj(row) for row in arr(obj(document).get("probes"))][-CLIENTS:]
+    return [probe for probe in map(_probe, rows) if probe is not None]
+
+
+def _probe(row: dict[str, Any]) -> Probe | None:
+    """The probe of a row, or None if the row is not valid."""
+    values = [value for name in Probe._fields if isinstance(value := row.get(name), str)]
+    if len(values) < len(Probe._fields):
+        return None
+    probe = Probe(*values)
+    dialect = find_dialect(probe.dialect)
+    return None if dialect is None else probe._replace(dialect=dialect.name)
 
 
 def _replace(path: Path, rows: list[Probe]) -> None:
-    """Raises OSError; then the old file is as it was."""
+    """Replace the file in one step. Raises OSError and leaves the old file as it was."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)

@@ -1,7 +1,7 @@
-"""Which build of OpenCode 2 a client is of, by its User-Agent and by what it asked first. Pure but for its own state; bounded.
+"""Remembers which dialect of OpenCode 2 each client speaks, by the route that it called first. Bounded.
 
-A client asks `/api/health` or `/api/info` once, when it starts, and goes on with a server that was restarted meanwhile. So what
-its User-Agent says needs no memory, and what it does not say is kept beyond a restart (`shim.faces.opencode2.probe_file`).
+A client calls `/api/health` or `/api/info` once, at its start, and does not call it again when the server restarts. So dialects
+that the User-Agent does not tell are kept in a file (`shim.faces.opencode2.probe_file`).
 """
 
 from __future__ import annotations
@@ -9,17 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeAlias
 
+from shim.faces.opencode2.dialects import V2_0, V2_JULY
+
 CLIENTS = 1024
-"""So many are remembered; the one that has asked nothing for the longest time is forgotten first."""
+"""Maximum of clients remembered. The client that has been silent for the longest time is forgotten first."""
 JULY_AGENT = "opencode2/"
-"""How the User-Agent of the builds before 2.0 begins that ask `/api/health`. 2.0's is `opencode/latest/2.0.26/cli`."""
+"""Beginning of the User-Agent of July's builds, which call `/api/health`. That of 2.0 is `opencode/latest/2.0.26/cli`."""
 
 Client: TypeAlias = tuple[str, str]
 """Address and User-Agent."""
 
 
 class Probe(NamedTuple):
-    """What one client has asked last: the name of the dialect that this stands for."""
+    """A client and the name of the dialect that its last probe stands for."""
 
     address: str
     user_agent: str
@@ -27,12 +29,12 @@ class Probe(NamedTuple):
 
 
 def dialect_by_agent(user_agent: str) -> str:
-    """The name of the dialect of a client of OpenCode 2 that has asked neither `/api/health` nor `/api/info`."""
-    return "J" if user_agent.startswith(JULY_AGENT) else "R"
+    """The name of the dialect of a client that has called neither `/api/health` nor `/api/info`."""
+    return (V2_JULY if user_agent.startswith(JULY_AGENT) else V2_0).name
 
 
 class Probes:
-    """Client -> the name of the dialect that its last probe was of. `changed` is called when a client's is another one."""
+    """The last probe of each client. `changed` is called when a client's dialect becomes another one."""
 
     def __init__(self, size: int = CLIENTS) -> None:
         self._size = size
@@ -40,7 +42,7 @@ class Probes:
         self.changed: Callable[[], None] = lambda: None
 
     def note(self, client: Client, dialect: str) -> None:
-        """It has asked for something of this dialect."""
+        """Remember that the client has called a probe of this dialect."""
         before = self._last.pop(client, None)
         self._last[client] = dialect
         self._shrink()
@@ -48,18 +50,18 @@ class Probes:
             self.changed()
 
     def last(self, client: Client) -> str | None:
-        """The dialect of its last probe."""
-        found = self._last.get(client)
-        if found is not None:
-            self.note(client, found)
-        return found
+        """The name of the dialect of the client's last probe, or None. The client counts as heard."""
+        dialect = self._last.get(client)
+        if dialect is not None:
+            self.note(client, dialect)
+        return dialect
 
     def unusual(self) -> list[Probe]:
-        """All that say something else than their User-Agents do, the longest silent client first."""
+        """Probes whose dialect differs from what the User-Agent tells, the longest silent client first."""
         return [Probe(*client, dialect) for client, dialect in self._last.items() if dialect != dialect_by_agent(client[1])]
 
     def restore(self, probes: Iterable[Probe]) -> None:
-        """What was known before a restart. What clients have asked since counts more."""
+        """Add the probes of before a restart. Probes of clients that have called since then win."""
         older = {(probe.address, probe.user_agent): probe.dialect for probe in probes}
         newer = self._last
         self._last = {**{client: dialect for client, dialect in older.items() if client not in newer}, **newer}

@@ -7,7 +7,7 @@ that are this face's:
     kind         "user" (default) | "synthetic" | "skill" (with `skill`: id, name, text; it never waits in the inbox)
     description  of a synthetic one
     metadata     the client's own
-    files, agents, skills   in R's stored form; without them, files and agents are made of the message's parts
+    files, agents, skills   as `v2_0` stores them; without them, files and agents are made of the message's parts
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A session as OpenCode 2's JSON: its `info`, messages, inbox, permissions and forms. Pure; keeps nothing.
 
 Running text is "" until it has ended: its pieces come by the stream.
-Source: `OPENCODE_V2_WIRE` sections 4 to 7 and 11; recordings `v2-20260717`.
+Source: recordings `compat_fixtures/opencode2/v2-20260717`.
 """
 
 from __future__ import annotations

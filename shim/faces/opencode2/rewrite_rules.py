@@ -1,4 +1,4 @@
-"""What a dialect says at the edge, as rows: routes that R has elsewhere, and what is renamed in requests and answers. Pure."""
+"""The kinds of rows in a dialect's tables of routes, requests and answers. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from universal.jsonvalue import obj
 
 
 class Alias(NamedTuple):
-    """A route that R has elsewhere. `operation` is R's; placeholders are named as in R's path, or as R's query.
+    """A route of a dialect that `v2_0` has at another place. `operation` is the operation of `v2_0` that serves it.
 
-    `name`: by it the rows of requests and answers are found, if it is not the operation's.
+    Placeholders have the names of the path or of the query of that operation. `name` is the key of the rows that convert the
+    request and the answer, if these differ from the operation's rows.
     """
 
     method: str
@@ -23,7 +24,7 @@ class Alias(NamedTuple):
 
     @property
     def row(self) -> str:
-        """The key of its rows."""
+        """The key of the rows that convert its request and answer."""
         return self.name or self.operation
 
 
@@ -36,33 +37,33 @@ Answer: TypeAlias = Callable[[Any], Any]
 
 
 def rename_body(**names: str) -> Ask:
-    """A request whose body has other names: `renaming(reply="decision")` makes R's `decision` from its `reply`."""
+    """Rename fields of a request's body: `rename_body(reply="decision")` turns `reply` into `decision`."""
 
     def rename(asked: AskedField) -> AskedField:
-        body = obj(asked.body)  # what is no object is refused by the operation itself
+        body = obj(asked.body)  # the operation itself refuses a body that is no object
         return asked._replace(body={names.get(key, key): value for key, value in body.items()}) if body else asked
 
     return rename
 
 
 def leaving_out(*kinds: str) -> Ask:
-    """A list of messages without those of these types, which the client's build has not: a page of it is full all the same."""
+    """Ask for messages without these types, which the dialect does not have. So a page of the list is still full."""
     return lambda asked: asked._replace(query={**asked.query, "without": ",".join(sorted(kinds))})
 
 
 def of_data(change: Callable[[Wire], Wire]) -> Answer:
-    """An answer whose `data` is one thing."""
+    """Convert an answer whose `data` is one object."""
 
-    def answer(said: Any) -> Any:
-        return {**said, "data": change(said["data"])}
+    def answer(body: Any) -> Any:
+        return {**body, "data": change(body["data"])}
 
     return answer
 
 
 def of_each(change: Callable[[Wire], Wire | None]) -> Answer:
-    """An answer whose `data` is a list; what becomes None is left out."""
+    """Convert an answer whose `data` is a list. An item that becomes None is left out."""
 
-    def answer(said: Any) -> Any:
-        return {**said, "data": [made for one in said["data"] if (made := change(one)) is not None]}
+    def answer(body: Any) -> Any:
+        return {**body, "data": [changed for item in body["data"] if (changed := change(item)) is not None]}
 
     return answer

@@ -1,4 +1,4 @@
-"""What was done in sessions in a span of time: prompts, steps, tokens, cost, tools, days. Pure: messages in R's form, folded.
+"""What was done in sessions in a span of time: prompts, steps, tokens, cost, tools, days. Pure: folds messages of `v2_0`.
 
 A day begins at midnight of the asker's time zone. A streak is the days in a row up to the last day of the span, or to the one
 before it: nobody has lost it who has not worked yet today.

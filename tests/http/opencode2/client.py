@@ -1,6 +1,6 @@
-"""A client of OpenCode 2 that does what the TUI of 17 July does, call by call, in R's dialect or in J's.
+"""A client of OpenCode 2 that does what the TUI of 17 July does, call by call, in `v2_0` or `v2_july`.
 
-    async with tui(server, "J") as client:          # the calls at the start
+    async with tui(server, "v2_july") as client:          # the calls at the start
         turn = await client.turn("echo hello")      # the first prompt makes the session, later ones are a POST alone
         turn.shown()                                # what is on the screen, by the events alone
 
@@ -25,8 +25,8 @@ Act = Callable[["Tui", Wire], Awaitable[None]]
 FIRST_FRAME_S = 2.0
 """The TUI waits so long for `server.connected`, and comes back a second later."""
 NAMES: dict[str, dict[str, str]] = {
-    "R": {},
-    "J": {
+    "v2_0": {},
+    "v2_july": {
         "session.inbox.enqueued": "session.input.admitted",
         "session.inbox.delivered": "session.input.promoted",
         "permission.asked": "permission.v2.asked",
@@ -39,7 +39,7 @@ NAMES: dict[str, dict[str, str]] = {
         "decision": "reply",
     },
 }
-"""R's names of events, keys, paths -> the dialect's."""
+"""Names of events, keys and paths in `v2_0` -> those of the dialect."""
 ENDS = ("session.execution.succeeded", "session.execution.failed", "session.execution.interrupted")
 LATE = {"session.usage.updated", "session.renamed"}
 """May come after the end."""
@@ -65,7 +65,7 @@ class Tui:
     seqs: dict[str, int] = field(default_factory=dict)
 
     def name(self, r: str) -> str:
-        """The dialect's word for R's."""
+        """The dialect's name for a name of `v2_0`."""
         return NAMES[self.dialect].get(r, r)
 
     # --- calls ---------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ class Tui:
     async def at_start(self) -> None:
         """What it asks before anything can be typed."""
         place = {"location[directory]": str(self.live.directory)}
-        if self.dialect == "J":
+        if self.dialect == "v2_july":
             await self.call("GET", "/api/health")
         else:
             await self.call("GET", "/api/info")
@@ -90,7 +90,7 @@ class Tui:
         assert (await self.call("GET", "/api/session/active")).body == {"data": {}}
         location = (await self.call("GET", "/api/location", **place)).body
         await self.call("GET", "/api/session", limit="50", order="desc", project=location["project"]["id"])
-        for what in (*AT_START, "form/request" if self.dialect == "J" else "form"):
+        for what in (*AT_START, "form/request" if self.dialect == "v2_july" else "form"):
             answer = (await self.call("GET", f"/api/{what}", **place)).body
             assert answer["location"]["directory"] == str(self.live.directory)
 
@@ -126,7 +126,7 @@ class Tui:
 
     async def interrupt(self) -> None:
         """Esc, twice."""
-        await self.call("POST", f"/api/session/{self.session}/interrupt", status=204 if self.dialect == "J" else 200)
+        await self.call("POST", f"/api/session/{self.session}/interrupt", status=204 if self.dialect == "v2_july" else 200)
 
     # --- events --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import pytest
 from tests.http.opencode2.client import Tui, tui
 from tests.support.live import Live
 
-DIALECTS = ("R", "J")
+DIALECTS = ("v2_0", "v2_july")
 
 
 @pytest.fixture(params=DIALECTS)
@@ -20,6 +20,6 @@ async def client(request: pytest.FixtureRequest, server: Live) -> AsyncIterator[
 
 @pytest.fixture
 async def r(server: Live) -> AsyncIterator[Tui]:
-    """In R's dialect alone."""
-    async with tui(server, "R") as made:
+    """A client of `v2_0` alone."""
+    async with tui(server, "v2_0") as made:
         yield made

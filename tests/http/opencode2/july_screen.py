@@ -26,7 +26,7 @@ class Seen(NamedTuple):
 
 @dataclass
 class Screen:
-    """One session. `messages` are J's, by id and in order."""
+    """One session. `messages` are those of `v2_july`, by id and in order."""
 
     messages: dict[str, Wire] = field(default_factory=dict)
     inputs: dict[str, str] = field(default_factory=dict)

@@ -32,7 +32,7 @@ async def failed(client: Tui) -> str:
     [error] = seen
     assert error["type"] == "unknown"
     info = (await client.call("GET", f"/api/session/{client.session}")).body["data"]
-    if client.dialect == "R":
+    if client.dialect == "v2_0":
         assert info["outcome"] == "failed"
     await client.same()
     assert await inbox(client) == []
@@ -60,7 +60,7 @@ async def test_an_unknown_choice_is_named_and_the_prompt_can_be_resumed(client: 
     await client.call("POST", f"{base}/{switch}", body, status=204)
     waiting = await client.prompt("echo after all")
     assert names in await failed(client)
-    assert await shown(client) == (["user", "idle"] if client.dialect == "R" else ["user"])
+    assert await shown(client) == (["user", "idle"] if client.dialect == "v2_0" else ["user"])
     assert waiting["id"] in [one["id"] for one in (await client.call("GET", f"{base}/message")).body["data"]]
     back = {"model": {"providerID": "mock", "id": "mock"}} if switch == "model" else {"agent": "build"}
     await client.call("POST", f"{base}/{switch}", back, status=204)

@@ -36,42 +36,53 @@ def dialect(server: Live, method: str, path: str, headers: dict[str, str]) -> st
 @pytest.mark.parametrize(
     ("method", "path", "headers", "wanted"),
     [
-        ("GET", "/api/session", {}, "R"),
-        ("GET", "/api/session", {"User-Agent": "opencode/latest/2.0.26/cli"}, "R"),
-        ("GET", "/api/event", BROWSER, "R"),
+        ("GET", "/api/session", {}, "v2_0"),
+        ("GET", "/api/session", {"User-Agent": "opencode/latest/2.0.26/cli"}, "v2_0"),
+        ("GET", "/api/event", BROWSER, "v2_0"),
         # the program of July, which asks /api/health once and goes on with a server that was restarted
-        ("GET", "/api/event", JULY, "J"),
-        ("GET", "/api/session", TUI_1, "P"),
-        ("GET", "/api/session", {"User-Agent": "lildax/1.18.18"}, "P"),
+        ("GET", "/api/event", JULY, "v2_july"),
+        ("GET", "/api/session", TUI_1, "preview"),
+        ("GET", "/api/session", {"User-Agent": "lildax/1.18.18"}, "preview"),
         # the SDK of 1.19, as it names its directory
-        ("GET", f"/api/event{TWICE}", ANY, "P"),
-        ("POST", f"{SESSION}/prompt", {**ANY, **DIRECTORY}, "P"),
+        ("GET", f"/api/event{TWICE}", ANY, "preview"),
+        ("POST", f"{SESSION}/prompt", {**ANY, **DIRECTORY}, "preview"),
         # which others do too, elsewhere
-        ("GET", "/api/session?directory=%2Fa", ANY, "R"),
-        ("GET", "/api/model?location%5Bdirectory%5D=%2Fa", ANY, "R"),
-        ("POST", "/api/pty", {**ANY, **DIRECTORY}, "R"),
-        ("POST", "/api/session/global/form/frm_1/reply", {**ANY, **DIRECTORY}, "R"),
+        ("GET", "/api/session?directory=%2Fa", ANY, "v2_0"),
+        ("GET", "/api/model?location%5Bdirectory%5D=%2Fa", ANY, "v2_0"),
+        ("POST", "/api/pty", {**ANY, **DIRECTORY}, "v2_0"),
+        ("POST", "/api/session/global/form/frm_1/reply", {**ANY, **DIRECTORY}, "v2_0"),
         # who says it
-        ("GET", "/api/session?dialect=J", TUI_1, "J"),
-        ("GET", "/api/session", {**TUI_1, "x-opencode-dialect": "R"}, "R"),
+        ("GET", "/api/session?dialect=v2_july", TUI_1, "v2_july"),
+        ("GET", "/api/session", {**TUI_1, "x-opencode-dialect": "v2_0"}, "v2_0"),
     ],
 )
 async def test_each_client_gets_its_dialect(server: Live, method: str, path: str, headers: dict[str, str], wanted: str) -> None:
     assert dialect(server, method, path, headers) == wanted
 
 
-async def test_an_unknown_dialect_is_refused(server: Live) -> None:
-    with pytest.raises(InvalidRequest, match="Unknown dialect 'X'"):
+@pytest.mark.parametrize(("letter", "name"), [("R", "v2_0"), ("J", "v2_july"), ("P", "preview"), ("W", "web_ui")])
+async def test_a_letter_of_older_scripts_names_its_dialect(server: Live, letter: str, name: str) -> None:
+    assert dialect(server, "GET", f"/api/session?dialect={letter}", TUI_1) == name
+    assert dialect(server, "GET", "/api/session", {"x-opencode-dialect": letter}) == name
+
+
+async def test_an_unknown_dialect_is_refused_with_the_list_of_names(server: Live) -> None:
+    with pytest.raises(
+        InvalidRequest, match=r"Unknown dialect 'X'. Give one of v2_0, v2_july, preview, web_ui, or leave it out."
+    ):
         dialect(server, "GET", "/api/session?dialect=X", {})
+    async with server.api.raw.get("/api/session", params={"dialect": "v2_1"}) as answer:
+        assert answer.status == 400
+        assert "v2_0, v2_july, preview, web_ui" in await answer.text()
 
 
 async def test_the_last_probe_counts_for_each_client(server: Live) -> None:
     probes = server.api.raw.server.app[SERVICES].opencode2.probes  # type: ignore[union-attr]
     for path, headers, wanted in (
-        ("/api/health", ANY, "J"),
-        ("/api/health", BROWSER, "W"),
+        ("/api/health", ANY, "v2_july"),
+        ("/api/health", BROWSER, "web_ui"),
         ("/api/health", TUI_1, None),
-        ("/api/info", ANY, "R"),
+        ("/api/info", ANY, "v2_0"),
     ):
         async with server.api.raw.get(path, headers=headers) as answer:
             assert answer.status == 200
@@ -81,15 +92,15 @@ async def test_the_last_probe_counts_for_each_client(server: Live) -> None:
 async def test_a_program_of_the_july_series_that_asks_for_info_speaks_the_release(server: Live) -> None:
     async with server.api.raw.get("/api/info", headers=JULY) as answer:
         assert answer.status == 200
-    assert dialect(server, "GET", "/api/event", JULY) == "R"
+    assert dialect(server, "GET", "/api/event", JULY) == "v2_0"
     async with server.api.raw.get("/api/health", headers=JULY) as answer:
         assert answer.status == 200
-    assert dialect(server, "GET", "/api/event", JULY) == "J"
+    assert dialect(server, "GET", "/api/event", JULY) == "v2_july"
 
 
 @pytest.mark.parametrize(
     ("probe", "headers", "wanted"),
-    [(None, JULY, "J"), ("/api/info", JULY, "R"), ("/api/health", ANY, "J"), ("/api/health", BROWSER, "W")],
+    [(None, JULY, "v2_july"), ("/api/info", JULY, "v2_0"), ("/api/health", ANY, "v2_july"), ("/api/health", BROWSER, "web_ui")],
 )
 async def test_a_client_keeps_its_dialect_when_the_server_was_restarted(
     tmp_path: Path, probe: str | None, headers: dict[str, str], wanted: str
@@ -115,7 +126,7 @@ async def test_the_home_page_of_the_web_ui_gets_its_five_thousand(server: Live) 
 
 
 class Preview:
-    """A client of P; each answer and event is checked against OpenCode's document."""
+    """A client of `preview`; each answer and event is checked against OpenCode's document."""
 
     def __init__(self, server: Live, events: EventStream) -> None:
         self.server = server
@@ -153,7 +164,7 @@ class Preview:
 
 @pytest.fixture
 async def preview(server: Live) -> Any:
-    async with server.api.stream("/api/event", params={"dialect": "P"}) as events:
+    async with server.api.stream("/api/event", params={"dialect": "preview"}) as events:
         assert (await events.next())["type"] == "server.connected"
         yield Preview(server, events)
 
@@ -200,7 +211,7 @@ async def test_questions_of_the_preview_are_no_forms(preview: Preview) -> None:
 async def test_clients_that_know_forms_are_not_asked_twice(preview: Preview, server: Live) -> None:
     session = await preview.begin("question")
     asked = await preview.until("question.v2.asked")
-    for name in ("J", "R"):
+    for name in ("v2_july", "v2_0"):
         for path, wanted in (
             (f"/api/session/{session}/question", 0),
             ("/api/question/request", 0),

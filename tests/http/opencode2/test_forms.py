@@ -36,7 +36,7 @@ async def test_made_told_listed_and_answered(client: Tui) -> None:
     base = f"/api/session/{client.session}/form"
     assert (await client.call("GET", base)).body["data"] == [form]
     place = {"location[directory]": str(client.live.directory)}
-    listed = await client.call("GET", "/api/form/request" if client.dialect == "J" else "/api/form", **place)
+    listed = await client.call("GET", "/api/form/request" if client.dialect == "v2_july" else "/api/form", **place)
     assert listed.body["data"] == [form]
     assert client.session not in (await client.call("GET", "/api/session/active")).body["data"], "nothing runs"
     wrong = await client.call("POST", f"{base}/{form['id']}/reply", {"answer": {"name": "x" * 11}}, status=400)
@@ -89,7 +89,7 @@ async def test_beside_an_agents_question(r: Tui) -> None:
     await r.interrupt()
 
 
-@pytest.mark.parametrize("dialect", ["P", "W"])
+@pytest.mark.parametrize("dialect", ["preview", "web_ui"])
 async def test_clients_that_know_only_questions_are_not_troubled(tmp_path: Any, dialect: str) -> None:
     async with live(tmp_path) as server, server.api.stream("/api/event", params={"dialect": dialect}) as events:
         session = await server.session()

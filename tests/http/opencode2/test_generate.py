@@ -14,7 +14,7 @@ TEXT = "/api/experimental/generate"
 
 async def test_a_text_of_no_session(client: Tui) -> None:
     sessions = (await client.call("GET", "/api/session")).body["data"]
-    path = TEXT if client.dialect == "R" else "/api/generate"
+    path = TEXT if client.dialect == "v2_0" else "/api/generate"
     model = {"providerID": "mock", "id": "mock"}
     assert (await client.call("POST", path, {"prompt": "echo a title"})).body == {"data": {"text": "a title"}}
     assert (await client.call("POST", path, {"prompt": "echo another", "model": model})).body == {"data": {"text": "another"}}

@@ -9,7 +9,7 @@ from tests.http.opencode2.client import Tui
 
 
 def base(client: Tui) -> str:
-    place = "/api/experimental/session" if client.dialect == "R" else "/api/session"
+    place = "/api/experimental/session" if client.dialect == "v2_0" else "/api/session"
     return f"{place}/{client.session}/instructions/entries"
 
 

@@ -47,11 +47,11 @@ async def test_a_moved_session_goes_on_in_the_other_directory(client: Tui, other
     [event] = seen
     assert event["data"]["location"] == {"directory": str(other / "sub")}
     assert event["data"]["projectID"] == now["projectID"]
-    if client.dialect == "R":
+    if client.dialect == "v2_0":
         assert event["data"]["subpath"] == now["subpath"] == "sub"
     messages = (await client.call("GET", f"/api/session/{client.session}/message", order="asc")).body["data"]
     kinds = [one["type"] for one in messages]
-    if client.dialect == "R":
+    if client.dialect == "v2_0":
         moved = messages[kinds.index("location-switched")]
         assert moved["previous"]["location"] == was["location"]
         assert kinds.index("location-switched") < [one["id"] for one in messages].index(waiting["id"])

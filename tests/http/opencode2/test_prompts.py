@@ -44,7 +44,7 @@ async def test_the_july_build_is_told_where_in_the_log_a_prompt_was_accepted(cli
     assert listed == waiting
     while client.types[-1] != client.name("session.inbox.enqueued"):
         event = await client.one()
-    if client.dialect == "J":
+    if client.dialect == "v2_july":
         assert waiting["admittedSeq"] == event["durable"]["seq"]
     else:
         assert "admittedSeq" not in waiting
@@ -193,7 +193,7 @@ async def test_a_command_of_the_project(client: Tui) -> None:
     (folder / "hello.md").write_text("echo Hello $1")
     await client.new()
     path = f"/api/session/{client.session}/command"
-    name, text = ("command", "arguments") if client.dialect == "J" else ("name", "text")
+    name, text = ("command", "arguments") if client.dialect == "v2_july" else ("name", "text")
     await client.call("POST", path, {name: "hello", text: "world"}, status=204)
     await client.end()
     await client.same()
@@ -210,15 +210,15 @@ async def test_a_command_of_the_person(client: Tui) -> None:
     assert (shell["command"], shell["output"]["output"].strip()) == ("echo from the user", "from the user")
     await client.end()
     assert client.types.count("session.shell.started") == client.types.count("session.shell.ended") == 1
-    missing = "/api/session/{}/skill" if client.dialect == "J" else "/api/experimental/session/{}/skill"
-    body = {"skill" if client.dialect == "J" else "id": "demo"}
+    missing = "/api/session/{}/skill" if client.dialect == "v2_july" else "/api/experimental/session/{}/skill"
+    body = {"skill" if client.dialect == "v2_july" else "id": "demo"}
     answer = await client.call("POST", missing.format(client.session), body, status=404)
     assert answer.body["_tag"] == "SkillNotFoundError"
 
 
 async def test_waiting(client: Tui) -> None:
     await client.new()
-    path = "/api/session/{}/wait" if client.dialect == "J" else "/api/experimental/session/{}/wait"
+    path = "/api/session/{}/wait" if client.dialect == "v2_july" else "/api/experimental/session/{}/wait"
     await client.call("POST", path.format(client.session), status=204)
     await client.prompt("slow 2")
     await client.call("POST", path.format(client.session), status=204)

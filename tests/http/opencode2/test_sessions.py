@@ -195,9 +195,9 @@ async def test_a_fork_has_the_conversation_and_says_of_what(client: Tui) -> None
     await client.turn("echo two")
     base = f"/api/session/{client.session}"
     users = [m for m in (await client.call("GET", f"{base}/message", order="asc")).body["data"] if m["type"] == "user"]
-    key = "messageID" if client.dialect == "J" else "before"
+    key = "messageID" if client.dialect == "v2_july" else "before"
     fork = (await client.call("POST", f"{base}/fork", {key: users[1]["id"]})).body["data"]
-    if client.dialect == "J":
+    if client.dialect == "v2_july":
         assert fork["fork"] == {"sessionID": client.session, "messageID": users[1]["id"]}
     else:
         assert fork["fork"] == {"sessionID": client.session, "boundary": {"type": "before", "messageID": users[1]["id"]}}
@@ -250,7 +250,7 @@ async def test_undo_in_three_steps(client: Tui) -> None:
     written = file.read_text()
     base = f"/api/session/{client.session}"
     user = next(m for m in (await client.call("GET", f"{base}/message", order="asc")).body["data"] if m["type"] == "user")
-    clear = ("POST", f"{base}/revert/clear") if client.dialect == "J" else ("DELETE", f"{base}/revert")
+    clear = ("POST", f"{base}/revert/clear") if client.dialect == "v2_july" else ("DELETE", f"{base}/revert")
     await client.call(*clear, status=204)
     shown = (await client.call("POST", f"{base}/revert/stage", {"messageID": user["id"], "files": False})).body["data"]
     assert (shown["messageID"], shown["files"]) == (user["id"], [])

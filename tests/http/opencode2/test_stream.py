@@ -139,7 +139,7 @@ async def test_a_session_that_nobody_has_read_is_told_from_where_it_is(server: L
     """Its first turn is history when a reader comes in the middle of nothing; its second one is told whole."""
     session = await server.session()
     await server.ask(session, "echo first")
-    async with tui(server, "R") as client:
+    async with tui(server, "v2_0") as client:
         client.session = session
         await client.open()
         before = dict(client.screen)

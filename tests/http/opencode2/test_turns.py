@@ -131,7 +131,7 @@ async def test_a_form(client: Tui) -> None:
         await client.call("POST", f"{path}/reply", {"answer": answer}, status=204)
         late = await client.call("POST", f"{path}/reply", {"answer": answer}, status=409)
         assert late.body["_tag"] == "FormAlreadySettledError"
-        if client.dialect == "J":
+        if client.dialect == "v2_july":
             state = (await client.call("GET", f"{path}/state")).body["data"]
         else:
             state = (await client.call("GET", path)).body["data"]["state"]
@@ -147,7 +147,7 @@ async def test_a_form_that_is_cancelled(client: Tui) -> None:
     async def act(client: Tui, event: dict[str, Any]) -> None:
         if event["type"] == "form.created":
             path = f"/api/session/{client.session}/form/{event['data']['form']['id']}"
-            if client.dialect == "J":
+            if client.dialect == "v2_july":
                 await client.call("POST", f"{path}/cancel", status=204)
             else:
                 await client.call("DELETE", path, status=204)
@@ -167,7 +167,9 @@ async def test_an_interrupt(client: Tui) -> None:
     assert await client.turn("hang", act) == "interrupted"
     await client.same()
     assert "session.text.ended" in client.types
-    idle = await client.call("POST", f"/api/session/{client.session}/interrupt", status=204 if client.dialect == "J" else 200)
+    idle = await client.call(
+        "POST", f"/api/session/{client.session}/interrupt", status=204 if client.dialect == "v2_july" else 200
+    )
     assert idle.body in (None, {"interrupted": False})
 
 
@@ -183,7 +185,7 @@ async def test_active_and_the_outcome_agree_at_every_moment(client: Tui) -> None
         before = await runs()
         info = (await client.call("GET", f"/api/session/{client.session}")).body["data"]
         listed = (await client.call("GET", "/api/session")).body["data"][0]
-        if before == await runs() and info == listed and client.dialect == "R":
+        if before == await runs() and info == listed and client.dialect == "v2_0":
             assert ("outcome" in info) == (not before)
             checked.append(before)
 
@@ -191,4 +193,4 @@ async def test_active_and_the_outcome_agree_at_every_moment(client: Tui) -> None
     for scene in ("tool", "error", "echo x"):
         await client.turn(scene, act)
     await client.same()
-    assert client.dialect == "J" or len(checked) > 10
+    assert client.dialect == "v2_july" or len(checked) > 10

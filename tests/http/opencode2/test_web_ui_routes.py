@@ -14,7 +14,7 @@ import pytest
 from tests.support.live import Live
 
 TABLE = [row.split() for row in (Path(__file__).parents[3] / "compat_fixtures/opencode2/web_ui.txt").read_text().splitlines()]
-W = {"dialect": "W"}
+WEB_UI = {"dialect": "web_ui"}
 STREAMS = {"/api/event", "/api/experimental/session/{sessionID}/log"}
 ALONE = "agent command debug/location form/request fs/list health integration location mcp mcp/resource model model/default"
 ALONE += " permission/request permission/saved plugin project project/current provider pty question/request reference server"
@@ -39,7 +39,7 @@ async def test_each_route_is_known(server: Live, method: str, path: str, status:
     if path in STREAMS:
         pytest.skip("a stream")
     body = {} if method in ("GET", "DELETE") else {"json": {}}
-    async with server.api.raw.request(method, await filled(server, path), params=W, **body) as answer:
+    async with server.api.raw.request(method, await filled(server, path), params=WEB_UI, **body) as answer:
         said = await answer.text()
         assert "No such route" not in said
         assert str(answer.status) == status or answer.status in (400, 404, 409, 501), said
@@ -51,9 +51,9 @@ async def test_each_route_is_known(server: Live, method: str, path: str, status:
 
 async def test_a_project_has_its_directories(server: Live) -> None:
     """The sidebar asks for them, and shows a workspace for each but the project's own."""
-    project = (await server.api.get("/api/project/current", params=W, status=200)).body
-    found = (await server.api.get(f"/api/project/{project['id']}/directories", params=W, status=200)).body
+    project = (await server.api.get("/api/project/current", params=WEB_UI, status=200)).body
+    found = (await server.api.get(f"/api/project/{project['id']}/directories", params=WEB_UI, status=200)).body
     assert isinstance(found, list)
     assert all(set(row) >= {"directory"} for row in found)
-    unknown = await server.api.get("/api/project/none/directories", params=W, status=404)
+    unknown = await server.api.get("/api/project/none/directories", params=WEB_UI, status=404)
     assert unknown.body["_tag"] == "ProjectNotFoundError"

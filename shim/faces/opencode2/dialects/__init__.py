@@ -1,11 +1,12 @@
-"""The dialects of OpenCode 2's wire. Pure: inside there is only R; what clients of other builds say and hear is rewritten here.
+"""The four dialects of OpenCode 2's wire, which builds of different dates speak. Pure.
 
-R  2.0 to 2.1.2, the truth: nothing is rewritten (but numbers that only the others tell are left out)
-J  the build of 17 July 2026 (`v2-20260717`)
-P  the preview in 1.18 (`session.next.*`)
-W  the web UI of 1.18 when it speaks its second protocol
+v2_0      2.0 to 2.1.2, the contract. All code outside this package and `negotiation` speaks it.
+v2_july   the build of 17 July 2026 (`v2-20260717`)
+preview   the preview inside 1.18 (`session.next.*`)
+web_ui    the web UI of 1.18.33 when it speaks its second protocol
 
-In: an event, message, session, answer or request in one dialect. Out: a new one in the other; nothing is changed in place.
+A dialect converts events, messages, sessions and answers from `v2_0`, and requests to `v2_0`. Conversions return new values and
+change nothing in place.
 """
 
 from __future__ import annotations
@@ -14,11 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from shim.faces.opencode2.dialects import preview as dialect_p
-from shim.faces.opencode2.dialects import preview_edge as dialect_p_edge
-from shim.faces.opencode2.dialects import v2_july as dialect_j
-from shim.faces.opencode2.dialects import v2_july_edge as dialect_j_edge
-from shim.faces.opencode2.dialects import web_ui as dialect_w
+from shim.faces.opencode2.dialects import preview, preview_edge, v2_july, v2_july_edge, web_ui
 from shim.faces.opencode2.events import Event, Wire
 from shim.faces.opencode2.rewrite_rules import Alias
 from shim.operations import AskedField
@@ -47,12 +44,13 @@ def _same_request(operation: str, asked: AskedField) -> AskedField:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """One dialect. `event` and `message`: None means that it has no such thing.
+    """One dialect. `event` and `message` return None for what the dialect does not have.
 
-    `request` and `answer`: what comes in and goes out at R's operation of that name (or a row of `aliases`, `Alias.row`);
-    `rewriting.Nothing` is an answer without a body. `aliases`: routes that R has elsewhere, served to everybody in this dialect.
-    `joins`: each piece of text costs its client a redraw, so it gets the pieces of one burst as one.
-    `overwrites`: R's operations whose answers its client puts in the place of what events have told it (`Rereads`).
+    `request` and `answer` convert the fields and the answer of an operation. They look it up by the operation's id, or by
+    `Alias.row` for a route of `aliases`. `rewrite_rules.NoContent` is an answer without a body.
+    `aliases`: routes that `v2_0` has at another place. Every client may call them and is answered in this dialect.
+    `joins`: text pieces of one burst are joined, because each piece costs the client a redraw.
+    `overwrites`: operations whose answers replace in the client what events have already sent (see `Rereads`).
     """
 
     name: str
@@ -67,58 +65,65 @@ class Dialect:
 
 
 NUMBERED = ("session.prompt", "session.synthetic", "session.compact", "session.inbox.list")
-"""Operations whose answers have what waits in an inbox. Handlers tell its number in the log, which R does not tell."""
+"""Operations that answer with inbox items. Handlers add `admittedSeq`, the item's number in the log, for the older dialects."""
 
 
 def _without_numbers(operation: str, answer: Any) -> Any:
     if operation not in NUMBERED:
         return answer
     data: Any = answer["data"]
-    return {**answer, "data": [_without(obj(one)) for one in arr(data)] if isinstance(data, list) else _without(data)}
+    return {**answer, "data": [_without(obj(item)) for item in arr(data)] if isinstance(data, list) else _without(data)}
 
 
 def _without(item: Wire) -> Wire:
     return {key: value for key, value in item.items() if key != "admittedSeq"}
 
 
-R = Dialect("R", answer=_without_numbers)
-J = Dialect(
-    "J",
-    event=dialect_j.event,
-    message=dialect_j.message,
-    session=dialect_j.session,
-    answer=dialect_j_edge.answer,
-    request=dialect_j_edge.request,
-    aliases=dialect_j_edge.ALIASES,
+V2_0 = Dialect("v2_0", answer=_without_numbers)
+V2_JULY = Dialect(
+    "v2_july",
+    event=v2_july.event,
+    message=v2_july.message,
+    session=v2_july.session,
+    answer=v2_july_edge.answer,
+    request=v2_july_edge.request,
+    aliases=v2_july_edge.ALIASES,
     joins=True,
-    overwrites=dialect_j_edge.OVERWRITES,
+    overwrites=v2_july_edge.OVERWRITES,
+)
+PREVIEW = Dialect(
+    "preview",
+    event=preview.event,
+    message=preview.message,
+    session=preview.session,
+    answer=preview_edge.answer,
+    request=preview_edge.request,
+    aliases=preview_edge.ALIASES,
+)
+WEB_UI = Dialect(
+    "web_ui",
+    event=web_ui.event,
+    message=web_ui.message,
+    session=v2_july.session,
+    answer=web_ui.answer,
+    request=v2_july_edge.request,
+    aliases=(*v2_july_edge.ALIASES, *web_ui.ALIASES),
 )
 
-P = Dialect(
-    "P",
-    event=dialect_p.event,
-    message=dialect_p.message,
-    session=dialect_p.session,
-    answer=dialect_p_edge.answer,
-    request=dialect_p_edge.request,
-    aliases=dialect_p_edge.ALIASES,
-)
-W = Dialect(
-    "W",
-    event=dialect_w.event,
-    message=dialect_w.message,
-    session=dialect_j.session,
-    answer=dialect_w.answer,
-    request=dialect_j_edge.request,
-    aliases=(*dialect_j_edge.ALIASES, *dialect_w.ALIASES),
-)
+DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (V2_0, V2_JULY, PREVIEW, WEB_UI)}
+LETTERS = {"R": V2_0, "J": V2_JULY, "P": PREVIEW, "W": WEB_UI}
+"""Names of the dialects before 2026-11-24. Scripts still send them, and `clients.json` of an older server holds them."""
 
-DIALECTS: dict[str, Dialect] = {one.name: one for one in (R, J, P, W)}
-
-OF_PREVIEW = {"session.prompt": "prompt", "session.permission.reply": "reply"}
-"""Operation -> a field of its body that P has and R has not."""
+PREVIEW_FIELDS = {"session.prompt": "prompt", "session.permission.reply": "reply"}
+"""Operation -> a field that its body has in `preview` and not in `v2_0`."""
 
 
-def by_body(dialect: Dialect, operation: str, asked: AskedField) -> Dialect:
-    """The dialect of a request whose client did not say what it is, by what it sends: the SDK without a directory does not."""
-    return P if dialect is R and OF_PREVIEW.get(operation) in obj(asked.body) else dialect
+def find_dialect(name: str) -> Dialect | None:
+    """The dialect of this name, or of this letter (`LETTERS`)."""
+    return DIALECTS.get(name) or LETTERS.get(name)
+
+
+def dialect_of_body(dialect: Dialect, operation: str, asked: AskedField) -> Dialect:
+    """`preview` if only its clients send such a body, else `dialect`. Nothing else reveals the JS SDK without a directory."""
+    is_preview = dialect is V2_0 and PREVIEW_FIELDS.get(operation) in obj(asked.body)
+    return PREVIEW if is_preview else dialect

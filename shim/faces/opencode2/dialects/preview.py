@@ -1,9 +1,9 @@
-"""P, the preview in 1.18 (`session.next.*`): how its events, messages and sessions differ from R's. Pure.
+"""The dialect `preview`, of the preview in 1.18 (`session.next.*`): its events, messages and sessions. Pure.
 
-`EVENTS` is the table: R's type -> P's type, version, and what its data is made of. Types of R without a row are not told: the
-preview has no end of a turn (`session.execution.*`), no totals, no titles, no inbox.
-P has no `created` around an event, and `timestamp` in the data of `session.next.*`; texts have ids; errors have one type.
-Source: OpenCode's own document of 1.18.33, recordings `compat_fixtures/opencode2/lildax-1.18.18`.
+`EVENTS` maps a type of `v2_0` to the preview's type, its version and the function that makes its data. Types without a row are
+not sent: the preview has no end of a turn (`session.execution.*`), no totals, no titles and no inbox.
+An event has no `created` in its envelope, and has `timestamp` in the data of `session.next.*`. Texts have ids. Errors have one
+type. Source: OpenCode's OpenAPI document of 1.18.33, recordings `compat_fixtures/opencode2/lildax-1.18.18`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from universal.jsonvalue import arr, obj, text, whole
 
 NEXT = "session.next."
 TOOLS = {"shell": "bash", "subagent": "task", "patch": "apply_patch"}
-"""Tools and actions as the preview names them; all others are called the same."""
+"""Tools and actions that have another name in the preview."""
 PROVIDER: Wire = {"executed": False}
 ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
@@ -27,91 +27,96 @@ Maker = Callable[[Event], "Wire | None"]
 
 
 @dataclass(frozen=True, slots=True)
-class PreviewMessages(Event):
-    """An event in P's envelope."""
+class PreviewEvent(Event):
+    """An event in the preview's envelope, which has no `created`."""
 
     def wire(self) -> Wire:
         """`{id, type, durable?, location?, data}`."""
         return {key: value for key, value in Event.wire(self).items() if key != "created"}
 
 
-# --- parts that are shared ----------------------------------------------------------------------------------
+# --- parts of events and messages ----------------------------------------------------------------------------------
 
 
-def error(given: Mapping[str, Any]) -> Wire:
-    """R's error."""
-    return {"type": "unknown", "message": text(given.get("message"))}
+def error(data: Mapping[str, Any]) -> Wire:
+    """Convert an error."""
+    return {"type": "unknown", "message": text(data.get("message"))}
 
 
-def title(given: Mapping[str, Any], created: int) -> str:
-    """A session's title; the preview's sessions always have one."""
+def title(session: Mapping[str, Any], created: int) -> str:
+    """The title of a session, or OpenCode's placeholder with the time of creation (`created`, in milliseconds)."""
     moment = datetime.fromtimestamp(created / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    return text(given.get("title")) or f"New session - {moment}"
+    return text(session.get("title")) or f"New session - {moment}"
 
 
 def prompt(payload: Wire) -> Wire:
-    """What a person wrote: `{text, files?, agents?}` of R's payload."""
-    made: Wire = {"text": text(payload.get("text"))}
+    """The user's prompt `{text, files?, agents?}`, from the payload of an inbox item or a message."""
+    fields: Wire = {"text": text(payload.get("text"))}
     if payload.get("files"):
-        made["files"] = [_file(obj(one)) for one in arr(payload["files"])]
+        fields["files"] = [_file(obj(file)) for file in arr(payload["files"])]
     if payload.get("agents"):
-        made["agents"] = [_mention(obj(one)) for one in arr(payload["agents"])]
-    return made
+        fields["agents"] = [_mention(obj(agent)) for agent in arr(payload["agents"])]
+    return fields
 
 
-def _mention(one: Wire) -> Wire:
-    source = {"source": one["mention"]} if one.get("mention") else {}
-    return {**rename_fields(one, {"mention": None}), **source}
+def _mention(item: Wire) -> Wire:
+    source = {"source": item["mention"]} if item.get("mention") else {}
+    return {**rename_fields(item, {"mention": None}), **source}
 
 
-def _file(one: Wire) -> Wire:
-    source = obj(one.get("source"))
-    uri = text(source.get("uri")) or f"data:{one['mime']};base64,{text(one.get('data'))}"
-    return _mention({"uri": uri, **rename_fields(one, {"data": None, "source": None})})
+def _file(file: Wire) -> Wire:
+    source = obj(file.get("source"))
+    uri = text(source.get("uri")) or f"data:{file['mime']};base64,{text(file.get('data'))}"
+    return _mention({"uri": uri, **rename_fields(file, {"data": None, "source": None})})
 
 
 def permission(request: Wire) -> Wire:
-    """R's `PermissionRequest`."""
+    """Convert a `PermissionRequest`."""
     shown = rename_fields(request, {"message": None}) | {"action": TOOLS.get(request["action"], request["action"])}
     source = obj(request.get("source"))
     return {**shown, "source": rename_fields(source, {"id": "callID"})} if source else shown
 
 
 def question(form: Wire) -> Wire | None:
-    """R's form as a question; None if it is none: the preview has no other forms."""
+    """Convert a form to a question. None for every other form, which the preview does not have."""
     metadata = obj(form.get("metadata"))
     if metadata.get("kind") != "question":
         return None
     tool = obj(metadata.get("tool"))
-    made: Wire = {"id": question_id(form["id"]), "sessionID": form["sessionID"]}
-    made["questions"] = [_question(obj(field)) for field in arr(form["fields"])]
-    return {**made, "tool": rename_fields(tool, {"id": "callID"})} if tool else made
+    request: Wire = {"id": question_id(form["id"]), "sessionID": form["sessionID"]}
+    request["questions"] = [_question(obj(field)) for field in arr(form["fields"])]
+    return {**request, "tool": rename_fields(tool, {"id": "callID"})} if tool else request
 
 
 def _question(field: Wire) -> Wire:
-    rows = map(obj, arr(field.get("options")))  # of a client's own form there may be none
-    options = [{"label": text(one.get("label")), "description": text(one.get("description"))} for one in rows]
-    asked: Wire = {"question": text(field.get("description")), "header": text(field.get("title")), "options": options}
-    many = {"multiple": True} if field["type"] == "multiselect" else {}
-    return asked | many | ({"custom": False} if field.get("custom") is False else {})
+    rows = map(obj, arr(field.get("options")))  # a form that a client has made may have no options
+    options = [{"label": text(row.get("label")), "description": text(row.get("description"))} for row in rows]
+    shown: Wire = {"question": text(field.get("description")), "header": text(field.get("title")), "options": options}
+    multiple = {"multiple": True} if field["type"] == "multiselect" else {}
+    return shown | multiple | ({"custom": False} if field.get("custom") is False else {})
 
 
 def question_id(form_id: str) -> str:
-    """The question that is this form."""
+    """The id of the question that this form is."""
     return f"que_{form_id.removeprefix('frm_')}"
 
 
 def _answers(answer: Wire) -> list[list[str]]:
     numbers = [int(key[1:]) for key in answer if key[1:].isdigit()]
-    given = [answer.get(f"q{number}") for number in range(1 + max(numbers, default=-1))]
-    return [[str(v) for v in arr(one)] if isinstance(one, list) else [] if one is None else [str(one)] for one in given]
+    return [_labels(answer.get(f"q{number}")) for number in range(1 + max(numbers, default=-1))]
 
 
-def revert(given: Wire) -> Wire:
-    """R's `SessionRevert`."""
-    kept = {key: given[key] for key in ("messageID", "partID", "snapshot") if given.get(key)}
-    files = [{"path": one["file"], **rename_fields(one, {"file": None})} for one in map(obj, arr(given.get("files")))]
-    return {**kept, **({"files": files} if "files" in given else {})}
+def _labels(value: object) -> list[str]:
+    if value is None:
+        return []
+    return [str(label) for label in arr(value)] if isinstance(value, list) else [str(value)]
+
+
+def revert(state: Wire) -> Wire:
+    """Convert a `SessionRevert`."""
+    kept = {key: state[key] for key in ("messageID", "partID", "snapshot") if state.get(key)}
+    files = [{"path": file["file"], **rename_fields(file, {"file": None})} for file in map(obj, arr(state.get("files")))]
+    return {**kept, **({"files": files} if "files" in state else {})}
 
 
 # --- events ---------------------------------------------------------------------------------------------------
@@ -149,14 +154,14 @@ def _prompt_delivered(event: Event) -> Wire | None:
 def _prompt_data(event: Event, message_id: str, item: Wire) -> Wire | None:
     if item.get("type") != "user":
         return None
-    said = {"messageID": message_id, "prompt": prompt(obj(item["payload"])), "delivery": item["delivery"]}
-    return {"sessionID": event.data["sessionID"], **said}
+    fields = {"messageID": message_id, "prompt": prompt(obj(item["payload"])), "delivery": item["delivery"]}
+    return {"sessionID": event.data["sessionID"], **fields}
 
 
 def _synthetic(event: Event) -> Wire:
     item = obj((event.beside or {}).get("item"))
-    said = {"messageID": event.data["inboxID"], "text": text(obj(item.get("payload")).get("text"))}
-    return {"sessionID": event.data["sessionID"], **said}
+    fields = {"messageID": event.data["inboxID"], "text": text(obj(item.get("payload")).get("text"))}
+    return {"sessionID": event.data["sessionID"], **fields}
 
 
 def _ordinal(kind: str) -> Maker:
@@ -186,8 +191,8 @@ def _tool_called(event: Event) -> Wire:
 def _progress(event: Event) -> Wire:
     metadata = obj(event.data.get("metadata"))
     output = text(metadata.get("output"))
-    told = {"structured": {k: v for k, v in metadata.items() if k != "output"}, "content": _texts(output)}
-    return {**rename_fields(event.data, {"id": "callID", "metadata": None}), **told}
+    progress = {"structured": {k: v for k, v in metadata.items() if k != "output"}, "content": _texts(output)}
+    return {**rename_fields(event.data, {"id": "callID", "metadata": None}), **progress}
 
 
 def _texts(output: str) -> list[Wire]:
@@ -198,18 +203,18 @@ ENDED = {"id": "callID", "executed": None, "native": None, "metadata": None, "co
 
 
 def _success(event: Event) -> Wire:
-    told: Wire = {"structured": obj(event.data.get("metadata")), "content": event.data["content"]}
-    return {**rename_fields(event.data, ENDED), **told, "outputPaths": list[str](), "provider": PROVIDER}
+    result: Wire = {"structured": obj(event.data.get("metadata")), "content": event.data["content"]}
+    return {**rename_fields(event.data, ENDED), **result, "outputPaths": list[str](), "provider": PROVIDER}
 
 
 def _tool_failed(event: Event) -> Wire:
-    given = obj(event.data["error"])
-    return {**rename_fields(event.data, ENDED), "error": error(given), **result_of(given), "provider": PROVIDER}
+    failure = obj(event.data["error"])
+    return {**rename_fields(event.data, ENDED), "error": error(failure), **result_of(failure), "provider": PROVIDER}
 
 
 def _retry_scheduled(event: Event) -> Wire:
-    said = {"message": text(obj(event.data["error"]).get("message")), "isRetryable": True}
-    return {"sessionID": event.data["sessionID"], "attempt": event.data["attempt"] - 1, "error": said}
+    failure = {"message": text(obj(event.data["error"]).get("message")), "isRetryable": True}
+    return {"sessionID": event.data["sessionID"], "attempt": event.data["attempt"] - 1, "error": failure}
 
 
 def _choice_switched(event: Event) -> Wire:
@@ -242,7 +247,7 @@ def _session_moved(event: Event) -> Wire:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How an event is told. `version`: of its shape, if it is durable; None: as R's."""
+    """How an event is converted. `version`: that of a durable event's shape, or None for the version of `v2_0`."""
 
     type: str
     make: Maker
@@ -312,7 +317,7 @@ EVENTS: dict[str, Row] = {
 
 
 def event(event: Event) -> Event | None:
-    """One of R's events as P tells it; None if P has no such event."""
+    """Convert an event. None if the preview has no such event."""
     row = EVENTS.get(event.type)
     if row is None:
         return None
@@ -324,17 +329,17 @@ def event(event: Event) -> Event | None:
     if kind.startswith(NEXT):
         data = {"timestamp": event.created, **data}
     version = row.version if row.version is not None and event.seq is not None else event.version
-    return PreviewMessages(event.id, event.created, kind, data, event.session, event.seq, version, event.directory)
+    return PreviewEvent(event.id, event.created, kind, data, event.session, event.seq, version, event.directory)
 
 
-# --- what is read ---------------------------------------------------------------------------------------------
+# --- messages and sessions ---------------------------------------------------------------------------------------------
 
 NO_MESSAGES = frozenset({"idle", "location-switched", "skill"})
-"""Types of messages that P has not."""
+"""Types of messages that the preview does not have."""
 
 
 def message(message: Wire) -> Wire | None:
-    """One of R's messages as P shows it; None if P has no such message."""
+    """Convert a message. None if the preview has no such message."""
     kind = message["type"]
     if kind in NO_MESSAGES:
         return None
@@ -383,7 +388,7 @@ def _shell(message: Wire) -> Wire:
 
 
 def _system(message: Wire) -> Wire:
-    """P's synthetic messages name their session, which a message alone does not tell: so they are a system's."""
+    """A synthetic message becomes a system message: the preview's synthetic messages need a session id, which is not here."""
     return {"type": "system", "text": message["text"]}
 
 
@@ -401,13 +406,13 @@ MESSAGES: Mapping[str, Callable[[Wire], Wire]] = {
         "recent": text(message.get("recent")),
     },
 }
-"""Type of message -> what P says beside id and time."""
+"""Type of message -> the function that makes its fields, except id, type and time."""
 
 SESSION = ("id", "parentID", "projectID", "agent", "model", "cost", "tokens", "location", "subpath")
 
 
 def session(session: Wire) -> Wire:
-    """R's `SessionInfo` as P's."""
+    """Convert a `SessionInfo`."""
     time = {key: session["time"][key] for key in ("created", "updated", "archived") if key in session["time"]}
     shown = {key: session[key] for key in SESSION if key in session}
     shown |= {"time": time, "title": title(session, whole(time.get("created")))}

@@ -1,7 +1,7 @@
-"""P, the preview in 1.18: requests and answers that differ from R's, as rows. Pure.
+"""The dialect `preview`, of the preview in 1.18: tables of its routes, requests and answers. Pure.
 
-Its questions have routes of their own (`shim.faces.opencode1.routes.preview`): they are no forms there.
-Source: OpenCode's own document of 1.18.33; recording `endpoints` of 1.18.33 and of lildax 1.18.18.
+Its questions are no forms and have routes of their own (`shim.faces.opencode2.routes.preview`).
+Source: OpenCode's OpenAPI document of 1.18.33; recordings `endpoints` of 1.18.33 and of lildax 1.18.18.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ ALIASES: tuple[Alias, ...] = (
 
 
 def _prompt(asked: AskedField) -> AskedField:
-    """`{prompt: {text, files?, agents?}}` is R's `{text, files?, agents?}`."""
+    """`{prompt: {text, files?, agents?}}` is `{text, files?, agents?}` in `v2_0`."""
     body = obj(asked.body)
-    said = obj(body.get("prompt"))
-    if not said:
+    fields = obj(body.get("prompt"))
+    if not fields:
         return asked
-    named = {key: [_mention(obj(one)) for one in arr(said[key])] for key in ("files", "agents") if key in said}
-    return asked._replace(body={**rename_fields(body, {"prompt": None}), **said, **named})
+    mentions = {key: [_mention(obj(item)) for item in arr(fields[key])] for key in ("files", "agents") if key in fields}
+    return asked._replace(body={**rename_fields(body, {"prompt": None}), **fields, **mentions})
 
 
-def _mention(one: Wire) -> Wire:
-    return rename_fields(one, {"source": "mention"})
+def _mention(item: Wire) -> Wire:
+    return rename_fields(item, {"source": "mention"})
 
 
 REQUESTS: Mapping[str, Ask] = {
@@ -48,15 +48,15 @@ REQUESTS: Mapping[str, Ask] = {
 
 
 def request(operation: str, asked: AskedField) -> AskedField:
-    """What a client of P asks, as R has it."""
+    """Convert the fields of a request to `v2_0`."""
     row = REQUESTS.get(operation)
     return asked if row is None else row(asked)
 
 
 def _admitted_prompt(item: Wire) -> Wire:
-    """R's inbox item as an admitted prompt. `admittedSeq` is known to who made the answer, or 0."""
-    made: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
-    return made | {"prompt": prompt(obj(item["payload"])), "delivery": item["delivery"], "timeCreated": item["time"]["created"]}
+    """Convert an inbox item to an admitted prompt. `admittedSeq` is 0 if the handler did not add it."""
+    ids: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
+    return ids | {"prompt": prompt(obj(item["payload"])), "delivery": item["delivery"], "timeCreated": item["time"]["created"]}
 
 
 def _agent(agent: Wire) -> Wire:
@@ -64,23 +64,26 @@ def _agent(agent: Wire) -> Wire:
 
 
 def _model(model: Wire) -> Wire:
-    own = ("modelID", "canonical", "compatibility", "package", "settings", "headers", "body")
+    moved = ("modelID", "canonical", "compatibility", "package", "settings", "headers", "body")
     api: Wire = {"id": model.get("modelID", model["id"]), "type": "aisdk", "package": model.get("package", "")}
-    sent = {"headers": obj(model.get("headers")), "body": obj(model.get("body"))}
-    variants = [{"id": one["id"], "headers": obj(one.get("headers")), "body": obj(one.get("body"))} for one in model["variants"]]
-    kept = rename_fields(model, dict.fromkeys(own))
-    return {**kept, "api": {**api, **_settings(model)}, "request": sent, "variants": variants}
+    variants = [{"id": variant["id"], **_request(variant)} for variant in model["variants"]]
+    kept = rename_fields(model, dict.fromkeys(moved))
+    return {**kept, "api": {**api, **_settings(model)}, "request": _request(model), "variants": variants}
 
 
-def _settings(given: Wire) -> Wire:
-    return {"settings": given["settings"]} if given.get("settings") else {}
+def _request(source: Wire) -> Wire:
+    return {"headers": obj(source.get("headers")), "body": obj(source.get("body"))}
+
+
+def _settings(source: Wire) -> Wire:
+    return {"settings": source["settings"]} if source.get("settings") else {}
 
 
 def _provider(provider: Wire) -> Wire:
     kept = {key: provider[key] for key in ("id", "integrationID", "name") if key in provider}
-    sent = {"headers": obj(provider.get("headers")), "body": obj(provider.get("body"))}
-    off = {"disabled": True} if provider.get("activation") == "disabled" else {}
-    return {**kept, **off, "api": {"type": "aisdk", "package": provider["package"], **_settings(provider)}, "request": sent}
+    disabled = {"disabled": True} if provider.get("activation") == "disabled" else {}
+    api = {"type": "aisdk", "package": provider["package"], **_settings(provider)}
+    return {**kept, **disabled, "api": api, "request": _request(provider)}
 
 
 def _skill(skill: Wire) -> Wire:
@@ -88,11 +91,11 @@ def _skill(skill: Wire) -> Wire:
     return {**kept, "location": skill["path"]}
 
 
-def _location(said: Wire) -> Wire:
-    return {**said, "project": {key: said["project"][key] for key in ("id", "directory")}}
+def _location(body: Wire) -> Wire:
+    return {**body, "project": {key: body["project"][key] for key in ("id", "directory")}}
 
 
-def _no_content(_said: Any) -> Any:
+def _no_content(_body: Any) -> Any:
     return NoContent()
 
 
@@ -104,13 +107,13 @@ ANSWERS: Mapping[str, Answer] = {
     "provider.get": of_data(_provider),
     "command.list": of_each(lambda command: {"template": "", **command}),
     "skill.list": of_each(_skill),
-    "integration.list": of_each(lambda one: rename_fields(one, {"metadata": None})),
-    "integration.get": of_data(lambda one: rename_fields(one, {"metadata": None})),
+    "integration.list": of_each(lambda integration: rename_fields(integration, {"metadata": None})),
+    "integration.get": of_data(lambda integration: rename_fields(integration, {"metadata": None})),
     "session.create": of_data(session),
     "session.get": of_data(session),
     "session.list": of_each(session),
     "session.message.list": of_each(message),
-    "session.message.get": of_data(lambda one: message(one) or one),
+    "session.message.get": of_data(lambda body: message(body) or body),
     "session.context": of_each(message),
     "session.prompt": of_data(_admitted_prompt),
     "session.compact": _no_content,
@@ -123,8 +126,8 @@ ANSWERS: Mapping[str, Answer] = {
 }
 
 
-def answer(operation: str, said: Any) -> Any:
-    """What R answers, as P does; `Nothing` for 204."""
+def answer(operation: str, body: Any) -> Any:
+    """Convert the body of an answer. `NoContent` means 204."""
     row = ANSWERS.get(operation)
-    said = with_project(said)
-    return said if row is None else row(said)
+    body = with_project(body)
+    return body if row is None else row(body)

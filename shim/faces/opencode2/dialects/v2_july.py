@@ -1,8 +1,8 @@
-"""J, the build of 17 July 2026: how its events, messages and sessions differ from R's. Pure.
+"""The dialect `v2_july`, of the build of 17 July 2026: its events, messages and sessions. Pure.
 
-`EVENTS` is the table, a row for each type that differs: its name, its version, and what its fields are called (None: J has no
-such field). What is no renaming is a function of its row. Types without a row are the same in both.
-Source: recordings `compat_fixtures/opencode2/v2-20260717`, beside opencode2/events.json.
+`EVENTS` has a row for each type of event that differs from `v2_0`: its name, its version and the names of its fields (None: the
+field is left out). A change that is more than a rename is a function in the row. Types without a row are the same in both.
+Source: recordings `compat_fixtures/opencode2/v2-20260717`, compared with `compat_fixtures/opencode2/events.json`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "wri
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """How an event differs. `type` None: J has no such event. `then` is given the event and the renamed data."""
+    """How an event differs. `type` None: `v2_july` has no such event. `then` gets the event and its renamed data."""
 
     type: str | None = ""
     fields: Fields = field(default_factory=dict[str, "str | None"])
@@ -31,25 +31,25 @@ class Row:
 
 
 def rename_fields(data: Mapping[str, object], fields: Fields) -> Wire:
-    """The same with other names; what is called None is left out."""
+    """Rename the fields of `data`. A field whose new name is None is left out."""
     return {name: value for key, value in data.items() if (name := fields.get(key, key)) is not None}
 
 
 def result_of(error: Mapping[str, object]) -> Wire:
-    """`result` beside the `error` of a call; an interrupted one has none."""
+    """The `result` beside the `error` of a tool call. An interrupted call has none."""
     return {} if error.get("type") == "aborted" else {"result": {"type": "error", "value": error.get("message")}}
 
 
 def plain(error: Mapping[str, object]) -> Wire:
-    """R's error without the status and the words of the model's API."""
+    """An error without the status and the response of the model's API."""
     return {key: value for key, value in error.items() if key not in ("status", "response")}
 
 
 def chosen_model(model: Mapping[str, object]) -> Wire:
     """The model of a session, always with a variant.
 
-    J's TUI sends `variant: "default"`, compares it with what the session says, and selects its model anew before each prompt
-    for as long as they differ.
+    July's TUI sends `variant: "default"` and compares it with the session's. While they differ, it selects its model again before
+    each prompt.
     """
     return {**model, "variant": model.get("variant", "default")}
 
@@ -59,7 +59,7 @@ def _model_selected(event: Event, data: Wire) -> Wire:
 
 
 def _session_created(event: Event, data: Wire) -> Wire:
-    """J tells the whole session."""
+    """The event holds the whole session in `v2_july`."""
     info = {k: v for k, v in data.items() if k not in ("sessionID", "location", "subpath", "metadata", "permissions")}
     time = {"created": event.created, "updated": event.created}
     place = {"directory": obj(data.get("location")).get("directory"), "path": text(data.get("subpath"))}
@@ -74,7 +74,7 @@ def _session_forked(event: Event, data: Wire) -> Wire:
 
 
 def _prompt_enqueued(event: Event, data: Wire) -> Wire:
-    """A wish to compact has an event of its own (`event` gives it its name)."""
+    """A prompt that was enqueued. A request to compact has an event type of its own, which `event` sets."""
     item = obj(data.pop("input", None))
     if item.get("type") == "compaction":
         return data
@@ -91,7 +91,7 @@ def _form(event: Event, data: Wire) -> Wire:
 
 
 def _progress(event: Event, data: Wire) -> Wire:
-    """J has what a command gave so far in `content`."""
+    """`v2_july` has a command's output so far in `content`."""
     return _so_far(data)
 
 
@@ -162,7 +162,7 @@ EVENTS: dict[str, Row] = {
 
 
 def event(event: Event) -> Event | None:
-    """One of R's events as J tells it; None if J has no such event."""
+    """Convert an event. None if `v2_july` has no such event."""
     row = EVENTS.get(event.type)
     if row is None:
         return event
@@ -178,10 +178,10 @@ def event(event: Event) -> Event | None:
     return replace(event, type=kind, data=data, version=version)
 
 
-# --- what is read ---------------------------------------------------------------------------------------------
+# --- messages, sessions, requests ---------------------------------------------------------------------------------------------
 
 NO_MESSAGES = frozenset({"idle", "location-switched"})
-"""Types of messages that J has not."""
+"""Types of messages that `v2_july` does not have."""
 
 MESSAGES: dict[str, Fields] = {
     "assistant": {"rawFinish": None, "native": None},
@@ -189,17 +189,17 @@ MESSAGES: dict[str, Fields] = {
     "user": {"skills": None},
     "compaction": dict.fromkeys(("model", "native", "cost", "tokens"), None),
 }
-"""Type of message -> how its fields are called."""
+"""Type of message -> new names of its fields."""
 
 EMPTY: Wire = {"content": list[Wire](), "structured": dict[str, object]()}
-"""What a call's state always has, once it runs."""
+"""Fields that the state of a tool call always has, once the tool runs."""
 
 SESSION: Fields = dict.fromkeys(("outcome", "subpath", "metadata", "permissions"), None)
-"""How fields of a session are called."""
+"""New names of a session's fields."""
 
 
 def message(message: Wire) -> Wire | None:
-    """One of R's messages as J shows it; None if J has no such message."""
+    """Convert a message. None if `v2_july` has no such message."""
     kind = message["type"]
     if kind in NO_MESSAGES:
         return None
@@ -231,7 +231,7 @@ def _so_far(running: Wire) -> Wire:
 
 
 def session(session: Wire) -> Wire:
-    """R's `SessionInfo` as J's."""
+    """Convert a `SessionInfo`."""
     shown = rename_fields(session, SESSION)
     shown["time"] = rename_fields(obj(session["time"]), {"idle": None, "viewed": None})
     shown.setdefault("title", "")
@@ -245,14 +245,14 @@ def session(session: Wire) -> Wire:
 
 
 def form(form: Wire) -> Wire:
-    """R's `FormInfo` as J's."""
+    """Convert a `FormInfo`."""
     metadata = obj(form.get("metadata"))
     tool = obj(metadata.get("tool"))
     return {**form, "metadata": {**metadata, "tool": rename_fields(tool, {"id": "callID"})}} if tool else form
 
 
 def permission(request: Wire) -> Wire:
-    """R's `PermissionRequest` as J's."""
+    """Convert a `PermissionRequest`."""
     source = obj(request.get("source"))
     shown = rename_fields(request, {"message": None})
     return {**shown, "source": rename_fields(source, {"id": "callID"})} if source else shown

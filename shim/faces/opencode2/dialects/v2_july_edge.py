@@ -1,6 +1,6 @@
-"""J, the build of 17 July 2026: routes, requests and answers that differ from R's, as rows. Pure.
+"""The dialect `v2_july`, of the build of 17 July 2026: tables of its routes, requests and answers. Pure.
 
-Source: `OPENCODE_V2_WIRE` sections 1 and 8, recordings `v2-20260717`.
+Source: recordings `compat_fixtures/opencode2/v2-20260717`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from universal.jsonvalue import obj
 SESSION = "/api/session/{sessionID}"
 
 ALIASES: tuple[Alias, ...] = (
-    Alias("GET", "/api/server", "server.info", "j.server"),
+    Alias("GET", "/api/server", "server.info", "july.server"),
     Alias("GET", "/api/form/request", "form.list"),
-    Alias("GET", "/api/project/current", "location.get", "j.project"),
+    Alias("GET", "/api/project/current", "location.get", "july.project"),
     Alias("GET", "/api/project/{projectID}/directories", "worktree.list"),
     Alias("PUT", "/api/mcp/{server}", "experimental.mcp.add"),
     Alias("DELETE", "/api/mcp/{server}", "experimental.mcp.remove"),
@@ -28,7 +28,7 @@ ALIASES: tuple[Alias, ...] = (
     Alias("POST", "/api/mcp/{server}/disconnect", "experimental.mcp.disconnect"),
     Alias("POST", "/api/generate", "experimental.generate.text"),
     Alias("GET", f"{SESSION}/pending", "session.inbox.list"),
-    Alias("GET", f"{SESSION}/form/{{formID}}/state", "session.form.get", "j.form.state"),
+    Alias("GET", f"{SESSION}/form/{{formID}}/state", "session.form.get", "july.form.state"),
     Alias("POST", f"{SESSION}/form/{{formID}}/cancel", "session.form.cancel"),
     Alias("POST", f"{SESSION}/rename", "session.update"),
     Alias("POST", f"{SESSION}/revert/clear", "session.revert.clear"),
@@ -38,16 +38,15 @@ ALIASES: tuple[Alias, ...] = (
     Alias("PUT", f"{SESSION}/instructions/entries/{{key}}", "experimental.session.instructions.entry.put"),
     Alias("DELETE", f"{SESSION}/instructions/entries/{{key}}", "experimental.session.instructions.entry.remove"),
 )
-"""Its lists of questions, which are forms there already, are empty: `shim.faces.opencode1.routes.preview`."""
-
+"""Its lists of questions are empty, because its questions are forms: `shim.faces.opencode2.routes.preview`."""
 
 OVERWRITES = frozenset({"session.message.list", "session.inbox.list", "session.permission.list", "session.form.list"})
-"""What its TUI reads of a session that a person opens, and of a new one after its first prompt. Each answer stands in the place
-of the messages, requests and forms that events have told meanwhile. Source: its `context/data.tsx` ("last write wins")."""
+"""Operations whose answers replace the messages, requests and forms that events have sent to July's TUI meanwhile. The TUI calls
+them when a person opens a session and after a session's first prompt. Source: its `context/data.tsx` ("last write wins")."""
 
 
 def _command(asked: AskedField) -> AskedField:
-    """`{command, arguments?}` is R's `{name, text}`."""
+    """`{command, arguments?}` is `{name, text}` in `v2_0`."""
     renamed = rename_body(command="name", arguments="text")(asked)
     return renamed._replace(body={"text": "", **obj(renamed.body)}) if "name" in obj(renamed.body) else renamed
 
@@ -62,46 +61,46 @@ REQUESTS: Mapping[str, Ask] = {
 
 
 def request(operation: str, asked: AskedField) -> AskedField:
-    """What a client of J asks, as R has it."""
+    """Convert the fields of a request to `v2_0`."""
     row = REQUESTS.get(operation)
     return asked if row is None else row(asked)
 
 
 def inbox(item: Wire) -> Wire:
-    """R's `Inbox.Info` as J's admitted input. `admittedSeq` is known to who made the answer, or 0."""
-    made: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
-    made |= {"timeCreated": item["time"]["created"], "type": item["type"]}
+    """Convert an `Inbox.Info` to an admitted input. `admittedSeq` is 0 if the handler did not add it."""
+    admitted: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
+    admitted |= {"timeCreated": item["time"]["created"], "type": item["type"]}
     if item["type"] != "compaction":
-        made |= {"data": item["payload"], "delivery": item["delivery"]}
-    return made
+        admitted |= {"data": item["payload"], "delivery": item["delivery"]}
+    return admitted
 
 
 def permission(wire: Wire) -> Wire:
-    """R's `Permission.Request`: the call that asks is named `callID`."""
+    """Convert a `Permission.Request`: the id of its tool call is named `callID`."""
     source = wire.get("source")
     return wire if source is None else {**wire, "source": _call(source)}
 
 
 def saved_permission(wire: Wire) -> Wire:
-    """R's `Permission.Saved`, without when it was saved."""
+    """Convert a `Permission.Saved`: it has no time."""
     return {key: value for key, value in wire.items() if key != "time"}
 
 
 def form(wire: Wire) -> Wire:
-    """R's `Form.Info`: the same of its metadata."""
+    """Convert a `Form.Info`: the id of its tool call is named `callID`."""
     tool = wire.get("metadata", {}).get("tool")
     return wire if tool is None else {**wire, "metadata": {**wire["metadata"], "tool": _call(tool)}}
 
 
 def project(wire: Wire) -> Wire:
-    """R's `Project`: the main working tree is named `worktree`, and nobody tells when it was last used."""
+    """Convert a `Project`: the main working tree is named `worktree`, and there is no time of the last use."""
     time = {key: value for key, value in wire["time"].items() if key != "active"}
     row = {key: value for key, value in wire.items() if key != "canonical"}
     return {**row, "worktree": wire["canonical"], "time": time}
 
 
 def provider(wire: Wire) -> Wire:
-    """R's `ProviderInfo`, without how it came to be there."""
+    """Convert a `ProviderInfo`: it has no `activation`."""
     return {key: value for key, value in wire.items() if key != "activation"}
 
 
@@ -109,7 +108,7 @@ def _call(tool: Wire) -> Wire:
     return {"callID" if key == "id" else key: value for key, value in tool.items()}
 
 
-def _no_content(_said: Any) -> Any:
+def _no_content(_body: Any) -> Any:
     return NoContent()
 
 
@@ -119,7 +118,7 @@ ANSWERS: Mapping[str, Answer] = {
     "session.fork": of_data(session),
     "session.list": of_each(session),
     "session.message.list": of_each(message),
-    "session.message.get": lambda said: {**said, "data": message(said["data"]) or said["data"]},
+    "session.message.get": lambda body: {**body, "data": message(body["data"]) or body["data"]},
     "session.context": of_each(message),
     "session.prompt": of_data(inbox),
     "session.synthetic": of_data(inbox),
@@ -134,19 +133,19 @@ ANSWERS: Mapping[str, Answer] = {
     "form.list": of_each(form),
     "session.form.create": of_data(form),
     "session.form.get": of_data(form),
-    "j.form.state": of_data(lambda wire: wire["state"]),
-    "location.get": lambda said: {**said, "project": {key: said["project"][key] for key in ("id", "directory")}},
-    "project.list": lambda said: [project(row) for row in said],
-    "project.update": lambda said: project(said),
+    "july.form.state": of_data(lambda wire: wire["state"]),
+    "location.get": lambda body: {**body, "project": {key: body["project"][key] for key in ("id", "directory")}},
+    "project.list": lambda body: [project(row) for row in body],
+    "project.update": project,
     "provider.list": of_each(provider),
     "provider.get": of_data(provider),
-    "j.project": lambda said: {key: said["project"][key] for key in ("id", "directory")},
-    "j.server": lambda said: {"urls": said["urls"]},
+    "july.project": lambda body: {key: body["project"][key] for key in ("id", "directory")},
+    "july.server": lambda body: {"urls": body["urls"]},
 }
 
 
-def answer(operation: str, said: Any) -> Any:
-    """What R answers, as J does; `Nothing` for 204."""
+def answer(operation: str, body: Any) -> Any:
+    """Convert the body of an answer. `NoContent` means 204."""
     row = ANSWERS.get(operation)
-    said = with_project(said)
-    return said if row is None else row(said)
+    body = with_project(body)
+    return body if row is None else row(body)

@@ -1,8 +1,10 @@
-"""W, the web UI inside 1.18.33 when it speaks its second protocol: J, but for what had been renamed since. Pure.
+"""The dialect `web_ui`, of the web UI in 1.18.33 when it speaks its second protocol. Pure.
 
-    tools      `metadata` where J has `structured`, as R; calls are still named `callID`
-    questions  `question.v2.*`, as P; it knows no forms
-Source: the UI's own scripts (1.18.33), which were read, and its traffic.
+It is `v2_july` except for these:
+
+    tools      `metadata` as in `v2_0`, where `v2_july` has `structured`; the id of a call is still named `callID`
+    questions  `question.v2.*` as in `preview`; it has no forms
+Source: the scripts of that web UI, and its traffic (`compat_fixtures/opencode2/web_ui.txt`).
 """
 
 from __future__ import annotations
@@ -11,9 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from shim.faces.opencode2.dialects import preview as dialect_p
-from shim.faces.opencode2.dialects import v2_july as dialect_j
-from shim.faces.opencode2.dialects import v2_july_edge as dialect_j_edge
+from shim.faces.opencode2.dialects import preview, v2_july, v2_july_edge
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Event, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, of_data, of_each
@@ -24,19 +24,19 @@ QUESTIONS = frozenset({"form.created", "form.replied", "form.cancelled"})
 
 
 def event(event: Event) -> Event | None:
-    """One of R's events as W is told it; None if it knows no such event."""
+    """Convert an event. None if the web UI knows no such event."""
     if event.type in CALLS:
-        return replace(event, data=dialect_j.rename_fields(event.data, dialect_j.CALL))
+        return replace(event, data=v2_july.rename_fields(event.data, v2_july.CALL))
     if event.type in QUESTIONS:
-        row = dialect_p.EVENTS[event.type]
+        row = preview.EVENTS[event.type]
         data = row.make(event)
         return None if data is None else replace(event, type=row.type, data=data)
-    return dialect_j.event(event)
+    return v2_july.event(event)
 
 
 def message(message: Wire) -> Wire | None:
-    """One of R's messages as W reads it; None if it knows no such message."""
-    shown = dialect_j.message(message)
+    """Convert a message. None if the web UI knows no such message."""
+    shown = v2_july.message(message)
     if shown is not None and shown["type"] == "assistant":
         shown["content"] = [obj(entry) for entry in arr(message["content"])]
     return shown
@@ -44,15 +44,15 @@ def message(message: Wire) -> Wire | None:
 
 ANSWERS: Mapping[str, Answer] = {
     "session.message.list": of_each(message),
-    "session.message.get": of_data(lambda one: message(one) or one),
+    "session.message.get": of_data(lambda body: message(body) or body),
     "session.context": of_each(message),
 }
 
 
-def answer(operation: str, said: Any) -> Any:
-    """What R answers, as W takes it."""
+def answer(operation: str, body: Any) -> Any:
+    """Convert the body of an answer."""
     row = ANSWERS.get(operation)
-    return dialect_j_edge.answer(operation, said) if row is None else row(with_project(said))
+    return v2_july_edge.answer(operation, body) if row is None else row(with_project(body))
 
 
 ALIASES: tuple[Alias, ...] = ()

@@ -1,10 +1,9 @@
-"""What only the builds before 2.0 have of the second wire: their health, and questions, which are forms in 2.0 (and in J).
+"""Routes that only builds before 2.0 have: health, and questions, which are forms in `v2_0` and `v2_july`.
 
-`/api/health` is what clients of those builds ask first, and the web UI of 1.18, which looks for its protocol.
-
-Who asks there is noted (`negotiation`): a browser is that web UI, everybody else the build of 17 July. Clients of 1.18
-say by their User-Agent who they are, and are answered as its document says, without a `pid`: that key turns the web UI to
-its second protocol, if `/global/health` has not answered it before.
+Clients of those builds call `/api/health` first, and so does the web UI of 1.18, which looks for its protocol. The server notes
+who calls it (`negotiation`): a browser is that web UI, every other client is the build of 17 July. Clients of 1.18 are recognised
+by their User-Agent and get the answer of their document, without a `pid`. That key would turn the web UI to its second protocol,
+if `/global/health` has not answered before.
 """
 
 from __future__ import annotations
@@ -15,9 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from shim.faces.opencode2 import asks
+from shim.faces.opencode2.dialects import PREVIEW, V2_0, V2_JULY, WEB_UI
 from shim.faces.opencode2.endpoint import preview_operation as operation
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.negotiation import BROWSER, PREVIEW, dialect_of, note
+from shim.faces.opencode2.negotiation import BROWSER, dialect_of, note
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import SessionPath, need
@@ -27,10 +27,11 @@ from universal.session.model import QuestionRequest, Session
 
 @operation("v2.health.get")
 async def health(ctx: Ctx) -> object:
-    """That we are alive, and which build we are for who asks."""
-    if dialect_of(ctx.request).name == PREVIEW:
+    """The server is healthy. The answer's keys depend on the client's build."""
+    if dialect_of(ctx.request) is PREVIEW:
         return {"healthy": True}
-    note(ctx.request, "W" if ctx.request.headers.get("User-Agent", "").startswith(BROWSER) else "J")
+    is_browser = ctx.request.headers.get("User-Agent", "").startswith(BROWSER)
+    note(ctx.request, (WEB_UI if is_browser else V2_JULY).name)
     return {"healthy": True, "version": OPENCODE2_VERSION, "pid": os.getpid()}
 
 
@@ -64,8 +65,8 @@ async def questions_of(ctx: Ctx, path: SessionPath) -> object:
 
 
 def _questions(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[dict[str, Any]]:
-    """Clients that know forms are not told of them twice."""
-    if dialect_of(ctx.request).name in ("J", "R"):
+    """Questions as the client's dialect has them. Clients that have forms get them there, and not twice."""
+    if dialect_of(ctx.request) in (V2_0, V2_JULY):
         return []
     return [asks.question(request, session.id) for session, request in found]
 

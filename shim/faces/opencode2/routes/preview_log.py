@@ -1,6 +1,6 @@
-"""A session's durable events as the preview in 1.18 hands them out: a page of them, or all from a place on and then live.
+"""Routes of the preview in 1.18 for a session's durable events: a page of them, or a stream from a position on.
 
-They are those of OpenCode 2's log (`shim.faces.opencode2.routes.log`), in the preview's dialect and without its mark.
+The events are those of OpenCode 2's log (`shim.faces.opencode2.routes.log`), in the dialect `preview` and without its mark.
 Source: OpenCode's own document of 1.18.33, recordings of lildax 1.18.18.
 """
 
@@ -11,7 +11,7 @@ from typing import Annotated
 from aiohttp import web
 from pydantic import BaseModel, Field
 
-from shim.faces.opencode2.dialects import P
+from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.dialects.preview import NEXT
 from shim.faces.opencode2.endpoint import preview_operation as operation
 from shim.faces.opencode2.events import Event
@@ -24,7 +24,7 @@ from shim.http.streams import need_room
 from universal.jsonvalue import JsonObject
 
 PAGE = 50
-"""Events of a page, if nothing is said."""
+"""Events of a page, if the request gives no limit."""
 
 
 class HistoryQuery(BaseModel):
@@ -35,14 +35,14 @@ class HistoryQuery(BaseModel):
 
 
 class EventsQuery(BaseModel):
-    """`after`: the same; `Last-Event-ID` goes before it."""
+    """`after`: a `durable.seq`, exclusive. The header `Last-Event-ID` wins."""
 
     after: int = -1
 
 
 @operation("v2.session.history")
 async def history(ctx: Ctx, path: SessionPath, query: HistoryQuery) -> object:
-    """A page of what is past."""
+    """A page of past events."""
     need(ctx, path.sessionID)
     log = _log(ctx, path.sessionID, query.after, follow=False)
     found: list[JsonObject] = []
@@ -56,7 +56,7 @@ async def history(ctx: Ctx, path: SessionPath, query: HistoryQuery) -> object:
 
 @operation("v2.session.events")
 async def events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> web.StreamResponse:
-    """What is past, then what happens."""
+    """Past events, then each event when it happens."""
     need(ctx, path.sessionID)
     need_room(ctx.services)
     said = last_event_id(ctx.request)
@@ -70,9 +70,9 @@ def _log(ctx: Ctx, session_id: str, after: int, *, follow: bool) -> Log:
 
 
 def _loggable(event: Event) -> Event | None:
-    """Not the session's own beginning: the document has only what happens in it."""
-    told = P.event(event)
-    return told if told is not None and told.type.startswith(NEXT) else None
+    """The event in the dialect `preview`, or None. The document's log has only `session.next.*`, not the session's creation."""
+    translated = PREVIEW.event(event)
+    return translated if translated is not None and translated.type.startswith(NEXT) else None
 
 
 def _encode(item: tuple[int, JsonObject]) -> bytes:

@@ -1,4 +1,4 @@
-"""The server itself: what clients of 2.x ask first, and the document of its wire. Source: API notes of 2.0.21."""
+"""Routes about the server itself: `/api/info`, which clients of 2.x call first, and the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
-from shim.faces.opencode2.dialects import R
+from shim.faces.opencode2.dialects import DIALECTS, V2_0
 from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.negotiation import note
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
@@ -21,18 +21,18 @@ from shim.http.operation import Ctx
 from universal.jsonvalue import arr
 
 EXTENSION = "x-opencode-shim"
-"""Where the document says what OpenCode's own does not have."""
+"""Key of the document for what OpenCode's own document does not have."""
 PARAMETERS = {
-    "dialect": "On every route: R (this document, the default), J (the build of July 2026), P (the preview in 1.18), if neither"
-    " the User-Agent nor what the client has asked first says it.",
-    "after": "On /api/event, as the header Last-Event-ID: what was missed since is sent again.",
+    "dialect": f"On every route: one of {', '.join(DIALECTS)}. This document describes {V2_0.name}, the default. Without it, the"
+    " User-Agent and the client's first call tell the dialect.",
+    "after": "On /api/event, like the header Last-Event-ID: events after this position are sent again.",
 }
 
 
 @operation("server.info")
 async def info(ctx: Ctx) -> object:
-    """Who answers here. Terminals end with the server, so there are no persistent ones. Who asks this speaks R."""
-    note(ctx.request, R.name)
+    """Version, addresses and folders of the server. Its terminals end with it, so none is persistent. Callers speak `v2_0`."""
+    note(ctx.request, V2_0.name)
     return {
         "version": OPENCODE2_VERSION,
         "pid": os.getpid(),
@@ -44,7 +44,7 @@ async def info(ctx: Ctx) -> object:
 
 @extra("server.openapi", "GET", "/openapi.json")
 async def openapi(ctx: Ctx) -> web.Response:
-    """OpenAPI 3.1 of what is served, with the payloads of the events, which native's own document has not."""
+    """OpenAPI 3.1 of the served operations, with the payloads of events, which OpenCode's own document lacks."""
     response = web.Response(body=document(), content_type="application/json")
     response.enable_compression()
     return response
@@ -52,7 +52,7 @@ async def openapi(ctx: Ctx) -> web.Response:
 
 @cache
 def document() -> bytes:
-    """The document, less what is refused. It does not change while the server runs."""
+    """The document without refused operations. It does not change while the server runs."""
     whole: dict[str, Any] = json.loads(resources.files("shim.faces.opencode2").joinpath("schema.json").read_bytes())
     paths: dict[str, dict[str, Any]] = {}
     for path, item in whole["paths"].items():

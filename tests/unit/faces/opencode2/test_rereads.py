@@ -8,7 +8,7 @@ import pytest
 
 from shim.clock import ManualClock
 from shim.faces.opencode2 import read, rereads
-from shim.faces.opencode2.dialects import J
+from shim.faces.opencode2.dialects import V2_JULY
 from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.rereads import Rereads
 from shim.faces.opencode2.stream import ENCODERS
@@ -30,13 +30,13 @@ class Place:
         self.hub = Hub(clock, Ids(clock))
         self.sessions = {id_: Session(SessionRecord(id_, directory="/p"), "mock") for id_ in ("ses_1", "ses_2")}
         self.rereads = Rereads(self.hub, self.load, self.sessions.get, clock=clock, ids=Ids(clock))
-        self.reader = self.hub.subscribe(ENCODERS["J"], client=CLIENT)
+        self.reader = self.hub.subscribe(ENCODERS["v2_july"], client=CLIENT)
 
     async def load(self, session_id: str) -> Session:
         return self.sessions[session_id]
 
     async def read(self, session_id: str = "ses_1", client: tuple[str, str] = CLIENT) -> list[str] | None:
-        async with self.rereads.hold_for_answer(J, client, session_id) as state:
+        async with self.rereads.hold_for_answer(V2_JULY, client, session_id) as state:
             return None if state is None else list(state.timeline.entries)
 
     def say(self, message: str, session_id: str = "ses_1") -> None:

@@ -19,7 +19,7 @@ def test_rows_are_of_operations_that_there_are(name: str) -> None:
         assert alias.operation in OPERATIONS, alias
         wanted = {part for part in OPERATIONS[alias.operation].path.split("/") if part.startswith("{")}
         assert wanted <= set(alias.path.split("/")), alias
-    if name == "J":
+    if name == "v2_july":
         assert set(j.REQUESTS) <= set(OPERATIONS)
         assert set(j.ANSWERS) <= set(OPERATIONS) | rows
 
@@ -69,9 +69,9 @@ def test_answers_are_made_and_nothing_is_changed_in_place() -> None:
 def test_the_last_probe_counts_and_old_clients_are_forgotten() -> None:
     probes = Probes(2)
     a, b, c = (("1", name) for name in "abc")
-    probes.note(a, "J")
-    probes.note(b, "J")
-    probes.note(a, "R")
-    assert (probes.last(a), probes.last(b)) == ("R", "J")
-    probes.note(c, "J")
-    assert (probes.last(a), probes.last(b), probes.last(c)) == (None, "J", "J")
+    probes.note(a, "v2_july")
+    probes.note(b, "v2_july")
+    probes.note(a, "v2_0")
+    assert (probes.last(a), probes.last(b)) == ("v2_0", "v2_july")
+    probes.note(c, "v2_july")
+    assert (probes.last(a), probes.last(b), probes.last(c)) == (None, "v2_july", "v2_july")

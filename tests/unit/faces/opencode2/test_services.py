@@ -11,7 +11,7 @@ import pytest
 
 from shim.app import SERVICES
 from shim.faces.opencode2 import services as module
-from shim.faces.opencode2.dialects import R
+from shim.faces.opencode2.dialects import V2_0
 from shim.faces.opencode2.stream import ENCODERS
 from shim.services import Services
 from tests.support.live import Live, live
@@ -41,7 +41,7 @@ async def test_no_event_is_made_while_nobody_reads(server: Live, monkeypatch: py
     session = await server.session()
     await server.ask(session, "tool")
     assert rendered == []
-    reader = services(server).hub.subscribe(ENCODERS[R.name])
+    reader = services(server).hub.subscribe(ENCODERS[V2_0.name])
     await server.ask(session, "echo hello")
     assert rendered != []
     reader.close()
@@ -50,7 +50,7 @@ async def test_no_event_is_made_while_nobody_reads(server: Live, monkeypatch: py
 async def test_a_reader_is_sent_a_turn_whole_and_once(server: Live) -> None:
     session = await server.session()
     await server.ask(session, "tool")
-    reader = services(server).hub.subscribe(ENCODERS[R.name])
+    reader = services(server).hub.subscribe(ENCODERS[V2_0.name])
     await server.ask(session, "echo second")
     sent = await types(reader)
     assert sent[:3] == ["server.connected", "session.inbox.enqueued", "session.execution.started"]

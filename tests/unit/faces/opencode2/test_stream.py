@@ -21,7 +21,7 @@ from shim.stream.hub import Face, Hub, HubBounds
 from shim.stream.scheduling import Bursts
 from shim.stream.subscription import Bounds, State, Subscription
 
-R, J = ENCODERS["R"], ENCODERS["J"]
+V2_0, V2_JULY = ENCODERS["v2_0"], ENCODERS["v2_july"]
 OPENCODE1 = encoder_of(lambda: 0, "v1.18", wrapped=False)
 FACE = Face("opencode2", keep_s=KEEP_S, keeps_events=True)
 DEFAULT_BOUNDS = HubBounds(Bounds(frames=READER_FRAMES))
@@ -65,7 +65,7 @@ def kinds(found: list[dict[str, Any]]) -> list[str]:
 
 async def test_a_reader_begins_with_connected_and_a_comment() -> None:
     hub, _ = make()
-    reader = hub.subscribe(R)
+    reader = hub.subscribe(V2_0)
     (batch,) = await reader.take(0.0, 0.0)
     first, beat = (reader.encoder.layout(frame) for frame in batch.frames)
     assert beat == HEARTBEAT
@@ -82,7 +82,7 @@ async def test_each_reader_is_told_in_its_dialect_and_each_form_is_made_once() -
 
     mute = DialectEncoder(Dialect("mute", event=event))
     hub, _ = make()
-    readers = [hub.subscribe(mute), hub.subscribe(mute), hub.subscribe(R)]
+    readers = [hub.subscribe(mute), hub.subscribe(mute), hub.subscribe(V2_0)]
     hub.publish(delta("x"))
     hub.publish(said(1))
     assert [kinds(await taken(reader))[1:] for reader in readers] == [
@@ -95,7 +95,7 @@ async def test_each_reader_is_told_in_its_dialect_and_each_form_is_made_once() -
 
 async def test_the_envelope_is_that_of_the_wire() -> None:
     hub, _ = make()
-    reader = hub.subscribe(R)
+    reader = hub.subscribe(V2_0)
     hub.publish(said(7))
     event = (await taken(reader))[1]
     del event["place"]
@@ -111,7 +111,7 @@ async def test_the_envelope_is_that_of_the_wire() -> None:
 
 async def test_pieces_of_one_text_are_joined_for_a_reader_that_is_behind() -> None:
     hub, _ = make(HubBounds(Bounds(10, 1 << 20), 100, 1 << 20))
-    reader = hub.subscribe(R)
+    reader = hub.subscribe(V2_0)
     for index in range(30):
         hub.publish(delta(f"{index} ", ordinal=index % 2))
     hub.publish(said(1))
@@ -125,13 +125,13 @@ async def test_pieces_of_one_text_are_joined_for_a_reader_that_is_behind() -> No
 
 async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back() -> None:
     hub, _ = make(HubBounds(Bounds(4, 1 << 20), 100, 1 << 20))
-    slow = hub.subscribe(R)
+    slow = hub.subscribe(V2_0)
     last = (await taken(slow))[0]["place"]
     for number in range(40):
         hub.publish(said(number))
     assert slow.state is State.DROPPED
     assert hub.stats().dropped == 1
-    again = hub.subscribe(R, last_event_id=place(last))
+    again = hub.subscribe(V2_0, last_event_id=place(last))
     found = await taken(again)
     assert found[0]["place"] == last
     assert [one["data"]["title"] for one in found[1:]] == [str(number) for number in range(40)]
@@ -141,14 +141,14 @@ async def test_a_burst_is_one_batch_for_each_reader_in_its_dialect() -> None:
     bursts = Bursts(now=lambda: 0.0)
     mute = DialectEncoder(Dialect("mute", event=lambda one: None if one.type == "session.text.delta" else one))
     hub, _ = make(bursts=bursts)
-    readers = [hub.subscribe(R), hub.subscribe(R), hub.subscribe(mute)]
+    readers = [hub.subscribe(V2_0), hub.subscribe(V2_0), hub.subscribe(mute)]
     for reader in readers:
         await taken(reader)
     with bursts.burst():
         hub.publish(said(1))
         hub.publish(delta("x"))
         assert not any(reader._live for reader in readers)
-        late = hub.subscribe(R)  # has what was said before at once, and for nobody is it lost
+        late = hub.subscribe(V2_0)  # has what was said before at once, and for nobody is it lost
         assert [len(reader._live) for reader in readers] == [1, 1, 1]
         hub.publish(said(2))
         hub.publish(delta("y"))
@@ -163,7 +163,7 @@ async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
     turns: list[Callable[[], None]] = []
     bursts = Bursts(soon=turns.append, now=lambda: 0.0)
     hub, _ = make(bursts=bursts)
-    reader = hub.subscribe(R)
+    reader = hub.subscribe(V2_0)
     await taken(reader)
 
     def tell(event: Event) -> int:
@@ -179,40 +179,40 @@ async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
 
 async def test_a_replay_is_in_the_dialect_of_who_asks() -> None:
     hub, _ = make()
-    reader = hub.subscribe(R)
+    reader = hub.subscribe(V2_0)
     hub.publish(said(1))
     hub.publish(Event("evt_2", 1, "session.inbox.delivered", {"sessionID": "ses_1", "inboxID": "msg_1"}, "ses_1", 2, 1, "/p"))
     first = (await taken(reader))[1]
-    assert kinds(await taken(hub.subscribe(J, last_event_id=first["id"])))[1:] == ["session.input.promoted"]
+    assert kinds(await taken(hub.subscribe(V2_JULY, last_event_id=first["id"])))[1:] == ["session.input.promoted"]
 
 
 async def test_events_are_wanted_for_a_while_after_the_last_reader_left() -> None:
     hub, clock = make()
     assert not hub.wants("opencode2")
-    reader = hub.subscribe(R)
+    reader = hub.subscribe(V2_0)
     last = (await taken(reader))[0]["place"]
     reader.close()
     assert hub.wants("opencode2")
     hub.publish(said(1))
-    assert kinds(await taken(hub.subscribe(R, last_event_id=place(last)))) == ["server.connected", "session.renamed"]
+    assert kinds(await taken(hub.subscribe(V2_0, last_event_id=place(last)))) == ["server.connected", "session.renamed"]
     for one in hub._all_readers():
         one.close()
     clock.value_ms += int(KEEP_S * 1000) + 1
     assert not hub.wants("opencode2")
     # What happened since is not known: the ring has a hole, so nothing is replayed from before it.
-    assert kinds(await taken(hub.subscribe(R, last_event_id=place(last)))) == ["server.connected"]
+    assert kinds(await taken(hub.subscribe(V2_0, last_event_id=place(last)))) == ["server.connected"]
     assert hub.stats().replay_missed == 1
 
 
 async def test_a_reader_is_sent_events_of_its_face_alone() -> None:
     """Live, and when it asks for what it missed."""
     hub, _ = make()
-    first, second = hub.subscribe(OPENCODE1), hub.subscribe(R)
+    first, second = hub.subscribe(OPENCODE1), hub.subscribe(V2_0)
     start = (await taken(second))[0]["place"]
     hub.publish(OpenCodeEvent("session.updated", {"sessionID": "ses_1"}, "/p"))
     hub.publish(said(1))
     assert kinds(await taken(second)) == ["session.renamed"]
-    assert kinds(await taken(hub.subscribe(R, last_event_id=place(start)))) == ["server.connected", "session.renamed"]
+    assert kinds(await taken(hub.subscribe(V2_0, last_event_id=place(start)))) == ["server.connected", "session.renamed"]
     sent = b"".join(batch.data for batch in await first.take(0.0, 0.0))
     assert (sent.count(b"session.updated"), sent.count(b"session.renamed")) == (1, 0)
 
@@ -228,7 +228,7 @@ async def test_a_face_that_nobody_reads_makes_no_events_of_changes() -> None:
     hub.add_face(FACE._replace(render=render))
     hub.emit("change")
     assert asked == []
-    reader = hub.subscribe(R)
+    reader = hub.subscribe(V2_0)
     hub.emit("change")
     assert asked == ["change"]
     assert kinds(await taken(reader)) == ["server.connected", "session.renamed"]
@@ -236,19 +236,19 @@ async def test_a_face_that_nobody_reads_makes_no_events_of_changes() -> None:
 
 async def test_the_end() -> None:
     hub, _ = make()
-    reader = hub.subscribe(R)
+    reader = hub.subscribe(V2_0)
     hub.close()
     hub.publish(said(1))
     assert kinds(await taken(reader)) == ["server.connected"]
     assert reader.over
-    assert hub.subscribe(R).state is State.ENDING
+    assert hub.subscribe(V2_0).state is State.ENDING
 
 
 async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> None:
     """The text is the same, other events keep their places, and other readers get each piece."""
     hub, _ = make()
     bursts = hub.bursts
-    readers = [hub.subscribe(J), hub.subscribe(R)]
+    readers = [hub.subscribe(V2_JULY), hub.subscribe(V2_0)]
     for reader in readers:
         await taken(reader)
     with bursts.burst():
@@ -269,7 +269,7 @@ async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> Non
 async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws_each() -> None:
     """Bursts that come while a write is under way, or while the reader is on hold."""
     hub, _ = make()
-    reader = hub.subscribe(J)
+    reader = hub.subscribe(V2_JULY)
     await taken(reader)
     for number in range(50):
         hub.publish(delta(f"{number} "))
@@ -286,14 +286,14 @@ async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws
 async def test_a_client_on_hold_gets_what_was_published_before_and_the_rest_later() -> None:
     hub, _ = make()
     client = ("::1", "opencode2/x")
-    held, other = hub.subscribe(J, client=client), hub.subscribe(J, client=("::1", "node"))
+    held, other = hub.subscribe(V2_JULY, client=client), hub.subscribe(V2_JULY, client=("::1", "node"))
     with hub.bursts.burst():
         hub.publish(said(1))
-        assert hub.hold(J, client) == [held]
+        assert hub.hold(V2_JULY, client) == [held]
         hub.publish(said(2))
     assert [one["data"].get("title") for one in (await taken(held))[1:]] == ["1"]
     assert [one["data"].get("title") for one in (await taken(other))[1:]] == ["1", "2"]
-    assert hub.hold(R, client) == []
+    assert hub.hold(V2_0, client) == []
     held.release()
     assert [one["data"]["title"] for one in await taken(held)] == ["2"]
 
@@ -301,7 +301,7 @@ async def test_a_client_on_hold_gets_what_was_published_before_and_the_rest_late
 @pytest.mark.parametrize("end", ["too much waits", "the server stops"])
 async def test_a_hold_never_costs_an_event(end: str) -> None:
     hub, _ = make(HubBounds(Bounds(4, 1 << 20), 100, 1 << 20))
-    reader = hub.subscribe(J)
+    reader = hub.subscribe(V2_JULY)
     await taken(reader)
     reader.hold()
     for number in range(5 if end == "too much waits" else 2):

@@ -1,4 +1,4 @@
-"""What R says, as the build of July hears it."""
+"""Events, messages and sessions as July's build gets them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.dialects import J
+from shim.faces.opencode2.dialects import V2_JULY
 from shim.faces.opencode2.dialects import v2_july as dialect_j
 from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event
 from tests.support.opencode2_replay import SECOND, native, native_scenes
@@ -100,7 +100,7 @@ def event(kind: str, data: dict[str, Any], note: str = "") -> Event:
 def test_events(kind: str, data: dict[str, Any], told: str, as_: dict[str, Any]) -> None:
     given = event(kind, data)
     before = json.dumps(data)
-    made = J.event(given)
+    made = V2_JULY.event(given)
     assert made is not None
     assert (made.type, made.data) == (told, as_)
     assert (made.id, made.created, made.seq) == (given.id, given.created, given.seq)
@@ -109,16 +109,17 @@ def test_events(kind: str, data: dict[str, Any], told: str, as_: dict[str, Any])
 
 @pytest.mark.parametrize("kind", [kind for kind, row in dialect_j.EVENTS.items() if row.type is None])
 def test_events_that_j_has_not(kind: str) -> None:
-    assert J.event(event(kind, {})) is None
+    assert V2_JULY.event(event(kind, {})) is None
 
 
 def test_a_wish_to_compact_is_not_promoted() -> None:
-    assert J.event(event("session.inbox.delivered", {"inboxID": "msg_1"}, note="compaction")) is None
+    assert V2_JULY.event(event("session.inbox.delivered", {"inboxID": "msg_1"}, note="compaction")) is None
 
 
 def test_results_have_their_first_version() -> None:
     versions = {
-        kind: J.event(event(kind, {**CALL, "id": "c", "error": {}})) for kind in ("session.tool.success", "session.tool.failed")
+        kind: V2_JULY.event(event(kind, {**CALL, "id": "c", "error": {}}))
+        for kind in ("session.tool.success", "session.tool.failed")
     }
     assert [made.version for made in versions.values() if made is not None] == [1, 1]
 
@@ -147,8 +148,8 @@ NOT_OURS = {"session.usage.recorded", "session.instructions.updated"}
 
 
 def test_messages_that_j_has_not() -> None:
-    assert J.message({"type": "idle"}) is None
-    assert J.message({"type": "location-switched"}) is None
+    assert V2_JULY.message({"type": "idle"}) is None
+    assert V2_JULY.message({"type": "location-switched"}) is None
 
 
 @pytest.mark.parametrize(
@@ -181,7 +182,7 @@ def test_messages_that_j_has_not() -> None:
 def test_calls_of_a_message(state: dict[str, Any], shown: dict[str, Any]) -> None:
     time = {"created": 1, "streamed": 2, "completed": 3}
     message = {"type": "assistant", "time": time, "rawFinish": "x", "content": [{"type": "tool", "id": "c", "state": state}]}
-    made = J.message(message)
+    made = V2_JULY.message(message)
     assert made is not None
     assert (made["time"], "rawFinish" in made) == ({"created": 1, "completed": 3}, False)
     assert made["content"][0]["state"] == shown
@@ -193,7 +194,7 @@ def test_a_session() -> None:
         **{"id": "ses_1", "outcome": "failed", "permissions": [], "subpath": "a", "metadata": {}},
         **{"time": {"created": 1, "updated": 2, "idle": 2, "viewed": 2}, "fork": {"sessionID": "ses_0", "boundary": boundary}},
     }
-    assert J.session(info) == {
+    assert V2_JULY.session(info) == {
         **{"id": "ses_1", "time": {"created": 1, "updated": 2}, "title": ""},
         "fork": {"sessionID": "ses_0", "messageID": "msg_0"},
     }

@@ -1,4 +1,4 @@
-"""What the web UI of 1.18 is told in its second protocol, where that is neither J's nor R's."""
+"""What the web UI of 1.18 gets in its second protocol, where that is neither `v2_july` nor `v2_0`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.dialects import J, R, W
+from shim.faces.opencode2.dialects import V2_0, V2_JULY, WEB_UI
 from shim.faces.opencode2.events import Event
 
 Wire = dict[str, Any]
@@ -24,7 +24,7 @@ FORM: Wire = {
 
 
 def told(kind: str, data: Wire) -> tuple[str, Wire]:
-    event = W.event(Event("evt_1", 1, kind, data))
+    event = WEB_UI.event(Event("evt_1", 1, kind, data))
     assert event is not None
     return event.type, event.data
 
@@ -57,7 +57,7 @@ def test_a_question_is_no_form() -> None:
 
 def test_a_form_that_is_no_question_is_not_told() -> None:
     form = {**FORM, "metadata": {"kind": "elicitation"}}
-    assert W.event(Event("evt_1", 1, "form.created", {"form": form})) is None
+    assert WEB_UI.event(Event("evt_1", 1, "form.created", {"form": form})) is None
 
 
 def test_a_message_has_metadata_where_july_has_structured() -> None:
@@ -65,9 +65,9 @@ def test_a_message_has_metadata_where_july_has_structured() -> None:
     tool = {"type": "tool", "id": "call_1", "name": "shell", "state": state, "time": {"created": 1}}
     message = {"id": "msg_1", "type": "assistant", "time": {"created": 1, "streamed": 2}, "content": [tool]}
     page = {"data": [message]}
-    [shown] = W.answer("session.message.list", page)["data"]
-    [of_july] = J.answer("session.message.list", page)["data"]
+    [shown] = WEB_UI.answer("session.message.list", page)["data"]
+    [of_july] = V2_JULY.answer("session.message.list", page)["data"]
     assert (shown["content"], shown["time"]) == ([tool], {"created": 1})
     assert "structured" in of_july["content"][0]["state"]
-    assert R.answer("session.message.list", page) == page
+    assert V2_0.answer("session.message.list", page) == page
     assert tool["state"] is state, "nothing is changed in place"

@@ -34,19 +34,21 @@ def table_of(services: Services, faces: Faces, bound: list[BoundOperation]) -> w
 
 def _routes(app: web.Application, services: Services, faces: Faces, bound: list[BoundOperation]) -> None:
     app[SERVICES], app[FACES] = services, faces
-    second = [one for one in bound if one.wire == 2]
-    taken = {_route_of(one.operation) for one in second}
-    # 1.18 has a preview of some operations of the second wire, at the same paths: the second wire's handler is for both.
-    first = [one for one in bound if one.wire == 1 and _route_of(one.operation) not in taken]
-    register(app, first)
-    aliases = negotiation.register(app, second)
-    taken |= {_route_of(one.operation) for one in first} | {_route_of(OpenCode2Operation(*alias, "")) for alias in aliases}
-    refused = [(name, OPENCODE2_OPERATIONS[name], row) for name, row in opencode2_status.rows({one.id for one in second}).items()]
-    elsewhere = {(alias.operation, alias.method, alias.path) for one in DIALECTS.values() for alias in one.aliases}
-    reasons = {name: row for name, _, row in refused}
-    moved = [one for one in sorted(elsewhere) if one[0] in reasons]
-    refused += [(name, OpenCode2Operation(method, path, ""), reasons[name]) for name, method, path in moved]
-    served = {one.id for one in bound if one.wire == 1}
+    opencode2 = [operation for operation in bound if operation.wire == 2]
+    taken = {_route_of(operation.operation) for operation in opencode2}
+    # 1.18 has a preview of some operations of OpenCode 2 at the same paths: OpenCode 2's handler serves both.
+    opencode1 = [operation for operation in bound if operation.wire == 1 and _route_of(operation.operation) not in taken]
+    register(app, opencode1)
+    aliases = negotiation.register(app, opencode2)
+    taken |= {_route_of(operation.operation) for operation in opencode1}
+    taken |= {_route_of(OpenCode2Operation(*alias, "")) for alias in aliases}
+    reasons = opencode2_status.rows({operation.id for operation in opencode2})
+    refused = [(name, OPENCODE2_OPERATIONS[name], row) for name, row in reasons.items()]
+    places = {(alias.operation, alias.method, alias.path) for dialect in DIALECTS.values() for alias in dialect.aliases}
+    refused += [
+        (name, OpenCode2Operation(method, path, ""), reasons[name]) for name, method, path in sorted(places) if name in reasons
+    ]
+    served = {operation.id for operation in bound if operation.wire == 1}
     for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
         if _route_of(operation) not in taken:
             taken.add(_route_of(operation))

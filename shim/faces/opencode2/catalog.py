@@ -1,7 +1,7 @@
-"""Agents, commands, models and providers of the first wire in the second one's form. Pure.
+"""Converts OpenCode 1's agents, commands, models and providers to OpenCode 2's form. Pure.
 
-What an agent does not tell (prices, release dates) is left out where the wire allows it, else 0, as native has it for models
-that it knows no more of. Source: recording `endpoints` of the second wire.
+Prices, release dates and other values that an agent does not tell are left out where the contract allows it, and are 0 elsewhere,
+as in OpenCode itself for unknown models. Source: recording `endpoints` of `compat_fixtures/opencode2/v2-20260717`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def models(providers: Iterable[Wire]) -> list[Wire]:
 
 
 def model(row: Wire, one: Wire) -> Wire:
-    """`ModelInfo` of one. In: its provider and the model, as the first wire has them."""
+    """The `ModelInfo` of a model. In: its provider and the model, as in OpenCode 1."""
     can, limit = one["capabilities"], one["limit"]
     return {
         "id": one["id"],

@@ -1,6 +1,6 @@
-"""A configuration of the first wire in the second one's form. Pure.
+"""Converts a configuration of OpenCode 1 to OpenCode 2's form. Pure.
 
-What the second wire has no word for is left out.
+Keys that OpenCode 2 does not have are left out.
 Source: `ConfigInfo` of compat_fixtures/opencode2; the documents of 2.0 on migration from 1.x.
 """
 
@@ -30,7 +30,7 @@ UPDATE: Mapping[object, str] = {True: "auto", False: "disable", "notify": "notif
 
 
 def convert(values: Mapping[str, Any]) -> Wire:
-    """`ConfigInfo`. In: a `Config` that satisfies the first wire's schema."""
+    """`ConfigInfo`. In: a `Config` that satisfies OpenCode 1's schema."""
     made: Wire = {key: values[key] for key in SAME if values.get(key) is not None}
     for name, (key, convert) in CONVERTED.items():
         value = values.get(key)
@@ -104,4 +104,4 @@ CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "plugins": ("plugin", _plugins),
     "providers": ("provider", _as_it_is),
 }
-"""Key of the second wire -> that of the first, and what becomes of its value."""
+"""Key in OpenCode 2 -> key in OpenCode 1, and the function that converts its value."""

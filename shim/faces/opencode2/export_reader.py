@@ -1,8 +1,8 @@
-"""A session of the second wire's export as the first one's, which is what `shim.faces.opencode1.transfer` imports. Pure.
+"""Converts an exported session of OpenCode 2 to OpenCode 1's form, which `shim.faces.opencode1.transfer` imports. Pure.
 
     {info: Session.Info, messages: [Message]}  ->  {info: Session, messages: [{info, parts}]}
 
-What is only told by the second wire (switches, idle marks, system texts) is left out: it is no part of the conversation.
+Messages that only OpenCode 2 has (switches, idle marks, system texts) are left out: they are no part of the conversation.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.names import ARGUMENTS, ERRORS, TOOLS
 from universal.jsonvalue import arr, obj, text
 
-FIRST_TOOLS = {second: first for first, second in TOOLS.items()}
-FIRST_ERRORS = {second: first for first, second in ERRORS.items()}
+OPENCODE1_TOOLS = {opencode2: opencode1 for opencode1, opencode2 in TOOLS.items()}
+OPENCODE1_ERRORS = {opencode2: opencode1 for opencode1, opencode2 in ERRORS.items()}
 CUT_OFF = "It was cut off when the session was exported."
 NO_MODEL: Wire = {"providerID": "unknown", "id": "unknown"}
 
 
 def document(info: Wire, messages: list[Wire]) -> Wire:
-    """The first wire's document. In: values that satisfy the second wire's schema."""
+    """The document in OpenCode 1's form. In: values that satisfy OpenCode 2's schema."""
     made = _Messages(text(obj(info.get("location")).get("directory"), "/"))
     for message in messages:
         made.add(message)
@@ -111,7 +111,7 @@ def _part(part: Wire) -> Wire:
         time = obj(part.get("time"))
         start = time.get("created", 0)
         return {"type": "reasoning", "text": part["text"], "time": {"start": start, "end": time.get("completed", start)}}
-    name = FIRST_TOOLS.get(part["name"], part["name"])
+    name = OPENCODE1_TOOLS.get(part["name"], part["name"])
     return {"type": "tool", "callID": part["id"], "tool": name, "state": _state(part)}
 
 
@@ -141,6 +141,6 @@ def _shell(message: Wire) -> Wire:
 
 
 def _error(error: Wire, provider: str) -> Wire:
-    name = FIRST_ERRORS.get(error["type"], "UnknownError")
+    name = OPENCODE1_ERRORS.get(error["type"], "UnknownError")
     more = {"providerID": provider} if name == "ProviderAuthError" else {}
     return {"name": name, "data": {"message": error["message"], **more}}

@@ -1,7 +1,4 @@
-"""Agents in OpenCode's sense, commands, skills: what a person chooses beside the prompt, or writes behind a `/`.
-
-Source: recording `endpoints` of the second wire; `shim.agents.catalog`.
-"""
+"""Routes of agents (in OpenCode's sense), commands and skills. Source: recording `endpoints` of v2-20260717."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from pydantic import BaseModel
 
 from shim.agents import catalog
 from shim.agents import offered_commands as offered
-from shim.faces.opencode2 import catalog as second
+from shim.faces.opencode2 import catalog as opencode2_catalog
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import AgentModeNotFound
 from shim.faces.opencode2.names import rules
@@ -47,7 +44,7 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
 async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
     config = await ctx.services.config.fresh(ctx.directory)
     modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
-    return second.agents(modes, rules([rule.to_json() for rule in rules_from_config(config.permission)]))
+    return opencode2_catalog.agents(modes, rules([rule.to_json() for rule in rules_from_config(config.permission)]))
 
 
 @operation("command.list")
@@ -55,7 +52,7 @@ async def commands(ctx: Ctx) -> object:
     """What may stand behind a `/`."""
     config = await ctx.services.config.fresh(ctx.directory)
     rows = offered.commands(await ctx.services.agents.available(), templates(ctx.directory, config.commands), config.model)
-    return await locate_answer(ctx, second.commands(rows))
+    return await locate_answer(ctx, opencode2_catalog.commands(rows))
 
 
 @operation("skill.list")

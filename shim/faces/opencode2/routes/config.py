@@ -1,4 +1,4 @@
-"""The person's OpenCode configuration in the second wire's form. Source: API notes of 2.0.21; `shim.host.opencode_config`."""
+"""The route of the user's OpenCode configuration (`shim.host.opencode_config`), in OpenCode 2's form."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Files of this machine. Source: recording `endpoints` of the second wire; `shim.host.files`, `shim.host.search`.
+"""Routes of the machine's files: read, list, search, write. Source: recording `endpoints` of v2-20260717.
 
-Reading is confined to the directory. Listing and writing are not (a person chooses folders with it), but to the allowed roots of
-this server, where there are some.
+A file is read only inside of the request's directory. Listing and writing reach further, because a person chooses folders with
+them: they are confined to the setting `roots`, if it is set.
 """
 
 from __future__ import annotations

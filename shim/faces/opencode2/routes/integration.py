@@ -118,6 +118,6 @@ async def _need_integration(ctx: Ctx, name: str) -> dict[str, Any]:
 
 
 def _publish_change(ctx: Ctx) -> None:
-    """Clients of the first wire read everything again, those of the second one what a key may have changed."""
+    """Clients of OpenCode 1 read everything again. Clients of OpenCode 2 read again what a key may have changed."""
     ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
     tell(ctx, "credential.updated", "integration.updated", "provider.updated", "model.updated")

@@ -1,6 +1,6 @@
-"""Where a request of the second wire is about, and the envelope of answers about it.
+"""The directory that a request of OpenCode 2 is about, and the envelope `{location, data}` of its answer.
 
-`location[directory]`, else `x-opencode-directory`, else the server's directory. Source: compat_fixtures/opencode2.
+The directory is `location[directory]`, else `x-opencode-directory`, else the server's directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ async def locate_answer(ctx: Ctx, data: object) -> LocatedAnswer:
 
 
 def tell(ctx: Ctx, *types: str) -> None:
-    """Events without data, for all who read the second wire's stream: they ask again for what has changed."""
+    """Publish events without data to all clients of OpenCode 2, so that they read again what has changed."""
     if ctx.services.opencode2 is not None:
         for type_ in types:
             ctx.services.opencode2.tell(type_, {})

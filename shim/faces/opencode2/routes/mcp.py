@@ -13,21 +13,21 @@ from shim.http.operation import Ctx
 from shim.sessions.mcp_servers import servers_of
 
 STATUSES = {"connected": "connected", "disabled": "disabled", "failed": "failed", "needs_auth": "needs_auth"}
-"""Of the first wire -> of the second; what is not here needs a login, which the agent must be told."""
+"""Status in OpenCode 1 -> status in OpenCode 2. Every other status means that the agent needs a login."""
 WITH_ERROR = frozenset({"failed", "needs_auth"})
-UNTOLD = "The agent has not said why."
+UNKNOWN_ERROR = "The agent gave no reason."
 
 
 @operation("mcp.list")
 async def servers(ctx: Ctx) -> object:
-    """As the agents of this directory told them last."""
-    told = await servers_of(ctx.services.sessions, ctx.directory)
-    return await locate_answer(ctx, [{"name": name, "status": _status(row)} for name, row in told.items()])
+    """MCP servers of the directory, in the state that their agents reported last."""
+    reported = await servers_of(ctx.services.sessions, ctx.directory)
+    return await locate_answer(ctx, [{"name": name, "status": _status(row)} for name, row in reported.items()])
 
 
 def _status(row: dict[str, Any]) -> dict[str, Any]:
     status = STATUSES.get(row["status"], "needs_auth")
-    return {"status": status, "error": row.get("error") or UNTOLD} if status in WITH_ERROR else {"status": status}
+    return {"status": status, "error": row.get("error") or UNKNOWN_ERROR} if status in WITH_ERROR else {"status": status}
 
 
 @operation("mcp.resource.catalog")

@@ -1,4 +1,4 @@
-"""Models and providers: the installed coding agents and what they run on. Source: recording `endpoints` of the second wire."""
+"""Routes of providers and models: the installed coding agents and their models. Source: recording `endpoints` of v2-20260717."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from shim.agents import catalog
-from shim.faces.opencode2 import catalog as second
+from shim.faces.opencode2 import catalog as opencode2_catalog
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import ProviderNotFound
 from shim.faces.opencode2.routes.location_answer import locate_answer
@@ -23,7 +23,7 @@ class ProviderPath(BaseModel):
 @operation("model.list")
 async def models(ctx: Ctx) -> object:
     """Of all installed agents, the default agent's first."""
-    return await locate_answer(ctx, second.models(await _providers(ctx)))
+    return await locate_answer(ctx, opencode2_catalog.models(await _providers(ctx)))
 
 
 @operation("model.default")
@@ -31,7 +31,7 @@ async def default(ctx: Ctx) -> object:
     """The config's `model` if it is there, else that of the default agent; null where no agent offers one."""
     config = await ctx.services.config.fresh(ctx.directory)
     offers = await ctx.services.agents.available()
-    chosen = second.default(catalog.providers(offers), catalog.default_models(offers), config.model)
+    chosen = opencode2_catalog.default(catalog.providers(offers), catalog.default_models(offers), config.model)
     return await locate_answer(ctx, chosen)
 
 
@@ -39,7 +39,7 @@ async def default(ctx: Ctx) -> object:
 async def providers(ctx: Ctx) -> object:
     """The installed agents that offer a model."""
     keyed = ctx.services.agents.key_variables()
-    return await locate_answer(ctx, [second.provider(row, keyed=row["id"] in keyed) for row in await _providers(ctx)])
+    return await locate_answer(ctx, [opencode2_catalog.provider(row, keyed=row["id"] in keyed) for row in await _providers(ctx)])
 
 
 @operation("provider.get")
@@ -47,7 +47,9 @@ async def provider(ctx: Ctx, path: ProviderPath) -> object:
     """One of them."""
     for row in await _providers(ctx):
         if row["id"] == path.providerID:
-            return await locate_answer(ctx, second.provider(row, keyed=row["id"] in ctx.services.agents.key_variables()))
+            return await locate_answer(
+                ctx, opencode2_catalog.provider(row, keyed=row["id"] in ctx.services.agents.key_variables())
+            )
     raise ProviderNotFound(path.providerID)
 
 

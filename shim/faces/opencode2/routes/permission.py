@@ -1,6 +1,6 @@
-"""Permissions: what waits for a person, the answers, and what was allowed for good.
+"""Routes of permissions: open requests, their answers, and grants of `always`.
 
-`always` lasts as on the first face: until the server ends, for the session's directory (`shim.sessions.permissions.grants`).
+`always` lasts as in OpenCode 1: until the server ends, for the session's directory (`shim.sessions.permissions.grants`).
 Source: recordings `permission_*` of v2-20260717.
 """
 

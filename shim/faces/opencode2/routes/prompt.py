@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from shim.errors import Conflict, InvalidRequest
-from shim.faces.opencode2 import prompt_files as second
+from shim.faces.opencode2 import prompt_files
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
 from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_item, need, read_session
@@ -115,12 +115,12 @@ async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> t
 async def _parts(
     ctx: Ctx, text: str, files: list[FileBody] | None, agents: list[AgentBody] | None
 ) -> tuple[list[JsonObject], JsonObject]:
-    """The parts for the first face, and what the inbox says of it."""
-    named = [one.model_dump(exclude_none=True) for one in agents or ()]
-    given = [one.model_dump(exclude_none=True) for one in files or ()]
-    parts, stored = await second.files(given, ctx.services.sessions.deps.roots)
-    payload: JsonObject = {**({"files": stored} if stored else {}), **({"agents": named} if named else {})}
-    return [{"type": "text", "text": text}, *parts, *second.agents(named)], payload
+    """The prompt as OpenCode 1's parts, and the payload of its inbox item."""
+    mentions = [agent.model_dump(exclude_none=True) for agent in agents or ()]
+    attachments = [file.model_dump(exclude_none=True) for file in files or ()]
+    parts, stored = await prompt_files.files(attachments, ctx.services.sessions.deps.roots)
+    payload: JsonObject = {**({"files": stored} if stored else {}), **({"agents": mentions} if mentions else {})}
+    return [{"type": "text", "text": text}, *parts, *prompt_files.agents(mentions)], payload
 
 
 async def _admit(

@@ -1,7 +1,7 @@
-"""Terminals. Source: API notes of 2.0.21; `shim.host.terminals`, `shim.http.terminal`.
+"""Routes of terminals (`shim.host.terminals`, `shim.http.terminal`).
 
-Paths, bodies and queries are those of the first wire. Who may connect at all is decided in `shim.http.access`: foreign pages may
-not, and without the password only with a ticket.
+Paths, bodies and queries are those of OpenCode 1. `shim.http.access` decides who may connect: pages of other origins may not, and
+a client without the password needs a ticket.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Sessions: made, listed, read, changed, forked, moved, deleted.
+"""Routes of sessions: create, list, read, change, fork, move and delete.
 
-They are those of the first face. Source: compat_fixtures/opencode2/operations.json, recordings of v2-20260717.
+The sessions are the same as in OpenCode 1. Source: compat_fixtures/opencode2/operations.json, recordings of v2-20260717.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
 
 
 async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
-    """The message of the first face that this one is, or that it belongs to. Raises MessageNotFound."""
+    """The core's message with this id, or the one that an entry of the timeline belongs to. Raises MessageNotFound."""
     session = await ctx.services.sessions.session(session_id)
     if message_id in session.messages:
         return message_id

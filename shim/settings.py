@@ -256,8 +256,8 @@ class Settings(BaseModel):
 
     allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = Field(
         default=(),
-        description="More names that clients may call this server by (its Host header), beside loopback ones, IP addresses and "
-        "this machine's name; `*` for any. Comma-separated in the environment.",
+        description="More host names by which clients may call this server (the Host header), beside loopback ones, IP addresses "
+        "and this machine's name; `*` for any. Comma-separated in the environment.",
     )
 
     base_path: Annotated[str, AfterValidator(_base_path)] = Field(
@@ -271,13 +271,13 @@ class Settings(BaseModel):
     public_url: Annotated[str, AfterValidator(_public_url)] | None = Field(
         default=None,
         description="Address by which other devices reach this server, behind a proxy or tunnel: `https://shim.example`. `pair` "
-        "makes its links with it.",
+        "builds its links from it.",
     )
 
     mdns: bool = Field(
         default=False,
         description="Announce the server on the local network (mDNS) as `opencode-PORT`; `hostname` is then 0.0.0.0 unless it is "
-        "set, and a password is needed. Wants the extra `mdns`.",
+        "set, and a password is needed. Needs the extra `mdns`.",
     )
 
     mdns_domain: str = Field(
@@ -295,7 +295,7 @@ class Settings(BaseModel):
     directory: Annotated[Path, AfterValidator(_existing_directory)] = Field(
         default_factory=Path.cwd,
         validate_default=True,
-        description="Directory of clients that name none; one server serves any number of directories.",
+        description="Directory for clients that name none. One server serves any number of directories.",
     )
 
     roots: Annotated[tuple[Annotated[Path, AfterValidator(_existing_directory)], ...], BeforeValidator(_paths)] = Field(
@@ -318,20 +318,20 @@ class Settings(BaseModel):
     trust_question_s: float = Field(
         default=120.0,
         gt=0,
-        description="Seconds for an answer whether a project is trusted; then the turn goes on without its settings.",
+        description="Seconds to wait for an answer whether a project is trusted. Then the turn goes on without its settings.",
     )
 
     unattended: Annotated[str, AfterValidator(_parse_unattended)] = Field(
         default="wait",
-        description="What happens to permission requests and questions that nobody answers: `wait`; `reject:SECONDS`, rejected "
-        "that long after they were asked; `rules`, nobody is asked and what no rule allows is rejected at once. A session and a "
-        "prompt may say otherwise (docs/permissions.md).",
+        description="What happens to permission requests and questions that nobody answers: `wait`; `reject:SECONDS`, they are "
+        "rejected after that time; `rules`, nobody is asked, and what no rule allows is rejected at once. A session and a prompt "
+        "may have another value (docs/permissions.md).",
     )
 
     data_dir: Annotated[Path, AfterValidator(_absolute)] = Field(
         default_factory=_default_data_dir,
         validate_default=True,
-        description="Where sessions are kept (SQLite), and the log of `tui`. Servers may share it: each session belongs to one.",
+        description="Folder of the sessions (SQLite) and of the log of `tui`. Servers may share it: each session belongs to one.",
     )
 
     move_aside_damaged: bool = Field(
@@ -351,7 +351,7 @@ class Settings(BaseModel):
     )
 
     log_level: Annotated[LogLevel, BeforeValidator(_lower)] = Field(
-        default="info", description="Least level that is logged: debug, info, warn, error."
+        default="info", description="Lowest level that is logged: debug, info, warn, error."
     )
 
     log_format: Annotated[LogFormat, BeforeValidator(_lower)] = Field(
@@ -406,20 +406,20 @@ class Settings(BaseModel):
     agents: dict[AgentName, OwnAgent] = Field(
         default_factory=dict[str, OwnAgent],
         description="More agents, each a program that speaks the Agent Client Protocol: `[agents.NAME]` with `command = "
-        '["PROGRAM", "ARGUMENT"]` and optionally `title` and `env`. A known name (`gemini`) gets another command. '
+        '["PROGRAM", "ARGUMENT"]` and optionally `title` and `env`. A supported name (`gemini`) gets the new command. '
         "In the environment: JSON.",
     )
 
     otel: bool = Field(
         default=False,
-        description="Traces of requests, turns and tool calls with OpenTelemetry (the extra `otel`); where to: its own OTEL_* "
-        "variables.",
+        description="Send traces of requests, turns and tool calls with OpenTelemetry (the extra `otel`), to the place that its "
+        "OTEL_* variables name.",
     )
 
     hooks: tuple[Hook, ...] = Field(
         default=(),
         description='`[[hooks]]`: `on = ["idle", "permission", "question", "error"]` with `command = [...]` or `url`, `headers`, '
-        "`timeout_s` (10). Told as JSON, on the command's stdin or as POST. In the environment: JSON.",
+        "`timeout_s` (10). The event goes as JSON to the command's stdin, or as POST. In the environment: JSON.",
     )
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict[str, str])

@@ -1,8 +1,8 @@
 """Writes shim/agents/client_commands.py from the installed clients; `--check` says whether it is current (exit 1).
 
-The clients are single programs with their JavaScript inside, so the names of their slash commands can be read from the bytes.
-Each is one of the ways in which OpenCode's TUIs and its web UI have declared a slash command since 1.0.
-`scripts/e2e-setup` installs the clients; a client that is not there keeps the names that were found before.
+A client is one program with its JavaScript inside, so its bytes hold the names of its slash commands. `DECLARATIONS` has the
+ways in which OpenCode's TUIs and web UI have declared a slash command since 1.0. `scripts/e2e-setup` installs the clients.
+A client that is not installed keeps the names of the generated file.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ DECLARATIONS = tuple(
         rb'display:\s*"(/[a-z][a-z0-9-]*)"(?:,\s*aliases:\s*\[([^\]]{0,200})\])?',  # TUI 1.0
     )
 )
-"""The groups of a match hold names: one as it is, or several in quotes. Each begins with plain text, which `re` finds quickly."""
+"""Patterns of declarations. A group of a match holds one name, or several in quotes. Each begins with plain text, which `re`
+finds fast."""
 NOT_COMMANDS = frozenset({"slash"})
 """`slashName:"slash"in x?` is an expression."""
 

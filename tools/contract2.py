@@ -1,11 +1,11 @@
-"""Contracts of OpenCode 2 compared by the models of `opencode-python-sdk`, which has no document.
+"""Compares contracts of OpenCode 2 by the models of `opencode-python-sdk`, which has no document.
 
-    python -m tools.contract2               our document beside the SDK that is installed
-    python -m tools.contract2 0.3.0         an SDK of PyPI beside the one that is installed: what a new version brings
-    python -m tools.contract2 --surface     all operations, parameters, models and events of the installed SDK, as JSON
+    python -m tools.contract2               compares our document with the installed SDK
+    python -m tools.contract2 0.3.0         compares the installed SDK with another version on PyPI
+    python -m tools.contract2 --surface     prints all operations, parameters, models and events of the installed SDK as JSON
 
-A line for each difference: `-` the first lacks it (ours, the installed one), `+` the first alone has it, `!` one of the two
-requires it. `tests/conformance/test_opencode2_contract.py` holds our document to the installed SDK.
+Each difference is a line: `-` only the second has it, `+` only the first has it, `!` only one of them requires it. The first is
+our document, or the installed SDK. `tests/conformance/test_opencode2_contract.py` holds our document to the installed SDK.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Parameters = frozenset[str]
 
 
 def operations_of_sdk() -> dict[str, Parameters]:
-    """`METHOD /path` of each method of the SDK's resources, as its documentation says it, with what it sends."""
+    """`METHOD /path` of each method of the SDK's resources, from its docstring -> the parameters that it sends."""
     found: dict[str, Parameters] = {}
     for module in pkgutil.iter_modules(resources.__path__):
         tree = ast.parse(inspect.getsource(import_module(f"opencode.resources.{module.name}")))
@@ -59,7 +59,7 @@ def operations_of_sdk() -> dict[str, Parameters]:
 
 
 def _sent_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
-    """Keys of the `query` and the `body` that a method of the SDK hands to its client."""
+    """Keys of the `query` and the `body` that a method of the SDK passes to its client."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and ast.unparse(node.func) == "RequestOptions"]
     given = [(word.arg, word.value) for call in calls for word in call.keywords if word.arg in ("query", "body")]
     keys = [(where, key) for where, value in given if isinstance(value, ast.Dict) for key in value.keys]
@@ -77,7 +77,7 @@ def operations_of_ours() -> dict[str, Parameters]:
 
 
 def _keys(schema: dict[str, Any]) -> set[str]:
-    """Names of the properties of a schema, of all its alternatives."""
+    """Names of the properties of a schema, including all its alternatives."""
     if "$ref" in schema:
         return _keys(opencode2_oracle().schemas[schema["$ref"].rsplit("/", 1)[-1]])
     parts = [*schema.get("allOf", ()), *schema.get("anyOf", ())]
@@ -85,13 +85,13 @@ def _keys(schema: dict[str, Any]) -> set[str]:
 
 
 def fields(model: type[pydantic.BaseModel]) -> dict[str, bool]:
-    """Name on the wire -> whether it is required, but for the tag, which has a default there."""
+    """Name on the wire -> whether the SDK's model requires it. The tag is left out, because it has a default there."""
     named = {field.serialization_alias or field.alias or name: field.is_required() for name, field in model.model_fields.items()}
     return {name: required for name, required in named.items() if name not in ("type", "_tag", "status")}
 
 
 def properties(schema: dict[str, Any]) -> dict[str, bool]:
-    """The same of one of our schemas."""
+    """Name of a property -> whether our schema requires it."""
     if "$ref" in schema:
         return properties(opencode2_oracle().schemas[schema["$ref"].rsplit("/", 1)[-1]])
     found: dict[str, bool] = {}

@@ -1,6 +1,6 @@
 """Writes docs/coverage.md, the matrix of what works with which agent, and the agents of README.md; `--check` compares.
 
-The predicates of `tests/coverage` are run over the recordings here too, so that there is no tick whose test does not pass.
+It runs the predicates of `tests/coverage` over the recordings, so that every tick stands for a test that passes.
 """
 
 from __future__ import annotations

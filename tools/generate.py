@@ -1,8 +1,8 @@
-"""Writes the files that derive from OpenCode's document and from our routes; `--check` lists old ones (exit 1).
+"""Writes the files that derive from OpenCode's document and from our routes. `--check` lists the outdated ones (exit 1).
 
     shim/faces/opencode1/operations.py   every operation of the document: operationId -> method, path, tag
-    shim/faces/opencode1/openapi.json    the document for `GET /doc`: what is served, and the schemas that this needs
-    docs/operations.md            what is served, and why the rest is not
+    shim/faces/opencode1/openapi.json    the document of `GET /doc`: served operations and the schemas that they need
+    docs/operations.md                   which operations are served, and why others are not
 
 Source: compat_fixtures/opencode/<version>/openapi.json, the answer of a real `GET /doc`.
 """
@@ -31,7 +31,7 @@ INFO = {
     "description": f"The HTTP API of OpenCode {VERSION}, as far as opencode-shim serves it.",
 }
 EXTENSION = "x-opencode-shim"
-"""Where the document says what OpenCode's own does not have."""
+"""Key of the document for what OpenCode's own document does not have."""
 PARAMETERS = {
     "wire": "On the event streams: the wire generation, 1.0, 1.1 or 1.18, if the User-Agent does not say it.",
     "lastEventID": "On the event streams: as the header Last-Event-ID, what was missed since is sent again.",
@@ -53,7 +53,7 @@ OPERATIONS: dict[str, Operation] = {{
 
 
 def load() -> dict[str, Any]:
-    """The committed document."""
+    """OpenCode's document, from `DOCUMENT`."""
     return json.loads(DOCUMENT.read_text())
 
 
@@ -105,7 +105,7 @@ def reachable(roots: object, schemas: dict[str, Any]) -> set[str]:
 def served_document(document: dict[str, Any], served: set[str], routes: list[dict[str, str]], same: dict[str, str]) -> str:
     """Text of `shim/faces/opencode1/openapi.json`: one path and one schema a line, so that a change can be read in a diff.
 
-    In: `routes`, what we serve beside the document: {method, path, summary}; `same`, whose answer never changes, and why.
+    In: `routes`, our additions to the document: {method, path, summary}; `same`, operations with a constant answer, and why.
     """
     extension = {"api": "/v1/openapi.json", "routes": routes, "parameters": PARAMETERS, "always_the_same": same}
     paths: dict[str, dict[str, Any]] = {}
@@ -149,7 +149,7 @@ def from_routes() -> dict[Path, str]:
     from shim.faces.opencode2 import routes as opencode2
     from shim.http.operation import collect
 
-    # The preview's health is asked by clients of both wires, and served with the second.
+    # Clients of OpenCode 1 and 2 call the preview's health; OpenCode 2's routes serve it.
     bound = [one for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if one.wire == 1]
     served = {one.id for one in bound}
     routes = [

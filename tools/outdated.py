@@ -1,8 +1,8 @@
-"""Which agents, clients and SDKs have a newer version than the one that was tested: a line each (`make outdated`).
+"""Prints the agents, clients and SDKs that have a newer version than the tested one (`make outdated`).
 
     python -m tools.outdated [--report FOLDER]
 
-Exit code: 0 when nothing is behind, 1 when something is, 2 when a registry did not answer. `--report` also writes the lines to
+Exit code: 0 if nothing is outdated, 1 if something is, 2 if a registry did not answer. `--report` also writes the lines to
 FOLDER/outdated-DATE.txt.
 """
 
@@ -32,7 +32,7 @@ class Row:
 
     @property
     def remedy(self) -> str:
-        """The command that adopts the newest version."""
+        """The command with which a person adopts the newest version."""
         one = self.package
         if self.verdict == "held":
             return one.held.partition(". ")[0].removesuffix(".")

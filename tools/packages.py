@@ -1,8 +1,8 @@
-"""The packages of agents, clients and SDKs that this project runs in tests, with the version that was tested.
+"""Lists the packages of agents, clients and SDKs that the tests run, with the tested version of each.
 
-    agent      what the server starts; tested is the newest version in the agent's row of the registry
-    platform   the program of an agent for this kind of machine, which sometimes is published before the agent's own package
-    client     what connects to the server; pinned in tests/e2e
+    agent      a program that the server starts; `tested` is the newest version in the agent's spec
+    platform   the program of an agent for this kind of machine, which is sometimes published before the agent's own package
+    client     a program that connects to the server; pinned in tests/e2e
     sdk        a client library; pinned in tests/e2e or in pyproject.toml
 
 `newest` asks npm and PyPI through their own clients, once each, for all packages together.
@@ -27,7 +27,7 @@ E2E = ROOT / "tests" / "e2e"
 ARCH = {"aarch64": "arm64", "arm64": "arm64"}.get(platform.machine(), "x64")
 SYSTEM = platform.system().lower()
 ASK_S = 120
-"""Seconds for a registry to answer for all packages."""
+"""Timeout in seconds for a registry to answer for all packages."""
 
 Kind = Literal["agent", "platform", "client", "sdk"]
 Registry = Literal["npm", "pypi"]
@@ -43,12 +43,12 @@ SDKS = ("@opencode-ai/sdk", "opencode-python-sdk", "opencode-py")
 
 
 class RegistryError(Exception):
-    """A registry did not answer; the text is for a person."""
+    """A registry did not answer. The text says which and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package. `tested` is empty for an agent without a tested version; `held` says why it is not adopted."""
+    """One package. `tested` is empty for an agent without a tested version; `held` says why a newer version is not adopted."""
 
     kind: Kind
     name: str
@@ -98,7 +98,7 @@ def _clients() -> Iterator[Package]:
 
 
 def newest(packages: Iterable[Package]) -> dict[tuple[Registry, str], str]:
-    """(registry, package) -> its newest version; without those that a registry does not have.
+    """(registry, package) -> the newest version. Packages that the registry does not have are left out.
 
     Raises: RegistryError.
     """
@@ -114,7 +114,7 @@ def newest(packages: Iterable[Package]) -> dict[tuple[Registry, str], str]:
 
 
 def _npm(names: list[str]) -> dict[str, str]:
-    """`npm outdated` in an empty folder. Its `latest` obeys the `engines` of this machine's Node; `wanted` of a tag does not."""
+    """Ask npm, by `npm outdated` in an empty folder. Its `latest` obeys `engines` for this machine's Node; `wanted` does not."""
     if not names:
         return {}
     with tempfile.TemporaryDirectory(prefix="outdated-") as folder:
@@ -131,7 +131,7 @@ def _npm(names: list[str]) -> dict[str, str]:
 
 
 def _pypi(names: list[str]) -> dict[str, str]:
-    """`uv pip compile` of the names alone."""
+    """Ask PyPI, by `uv pip compile` of the names without versions."""
     if not names:
         return {}
     argv = [uv(), "pip", "compile", "-", "--quiet", "--no-deps", "--no-header", "--no-annotate", "--upgrade"]
@@ -143,7 +143,7 @@ def _pypi(names: list[str]) -> dict[str, str]:
 
 
 def program(name: str) -> str:
-    """The path of a program. Raises: RegistryError, which says what to install."""
+    """The path of a program. Raises RegistryError, which says what to install."""
     path = shutil.which(name)
     if path is None:
         raise RegistryError(f"{name} is not on PATH; install it (Debian: apt install {name}) and try again.")
@@ -151,7 +151,7 @@ def program(name: str) -> str:
 
 
 def uv() -> str:
-    """The uv on PATH, or the one that scripts/setup has installed."""
+    """The path of uv: from PATH, or where `scripts/setup` installs it."""
     return shutil.which("uv") or str(ROOT / ".uv" / "bin" / "uv")
 
 

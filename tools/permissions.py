@@ -1,4 +1,4 @@
-"""Writes who enforces permission rules with which agent into docs/permissions.md; `--check` compares.
+"""Writes into docs/permissions.md who enforces permission rules with which agent. `--check` compares.
 
 Source: `AgentSpec.enforcement` of each row of the registry. `tests/e2e/test_permission_matrix.py` shows that a tick is true.
 """
@@ -27,7 +27,7 @@ def _table() -> str:
 
 
 def _details() -> str:
-    """By whom, and why not, for each agent."""
+    """For each agent: who enforces rules, and which rules are not enforced and why."""
     from universal.registry import agents
 
     lines = ["| agent | rules are enforced by | what is not held, and why |", "|---|---|---|"]
@@ -45,7 +45,7 @@ def _within_marks(path: Path, block: str) -> str:
 
 
 def render() -> dict[Path, str]:
-    """The file as it should be."""
+    """The text of docs/permissions.md with the current tables."""
     return {DOC: _within_marks(DOC, f"{_table()}\n\n{LEGEND}\n\n{_details()}")}
 
 

@@ -1,6 +1,6 @@
-"""Writes docs/recordings.md: which versions of which agent were recorded, and what is new or gone from one to the next.
+"""Writes docs/recordings.md: the recorded versions of each agent, and what changed from one version to the next.
 
-`--check` says whether it is current (exit 1). What is compared are kinds and fields of the agents' own messages
+`--check` compares (exit 1 if the page is not current). The comparison looks at kinds and fields of the agents' own messages
 (`shim.record.report`).
 """
 
@@ -134,7 +134,7 @@ $ make adopt AGENT={name} VERSION={version}
 
 
 def folders() -> list[Path]:
-    """One per agent and version; the mock has none."""
+    """The folders of recordings, one for each agent and version. The mock has none."""
     from shim.record.take import order
 
     found = [path for path in AGENTS.glob("*/*") if path.is_dir() and path.parent.name != "mock"]
@@ -142,7 +142,7 @@ def folders() -> list[Path]:
 
 
 def _name(folder: Path) -> tuple[str, str]:
-    """(agent, version), for people."""
+    """The names of the agent and the version, as a person reads them."""
     if folder.parent.name == "acp":
         kind = re.sub(r"-\d.*", "", folder.name)
         return f"{kind} (ACP)", folder.name.removeprefix(f"{kind}-")

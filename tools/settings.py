@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from `shim.settings` and the command's own help; `--check` says whether it is current (exit 1)."""
+"""Writes docs/settings.md from `shim.settings` and the command's own help. `--check` compares (exit 1 if it is not current)."""
 
 from __future__ import annotations
 

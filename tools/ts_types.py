@@ -1,10 +1,10 @@
-"""Types as clients in TypeScript write them -> JSON Schema (2020-12). Pure.
+"""Converts TypeScript types to JSON Schema (2020-12). Pure.
 
     schema('{ id: SessionID; files?: (A | B)[] } & Base', types)  ->  {"type": "object", ...}
 
-Knows what compat_fixtures/opencode2 uses: objects, unions, intersections of objects, arrays, tuples that are not empty, Record,
-literals, names, and some words of its own (`int`, `string ^prefix`, `base64 string`). An object has exactly its members, so an
-intersection becomes one object for each way through its unions; a name becomes a $ref.
+It reads the types of compat_fixtures/opencode2: objects, unions, intersections of objects, arrays, tuples that are not empty,
+Record, literals, names, and three additions (`int`, `string ^prefix`, `base64 string`). A schema of an object forbids other
+members, so an intersection becomes one object for each choice from its unions. A name becomes a $ref.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Schema = dict[str, Any]
 
 
 class Members(NamedTuple):
-    """One object: its members with whether they must be there, and what all others are (None: there are no others)."""
+    """An object: its members and whether each is required, and the schema of all other members (None: there are none)."""
 
     known: dict[str, tuple[Schema, bool]]
     others: Schema | None = None
 
 
 def schema(text: str, types: Mapping[str, str]) -> Schema:
-    """The schema of a type. Raises ValueError where the text is none, KeyError for a name that `types` has not."""
+    """The schema of a type. Raises ValueError for a text that is no type, KeyError for a name that `types` does not have."""
     prefixed = PREFIXED.fullmatch(text.strip())
     if text.strip() == "string holding a number":
         return {"type": "string", "pattern": r"^-?\d+(\.\d+)?$"}
@@ -110,7 +110,7 @@ class _Parser:
         return any_of([_object(way) for way in ways])
 
     def ways(self, part: Schema) -> list[Members]:
-        """The objects that a part of an intersection may be."""
+        """The objects that a part of an intersection stands for, one for each choice from its unions."""
         if "$ref" in part:
             name = part["$ref"].rsplit("/", 1)[-1]
             return self.ways(schema(self.types[name], self.types))
@@ -177,7 +177,7 @@ class _Parser:
 
 
 def any_of(found: list[Schema]) -> Schema:
-    """One of these; literals together are an enum."""
+    """The union of these schemas. Literals become one enum."""
     if len(found) == 1:
         return found[0]
     flat = [inner for one in found for inner in (one["anyOf"] if set(one) == {"anyOf"} else [one])]

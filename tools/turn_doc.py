@@ -1,7 +1,7 @@
-"""Writes docs/turn.md from the turn machine itself: `python -m tools.turn_doc`; `--check` says if it is not current.
+"""Writes docs/turn.md from the turn machine: `python -m tools.turn_doc`. `--check` compares (exit 1 if it is not current).
 
-The table comes from `TRANSITIONS`; the diagram and the outcomes come from walking the machine through every state it
-can reach (with at most WAITING prompts in the queue), so that they cannot say what the code does not do.
+The table comes from `TRANSITIONS`. The diagram and the outcomes come from a walk of the machine through every state that it can
+reach with at most WAITING prompts in the queue, so they show what the code does.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Outcome: TypeAlias = tuple[State, tuple[str, ...]]
 
 
 def outcomes() -> dict[tuple[State, Input], set[Outcome]]:
-    """For each state and input that is heeded: the states that may follow at rest, with the effects on the way."""
+    """For each state and input that has an effect: the states in which the machine may come to rest, with the effects."""
     found: dict[tuple[State, Input], set[Outcome]] = defaultdict(set)
     todo, seen = deque([TurnMachine()]), set[str]()
     while todo:
@@ -105,12 +105,12 @@ def _name(effect: Effect) -> str:
 
 
 def render() -> str:
-    """The whole document."""
+    """The text of docs/turn.md."""
     return "\n".join([HEAD, *_diagram(), *_table(), CONDITIONS, *_steps(), *_outcome_list()])
 
 
 def _diagram() -> list[str]:
-    """Mermaid; inputs that leave the state as it is are in the list below instead."""
+    """The Mermaid diagram. Inputs that do not change the state are left to the list of outcomes."""
     edges: dict[tuple[State, State], list[str]] = defaultdict(list)
     for (state, input_), after in outcomes().items():
         for next_ in sorted({next_ for next_, _ in after} - {state}):
@@ -146,7 +146,7 @@ def _steps() -> list[str]:
 
 
 def _outcome_list() -> list[str]:
-    """What may come of each input."""
+    """A table of the outcomes of each input."""
     lines = ["## What may come of it", "", "| in | input | effects, state |", "|---|---|---|"]
     for (state, input_), after in sorted(
         outcomes().items(), key=lambda row: (list(State).index(row[0][0]), list(Input).index(row[0][1]))
@@ -157,7 +157,7 @@ def _outcome_list() -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    """Write it, or with `--check` compare."""
+    """Write, or with `--check` compare. Returns the exit code."""
     text = render()
     if "--check" in argv:
         return 0 if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text else 1

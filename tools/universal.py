@@ -1,6 +1,6 @@
-"""Writes what is published of the universal API; `--check` says what is not current (exit 1).
+"""Writes the published documents of the universal API. `--check` lists the outdated ones (exit 1).
 
-    shim/faces/v1/openapi.json                        the OpenAPI 3.1 document that `GET /v1/openapi.json` answers
+    shim/faces/v1/openapi.json                  the OpenAPI 3.1 document that `GET /v1/openapi.json` answers
     docs/schema/universal-event.schema.json     JSON Schema of one event, as on streams and in pages
 
 Source: the handlers of shim/faces/v1/routes and the models of shim/faces/v1 and universal.
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def files() -> dict[Path, str]:
-    """Texts of the generated files."""
+    """The text of each generated file."""
     from shim.faces.v1.routes import MODULES
     from shim.faces.v1.routes.document import document
     from shim.faces.v1.schema import document as event_schema
@@ -30,7 +30,7 @@ def files() -> dict[Path, str]:
 
 
 def _lines(document: dict[str, Any]) -> str:
-    """One path and one schema a line, so that a change can be read in a diff."""
+    """The document as JSON with one path or schema on a line, so that a change can be read in a diff."""
     head = {name: value for name, value in document.items() if name not in ("paths", "components")}
     paths = ",\n".join(f"{json.dumps(path)}:{_compact(item)}" for path, item in document["paths"].items())
     schemas = ",\n".join(f"{json.dumps(name)}:{_compact(item)}" for name, item in document["components"]["schemas"].items())

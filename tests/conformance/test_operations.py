@@ -25,8 +25,8 @@ SERVED = {one.id for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if
 def test_every_operation_is_decided() -> None:
     """A handler or a reason, never both, never none."""
     found = undecided_operations(SERVED)
-    assert not found.neither, f"write a handler, or a row in unsupported.py: {sorted(found.neither)}"
-    assert not found.both, f"delete the row in unsupported.py: {sorted(found.both)}"
+    assert not found.neither, f"write a handler, or a row in unsupported_operations.py: {sorted(found.neither)}"
+    assert not found.both, f"delete the row in unsupported_operations.py: {sorted(found.both)}"
     assert not found.unknown, f"no operations of OpenCode: {sorted(found.unknown)}"
 
 

@@ -1,9 +1,9 @@
-"""Adopting a new version of an agent or of OpenCode's own clients. `make adopt`, `make adopt-client`.
+"""Adopts a new version of an agent (`make adopt`) or of OpenCode as a client (`make adopt-client`).
 
-install    the version from npm into .record/, with the Node that it wants
-seen       what a session shows of a recording: texts, tools, questions
-verdict    the report: what was found out, and what to do
-edits      the tested version in the agent's row of the registry, and what follows from it
-agent      all of it for one agent
-client     OpenCode's document, SDK and clients
+install    installs a version from npm into .record/, with the Node that it needs
+evidence   compares what a session shows of two versions' recordings: texts, tools, questions
+verdict    writes the report: findings, and what to do
+edits      writes the tested version into the agent's spec and the pin of tests/e2e
+agent      runs all steps for one agent
+client     tries a version of OpenCode as a client: document, SDK, TUI, web UI
 """

@@ -1,9 +1,9 @@
-"""Adopts one version of an agent: installs, records, tests, drives, writes, reports.
+"""Adopts a version of an agent: installs it, records its scenes, runs the tests with it, and writes a report.
 
-    python -m tools.adopt.agent AGENT [VERSION] [--dry]                  the newest version, if none is named
-    python -m tools.adopt.agent AGENT [VERSION] [SCENE ...] --record     only installs and records
+    python -m tools.adopt.agent AGENT [VERSION] [--dry]                  by default the newest version
+    python -m tools.adopt.agent AGENT [VERSION] [SCENE ...] --record     installs and records, and does nothing else
 
-Exit code: 0 adopted, 1 needs code, 2 cannot be installed. `--dry` changes neither the registry nor tests/e2e.
+Exit code: 0 adopted, 1 code must change first, 2 cannot be installed. `--dry` changes neither the spec nor tests/e2e.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from universal.registry import agents
 
 RECORDINGS = ROOT / "compat_fixtures" / "agents"
 REPORT = "adoption.txt"
-"""The report, beside the recordings; docs/recordings.md shows it."""
+"""File name of the report. It lies beside the recordings, and docs/recordings.md shows it."""
 TESTS_S = 300
 DRIVE_S = 420
 GEN_S = 180
@@ -40,7 +40,7 @@ CODES = {"adopt": 0, "needs code": 1, "cannot install": 2}
 
 
 def say(line: str) -> None:
-    """A line for the person, at once."""
+    """Print a line at once."""
     sys.stderr.write(f"  {line}\n")
     sys.stderr.flush()
 
@@ -56,7 +56,7 @@ def measure_step(found: Findings, step: str) -> Iterator[None]:
 
 
 def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
-    """All steps. Raises: ShimError for an agent that there is not or that cannot be recorded."""
+    """Run all steps. Raises ShimError for an agent that does not exist or cannot be recorded."""
     to = target(agent)
     found = Findings(agent, version)
     folder = ROOT / ".record" / f"{agent}-{version}"
@@ -89,7 +89,7 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
 
 
 def record(agent: str, version: str, installed: InstalledProgram, scenes: tuple[str, ...] = ()) -> RecordingResult:
-    """Play scenes (all, or these) to the program, into the fixtures."""
+    """Record scenes (all, or the named ones) of the program into the fixtures."""
     spec = agents()[agent]
     os.environ["PATH"] = installed.path
     environ = {**os.environ, spec.env_override: str(installed.program)}
@@ -97,7 +97,7 @@ def record(agent: str, version: str, installed: InstalledProgram, scenes: tuple[
 
 
 def note(found: Findings, taken: RecordingResult) -> None:
-    """Put what the recorder says into the report."""
+    """Add a message of the recorder to the report."""
     found.scenes = len(taken.scenes)
     found.unparsed = taken.unparsed
     found.failed = taken.failed
@@ -122,7 +122,7 @@ def replay_new_recordings(taken: RecordingResult) -> list[str]:
 
 
 def compare(found: Findings, taken: RecordingResult) -> None:
-    """What a session shows otherwise than with the version before."""
+    """Differences in what a session shows, compared with the version before."""
     from tools.adopt.evidence import changes  # late: it loads the tests' engines
 
     if taken.before is not None:
@@ -130,7 +130,7 @@ def compare(found: Findings, taken: RecordingResult) -> None:
 
 
 def drive(agent: str, installed: InstalledProgram) -> tuple[int, list[str]]:
-    """Run the end-to-end tests of agents with this program: our server, HTTP and SSE. Returns how many, and the failures."""
+    """Run the end-to-end tests of agents with this program. Returns the number of tests and the failures."""
     env = {"E2E_AGENT": agent, "E2E_PROGRAM": str(installed.program)}
     node = installed.path.split(os.pathsep)[0]
     if (Path(node) / "node").exists():
@@ -139,7 +139,7 @@ def drive(agent: str, installed: InstalledProgram) -> tuple[int, list[str]]:
 
 
 def pytest(arguments: list[str], env: dict[str, str], most_s: float) -> tuple[int, list[str]]:
-    """Run tests. Returns how many there were, and a line for each that failed."""
+    """Run tests. Returns their number, and a line for each failure."""
     results = ROOT / ".record" / f"results-{os.getpid()}.xml"
     results.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "pytest", "-q", f"--junitxml={results}", *arguments]
@@ -161,7 +161,7 @@ def _first_line(message: str) -> str:
 
 
 def write(found: Findings, package: str, installed: InstalledProgram) -> None:
-    """The tested version, and the pin of the end-to-end tests where npm can install the package."""
+    """Write the tested version, and the pin of the end-to-end tests if npm can install the package."""
     changed = [set_tested(found.agent, found.version)]
     if installed.how == "package":
         try:
@@ -181,13 +181,13 @@ def record_only(agent: str, version: str, scenes: tuple[str, ...]) -> int:
 
 
 def newest_of(agent: str) -> str:
-    """The newest version on npm. Raises: RegistryError."""
+    """The newest version on npm. Raises RegistryError."""
     package = Package("agent", agent, "npm", target(agent).package, "")
     return newest([package])["npm", package.package]
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code."""
+    """Run the command line. Returns the exit code."""
     words = [word for word in arguments if not word.startswith("--")]
     if not words:
         sys.stderr.write("usage: make adopt AGENT=name [VERSION=x.y.z] | make record AGENT=name [VERSION=x.y.z] [SCENES='a b']\n")

@@ -1,9 +1,9 @@
-"""Tries a newer version of OpenCode as a client: its document beside ours, its command line, TUI and web UI on our server.
+"""Tries a newer version of OpenCode as a client: compares its API document, and runs its CLI, TUI and web UI on our server.
 
     python -m tools.adopt.client VERSION [--write]
 
-`--write` puts the version's document beside the one that is served, when they differ: `tools/generate.py` takes the newest.
-Exit code: 0 adopt, 1 needs code, 2 cannot be installed.
+`--write` stores the version's document if it differs from the served one; `tools/generate.py` reads the newest.
+Exit code: 0 it can be adopted, 1 code must change first, 2 it cannot be installed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tools.packages import ROOT
 PROGRAM = "opencode"
 PACKAGE = "opencode-ai"
 START_S = 60.0
-"""Seconds for `opencode serve` to tell its port."""
+"""Timeout in seconds for `opencode serve` to print its port."""
 SMOKE_S = 540
 URL = re.compile(r"listening on (http://127\.0\.0\.1:\d+)")
 SMOKE: tuple[tuple[str, str], ...] = (
@@ -37,11 +37,11 @@ SMOKE: tuple[tuple[str, str], ...] = (
     ("tests/e2e/test_tui.py", "mock and not 1.1.53 and (grows or permission_is_asked)"),
     ("tests/e2e/test_web.py", "mock and (prompt_is_answered or permission_is_answered)"),
 )
-"""(tests, selection): `run --attach`, the TUI, and the web UI that the program carries."""
+"""(test file, selection) of `run --attach`, of the TUI, and of the web UI inside the program."""
 
 
 def document_of(binary: Path, path: str) -> dict[str, Any]:
-    """The answer of `GET /doc` of a version, served in an empty home. Raises: InstallError when it does not serve."""
+    """The answer of `GET /doc` of a version, which runs with an empty home. Raises InstallError if it does not serve."""
     place = asyncio.run(Place.make())
     env = {**place.environment(OPENCODE_ENV), "PATH": path}
     log = place.root / "serve.log"
@@ -79,7 +79,7 @@ def _url(server: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
-    """What a document has otherwise than an older one: a line for each operation and each schema."""
+    """Differences between two documents: a line for each operation and each schema."""
     before, after = _operations(old), _operations(new)
     yield from (f"operation new: {name}" for name in sorted(after.keys() - before.keys()))
     yield from (f"operation gone: {name}" for name in sorted(before.keys() - after.keys()))
@@ -105,7 +105,7 @@ def _properties(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def smoke(binary: Path, path: str) -> tuple[int, list[str]]:
-    """Run the clients of this version on our server. Returns how many tests, and the failures."""
+    """Run the clients of this version on our server. Returns the number of tests and the failures."""
     total, failures = 0, list[str]()
     for tests, selection in SMOKE:
         count, failed = pytest(["-m", "e2e", tests, "-k", selection], {"E2E_CLIENT": str(binary), "PATH": path}, SMOKE_S)
@@ -115,7 +115,7 @@ def smoke(binary: Path, path: str) -> tuple[int, list[str]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Returns the exit code."""
+    """Run the command line. Returns the exit code."""
     words = [word for word in arguments if not word.startswith("--")]
     if len(words) != 1:
         sys.stderr.write("usage: make adopt-client VERSION=x.y.z\n")

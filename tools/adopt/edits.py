@@ -1,6 +1,6 @@
-"""What an adoption writes: the tested version in the agent's row of the registry, and the pin of tests/e2e.
+"""Writes the results of an adoption: the tested version in the agent's spec, and the pin of tests/e2e.
 
-The row is the only place where a person's eyes must find the version; tables and documents are generated from it.
+The spec is the only source of the version; tables and documents are generated from it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from tools.packages import ROOT, numbers, program
 AGENTS = ROOT / "universal" / "agents"
 E2E = ROOT / "tests" / "e2e"
 LOCK_S = 180
-"""Seconds for npm to write the lock file."""
+"""Timeout in seconds for npm to write the lock file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Where `tested=(...)` of an agent stands: lines and columns of the tuple."""
+    """The place of an agent's `tested=(...)`: lines and columns of the tuple."""
 
     path: Path
     node: ast.Tuple
 
 
 def rows(name: str, folder: Path = AGENTS) -> Iterator[Row]:
-    """All rows of the registry with this name; there is one."""
+    """All specs with this name. A correct registry has one."""
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and _owner(node, path) == name:
@@ -39,7 +39,7 @@ def rows(name: str, folder: Path = AGENTS) -> Iterator[Row]:
 
 
 def _owner(call: ast.Call, path: Path) -> str:
-    """The agent's name: the first argument or `name=`, as text, or a constant, which is the folder's name."""
+    """The agent's name: the first argument or `name=` if it is a text; for a constant, the folder's name."""
     value = next((word.value for word in call.keywords if word.arg == "name"), call.args[0] if call.args else None)
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         return value.value
@@ -47,13 +47,13 @@ def _owner(call: ast.Call, path: Path) -> str:
 
 
 def with_version(tested: tuple[str, ...], version: str) -> tuple[str, ...]:
-    """The range of tested versions, oldest and newest, with this one."""
+    """Extend the range of tested versions (oldest, newest) by a version."""
     ordered = sorted({*tested, version}, key=numbers)
     return tuple(dict.fromkeys((ordered[0], ordered[-1])))
 
 
 def set_tested(name: str, version: str, folder: Path = AGENTS) -> Path | None:
-    """Put a version into the row of an agent. Returns the file, or None if nothing had to change."""
+    """Write a version into the spec of an agent. Returns the file, or None if it needs no change."""
     [row] = list(rows(name, folder))
     before: tuple[str, ...] = ast.literal_eval(row.node)
     after = with_version(before, version)
@@ -70,9 +70,9 @@ def set_tested(name: str, version: str, folder: Path = AGENTS) -> Path | None:
 
 
 def set_pin(package: str, version: str, folder: Path = E2E) -> Path | None:
-    """Pin an npm package of tests/e2e to a version, if it is pinned there, and write the lock file anew.
+    """Pin an npm package of tests/e2e to a version, if it is pinned there, and update the lock file.
 
-    Returns package.json, or None if nothing had to change. Raises: RuntimeError when npm cannot write the lock file.
+    Returns package.json, or None if it needs no change. Raises RuntimeError if npm cannot write the lock file.
     """
     path = folder / "package.json"
     text = path.read_text("utf-8")

@@ -1,7 +1,6 @@
-"""What a session shows of a recording: texts, tools, asks and ends; and how two versions of an agent differ in that.
+"""Compares what a session shows of the recordings of two versions of an agent: texts, tools, requests and ends of turns.
 
-A recording is played to the agent's codec, as the tests play it, so two versions with other words on the wire and the same
-meaning do not differ.
+A recording is played to the agent's codec, as in the tests. So two versions that say the same in other messages do not differ.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from tests.support.replays import play
 from universal.events import EventType, PermissionData, QuestionData
 
 SHOWN_CHARS = 160
-"""Of a text that differs."""
+"""Maximum characters that are shown of a text that differs."""
 ID = re.compile(r"\b(?:msg|prt|call|toolu|item|req|ses|chatcmpl)[_-][A-Za-z0-9_-]+|\b[0-9a-f]{8}-[0-9a-f-]{27}\b|\d{10,}")
 
 
 @dataclass(frozen=True, slots=True)
 class SceneEvidence:
-    """One scene, over all its processes."""
+    """What a session shows of one scene, over all processes of its recording."""
 
     texts: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
@@ -38,7 +37,7 @@ class SceneEvidence:
 
 @dataclass(frozen=True, slots=True)
 class AgentOffers:
-    """What the agent offers before a prompt."""
+    """Models, modes and commands that the agent offers before a prompt."""
 
     models: frozenset[str] = frozenset()
     modes: frozenset[str] = frozenset()
@@ -46,7 +45,7 @@ class AgentOffers:
 
 
 def seen_in(folder: Path, scene: str) -> tuple[SceneEvidence, AgentOffers]:
-    """What a scene of a folder shows."""
+    """The evidence of a scene in a folder of recordings."""
     total, offered = SceneEvidence(), AgentOffers()
     for path in scene_files(folder, scene):
         played = play(str(path.relative_to(ROOT))[: -len(".jsonl")])
@@ -79,7 +78,7 @@ def _ask(data: PermissionData) -> str:
 
 
 def changes(before: Path, now: Path) -> list[str]:
-    """A line for each thing that a scene of both folders shows otherwise now."""
+    """A line for each difference in the scenes that both folders have."""
     out: list[str] = []
     for scene in sorted(scenes_in(before) & scenes_in(now)):
         (old, old_offers), (new, new_offers) = seen_in(before, scene), seen_in(now, scene)
@@ -98,7 +97,7 @@ def _difference(what: str, old: Sequence[str], new: Sequence[str]) -> Iterator[s
 
 def _sets(what: str, old: frozenset[str], new: frozenset[str]) -> Iterator[str]:
     if not old or not new:
-        return  # a recording that does not tell it
+        return  # the recording does not hold the offers
     if new - old:
         yield f"{what} new: {', '.join(sorted(new - old))}"
     if old - new:

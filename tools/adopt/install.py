@@ -1,11 +1,11 @@
-"""Installs one version of an agent from npm into a folder of its own, with the Node that it wants.
+"""Installs a version of an agent from npm into a separate folder, with the Node that it needs.
 
-A version is sometimes published in parts: the agent's package refers to a package that npm does not have, or only the program for
-this machine is there. So three ways are tried in order; what was tried and why it failed is in `notes`:
+A version is sometimes published in parts: the agent's package refers to a package that npm does not have, or npm has only the
+program for this machine. So three ways are tried in order. `notes` says which failed and why.
 
     package    npm install PACKAGE@VERSION
     platform   the package of the program for this machine (`tools.packages.PLATFORM`)
-    tarball    the agent's package, unpacked, with those of its dependencies that npm has
+    tarball    the agent's package, unpacked, with the dependencies that npm has
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from typing import Any
 from tools.packages import ARCH, PLATFORM, SYSTEM, numbers, program
 
 INSTALL_S = 420
-"""Seconds for one `npm install`. Agents have up to 250 MB."""
+"""Timeout in seconds of one `npm install`. Agents have up to 250 MB."""
 START_S = 30
-"""Seconds for a program to tell its version."""
+"""Timeout in seconds for a program to print its version."""
 NODE_PACKAGE = f"node-{SYSTEM}-{ARCH}"
 
 
 class InstallError(Exception):
-    """The version cannot be installed; the text says what was tried."""
+    """The version cannot be installed. The text says what was tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledProgram:
-    """A program in a folder. `path` is the PATH that it needs; `how` one of package, platform and tarball."""
+    """An installed program. `path` is the PATH that it needs; `how` is package, platform or tarball."""
 
     program: Path
     path: str
@@ -62,7 +62,7 @@ class _Folder:
         return os.pathsep.join([*places, str(self.modules / ".bin"), os.environ.get("PATH", os.defpath)])
 
     def npm(self, *arguments: str) -> str:
-        """Runs npm here. Returns its output. Raises: InstallError with npm's first reason."""
+        """Run npm in the folder and return its output. Raises InstallError with npm's first reason."""
         argv = [program("npm"), *arguments, "--no-fund", "--no-audit", "--loglevel=error"]
         done = _run(argv, self.root, {**os.environ, "PATH": self.search_path}, INSTALL_S)
         if done.returncode != 0:
@@ -71,16 +71,16 @@ class _Folder:
 
 
 def reason_of(stderr: str) -> str:
-    """The first line of npm's errors that a person can use."""
+    """The first line of npm's errors that names the reason."""
     lines = [re.sub(r"^npm error ?(?:code|notarget|404)? ?", "", line) for line in stderr.splitlines() if "npm error" in line]
     told = [line.strip() for line in lines if len(line.split()) > 2]
     return told[0] if told else stderr.strip()[-200:] or "npm failed without a word"
 
 
 def install(agent: str, package: str, name: str, version: str, folder: Path, say: Callable[[str], None]) -> InstalledProgram:
-    """Installs `package@version`, whose program is `name`, into the folder.
+    """Install `package@version`, whose program is `name`, into the folder.
 
-    Raises: InstallError when no way gives a program that starts.
+    Raises InstallError if no way gives a program that starts.
     """
     place = _Folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ def install(agent: str, package: str, name: str, version: str, folder: Path, say
 
 
 def _manifest(place: _Folder, package: str, version: str) -> Mapping[str, Any]:
-    """The package.json of a version as npm tells it; empty when npm does not have the version."""
+    """The package.json of a version, from npm. Empty if npm does not have the version."""
     try:
         found = json.loads(place.npm("view", f"{package}@{version}", "--json") or "{}")
     except (InstallError, ValueError):
@@ -112,7 +112,7 @@ def _manifest(place: _Folder, package: str, version: str) -> Mapping[str, Any]:
 
 
 def _node(place: _Folder, manifest: Mapping[str, Any], say: Callable[[str], None]) -> Path | None:
-    """The folder of a Node of its own, when the one on PATH is older than the package wants."""
+    """Install a Node and return its folder, if the Node on PATH is too old for the package."""
     wanted = str(manifest.get("engines", {}).get("node", ""))
     least = re.search(r"\d+(?:\.\d+)*", wanted)
     if least is None:
@@ -160,7 +160,7 @@ def _tarball(place: _Folder, package: str, name: str, version: str) -> Path:
 
 
 def _dependencies(place: _Folder, target: Path, manifest: dict[str, Any]) -> list[str]:
-    """Installs the dependencies that npm has. Returns the others."""
+    """Install the dependencies that npm has. Returns the others."""
     wanted: dict[str, str] = dict(manifest.get("dependencies", {}))
     missing: list[str] = []
     while wanted:
@@ -181,7 +181,7 @@ def _dependencies(place: _Folder, target: Path, manifest: dict[str, Any]) -> lis
 
 
 def _absent(place: _Folder, wanted: Mapping[str, str], told: str) -> list[str]:
-    """The dependency that npm's error names, or else the first one that itself depends on the package that the error names."""
+    """The dependency that npm's error names, else the first dependency that depends on the named package."""
     match = re.search(r"(?:found for |/)((?:@[\w.-]+(?:/|%2f))?[\w.-]+?)(?=@|'|\s|$)", told)
     if match is None:
         return []
@@ -200,7 +200,7 @@ def _absent(place: _Folder, wanted: Mapping[str, str], told: str) -> list[str]:
 
 
 def _need_working_program(place: _Folder, binary: Path) -> Path:
-    """The program, if it is there and `--version` does not fail. A program that waits for input counts as started."""
+    """The program, if it exists and `--version` does not fail. A program that waits for input counts as started."""
     if not binary.exists():
         raise InstallError(f"there is no {binary.name} in it")
     try:

@@ -1,4 +1,4 @@
-"""The report of an adoption: the verdict first, then what it rests on. Pure."""
+"""Writes the report of an adoption: the verdict first, then the evidence. Pure."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ Verdict = Literal["adopt", "needs code", "cannot install"]
 
 @dataclass(slots=True)
 class Findings:
-    """What was found out about a version. An empty list means that nothing is wrong there."""
+    """The findings about a version. An empty list means that nothing is wrong there."""
 
     agent: str
     version: str
     installed: str = ""
-    """How the program was installed; empty when it was not."""
+    """How the program was installed; empty if it was not."""
     notes: list[str] = field(default_factory=list[str])
     scenes: int = 0
     unparsed: list[str] = field(default_factory=list[str])
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Scenes that failed, and why."""
+    """Scene -> why it failed."""
     new_failures: Sequence[str] = ()
-    """Scenes that failed and that the version before has."""
+    """Scenes that failed now, and that were recorded of the version before."""
     replays: list[str] = field(default_factory=list[str])
-    """Tests of the new recordings that failed."""
+    """Failed tests of the new recordings."""
     driven: list[str] = field(default_factory=list[str])
-    """Tests of the real program over HTTP that failed."""
+    """Failed tests of the real program over HTTP."""
     drove: int = 0
     possible: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
     before: str = ""
@@ -40,7 +40,7 @@ class Findings:
 
     @property
     def verdict(self) -> Verdict:
-        """What is to be done."""
+        """Whether the version can be adopted, needs code, or cannot be installed."""
         if not self.installed:
             return "cannot install"
         wrong = self.unparsed or self.new_failures or self.replays or self.driven or not self.scenes
@@ -48,7 +48,7 @@ class Findings:
 
 
 def report(found: Findings) -> list[str]:
-    """Lines of text for a person."""
+    """The lines of the report."""
     out = [f"{found.agent} {found.version}: {found.verdict}", ""]
     out += [*found.notes, *([f"Installed: {found.installed}."] if found.installed else []), ""]
     if found.installed:

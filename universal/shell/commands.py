@@ -1,4 +1,4 @@
-"""Simple commands of a shell line: what they run, which paths they name, how they change the shell. Pure."""
+"""Reads simple commands of a shell line: what they run, which paths they name, how they change the shell. Pure."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Reader(StatementReader):
         return self._run(place, assignments, words, texts, state, declared=node.type == "declaration_command")
 
     def _flat(self, node: Node) -> list[Node]:
-        """The words of a command. The grammar makes trees of tests."""
+        """The words of a command in one list. The grammar builds a tree of the words of a test (`[ ... ]`)."""
         if node.type != "test_command":
             return node.children
         found: list[Node] = []
@@ -103,7 +103,7 @@ class Reader(StatementReader):
         state: State,
         declared: bool = False,
     ) -> Outcome:
-        """One simple command: what it is called, what it wraps, and how it changes the shell."""
+        """Read one simple command: its assignments, its words and its redirections."""
         if not words:
             for node in assignments:
                 state = self._assignment(node, state)
@@ -146,13 +146,13 @@ class Reader(StatementReader):
         return self._effect(program, rest, state)
 
     def _add(self, place: int, prefix: str, words: Sequence[Word], redirects: Sequence[str]) -> None:
-        """The text as written, and as the shell understands it if plain words at its start are written in another way."""
+        """Record the command's text as written, and with plain words in place of quoted ones at its start (`"git" push`)."""
         sources = [word.source for word in words]
         plain = [word.value if _PLAIN.fullmatch(word.value or "") else word.source for word in words[:3]]
         for texts in (sources, [*(text or "" for text in plain), *sources[3:]]):
             text = " ".join([*texts, *redirects])
             self._record(place, prefix + text)
-            self._record(place, text)  # a deny holds whatever variable is set
+            self._record(place, text)  # a deny holds whichever variables are set
 
     def _record(self, place: int, text: str) -> None:
         self.commands.append((place, text))
@@ -222,7 +222,7 @@ class Reader(StatementReader):
         return outcome if in_shell else Outcome(state, state)
 
     def _xargs(self, name: str) -> None:
-        """The wrapped command gets arguments that are not in the line."""
+        """Check a command that xargs runs: it gets arguments that are not in the line."""
         if name in tables.WRAPPERS or name in tables.SHELLS or name in tables.OTHER_SHELLS or name in tables.RUNNING_OPTIONS:
             raise reject(f"what {name} runs is not known")
         if name == "find":
@@ -246,7 +246,7 @@ class Reader(StatementReader):
             words = words[end + 1 :]
 
     def _shell(self, rest: Sequence[Word], state: State) -> None:
-        """`sh -c TEXT` is read like the line; a script or standard input is the shell's own pattern."""
+        """Read the text of `sh -c TEXT` like the line. A script or standard input is not read: the pattern is the shell's."""
         for index, word in enumerate(rest):
             option = word.value
             if option is None and not word.start.startswith(("/", "./", "../")):
@@ -328,7 +328,7 @@ class Reader(StatementReader):
             raise reject(f"what {name} changes is not followed")
 
     def _test(self, name: str, rest: Sequence[Word]) -> None:
-        """Forms of a test that evaluate no text as arithmetic, and no subscript."""
+        """Accept only tests that evaluate no text as arithmetic and no subscript."""
         closing = {"[": "]", "[[": "]]"}.get(name)
         words = list(rest)
         if closing and (not words or words.pop().value != closing):
@@ -454,7 +454,7 @@ def _is_lookup(option: str, wrapper: tables.Wrapper) -> bool:
 
 
 def _values_behind(name: str, option: str, wrapper: tables.Wrapper) -> int:
-    """How many words behind an option belong to it."""
+    """Number of words after an option that belong to it."""
     if option.startswith("--"):
         head, equals, _ = option.partition("=")
         if head in wrapper.long_flags and not equals:

@@ -1,4 +1,4 @@
-"""Redirections and here-documents of a shell line. Pure."""
+"""Reads redirections and here-documents of a shell line. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RedirectionReader(WordReader):
     """Reads redirections."""
 
     def _redirect(self, node: Node, state: State) -> tuple[str, list[Word]]:  # noqa: C901 - a table of node types
-        """The redirection's text, and words behind it that are arguments of the command."""
+        """Read a redirection. Returns its text, and words after it that are arguments of the command."""
         if node.type == "heredoc_redirect":
             return self._heredoc(node, state)
         children = node.children
@@ -68,7 +68,7 @@ class RedirectionReader(WordReader):
         return children[operator].end_byte != children[operator + 1].start_byte
 
     def _heredoc(self, node: Node, state: State) -> tuple[str, list[Word]]:
-        """A here-document, whose end is looked for as the shell does."""
+        """Read a here-document and find its end in the way of the shell."""
         start = next((child for child in node.children if child.type == "heredoc_start"), None)
         end = next((child for child in node.children if child.type == "heredoc_end"), None)
         operator = next((child.type for child in node.children if child.type in ("<<", "<<-")), "")
@@ -107,7 +107,7 @@ class RedirectionReader(WordReader):
             parent = parent.parent
 
     def _heredoc_parts(self, node: Node, state: State, begin: int, end: int, quoted: bool) -> tuple[list[str], list[Word]]:  # noqa: C901 - a table of node types
-        """The body, and the statements that stand behind the redirection on its line."""
+        """The body, and the statements after the redirection on its line."""
         behind: list[Word] = []
         redirects: list[str] = []
         expanded = False

@@ -1,4 +1,4 @@
-"""The text of a shell line and its tree: which text may stand where, before any meaning. Pure."""
+"""Parses a shell line and checks its text and bounds, before other modules read its meaning. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _UNUSUAL_BLANK = re.compile(r"[^\S \t\n]")
 
 @cache
 def _language() -> Language:
-    """The grammar is loaded with the first line, not with the server."""
+    """Load the grammar, with the first line and not at the server's start."""
     import tree_sitter
     import tree_sitter_bash
 
@@ -63,7 +63,7 @@ class Source:
         self._pending: dict[int, list[Node]] = {}
 
     def read(self, line: str, state: State) -> Outcome:
-        """Read a text in the state of the shell that evaluates it."""
+        """Read a text, in the state of the shell that evaluates it. Raises NotUnderstoodError."""
         self._guard(line)
         outer = self._source
         self._changes_directory |= re.search(r"\b(cd|pushd|popd)\b", line) is not None

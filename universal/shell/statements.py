@@ -1,4 +1,4 @@
-"""Lists, loops, functions and other statements of a shell line. Pure."""
+"""Reads lists, loops, functions and other statements of a shell line. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class StatementReader(RedirectionReader):
     """Tracks the known state of the shell through all statements."""
 
     def _statements(self, node: Node, state: State, words: frozenset[str] = frozenset()) -> Outcome:
-        """Statements one after the other; `words` are the keywords that may stand between them."""
+        """Read statements one after the other. `words` are the keywords that may stand between them."""
         outcome = Outcome(state, state)
         before: Node | None = None
         children = node.children
@@ -94,7 +94,7 @@ class StatementReader(RedirectionReader):
                 raise reject(f"{node.type.replace('_', ' ')} is not followed")
 
     def _branches(self, node: Node, state: State, words: frozenset[str]) -> State:
-        """Statements of which any part may run."""
+        """Read statements of which any part may run, and merge the states that they leave."""
         before: Node | None = None
         merged = state
         for child in node.children:
@@ -110,7 +110,7 @@ class StatementReader(RedirectionReader):
         return merged
 
     def _loop(self, node: Node, state: State, words: frozenset[str]) -> Outcome:
-        """The second pass reads the body in the state that the first one leaves."""
+        """Read the body of a loop again in the state that it leaves, because the loop may run any number of times."""
         once = self._branches(node, state, words)
         end = once if once == state else self._branches(node, state.merge(once), words)
         if end != once:
@@ -286,7 +286,9 @@ class StatementReader(RedirectionReader):
         redirects += self._pending.pop(node.id, [])
         target = body
         while target is not None and target.type in ("pipeline", "list", "negated_command"):
-            target = target.children[-1]  # the grammar wraps all of it; the shell means the last command
+            target = target.children[
+                -1
+            ]  # the grammar attaches it to the whole pipeline; the shell attaches it to the last command
         if body is not None and target is not None and target.type in (*_COMMANDS, "redirected_statement"):
             self._pending[target.id] = redirects
             return self._statement(body, state)

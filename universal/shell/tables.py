@@ -22,13 +22,13 @@ class Wrapper:
     operands: int = 0
     """Words between the options and the wrapped command."""
     assignments: bool = False
-    """`NAME=value` words stand before the wrapped command."""
+    """True if `NAME=value` words may stand before the wrapped command."""
     numbers: bool = False
-    """`-10` is an option."""
+    """True if `-10` is an option."""
     lookup: str = ""
     """Letters of options with which nothing runs."""
     stdin_arguments: bool = False
-    """The wrapped command gets more arguments from its input."""
+    """True if the wrapped command gets more arguments from standard input."""
 
 
 WRAPPERS: dict[str, Wrapper] = {
@@ -70,7 +70,7 @@ OTHER_SHELLS = frozenset(
 FREE = frozenset({":", "true", "false", "cd", "exit", "return", "break", "continue", "test", "[", "[[", "wait", "shift", "set"})
 """Built-ins that start no program and change nothing but the shell: they need no permission."""
 ENDS = frozenset({"exit", "return", "break", "continue"})
-"""Built-ins behind which the list does not go on."""
+"""Built-ins after which the rest of the list does not run."""
 OPAQUE = frozenset(
     [
         "alias",
@@ -134,7 +134,7 @@ RUNNING_OPTIONS: dict[str, re.Pattern[str]] = {
     "split": re.compile(r"--filter.*"),
     "man": re.compile(r"-[PHX].*|--pager.*|--html.*"),
 }
-"""Arguments with which a command runs others: the line is not understood."""
+"""Arguments with which a command runs other programs. A line with one is not understood."""
 GIT_RUNNING_SUBCOMMANDS = (("bisect", "run"), ("submodule", "foreach"), ("filter-branch",))
 GIT_OPTIONS_BEFORE_SUBCOMMAND = re.compile(r"-c.*|--config-env.*|--exec-path=.*")
 GIT_SUBCOMMAND_ALLOWS: dict[str, re.Pattern[str]] = {
@@ -244,7 +244,7 @@ PATH_COMMANDS: dict[str, int] = {
 }
 """Commands whose arguments are paths, with the number of leading operands that are none."""
 DIRECTORY_COMMANDS = frozenset({"cd", "pushd", "ls", "ll", "tree", "find", "fd", "mkdir", "rmdir", "du"})
-"""Commands whose paths are mostly directories."""
+"""Commands whose path arguments are reported as directories."""
 DIRECTORY_OPTIONS: dict[str, tuple[str, ...]] = {
     "git": ("-C", "--git-dir", "--work-tree"),
     "make": ("-C", "--directory", "-f"),

@@ -9,14 +9,14 @@ from itertools import product
 from typing import TypeAlias
 
 VALUES_LIMIT = 16
-"""Values that a variable or the working directory may have."""
+"""Maximum number of values that are tracked for a variable or the working directory."""
 
 Values: TypeAlias = tuple[str, ...] | None
 """All values that a variable may have; None if they are not known."""
 
 
 class NotUnderstoodError(Exception):
-    """A construct whose effect is not known."""
+    """The line has a construct whose effect is not known. The text says which."""
 
 
 def reject(reason: str) -> NotUnderstoodError:
@@ -39,7 +39,7 @@ class State:
         return replace(self, variables=tuple(sorted({**dict(self.variables), name: values}.items())))
 
     def merge(self, other: State) -> State:
-        """Return the state that covers both states."""
+        """The state that holds if either of two states is the real one."""
         mine, theirs = dict(self.variables), dict(other.variables)
         variables = {name: _union(mine.get(name), theirs.get(name)) for name in {**mine, **theirs}}
         return State(_union(self.directories, other.directories), tuple(sorted(variables.items())))

@@ -1,4 +1,4 @@
-"""Words, expansions and assignments of a shell line. Pure."""
+"""Reads words, expansions and assignments of a shell line. Pure."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class WordReader(Source):
         return pieces
 
     def _string(self, node: Node, state: State) -> list[Piece]:
-        """A double-quoted string. The grammar leaves blanks out, so that text is what lies between the expansions."""
+        """Read a double-quoted string. Its text is what lies between the expansions, because the grammar leaves out blanks."""
         children = node.children
         if len(children) < 2 or children[0].type != '"' or children[-1].type != '"':
             raise reject("an unusual string")
@@ -160,7 +160,7 @@ class WordReader(Source):
             self._depth -= 1
 
     def _arithmetic(self, node: Node, state: State) -> None:
-        """Numbers only: bash evaluates the text of variables, and subscripts in it run commands."""
+        """Accept arithmetic of numbers only. Bash evaluates the text of variables, and a subscript in it runs commands."""
         before: Node | None = None
         if not node.children or self._of(node.children[0]).strip() != "$((" or self._of(node.children[-1]) != "))":
             raise reject("arithmetic that is not followed")
@@ -202,7 +202,7 @@ class WordReader(Source):
         return name
 
     def _parse_assignment(self, node: Node, state: State) -> tuple[str, Word | None]:
-        """The name and value of an assignment, which is not made yet."""
+        """Read the name and value of an assignment, without changing the state."""
         children = node.children
         if node.type != "variable_assignment" or not children or children[0].type != "variable_name":
             raise reject("an unusual assignment")

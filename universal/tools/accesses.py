@@ -36,7 +36,7 @@ _WORDS_OF = {
     "kubectl": 2,
     "make": 1,
 }
-"""Number of leading words of a command that `always` covers, if it is not one."""
+"""Program -> number of leading words that `always` covers. For other programs it is 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
     """Return the accesses of a permission request in the order of the questions. The call's own permission comes last."""
     meta = data.metadata or {}
     request = obj(meta.get("opencode"))
-    if request:  # OpenCode's own request, or one that the session has made
+    if request:  # a request of OpenCode itself, or of the session
         patterns, always = (tuple(str(p) for p in arr(request.get(key))) for key in ("patterns", "always"))
         return (Access(text(request.get("permission"), data.action), patterns, always, obj(request.get("metadata"))),)
     name = str(meta.get("tool") or data.action)
@@ -164,7 +164,7 @@ def _webfetch(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opa
 
 
 def _monitor(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
-    """A command in the background whose lines are told as they come, or a WebSocket."""
+    """The accesses of Claude's Monitor: a command in the background whose lines the agent reads, or a WebSocket."""
     url = obj(input_.get("ws")).get("url")
     if url is not None:
         return _webfetch("webfetch", {**input_, "url": url}, meta, place, opaque)
@@ -172,7 +172,7 @@ def _monitor(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaq
 
 
 def _mcp_resource(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
-    """As a tool `resource` of its MCP server; without a server, those of all are listed."""
+    """The access `SERVER_resource`. A call without a server lists the resources of all servers, under its own name."""
     name = f"{input_['server']}_resource" if input_.get("server") else tool
     return (Access(name, (str(input_.get("uri") or "*"),), ("*",), dict(input_), opaque=opaque),)
 
@@ -202,7 +202,7 @@ _BUILDERS: dict[str, _Builder] = {
     "monitor": _monitor,
     "mcp_resource": _mcp_resource,
 }
-"""OpenCode's tool, or the `permission` of an agent's row, -> what a call needs."""
+"""OpenCode's tool, or the `permission` of an agent's row -> the function that finds the accesses of a call."""
 
 
 def _outside(paths: Iterable[str], meta: JsonObject, place: Place) -> tuple[Access, ...]:
@@ -211,7 +211,7 @@ def _outside(paths: Iterable[str], meta: JsonObject, place: Place) -> tuple[Acce
 
 
 def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -> tuple[Access, ...]:
-    """`external_directory` for each folder outside of the project; a file counts by the folder that it lies in."""
+    """The accesses `external_directory`, one for each folder outside of the project. A file stands for its folder."""
     found: dict[str, Access] = {}
     for path in paths:
         absolute = place.absolute(path)

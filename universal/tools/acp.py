@@ -1,4 +1,4 @@
-"""Tools of agents that speak the Agent Client Protocol, whatever they are called: by the agents' own names, else by ACP's kinds.
+"""The table of tools of agents that speak the Agent Client Protocol: by the agents' own names, else by ACP's kinds.
 
 Source: recordings of claude-agent-acp, codex-acp, opencode acp and pi-acp; ToolKind of the protocol.
 """
@@ -30,7 +30,7 @@ KINDS: dict[str, Row] = {
     "apply_patch": Row("apply_patch", {"input": "patchText", "patch": "patchText"}),
     "patch": Row("apply_patch", {"patch": "patchText"}),
 }
-"""`delete`, `move`, `think`, `switch_mode` and `other` have no card of OpenCode's and keep their names."""
+"""ACP's kinds. OpenCode has no card for `delete`, `move`, `think`, `switch_mode` and `other`, which keep their names."""
 
 _CARDS = ("read", "edit", "write")
 _OWN: dict[str, Row] = {name: Row(row.tool, {**_FILE, **row.keys}) for name, row in claude.TOOLS.items() if row.tool in _CARDS}

@@ -1,4 +1,4 @@
-"""Amp's tools."""
+"""The table of Amp's tools."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Tools look native: each agent's tools by OpenCode's names, so that its UIs draw the cards that they know.
+"""Converts tool calls and results of all agents to OpenCode's form, so that its UIs draw their own cards. Pure.
 
-`tools_of` gives the table of an agent: the agent's tool name -> OpenCode's name and how its argument keys are
-called there. `RESULTS` makes output, title and metadata from the universal result, by OpenCode's tool name.
-Unknown tools keep their own name; MCP tools (`mcp__SERVER__TOOL`) become `SERVER_TOOL`. Pure.
-Source: native recordings of 1.18.33 (`read_edit`, `write`, `bash`, `todo`, `task`, `question_reply`, `glob`, `grep`).
+`tools_of` is the table of an agent: its tool name -> OpenCode's name, and the new names of the arguments. `RESULTS` has a
+function for each of OpenCode's tools, which makes output, title and metadata from the universal result. Unknown tools keep their
+name; MCP tools (`mcp__SERVER__TOOL`) become `SERVER_TOOL`.
+Source: recordings of OpenCode 1.18.33 (`read_edit`, `write`, `bash`, `todo`, `task`, `question_reply`, `glob`, `grep`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from universal.tools import tools_of
 
 PREVIEW_LINES = 20
 SHOWN_CHARS = 2**20
-"""Of a tool's output that every client is sent and every answer holds: half its beginning, half its end. Native's tools give
-50 KB; agents have limits of their own, of some 30 KB."""
+"""Maximum characters of a tool's output that clients get: half from its beginning, half from its end. OpenCode's tools return at
+most 50 KB; other agents have limits of about 30 KB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ToolContext:
     session_id: str
     child_session_id: str | None = None
     model: tuple[str, str] | None = None
-    """Provider and model of the message that the call stands in."""
+    """Provider and model of the message that holds the call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def view_call(agent: str, name: str, arguments: JsonObject, todos: Sequence[Json
         renamed["oldString"] = "\n".join(str(obj(e).get("old_string", obj(e).get("oldText", ""))) for e in edits)
         renamed["newString"] = "\n".join(str(obj(e).get("new_string", obj(e).get("newText", ""))) for e in edits)
     elif row.tool == "edit" and renamed.get("replaceAll") is False:
-        del renamed["replaceAll"]  # Claude fills in the default; native's card would show it
+        del renamed["replaceAll"]  # Claude sends the default, which OpenCode's card would show
     elif row.tool == "question":
         renamed = {"questions": [question(obj(q)) for q in arr(renamed.get("questions"))]}
     return ToolView(row.tool, renamed)
@@ -169,7 +169,7 @@ def _result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
 def _opencode_result(
     view: ToolView, output: str, own: JsonObject, images: tuple[ImagePart, ...], context: ToolContext
 ) -> ResultView:
-    """A result of OpenCode's own tool, as it is; only a subagent's session has another id here."""
+    """The result of OpenCode's own tool, unchanged except for the id of a subagent's session."""
     metadata = obj(own.get("metadata"))
     if view.tool == "task":
         native = metadata.get("sessionId")
@@ -199,7 +199,7 @@ def _read(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[s
         text, start, total = output, 1, 0
     lines = text.split("\n") if text else []
     end = start + len(lines) - 1 if lines else start
-    # Claude counts the empty string after a final newline as a line; native does not
+    # Claude counts the empty string after a final newline as a line; OpenCode does not
     total = end if total in (0, end + 1) else total
     truncated = end < total
     numbered = "".join(f"{start + i}: {line}\n" for i, line in enumerate(lines))
@@ -244,7 +244,7 @@ _PATCH_LETTERS = {"add": "A", "delete": "D"}
 def _apply_patch(
     view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext
 ) -> ResultView:
-    """Native's `apply_patch`: a diff per file. `structured.changes[]` has {path, type} of each."""
+    """The result of `apply_patch`: a diff per file. `structured.changes[]` has {path, type} of each file."""
     changes = [obj(change) for change in arr(obj(meta.get("structured")).get("changes"))]
     if len(changes) != len(files):
         changes = [obj(None) for _ in files]
@@ -266,10 +266,10 @@ def _apply_patch(
 
 def _bash(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
     command = str(view.input.get("command", ""))
-    if "stdout" in meta:  # what the agent tells its model may be wrapped: a person is shown what the command wrote
+    if "stdout" in meta:  # the text for the model may be wrapped: a person sees what the command wrote
         written = str(meta["stdout"] or "") + str(meta.get("stderr") or "")
         output = written if written or not meta.get("exit_code") else output
-    output = output or "(no output)"  # native's words
+    output = output or "(no output)"  # as OpenCode says it
     metadata: JsonObject = {"output": output}
     if isinstance(meta.get("exit_code"), int):
         metadata["exit"] = meta["exit_code"]

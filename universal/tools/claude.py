@@ -1,8 +1,7 @@
-"""Claude Code's tools, of 2.1.197 and 2.1.330 and of older versions: all that run, read, write or fetch.
+"""The table of Claude Code's tools (2.1.197, 2.1.330 and older) that run, read, write or fetch.
 
-What is not here keeps its own name, also as a permission: CronCreate, CronDelete, ScheduleWakeup, RemoteTrigger ...
-Calls that need no permission are in `universal.claude_code.UNCHECKED`. Source: the tools that both versions offer
-their model, `sdk-tools.d.ts`.
+Other tools keep their name, also as a permission: CronCreate, CronDelete, ScheduleWakeup, RemoteTrigger ... Calls that need no
+permission are in `universal.claude_code.UNCHECKED`. Source: the tools that both versions offer their model, and `sdk-tools.d.ts`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Codex's tools. Its items have no tool names; `universal.agents.codex.tools` gives them those of its own tools."""
+"""The table of Codex's tools. Its items have no tool names; `universal.agents.codex.tools` names them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mock's tools: named as OpenCode's own, with its argument names."""
+"""The table of the mock's tools, which have the names and arguments of OpenCode's tools."""
 
 from __future__ import annotations
 

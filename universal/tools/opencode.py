@@ -1,4 +1,4 @@
-"""OpenCode's own tools: no row, so each keeps its name and its arguments to the letter."""
+"""The table of OpenCode's own tools. It is empty, so each tool keeps its name and its arguments."""
 
 from __future__ import annotations
 

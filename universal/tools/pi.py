@@ -1,4 +1,4 @@
-"""Pi's tools, and the one that `gate.ts` adds."""
+"""The table of Pi's tools, and of `question`, which `gate.ts` adds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The row type of an agent's tool table."""
+"""The type of a row in an agent's table of tools."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tool of an agent: OpenCode's name, renamed keys.
+    """One tool of an agent: OpenCode's name (`tool`), and the new names of its arguments (`keys`).
 
-    changes     a todo tool whose calls do not carry the whole list
-    permission  the OpenCode tool by whose permission it is called, where that is not `tool`'s own
+    changes     True for a todo tool whose calls hold only changes of the list
+    permission  the OpenCode tool whose permission a call needs, if that is not `tool`
     """
 
     tool: str

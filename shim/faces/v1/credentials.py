@@ -1,4 +1,4 @@
-"""Whether an agent has a login, as far as its environment and files tell. Their contents are never read."""
+"""Finds out whether an agent has a login, by its environment and its files. Contents of files are never read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from universal.codec import AgentSpec
 
 
 def available(spec: AgentSpec, environ: Mapping[str, str], *, tells: bool) -> bool:
-    """One of the agent's signs is there. For agents without signs: whether it `tells` its models. Blocking: looks at files."""
+    """Whether one of the agent's login signs exists. Without signs, the answer is `tells`: it lists its models. Blocking."""
     signs = spec.login_signs
     if signs is None:
         return tells

@@ -32,14 +32,14 @@ class Row:
 
 
 class PermissionNotOpen(NotFound):
-    """The session does not wait for this permission."""
+    """No permission request with this id is open in the session."""
 
     def __init__(self, session: str, id_: str) -> None:
         super().__init__(f"Session {session!r} waits for no permission {id_!r}: it was answered already, or its turn has ended.")
 
 
 class QuestionNotOpen(NotFound):
-    """The session does not wait for this answer."""
+    """No question with this id is open in the session."""
 
     def __init__(self, session: str, id_: str) -> None:
         super().__init__(f"Session {session!r} waits for no question {id_!r}: it was answered already, or its turn has ended.")

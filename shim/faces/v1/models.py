@@ -1,6 +1,7 @@
-"""Bodies and answers of `/v1`, with the names of the universal API's document. Our additions are optional and marked.
+"""Models of the bodies and answers of `/v1`, with the names of the universal API's document.
 
-Times that are numbers are epoch milliseconds. Source: compat_fixtures/universal/openapi.json; docs/contract.md (our additions).
+Docstrings mark our additions, which are optional. Times that are numbers are epoch milliseconds.
+Source: compat_fixtures/universal/openapi.json; docs/contract.md (our additions).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ class Model(BaseModel):
 
 
 class ProblemDetails(BaseModel):
-    """An error (RFC 9457). `type` is a URN that says which; more members may follow."""
+    """An error (RFC 9457). `type` is a URN that names the error; it may have further members."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
 
@@ -29,7 +30,7 @@ class ProblemDetails(BaseModel):
 
 
 class HealthResponse(Model):
-    """`version` is ours: that of opencode-shim."""
+    """The state of the server. Our addition: `version`, that of opencode-shim."""
 
     status: str
     version: str | None = None
@@ -39,7 +40,7 @@ class HealthResponse(Model):
 
 
 class AgentCapabilities(Model):
-    """What can be seen of an agent's work in universal events. From `interrupt` on: ours."""
+    """What universal events show of an agent's work. Our additions: `interrupt` and the fields after it."""
 
     planMode: bool
     permissions: bool
@@ -68,7 +69,7 @@ class AgentCapabilities(Model):
 
 
 class ServerStatusInfo(Model):
-    """Of agents that are one process for many sessions; ours have one each, so it is not given."""
+    """The state of an agent with one process for many sessions. Agents here have a process for each session, so it is absent."""
 
     status: Literal["running", "stopped", "error"]
     restartCount: Annotated[int, Field(ge=0)]
@@ -78,7 +79,7 @@ class ServerStatusInfo(Model):
 
 
 class InstallState(Model):
-    """Ours: how an installation goes. `log`: the last lines that npm has said."""
+    """Our addition: the state of an installation. `log`: the last lines of npm's output."""
 
     state: Literal["none", "running", "done", "failed"]
     packages: list[str] = Field(default_factory=list[str])
@@ -89,8 +90,10 @@ class InstallState(Model):
 
 
 class AgentInfo(Model):
-    """An agent. `credentialsAvailable`: as far as can be seen without asking it: its key is in the environment, or its login
-    file is there. Ours: `title`, `installHint`, `trouble` (why it does not tell its models), `install`."""
+    """An agent. `credentialsAvailable`: its key is in the environment, or its login file exists; the agent is not asked.
+
+    Our additions: `title`, `installHint`, `trouble` (why it does not list its models), `install`.
+    """
 
     id: str
     installed: bool
@@ -106,19 +109,19 @@ class AgentInfo(Model):
 
 
 class AgentListResponse(Model):
-    """All agents that are known, installed or not, in order of preference."""
+    """All supported agents, installed or not, in order of preference."""
 
     agents: list[AgentInfo]
 
 
 class AgentInstallRequest(Model):
-    """`reinstall`: also if it is there already."""
+    """`reinstall`: install also if the agent is installed already."""
 
     reinstall: bool | None = None
 
 
 class AgentModelInfo(Model):
-    """A model of an agent; variants are levels of effort."""
+    """A model of an agent. `variants` are its levels of effort."""
 
     id: str
     name: str | None = None
@@ -127,14 +130,14 @@ class AgentModelInfo(Model):
 
 
 class AgentModelsResponse(Model):
-    """What the agent itself offers."""
+    """The models that an agent offers."""
 
     models: list[AgentModelInfo]
     defaultModel: str | None = None
 
 
 class AgentModeInfo(Model):
-    """A way of working: `agentMode` of a session."""
+    """A mode of an agent, for `agentMode` of a session."""
 
     id: str
     name: str
@@ -142,7 +145,7 @@ class AgentModeInfo(Model):
 
 
 class AgentModesResponse(Model):
-    """All ways of working of an agent."""
+    """All modes of an agent."""
 
     modes: list[AgentModeInfo]
 
@@ -151,9 +154,10 @@ class AgentModesResponse(Model):
 
 
 class CreateSessionRequest(Model):
-    """A session to be made. `mcp` and `skills` belong to the agents' own settings here: given, they are refused.
+    """The session to create. `mcp` and `skills` are refused, because they belong to the agents' own settings.
 
-    Ours: `unattended`, what happens to asks that nobody answers: `wait`, `reject:SECONDS` or `rules`."""
+    Our addition: `unattended`, what happens to requests that nobody answers: `wait`, `reject:SECONDS` or `rules`.
+    """
 
     agent: str
     agentMode: str | None = None
@@ -179,7 +183,7 @@ class AgentError(Model):
 
 
 class CreateSessionResponse(Model):
-    """`healthy`: the agent is there; it is started with the first message. Ours: `openCodeSessionId`, for OpenCode's clients."""
+    """`healthy`: the agent is installed and can start. Our addition: `openCodeSessionId`, for OpenCode's clients."""
 
     healthy: bool
     error: AgentError | None = None
@@ -188,8 +192,11 @@ class CreateSessionResponse(Model):
 
 
 class SessionInfo(Model):
-    """A session. From `openCodeSessionId` on: ours; `status` as in OpenCode. `unattended`: what happens now to asks that nobody
-    answers. `waitingSince`: when the oldest open ask (a subagent's too) was asked; absent if none waits."""
+    """A session. Our additions: `openCodeSessionId` and the fields after it.
+
+    `status`: as in OpenCode. `unattended`: what happens now to requests that nobody answers. `waitingSince`: when the oldest open
+    request, also of a subagent, was made; absent if none is open.
+    """
 
     sessionId: str
     agent: str
@@ -212,13 +219,13 @@ class SessionInfo(Model):
 
 
 class SessionListResponse(Model):
-    """All sessions of the server, the newest first."""
+    """All sessions of the server, the last changed first."""
 
     sessions: list[SessionInfo]
 
 
 class MessageAttachment(Model):
-    """A file: `path` absolute or relative to the session's directory, or a data URL."""
+    """A file. `path` is absolute, relative to the session's directory, or a data URL."""
 
     path: str
     filename: str | None = None
@@ -226,7 +233,7 @@ class MessageAttachment(Model):
 
 
 class MessageRequest(Model):
-    """A prompt. Ours: `unattended`, as of a session; until the next prompt it counts before the session's."""
+    """A prompt. Our addition: `unattended`, as of a session; it wins over the session's until the next prompt."""
 
     message: str
     attachments: list[MessageAttachment] = Field(default_factory=list[MessageAttachment])
@@ -234,7 +241,7 @@ class MessageRequest(Model):
 
 
 class PermissionReplyRequest(Model):
-    """A person's answer. `message` is ours: it tells the agent why not."""
+    """A person's answer. Our addition: `message`, which tells the agent why a call is rejected."""
 
     reply: Literal["once", "always", "reject"]
     message: str | None = None
@@ -269,20 +276,20 @@ class FsStat(Model):
 
 
 class FsActionResponse(Model):
-    """What was made or removed."""
+    """The file or folder that was created or removed."""
 
     path: str
 
 
 class FsWriteResponse(Model):
-    """What was written."""
+    """The file that was written."""
 
     path: str
     bytesWritten: Annotated[int, Field(ge=0)]
 
 
 class FsMoveRequest(Model):
-    """From where to where."""
+    """The file or folder to move. `overwrite`: replace what is at `to`."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True, populate_by_name=True)
 
@@ -292,7 +299,7 @@ class FsMoveRequest(Model):
 
 
 class FsMoveResponse(Model):
-    """From where to where."""
+    """The old and the new path of what was moved."""
 
     model_config = ConfigDict(extra="ignore", defer_build=True, populate_by_name=True)
 
@@ -301,7 +308,7 @@ class FsMoveResponse(Model):
 
 
 class FsUploadBatchResponse(Model):
-    """What was unpacked; `truncated`: the list is cut, not the files."""
+    """The files that were unpacked. `truncated`: the list is cut off; all files were written."""
 
     paths: list[str]
     truncated: bool

@@ -106,14 +106,14 @@ def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
 
 @v1("list_agents", "GET", "/v1/agents", tag="agents", answer=AgentListResponse)
 async def list_agents(ctx: Ctx) -> object:
-    """All agents that are known, installed or not, with what can be seen of their work."""
+    """All supported agents, installed or not, with their capabilities."""
     agents = ctx.services.agents.list_agents()
     return AgentListResponse(agents=await asyncio.to_thread(lambda: [_info(ctx, agent) for agent in agents]))
 
 
 @v1("get_agent_models", "GET", "/v1/agents/{agent}/models", tag="agents", answer=AgentModelsResponse, errors=(404,))
 async def get_agent_models(ctx: Ctx, path: AgentPath) -> object:
-    """What the agent itself says that it offers; waits for it at its first start on a machine."""
+    """The models that an agent offers. The first call on a machine waits until the agent has listed them."""
     _agent(ctx, path.agent)
     await ctx.services.agents.available(only=path.agent)
     catalogue = _agent(ctx, path.agent).catalogue
@@ -123,7 +123,7 @@ async def get_agent_models(ctx: Ctx, path: AgentPath) -> object:
 
 @v1("get_agent_modes", "GET", "/v1/agents/{agent}/modes", tag="agents", answer=AgentModesResponse, errors=(404,))
 async def get_agent_modes(ctx: Ctx, path: AgentPath) -> object:
-    """Its ways of working: `agentMode` of a session."""
+    """The modes of an agent, for `agentMode` of a session."""
     _agent(ctx, path.agent)
     await ctx.services.agents.available(only=path.agent)
     agent = _agent(ctx, path.agent)
@@ -133,7 +133,7 @@ async def get_agent_modes(ctx: Ctx, path: AgentPath) -> object:
 
 @v1("install_agent", "POST", "/v1/agents/{agent}/install", tag="agents", form="none", errors=(400, 404, 500))
 async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | None) -> object:
-    """Install it with npm into our data directory; 204 when it is there. `GET /v1/x-agents/{agent}/install` shows how it goes."""
+    """Install an agent with npm; 204 when it is installed. `GET /v1/x-agents/{agent}/install` shows the progress."""
     agent = _agent(ctx, path.agent)
     if agent.usable and not (body is not None and body.reinstall):
         return NO_CONTENT
@@ -156,6 +156,6 @@ async def install_agent(ctx: Ctx, path: AgentPath, body: AgentInstallRequest | N
     ours=True,
 )
 async def get_agent_install(ctx: Ctx, path: AgentPath) -> object:
-    """How the running or last installation of an agent goes."""
+    """The state of the running or last installation of an agent."""
     _agent(ctx, path.agent)
     return _install_state(universal(ctx).installs.state(path.agent))

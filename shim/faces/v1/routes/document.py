@@ -24,13 +24,13 @@ SECURITY = {"basic": {"type": "http", "scheme": "basic"}, "bearer": {"type": "ht
 """The security schemes, which apply only if the server has a password."""
 STATUS_TEXT = {
     200: "Done",
-    204: "Done; there is nothing to tell",
+    204: "Done; the answer has no body",
     400: "The request is wrong",
-    401: "The server has a password, which was not given",
-    404: "There is no such thing",
-    409: "It clashes with what is there",
+    401: "The password is missing or wrong",
+    404: "Not found",
+    409: "It conflicts with the current state",
     413: "Too large",
-    500: "It failed",
+    500: "The server failed",
 }
 
 Json = dict[str, Any]

@@ -36,7 +36,7 @@ class EventsQuery(BaseModel):
 
 
 class SseQuery(BaseModel):
-    """A stream: events after `offset`, unless the header `Last-Event-ID` says where it was cut."""
+    """A stream: events after `offset`, unless the header `Last-Event-ID` says where the last stream ended."""
 
     offset: Annotated[int, Field(ge=0)] = 0
     include_raw: bool = False
@@ -58,7 +58,7 @@ def encode_entry(face: Universal, entry: Entry, *, include_raw: bool) -> bytes:
 
 @v1("get_events", "GET", "/v1/sessions/{session_id}/events", tag="sessions", answer="EventsResponse", errors=(400, 404))
 async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
-    """Events after `offset`, oldest first; at most `limit`. `hasMore`: there are later ones."""
+    """A page of at most `limit` events after `offset`, oldest first. `hasMore`: later events exist."""
     face = universal(ctx)
     session_id = await face.sessions.id_of(path.session_id)
     limit = min(query.limit, MAX_LIMIT)
@@ -69,7 +69,7 @@ async def get_events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> object:
 
 @v1("get_events_sse", "GET", "/v1/sessions/{session_id}/events/sse", tag="sessions", form="events", errors=(400, 404))
 async def get_events_sse(ctx: Ctx, path: SessionPath, query: SseQuery) -> object:
-    """History after `offset` (or `Last-Event-ID`), then live, without a gap and without a duplicate. `id:` is the sequence."""
+    """Stream past events after `offset` (or `Last-Event-ID`), then live ones, without gap or duplicate. `id:` is the sequence."""
     face = universal(ctx)
     after = last_event_id(ctx.request)
     need_room(ctx.services)

@@ -24,7 +24,7 @@ from shim.http.operation import Ctx
 
 
 class SessionQuery(BaseModel):
-    """Whose directory paths are relative to."""
+    """The session whose directory relative paths start from."""
 
     session_id: str | None = None
 
@@ -36,13 +36,13 @@ class PathQuery(SessionQuery):
 
 
 class FolderQuery(SessionQuery):
-    """A folder; the directory itself if it is not given."""
+    """A folder; the default is the directory itself."""
 
     path: str | None = None
 
 
 class DeleteQuery(PathQuery):
-    """`recursive`: also a folder that is not empty."""
+    """`recursive`: delete also a folder that is not empty."""
 
     recursive: bool = False
 
@@ -62,20 +62,20 @@ def _stat(found: FileEntry) -> FsStat:
 
 @v1("fs_entries", "GET", "/v1/fs/entries", tag="fs", answer=list[FsEntry], errors=(400, 404))
 async def fs_entries(ctx: Ctx, query: FolderQuery) -> object:
-    """A folder's entries, folders first."""
+    """List a folder's entries, folders first."""
     found = await asyncio.to_thread(file_actions.entries, await _place(ctx, query.session_id), query.path or ".")
     return [FsEntry(name=f.name, path=f.path, entryType=f.kind, size=f.size, modified=f.modified) for f in found]
 
 
 @v1("fs_stat", "GET", "/v1/fs/stat", tag="fs", answer=FsStat, errors=(400, 404))
 async def fs_stat(ctx: Ctx, query: PathQuery) -> object:
-    """What is there."""
+    """Type, size and time of a file or folder."""
     return _stat(await asyncio.to_thread(file_actions.look, await _place(ctx, query.session_id), query.path))
 
 
 @v1("fs_read_file", "GET", "/v1/fs/file", tag="fs", form="bytes", errors=(400, 404, 413))
 async def fs_read_file(ctx: Ctx, query: PathQuery) -> object:
-    """A file's bytes."""
+    """Read a file's bytes."""
     data = await asyncio.to_thread(file_actions.read, await _place(ctx, query.session_id), query.path)
     # Never a type that a browser would execute.
     kind = mimetypes.guess_type(query.path)[0] or ""
@@ -86,7 +86,7 @@ async def fs_read_file(ctx: Ctx, query: PathQuery) -> object:
 
 @v1("fs_write_file", "PUT", "/v1/fs/file", tag="fs", answer=FsWriteResponse, errors=(400, 404, 413), takes_bytes=True)
 async def fs_write_file(ctx: Ctx, query: PathQuery) -> object:
-    """Put the body's bytes there; missing folders are made."""
+    """Write the body's bytes to a file. Missing folders are created."""
     data = await ctx.request.read()
     where = await asyncio.to_thread(file_actions.write, await _place(ctx, query.session_id), query.path, data)
     return FsWriteResponse(path=str(where), bytesWritten=len(data))
@@ -94,7 +94,7 @@ async def fs_write_file(ctx: Ctx, query: PathQuery) -> object:
 
 @v1("fs_delete_entry", "DELETE", "/v1/fs/entry", tag="fs", answer=FsActionResponse, errors=(400, 404))
 async def fs_delete_entry(ctx: Ctx, query: DeleteQuery) -> object:
-    """Remove a file or folder; a link itself, not what it leads to."""
+    """Delete a file or folder. Of a link, the link itself is deleted and not its target."""
     place = await _place(ctx, query.session_id)
     where = await asyncio.to_thread(lambda: file_actions.remove(place, query.path, recursive=query.recursive))
     return FsActionResponse(path=str(where))
@@ -102,14 +102,14 @@ async def fs_delete_entry(ctx: Ctx, query: DeleteQuery) -> object:
 
 @v1("fs_mkdir", "POST", "/v1/fs/mkdir", tag="fs", answer=FsActionResponse, errors=(400, 409))
 async def fs_mkdir(ctx: Ctx, query: PathQuery) -> object:
-    """Make a folder and those above it."""
+    """Create a folder and its missing parents."""
     where = await asyncio.to_thread(file_actions.make_folder, await _place(ctx, query.session_id), query.path)
     return FsActionResponse(path=str(where))
 
 
 @v1("fs_move", "POST", "/v1/fs/move", tag="fs", answer=FsMoveResponse, errors=(400, 404, 409))
 async def fs_move(ctx: Ctx, query: SessionQuery, body: FsMoveRequest) -> object:
-    """Move or rename."""
+    """Move or rename a file or folder."""
     place = await _place(ctx, query.session_id)
     start, end = await asyncio.to_thread(lambda: file_actions.move(place, body.from_, body.to, overwrite=body.overwrite or False))
     return FsMoveResponse(from_=str(start), to=str(end))

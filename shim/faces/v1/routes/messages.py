@@ -34,7 +34,7 @@ class StreamQuery(BaseModel):
 
 @v1("post_message", "POST", "/v1/sessions/{session_id}/messages", tag="sessions", form="none", errors=(400, 404, 409))
 async def post_message(ctx: Ctx, path: SessionPath, body: MessageRequest) -> object:
-    """204 when the message is stored and its turn begins; one that comes while a turn runs is handed over in order."""
+    """Send a message; 204 when it is stored. Its turn begins at once, or after the turns of earlier messages."""
     await _submit(ctx, await universal(ctx).sessions.id_of(path.session_id), body)
     return NO_CONTENT
 
@@ -48,7 +48,7 @@ async def post_message(ctx: Ctx, path: SessionPath, body: MessageRequest) -> obj
     errors=(400, 404, 409),
 )
 async def post_message_stream(ctx: Ctx, path: SessionPath, query: StreamQuery, body: MessageRequest) -> object:
-    """The same, and the events from the message to the end of its turn, through permissions and questions."""
+    """Send a message, and stream the events from it to the end of its turn, through permissions and questions."""
     face = universal(ctx)
     session_id = await face.sessions.id_of(path.session_id)
     state = await ctx.services.sessions.state(session_id)
@@ -115,7 +115,7 @@ class PermissionPath(SessionPath):
     errors=(400, 404),
 )
 async def reply_permission(ctx: Ctx, path: PermissionPath, body: PermissionReplyRequest) -> object:
-    """Answer once, always (as in OpenCode: for the project, until the server ends), or reject, with a reason if there is one."""
+    """Answer a permission: `once`, `always` (for the project, until the server ends) or `reject`, which may have a reason."""
     session_id = await _need_request(ctx, path.session_id, "permissions", path.permission_id)
     ctx.services.sessions.requests.reply_permission(path.permission_id, body.reply, body.message)
     return await _answer(ctx, session_id)
@@ -136,7 +136,7 @@ class QuestionPath(SessionPath):
     errors=(400, 404),
 )
 async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyRequest) -> object:
-    """Answer all questions of a request: labels, or typed texts."""
+    """Answer all questions of a request, with labels or typed texts."""
     session_id = await _need_request(ctx, path.session_id, "questions", path.question_id)
     ctx.services.sessions.requests.reply_question(path.question_id, body.answers)
     return await _answer(ctx, session_id)
@@ -151,7 +151,7 @@ async def reply_question(ctx: Ctx, path: QuestionPath, body: QuestionReplyReques
     errors=(404,),
 )
 async def reject_question(ctx: Ctx, path: QuestionPath) -> object:
-    """Refuse to answer; the agent is told."""
+    """Refuse to answer a question. The agent is told."""
     session_id = await _need_request(ctx, path.session_id, "questions", path.question_id)
     ctx.services.sessions.requests.reply_question(path.question_id, None)
     return await _answer(ctx, session_id)

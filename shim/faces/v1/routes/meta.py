@@ -1,4 +1,4 @@
-"""Health, and the document of `/v1`."""
+"""Serves the health and the API document of `/v1`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shim.http.operation import Ctx
 
 @v1("get_health", "GET", "/v1/health", tag="meta", answer=HealthResponse)
 async def get_health(ctx: Ctx) -> object:
-    """That the server answers."""
+    """The server is healthy."""
     return HealthResponse(status="ok", version=version("opencode-shim"))
 
 

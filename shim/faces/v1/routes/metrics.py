@@ -1,4 +1,4 @@
-"""`GET /metrics` in Prometheus' text format. It imports prometheus_client at the first request, as the import takes long."""
+"""Serves `GET /metrics` in Prometheus' text format. prometheus_client is imported at the first request, as that takes long."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ async def list_sessions(ctx: Ctx) -> object:
     errors=(400, 409),
 )
 async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest) -> object:
-    """A new session under an id that the client chooses. Its agent starts with the first message."""
+    """Create a session under an id that the client chooses. Its agent starts with the first message."""
     face = universal(ctx)
     for name, why in REFUSED.items():
         if getattr(body, name):
@@ -73,7 +73,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
 
 @v1("terminate_session", "POST", "/v1/sessions/{session_id}/terminate", tag="sessions", form="none", errors=(400, 404))
 async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
-    """Stops its agent for good; `session.ended` says `terminated_by: daemon`. The session can still be read. Again is fine."""
+    """Stop a session's agent for good: `session.ended` has `terminated_by: daemon`. The session can still be read."""
     await ctx.services.sessions.terminate(await universal(ctx).sessions.id_of(path.session_id))
     await ctx.services.store.flush()
     return NO_CONTENT

@@ -11,7 +11,7 @@ import base64
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
@@ -31,13 +31,18 @@ LISTING_LIMIT = 1_000
 
 @dataclass(frozen=True, slots=True)
 class PromptFile:
-    """The result of one file part. `texts`: synthetic texts before it; `keep`: whether the part itself stays."""
+    """The result of one file part.
+
+    texts  synthetic texts before it
+    keep   whether the part itself stays
+    url    of the part that stays, if it is another one
+    """
 
     texts: tuple[str, ...] = ()
     keep: bool = True
     attachment: Attachment | None = None
     error: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    url: str = ""
 
 
 def _call(path: str, **more: Any) -> str:
@@ -120,7 +125,7 @@ def _binary(file: Path, path: str, mime: str, filename: str | None, roots: Seque
     encoded = base64.b64encode(content).decode()
     attachment = Attachment(mime=mime, path=path, filename=filename, base64=encoded)
     # Clients on other machines cannot open our paths, so the part carries the bytes, as in native OpenCode.
-    return PromptFile(attachment=attachment, extra={"url": f"data:{mime};base64,{encoded}"})
+    return PromptFile(attachment=attachment, url=f"data:{mime};base64,{encoded}")
 
 
 def _text(

@@ -61,6 +61,7 @@ from universal.events import (
 )
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
 from universal.permissions import Rule
+from universal.session.values import Text
 from universal.turn import Input
 
 
@@ -463,7 +464,7 @@ def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
 
 
 def body(text: str = "hello", **more: object) -> PromptRequest:
-    return PromptRequest(parts=[{"type": "text", "text": text}], **more)  # type: ignore[arg-type]
+    return PromptRequest(parts=[Text("", text)], **more)  # type: ignore[arg-type]
 
 
 async def ask(w: World, session: str, text: str = "hello", **more: object) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from universal.diffs import FileDiff
-from universal.items import Json
+from universal.session.user_prompt import NO_DETAILS, PromptDetails
 from universal.session.values import (
     IDLE,
     Failure,
@@ -109,7 +109,7 @@ class StepEntry:
 class PendingPrompt:
     """A prompt that is accepted and that no agent has been given. `number` is that of its acceptance in the log.
 
-    sent  what its sender said of it beside its parts (`metadata.opencode` of its item)
+    details  what its sender said of it beside its parts; `kind` and `delivery` stand here alone
     """
 
     id: str
@@ -117,7 +117,7 @@ class PendingPrompt:
     delivery: Literal["steer", "queue"]
     accepted_ms: int
     number: int = 0
-    sent: Fields = field(default_factory=dict[str, Json])
+    details: PromptDetails = NO_DETAILS
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from universal.diffs import FileDiff
+from universal.items import Item
 from universal.jsonvalue import arr, obj, text, whole, whole_number
 from universal.session.model import (
     AgentMention,
@@ -37,6 +38,7 @@ from universal.session.model import (
     Usage,
     UserInfo,
 )
+from universal.session.user_prompt import PromptDetails, SkillText, UserPrompt
 
 Json = dict[str, Any]
 PLACE = ("id", "sessionID", "messageID", "type")
@@ -220,6 +222,39 @@ def step_info(wire: Json) -> StepInfo:
         error=failure(wire.get("error")),
         compacts=wire.get("summary") is True,
         extra=extra,
+    )
+
+
+# --- prompts ---------------------------------------------------------------------------------------------------
+
+
+def user_prompt(item: Item) -> UserPrompt:
+    """The prompt in the item of a user message; an empty one where the item keeps none."""
+    sent = obj(obj(item.metadata).get("opencode"))
+    parts = ({key: value for key, value in obj(one).items() if value is not None} for one in arr(sent.get("parts")))
+    return UserPrompt(
+        message_id=text(sent.get("message_id")),
+        parts=tuple(part(one) for one in parts),
+        mode=text(sent.get("agent")),
+        model=message_model(sent.get("model")),
+        system=sent.get("system"),
+        tools=sent.get("tools"),
+        format=sent.get("format"),
+        details=_prompt_details(sent),
+    )
+
+
+def _prompt_details(sent: Fields) -> PromptDetails:
+    delivery, kind, skill = sent.get("delivery"), sent.get("kind"), obj(sent.get("skill"))
+    return PromptDetails(
+        delivery=delivery if delivery in ("steer", "queue") else None,
+        kind=kind if kind in ("user", "synthetic", "skill") else None,
+        skill=SkillText(text(skill.get("id")), text(skill.get("name")), text(skill.get("text"))) if skill else None,
+        description=text(sent.get("description")),
+        metadata=obj(sent.get("metadata")) or None,
+        files=tuple(map(obj, arr(sent.get("files")))),
+        agents=tuple(map(obj, arr(sent.get("agents")))),
+        skills=tuple(map(obj, arr(sent.get("skills")))),
     )
 
 

@@ -6,7 +6,7 @@ A step ends when the model has said all *and* all its tools have results, whiche
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
@@ -15,7 +15,7 @@ from universal.diffs import FileChange, FileDiff, turn_diff
 from universal.events import ItemDeltaData
 from universal.ids import IdSequence, hashed_tail, render
 from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import obj, text
 from universal.session import importer
 from universal.session.changes import Change, FileEdited, MessageChanged, PartChanged, TextGrew
 from universal.session.model import (
@@ -145,10 +145,10 @@ class Transcript:
     # --- prompts -----------------------------------------------------------------------------------------
 
     def user(self, item: Item, at_ms: int) -> UserInfo:
-        """A prompt. `metadata.opencode` holds what the client sent: message_id, parts, agent, model ..."""
-        sent = obj(obj(item.metadata).get("opencode"))
+        """Add the message of a prompt."""
+        prompt = importer.user_prompt(item)
         record = self.session.record
-        message_id = text(sent.get("message_id"))
+        message_id = prompt.message_id
         if message_id:
             self.ids.saw(message_id, at_ms)
         else:
@@ -156,29 +156,28 @@ class Transcript:
         info = UserInfo(
             message_id,
             at_ms,
-            text(sent.get("agent"), record.mode or "build"),
-            importer.message_model(sent.get("model")) or self.model(),
-            sent.get("system"),
-            sent.get("tools"),
-            sent.get("format"),
+            prompt.mode or record.mode or "build",
+            prompt.model or self.model(),
+            prompt.system,
+            prompt.tools,
+            prompt.format,
         )
         message = Message(info, is_said=True, is_over=True)
         self.session.add(message)
         self._prompt_of_item[item.item_id] = message_id
         self._emit(MessageChanged(info))
-        for part in self._parts_of(arr(sent.get("parts")), item, at_ms):
+        for part in self._parts_of(prompt.parts, item, at_ms):
             self._put(message, part, at_ms)
         return info
 
-    def _parts_of(self, sent: list[object], item: Item, at_ms: int) -> Iterable[Part]:
-        """The parts that an OpenCode client sent, else those of the item's content (a subagent's prompt, another face)."""
-        for one in sent:
-            wire = {key: value for key, value in obj(one).items() if value is not None}
-            if wire.get("id"):
-                self.ids.saw(wire["id"], at_ms)
-                yield importer.part(wire)
+    def _parts_of(self, sent: Sequence[Part], item: Item, at_ms: int) -> Iterable[Part]:
+        """The parts that a client sent, else those of the item's content (a subagent's prompt, another face)."""
+        for part in sent:
+            if part.id:
+                self.ids.saw(part.id, at_ms)
+                yield part
             else:
-                yield importer.part(wire, self._id("prt", at_ms))
+                yield replace(part, id=self._id("prt", at_ms))
         for content in () if sent else item.content:
             if isinstance(content, TextPart):
                 yield Text(self._id("prt", at_ms), content.text)

@@ -1,6 +1,6 @@
 """Prompts as OpenCode 2's clients send them: what the sessions need of one, and what is kept of it for this face.
 
-    {text, files: [{uri, name?, description?, mention?}], agents: [{name, mention?}]}  ->  parts of 1.x + `metadata.opencode`
+    {text, files: [{uri, name?, description?, mention?}], agents: [{name, mention?}]}  ->  parts, and details for the inbox
 
 A file's type is found by its bytes, as by native: what is text goes into the prompt, images and PDFs are attached.
 """
@@ -21,6 +21,7 @@ from shim.host import disk
 from shim.host.prompt_files import BINARY_LIMIT_BYTES
 from shim.host.roots import within
 from universal.jsonvalue import JsonObject
+from universal.session.values import AgentMention, File
 
 MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -49,12 +50,12 @@ def sniff_type(content: bytes, name: str) -> str:
     return guessed if guessed.startswith("text/") else TEXT
 
 
-async def files(given: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list[JsonObject], list[JsonObject]]:
-    """(parts, stored): file parts of 1.x, and the files as OpenCode 2 keeps them, `{data, mime, source, name?, ...}`.
+async def files(given: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list[File], list[JsonObject]]:
+    """(parts, stored): file parts, and the files as OpenCode 2 keeps them, `{data, mime, source, name?, ...}`.
 
     Raises InvalidRequest for what is no `file:` or `data:` URI, is not there, is too large, or is outside of the roots.
     """
-    parts: list[JsonObject] = []
+    parts: list[File] = []
     stored: list[JsonObject] = []
     for number, one in enumerate(given):
         uri = str(one["uri"])
@@ -66,12 +67,8 @@ async def files(given: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list
         told = {key: one[key] for key in ("name", "description", "mention") if one.get(key) is not None}
         stored.append({"data": base64.b64encode(content).decode(), "mime": mime, "source": source, **told})
         url = uri if scheme == "file" else f"data:{mime};base64,{base64.b64encode(content).decode()}"
-        parts.append({"type": "file", "mime": TEXT if mime.startswith("text/") else mime, "url": url, **_filename(name)})
+        parts.append(File("", TEXT if mime.startswith("text/") else mime, url, name or None))
     return parts, stored
-
-
-def _filename(name: str | None) -> JsonObject:
-    return {"filename": name} if name else {}
 
 
 def _inline(number: int, uri: str) -> tuple[str, bytes, JsonObject]:
@@ -115,11 +112,11 @@ def _bad(number: int, why: str) -> InvalidRequest:
     return InvalidRequest(f"This file cannot be attached: {why}", path=("files", number, "uri"))
 
 
-def agents(given: Sequence[JsonObject]) -> list[JsonObject]:
-    """Agent parts of 1.x for `@agent`s."""
-    parts: list[JsonObject] = []
+def agents(given: Sequence[JsonObject]) -> list[AgentMention]:
+    """Agent parts for `@agent`s."""
+    parts: list[AgentMention] = []
     for one in given:
         mention: Any = one.get("mention")
-        source = {"source": {"value": mention["text"], "start": mention["start"], "end": mention["end"]}} if mention else {}
-        parts.append({"type": "agent", "name": one["name"], **source})
+        source = {"value": mention["text"], "start": mention["start"], "end": mention["end"]} if mention else None
+        parts.append(AgentMention("", one["name"], source))
     return parts

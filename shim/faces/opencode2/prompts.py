@@ -1,13 +1,7 @@
 """Prompts as OpenCode 2's inbox has them: accepted, then delivered as messages. Pure.
 
-In: the prompt as the core keeps it, and the parts of its message. Keys of what its sender said (`metadata.opencode` of its item)
-that are this face's:
-
-    delivery     "steer" (default) | "queue"
-    kind         "user" (default) | "synthetic" | "skill" (with `skill`: id, name, text; it never waits in the inbox)
-    description  of a synthetic one
-    metadata     the client's own
-    files, agents, skills   as `v2_0` stores them; without them, files and agents are made of the message's parts
+In: the prompt as the core keeps it, and the parts of its message. Files and agents that its details do not name are made of
+the message's parts.
 """
 
 from __future__ import annotations
@@ -19,7 +13,7 @@ from collections.abc import Sequence
 from urllib.parse import unquote_to_bytes
 
 from shim.faces.opencode2.events import Wire
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import obj, text
 from universal.session.entries import PendingPrompt
 from universal.session.values import AgentMention, File, OtherPart, Part, Text
 
@@ -28,18 +22,19 @@ _DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
 
 def item(prompt: PendingPrompt, parts: Sequence[Part]) -> Wire:
     """`InboxItem`: `{type, payload, delivery}` of a prompt and the parts of its message."""
-    sent, delivery = prompt.sent, prompt.delivery
+    details, delivery = prompt.details, prompt.delivery
     if prompt.kind == "compaction":
         return {"type": "compaction", "payload": {}, "delivery": delivery}
     said = [part.text for part in parts if isinstance(part, Text) and not part.synthetic]
     tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, OtherPart) and part.type == "subtask"]
     payload: Wire = {"text": "\n\n".join(said or tasks)}
     if prompt.kind == "synthetic":
-        payload |= {key: sent[key] for key in ("description", "metadata") if sent.get(key)}
+        optional = {"description": details.description, "metadata": details.metadata}
+        payload |= {key: value for key, value in optional.items() if value}
         return {"type": prompt.kind, "payload": payload, "delivery": delivery}
-    files = [obj(f) for f in arr(sent.get("files"))] or [_file(part) for part in parts if isinstance(part, File)]
-    agents = [obj(a) for a in arr(sent.get("agents"))] or [_agent(part) for part in parts if isinstance(part, AgentMention)]
-    optional = {"files": files, "agents": agents, "skills": sent.get("skills"), "metadata": sent.get("metadata")}
+    files = list(details.files) or [_file(part) for part in parts if isinstance(part, File)]
+    agents = list(details.agents) or [_agent(part) for part in parts if isinstance(part, AgentMention)]
+    optional = {"files": files, "agents": agents, "skills": list(details.skills), "metadata": details.metadata}
     payload |= {key: value for key, value in optional.items() if value}
     return {"type": prompt.kind, "payload": payload, "delivery": delivery}
 

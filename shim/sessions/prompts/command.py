@@ -18,10 +18,10 @@ from shim.runtime.environment import child_environment
 from shim.runtime.shell import ShellCommand
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompts.built_in_commands import INIT, INIT_PROMPT
-from shim.sessions.prompts.prompt_request import PromptRequest, UnknownChoice, choose
+from shim.sessions.prompts.prompt_request import SUBTASK, PromptRequest, UnknownChoice, choose
 from shim.sessions.prompts.submit import submit
 from shim.sessions.session_state import SessionState
-from universal.jsonvalue import JsonObject
+from universal.session.values import File, ModelRef, OtherPart, Part, Text
 
 SHELL_TIMEOUT_S = 30.0
 """For one !`command` in a template."""
@@ -95,10 +95,8 @@ async def command(
     name: str,
     arguments: str,
     body: PromptRequest,
-    *,
-    second: JsonObject | None = None,
 ) -> str:
-    """Run it as a prompt; the user message's id. `second` as for `submit`.
+    """Run it as a prompt; the user message's id.
 
     Raises UnknownCommand, and InvalidRequest for a command that the agent is not sent.
     """
@@ -112,8 +110,8 @@ async def command(
         choice = await choose(manager.deps.agents, state.session, body)
         native = _native(manager, choice.agent, name, templates)
         text = f"/{native} {arguments}".rstrip()
-        body = replace(body, parts=[{"type": "text", "text": text}, *body.parts])
-    message_id = await submit(manager, session_id, body, second=second)
+        body = replace(body, parts=[Text("", text), *body.parts])
+    message_id = await submit(manager, session_id, body)
     state.status("command", name=name, arguments=arguments)
     return message_id
 
@@ -152,37 +150,35 @@ async def _expand(
     outputs = {line: await _output_of(line, directory, manager) for line in dict.fromkeys(p.text for p in pieces if p.is_command)}
     text = "".join(outputs[piece.text] if piece.is_command else piece.text for piece in pieces)
     mentions = "\0".join(piece.text for piece in pieces if not piece.is_command)
-    parts: list[JsonObject] = [{"type": "text", "text": text}]
+    parts: list[Part] = [Text("", text)]
     parts += await asyncio.to_thread(_files_in, mentions, directory)
     subtask = command.subtask and subagents
     if subtask:
-        parts = [
-            {
-                "type": "subtask",
-                "prompt": text,
-                "description": command.description or command.name,
-                "agent": command.agent or "general",
-                "command": command.name,
-            }
-        ]
+        fields = {
+            "prompt": text,
+            "description": command.description or command.name,
+            "agent": command.agent or "general",
+            "command": command.name,
+        }
+        parts = [OtherPart("", SUBTASK, fields)]
     model = body.model
     if command.model and model is None:
         provider, _, model_id = command.model.partition("/")
-        model = {"providerID": provider, "modelID": model_id}
+        model = ModelRef(provider, model_id)
     mode = body.mode if subtask else command.agent or body.mode
     return replace(body, parts=[*parts, *body.parts], model=model, mode=mode)
 
 
-def _files_in(text: str, directory: str) -> list[JsonObject]:
+def _files_in(text: str, directory: str) -> list[Part]:
     """File parts for each `@path` that is a file of the project; a template does not reach what lies outside, nor do links."""
-    parts: list[JsonObject] = []
+    parts: list[Part] = []
     inside = repository_of(directory)
     for path in dict.fromkeys(_FILE.findall(text)):
         file = Path(directory, path)
         if path and "\0" not in path and within(str(file), [inside]) and disk.is_file(file):
             mime = mimetypes.guess_type(path)[0] or "text/plain"
             mime = mime if mime.startswith("image/") or mime == "application/pdf" else "text/plain"
-            parts.append({"type": "file", "mime": mime, "filename": path, "url": f"file://{file}"})
+            parts.append(File("", mime, f"file://{file}", path))
     return parts
 
 
@@ -205,7 +201,6 @@ async def init(manager: SessionManager, session_id: str, body: PromptRequest) ->
     """Hand the prompt over; the user message's id. Raises as `submit` does, before anything is stored."""
     state = await manager.state(session_id)
     text = INIT_PROMPT.format(directory=state.session.record.directory)
-    parts = [{"type": "text", "text": text}]
-    message_id = await submit(manager, session_id, replace(body, parts=parts))
+    message_id = await submit(manager, session_id, replace(body, parts=(Text("", text),)))
     state.status("command", name=INIT, arguments="")
     return message_id

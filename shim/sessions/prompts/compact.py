@@ -9,13 +9,13 @@ from __future__ import annotations
 from shim.agents.directory import Agent
 from shim.errors import InvalidRequest
 from shim.sessions.manager import SessionManager
-from shim.sessions.prompts.prompt_payload import pending_prompt_of
+from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt
 from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choose
 from shim.sessions.undo.undo import settle
 from universal.codec import COMPACT
-from universal.items import Item, ItemKind, ItemRole, ItemStatus
-from universal.jsonvalue import JsonObject
 from universal.session.model import StepInfo
+from universal.session.user_prompt import Delivery, PromptDetails, UserPrompt
+from universal.session.values import CompactionMark, ModelRef
 
 
 def can_compact(agent: Agent) -> bool:
@@ -24,7 +24,7 @@ def can_compact(agent: Agent) -> bool:
     return agent.spec.capabilities.compact or any(c.name == name for c in agent.catalogue.commands)
 
 
-async def compact(manager: SessionManager, session_id: str, model: JsonObject, *, auto: bool = False) -> bool:
+async def compact(manager: SessionManager, session_id: str, model: ModelRef, *, auto: bool = False) -> bool:
     """Returns when the turn that does it has ended: whether there is a summary. Raises as `begin`."""
     message_id = await begin(manager, session_id, model, auto=auto)
     state = await manager.state(session_id)
@@ -36,11 +36,11 @@ async def compact(manager: SessionManager, session_id: str, model: JsonObject, *
 async def begin(
     manager: SessionManager,
     session_id: str,
-    model: JsonObject | None,
+    model: ModelRef | None,
     *,
     auto: bool = False,
     message_id: str | None = None,
-    delivery: str = "steer",
+    delivery: Delivery = "steer",
 ) -> str:
     """Ask for it; the id of the user message that says so. While another turn runs, it waits for that.
 
@@ -60,19 +60,18 @@ async def begin(
         )
     if not state.session.messages:
         raise InvalidRequest("There is nothing to compact in this session yet: send a prompt first.")
-    given: JsonObject = {"parts": [{"type": "compaction", "auto": auto}], "agent": choice.mode, "model": choice.wire}
-    given |= {"delivery": delivery, **({"message_id": message_id} if message_id else {})}
-    item = Item(
-        item_id=manager.deps.ids.new("item"),
-        kind=ItemKind.MESSAGE,
-        role=ItemRole.USER,
-        status=ItemStatus.COMPLETED,
-        metadata={"opencode": given, "prompt": {"agent": choice.agent.spec.name, "model": choice.model, "compact": True}},
+    prompt = UserPrompt(
+        message_id=message_id or "",
+        parts=(CompactionMark("", auto),),
+        mode=choice.mode,
+        model=choice.model_ref,
+        details=PromptDetails(delivery),
     )
-    accepted = pending_prompt_of(item)
-    assert accepted is not None
+    pending = accepted_prompt(
+        manager.deps.ids.new("item"), prompt, PromptPayload(choice.agent.spec.name, choice.model, is_compact=True)
+    )
     await settle(manager, actor)
-    actor.prompt(accepted)
-    made = state.reducer.transcript.prompt_of_item(item.item_id)
+    actor.prompt(pending)
+    prompt_id = state.reducer.transcript.prompt_of_item(pending.item.item_id)
     await manager.deps.store.flush()
-    return made
+    return prompt_id

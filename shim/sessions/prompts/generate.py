@@ -26,6 +26,7 @@ from universal.items import ItemKind, ToolCallPart
 from universal.permissions import Policy, Rule
 from universal.session.model import Session, SessionRecord
 from universal.session.record_json import record_json
+from universal.session.values import Text
 
 GENERATE_S = 120.0
 """For the whole answer, the start of the agent included."""
@@ -71,7 +72,7 @@ async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, 
     deps = replace(deps, store=store, changes=ChangeFeed(), feed=Feed(), snapshots=_no_snapshots)
     once = _Once(deps, choice, directory)
     told = context.missed_context(session, "", ()).text if session is not None else ""
-    body = PromptRequest([{"type": "text", "text": told + prompt}], system=SYSTEM)
+    body = PromptRequest((Text("", told + prompt),), system=SYSTEM)
     own = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
     mode = next((mode for mode in QUIET if mode in own), choice.mode)
     accepted, _ = await accept(body, replace(choice, mode=mode), deps.ids)

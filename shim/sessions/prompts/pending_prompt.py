@@ -4,41 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from shim.errors import AgentError
 from shim.sessions.session_entry import NativeSession
 from universal.codec import LaunchOptions, Prompt
 from universal.items import Item
-from universal.jsonvalue import obj, text
-from universal.unattended_policy import UnattendedPolicy, parse
+from universal.jsonvalue import JsonObject
+from universal.session.user_prompt import Delivery, UserPrompt, model_json, with_prompt
+from universal.session.values import ModelRef
+from universal.unattended_policy import UnattendedPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ModelChoice:
+    """The mode and the model that answer a prompt."""
+
+    mode: str
+    model: ModelRef
 
 
 @dataclass(frozen=True, slots=True)
 class PendingPrompt:
-    """A prompt that was accepted: the user message's item and what the agent is to get.
+    """A prompt that was accepted: the user message's item, the prompt that it stores, and what the agent is to get.
 
-    `choice`: {agent, model} of its message, if they were chosen again after it was accepted.
-    `refused`: why nobody can be given it (an unknown model, agent); it fails when its turn comes. Empty: nothing is wrong.
+    `choice`: that of its message, if it was chosen again after it was accepted.
+    `refused`: why no agent can be sent it (an unknown model, agent); it fails when its turn comes. Empty: nothing is wrong.
+    `unattended_policy`: what the prompt says of asks that nobody answers, None if it says nothing.
     """
 
     item: Item
+    sent: UserPrompt
     prompt: Prompt
     agent: str
     message_id: str = ""
     refused: str = ""
-    choice: Mapping[str, Any] | None = None
+    choice: ModelChoice | None = None
+    unattended_policy: UnattendedPolicy | None = None
 
     @property
     def waits_for_all(self) -> bool:
         """It waits for all others (`delivery` "queue" of OpenCode 2); else it goes before those that do."""
-        return obj(obj(self.item.metadata).get("opencode")).get("delivery") == "queue"
-
-    @property
-    def unattended_policy(self) -> UnattendedPolicy | None:
-        """What the prompt says of asks that nobody answers, None if it says nothing."""
-        value = text(obj(obj(self.item.metadata).get("prompt")).get("unattended"))
-        return parse(value) if value else None
+        return self.sent.details.delivery == "queue"
 
     def require_choice(self) -> None:
         """Raises AgentError if nobody can be given it."""
@@ -49,22 +55,22 @@ class PendingPrompt:
         """The same as the message that clients see."""
         return replace(self, message_id=message_id)
 
-    def with_choice(self, agent: str, model: str | None, wire: Mapping[str, Any], mode: str) -> PendingPrompt:
-        """The same for another agent or model; `wire` as in a user message's `model`."""
-        prompt = replace(self.prompt, model=model, variant=text(wire.get("variant")) or None, mode=mode)
-        return replace(self, agent=agent, refused="", prompt=prompt, choice={"agent": mode, "model": wire})
+    def with_choice(self, agent: str, model: str | None, choice: ModelChoice) -> PendingPrompt:
+        """The same for another agent or model. `model`: as the agent gets it; `choice`: as the message shows it."""
+        prompt = replace(self.prompt, model=model, variant=choice.model.variant, mode=choice.mode)
+        return replace(self, agent=agent, refused="", prompt=prompt, choice=choice)
 
-    def journal_entry(self) -> dict[str, Any]:
+    def journal_entry(self) -> JsonObject:
         """What the journal keeps of its dispatch."""
-        shown = obj(obj(self.item.metadata).get("opencode"))
-        is_another = any(shown.get(key) != value for key, value in (self.choice or {}).items())
-        return {"item_id": self.item.item_id, "agent": self.agent, **({"chosen": self.choice} if is_another else {})}
+        entry: JsonObject = {"item_id": self.item.item_id, "agent": self.agent}
+        if self.choice is not None and (self.choice.mode, self.choice.model) != (self.sent.mode, self.sent.model):
+            entry["chosen"] = {"agent": self.choice.mode, "model": model_json(self.choice.model)}
+        return entry
 
-    def with_metadata(self, more: Mapping[str, Any]) -> PendingPrompt:
-        """The same with more said of it in `metadata.opencode`."""
-        metadata = obj(self.item.metadata)
-        metadata = {**metadata, "opencode": {**obj(metadata.get("opencode")), **more}}
-        return replace(self, item=self.item.model_copy(update={"metadata": metadata}))
+    def with_delivery(self, delivery: Delivery) -> PendingPrompt:
+        """The same with another place in the queue."""
+        sent = self.sent.with_delivery(delivery)
+        return replace(self, item=with_prompt(self.item, sent), sent=sent)
 
     def launch_options(
         self, binary: str, directory: str, native: NativeSession | None, variables: Mapping[str, str]

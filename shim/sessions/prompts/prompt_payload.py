@@ -1,29 +1,71 @@
 """The payload of a prompt for its agent, stored in the prompt's item, so that a prompt that waits outlives the server. Pure.
 
-`metadata.prompt` of a user message's item, from its acceptance on; texts and bytes are not kept twice:
-
-    agent    who is to answer
-    model    as the agent gets it; absent: the agent's own choice
-    text     pieces of the prompt's text: an index into `metadata.opencode.parts`, or what stands in no part
-    files    attachments {mime, path?, filename?, text?, base64?}; `text` and `base64` are indices, or as in `text`
-    compact  not a prompt, but the wish to compact
-    refused  why nobody can be shown it as it was chosen (an unknown model, agent)
-    unattended  what happens to asks that nobody answers (`universal.unattended_policy`), if the prompt says it
-
 `pending_prompt_of` reads it, both when a prompt is accepted and when the journal is read again, so that it is the same prompt.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import COMPACT, Attachment, Prompt
-from universal.items import Item, ItemKind, ItemRole, StatusPart
+from universal.items import ContentPart, Item, ItemKind, ItemRole, StatusPart
 from universal.jsonvalue import JsonObject, arr, obj, text
+from universal.session import importer
+from universal.session.user_prompt import UserPrompt, user_item
+from universal.session.values import File, Part, Text
+from universal.unattended_policy import UnattendedPolicy, parse
 
 SEPARATOR = "\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class PromptPayload:
+    """`metadata.prompt` of a user message's item: what the agent gets. Texts and bytes that a part holds are not kept twice.
+
+    agent       who is to answer
+    model       as the agent gets it; None: the agent's own choice
+    text        pieces of the prompt's text: the index of a part, or what stands in no part
+    files       attachments {mime, path?, filename?, text?, base64?}; `text` and `base64` are indices, or as in `text`
+    is_compact  not a prompt, but the wish to compact
+    refused     why no agent can be sent it as it was chosen (an unknown model, agent)
+    unattended  what happens to asks that nobody answers, if the prompt says it
+    """
+
+    agent: str
+    model: str | None = None
+    text: tuple[int | str, ...] = ()
+    files: tuple[JsonObject, ...] = ()
+    is_compact: bool = False
+    refused: str = ""
+    unattended: UnattendedPolicy | None = None
+
+    def to_json(self) -> JsonObject:
+        """The payload as the item keeps it."""
+        fields: JsonObject = {"agent": self.agent, "model": self.model}
+        fields |= {"compact": True} if self.is_compact else {"text": list(self.text)}
+        fields |= {"files": list(self.files) or None, "refused": self.refused or None}
+        fields["unattended"] = None if self.unattended is None else str(self.unattended)
+        return {key: value for key, value in fields.items() if value is not None}
+
+    @classmethod
+    def of(cls, item: Item) -> PromptPayload | None:
+        """The payload that an item keeps; None if it keeps none."""
+        fields = obj(obj(item.metadata).get("prompt"))
+        if not fields:
+            return None
+        unattended = text(fields.get("unattended"))
+        return cls(
+            agent=text(fields.get("agent")),
+            model=text(fields.get("model")) or None,
+            text=tuple(piece for piece in arr(fields.get("text")) if isinstance(piece, int | str)),
+            files=tuple(map(obj, arr(fields.get("files")))),
+            is_compact=fields.get("compact") is True,
+            refused=text(fields.get("refused")),
+            unattended=parse(unattended) if unattended else None,
+        )
 
 
 def attachment(file: Attachment, text_at: int | None, bytes_at: int | None) -> JsonObject:
@@ -36,37 +78,47 @@ def attachment(file: Attachment, text_at: int | None, bytes_at: int | None) -> J
 
 def pending_prompt_of(item: Item) -> PendingPrompt | None:
     """The pending prompt stored in this item, or None if it was display-only, or is from an older journal."""
-    meta = obj(item.metadata)
-    shown, payload = obj(meta.get("opencode")), obj(meta.get("prompt"))
-    if item.kind is not ItemKind.MESSAGE or item.role is not ItemRole.USER or not payload:
+    payload = PromptPayload.of(item)
+    if item.kind is not ItemKind.MESSAGE or item.role is not ItemRole.USER or payload is None:
         return None
-    parts = [obj(part) for part in arr(shown.get("parts"))]
-    compact = payload.get("compact") is True
-    pieces = (_text(piece, parts) for piece in arr(payload.get("text")))
+    sent = importer.user_prompt(item)
+    pieces = (_text(piece, sent.parts) for piece in payload.text)
     prompt = Prompt(
         key=item.item_id,
-        text=COMPACT if compact else SEPARATOR.join(piece for piece in pieces if piece),
-        attachments=tuple(_attachment(obj(file), parts) for file in arr(payload.get("files"))),
-        model=text(payload.get("model")) or None,
-        variant=text(obj(shown.get("model")).get("variant")) or None,
-        mode=text(shown.get("agent")) or None,
-        system=text(shown.get("system")) or None,
-        compact=compact,
+        text=COMPACT if payload.is_compact else SEPARATOR.join(piece for piece in pieces if piece),
+        attachments=tuple(_attachment(file, sent.parts) for file in payload.files),
+        model=payload.model,
+        variant=(sent.model.variant if sent.model is not None else None) or None,
+        mode=sent.mode or None,
+        system=sent.system or None,
+        compact=payload.is_compact,
     )
-    return PendingPrompt(item, prompt, text(payload.get("agent")), refused=text(payload.get("refused")))
+    return PendingPrompt(item, sent, prompt, payload.agent, refused=payload.refused, unattended_policy=payload.unattended)
 
 
-def _text(piece: Any, parts: Sequence[JsonObject]) -> str | None:
+def accepted_prompt(
+    item_id: str, prompt: UserPrompt, payload: PromptPayload, content: tuple[ContentPart, ...] = ()
+) -> PendingPrompt:
+    """The pending prompt of a new item."""
+    pending = pending_prompt_of(user_item(item_id, prompt, content, prompt=payload.to_json()))
+    assert pending is not None
+    return pending
+
+
+def _text(piece: Any, parts: Sequence[Part]) -> str | None:
     if isinstance(piece, int):
-        return text(parts[piece].get("text")) if piece < len(parts) else None
+        part = parts[piece] if piece < len(parts) else None
+        return part.text if isinstance(part, Text) else None
     return piece if isinstance(piece, str) else None
 
 
-def _attachment(payload: JsonObject, parts: Sequence[JsonObject]) -> Attachment:
+def _attachment(payload: JsonObject, parts: Sequence[Part]) -> Attachment:
     from shim.host.prompt_files import base64_of  # late: a start reads no attachments
 
-    kept = payload.get("base64")
-    content = base64_of(text(parts[kept].get("url"))) if isinstance(kept, int) and kept < len(parts) else kept
+    content = payload.get("base64")
+    if isinstance(content, int):
+        part = parts[content] if content < len(parts) else None
+        content = base64_of(part.url) if isinstance(part, File) else None
     return Attachment(
         mime=text(payload.get("mime")),
         path=text(payload.get("path")) or None,
@@ -104,6 +156,6 @@ class PendingPrompts:
         elif accepted is None:
             return
         elif state == "delivery":
-            self.prompts[message_id] = accepted.with_metadata({"delivery": meta.get("delivery")})
+            self.prompts[message_id] = accepted.with_delivery("queue" if meta.get("delivery") == "queue" else "steer")
         elif state == "withdrawn" or (state == "cancelled" and accepted.prompt.compact):
             del self.prompts[message_id]

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.session_state import SessionState
 from universal.events import EventType, ItemData
+from universal.session.user_prompt import Delivery
 
 PARKED = 100
 """Parked prompts that are kept, the newest."""
@@ -97,12 +98,12 @@ class PromptQueue:
         self._state.status("message.removed", message_id=message_id)
         return True
 
-    def redeliver(self, message_id: str, delivery: str) -> bool:
+    def redeliver(self, message_id: str, delivery: Delivery) -> bool:
         """Change the delivery of a prompt that waits ("steer", "queue"); False if it does not wait."""
         pending = self._find(message_id)
         if pending is None:
             return False
-        changed = pending.with_metadata({"delivery": delivery})
+        changed = pending.with_delivery(delivery)
         if message_id in self.parked:
             self.parked[message_id] = changed
         else:

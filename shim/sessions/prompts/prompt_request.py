@@ -7,19 +7,20 @@ agent or model. Files are read through `shim.host.prompt_files`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.errors import InvalidRequest, MessageExists
 from shim.host.prompt_files import read_part
 from shim.ids import ID_FORM, ID_LIMIT, Ids, is_id
 from shim.sessions.prompts.pending_prompt import PendingPrompt
-from shim.sessions.prompts.prompt_payload import attachment, pending_prompt_of
+from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt, attachment
 from universal.codec import Attachment, Model, modes_of
-from universal.items import ContentPart, FileRefPart, ImagePart, Item, ItemKind, ItemRole, ItemStatus, TextPart
-from universal.jsonvalue import JsonObject, obj, text
+from universal.items import ContentPart, FileRefPart, ImagePart, TextPart
+from universal.jsonvalue import JsonObject
 from universal.session.model import ModelRef, Session, StepInfo
+from universal.session.user_prompt import NO_DETAILS, PromptDetails, UserPrompt, model_json
+from universal.session.values import AgentMention, File, OtherPart, Part, Text
 from universal.unattended_policy import UnattendedPolicy
 
 AGENT_HINT = " Use the above message and context to generate a prompt and call the task tool with subagent: "
@@ -30,14 +31,14 @@ AGENT_HINT = " Use the above message and context to generate a prompt and call t
 class Choice:
     """The agent, model, variant and mode that answer a prompt.
 
-    `wire`: as in a user message's `model`; `refused`: as of `PendingPrompt`.
+    `model`: as the agent gets it; `model_ref`: as the user's message names it; `refused`: as of `PendingPrompt`.
     """
 
     agent: Agent
     model: str | None
     variant: str | None
     mode: str
-    wire: JsonObject
+    model_ref: ModelRef
     refused: str = ""
 
 
@@ -47,19 +48,22 @@ class UnknownChoice(InvalidRequest):
 
 @dataclass(frozen=True, slots=True)
 class PromptRequest:
-    """The fields of a prompt request that matter here, already of the right types."""
+    """What a face makes of a request with a prompt. Parts without an id get one when they are shown."""
 
-    parts: Sequence[JsonObject]
+    parts: Sequence[Part]
     message_id: str | None = None
-    model: JsonObject | None = None
+    model: ModelRef | None = None
     mode: str | None = None
     variant: str | None = None
     system: str | None = None
     tools: dict[str, bool] | None = None
     format: JsonObject | None = None
     unattended: UnattendedPolicy | None = None
+    details: PromptDetails = NO_DETAILS
 
 
+SUBTASK = "subtask"
+"""Type of the part that asks for a subagent: {prompt, description, agent, model?, command?}."""
 INSTEAD = "Choose another one, then send the next prompt: this one goes along with it."
 """What a person can do about a prompt whose agent or model does not exist."""
 OWN_CHOICE = "default"
@@ -76,8 +80,9 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     last = session.record.model or ModelRef("", "")
     if agents.get(last.provider_id) is None and _is_imported(session, last):
         last = ModelRef("", "")  # it was another server's
-    provider = text(obj(body.model).get("providerID")) or last.provider_id
-    model_id = text(obj(body.model).get("modelID")) or last.model_id
+    asked = body.model or ModelRef("", "")
+    provider = asked.provider_id or last.provider_id
+    model_id = asked.model_id or last.model_id
     found = await agents.available(only=provider or agents.default().spec.name)
     if not provider:
         default = agents.default()
@@ -102,21 +107,19 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
         if mode in CAREFUL:
             raise UnknownChoice(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {", ".join(own)}.')
         mode = "build"
-    same_model = not body.model or last.model_id == model_id
+    same_model = body.model is None or last.model_id == model_id
     variant = body.variant or (last.variant if same_model else None)
     if variant in ("default", "") or variant not in model.variants:
         variant = None
-    wire: JsonObject = {"providerID": provider, "modelID": model_id, **({"variant": variant} if variant else {})}
     named = model_id != OWN_CHOICE or model in catalogue.models
-    return Choice(agent, model_id if named else None, variant, mode, wire)
+    return Choice(agent, model_id if named else None, variant, mode, ModelRef(provider, model_id, variant))
 
 
 def refusal(agents: AgentDirectory, session: Session, body: PromptRequest, why: UnknownChoice) -> Choice:
     """What a prompt is accepted with that OpenCode 2 accepts, and that fails when its turn comes."""
     model = session.record.model or ModelRef("", "")
-    wire = obj(body.model) or {"providerID": model.provider_id, "modelID": model.model_id}
     mode = body.mode or session.record.mode or "build"
-    return Choice(agents.default(), None, None, mode, wire, f"{why} {INSTEAD}")
+    return Choice(agents.default(), None, None, mode, body.model or replace(model, variant=None), f"{why} {INSTEAD}")
 
 
 def _is_imported(session: Session, model: ModelRef) -> bool:
@@ -143,73 +146,65 @@ def check_ids(session: Session, body: PromptRequest) -> None:
         if body.message_id in session.messages:
             raise MessageExists(body.message_id)
     for index, part in enumerate(body.parts):
-        id_ = part.get("id")
-        if id_ is not None and not str(id_).startswith("prt"):
-            raise InvalidRequest(f'Expected a string starting with "prt", got "{id_}"', path=("parts", index, "id"))
-        if id_ is not None and not is_id(id_, "prt"):
-            raise InvalidRequest(f'Expected {ID_FORM}, got "{str(id_)[:ID_LIMIT]}"', path=("parts", index, "id"))
+        if part.id and not part.id.startswith("prt"):
+            raise InvalidRequest(f'Expected a string starting with "prt", got "{part.id}"', path=("parts", index, "id"))
+        if part.id and not is_id(part.id, "prt"):
+            raise InvalidRequest(f'Expected {ID_FORM}, got "{part.id[:ID_LIMIT]}"', path=("parts", index, "id"))
 
 
 async def accept(body: PromptRequest, choice: Choice, ids: Ids, roots: Sequence[str] = ()) -> tuple[PendingPrompt, list[str]]:
     """Read files, make the user message. Returns the prompt, and errors about files to be told (the turn goes on)."""
-    parts: list[JsonObject] = []
+    parts: list[Part] = []
     texts: list[int | str] = []
     files: list[JsonObject] = []
     content: list[ContentPart] = []
     errors: list[str] = []
     for part in body.parts:
-        kind = part.get("type")
-        if kind == "text":
-            if not part.get("ignored"):
-                texts.append(len(parts))
-                content.append(TextPart(text=text(part.get("text"))))
-            parts.append({k: part.get(k) for k in ("id", "type", "text", "synthetic", "ignored", "metadata", "time")})
-        elif kind == "file":
-            file = await read_part(text(part.get("url")), text(part.get("mime"), "text/plain"), part.get("filename"), roots)
-            parts += [{"type": "text", "text": t, "synthetic": True} for t in file.texts]
-            told = len(parts) - 1 if file.texts else None
-            if file.keep:
-                parts.append({**{k: part.get(k) for k in ("id", "type", "mime", "filename", "url", "source")}, **file.extra})
-            if file.error:
-                errors.append(file.error)
-            if file.attachment is not None:
-                files.append(attachment(file.attachment, told, len(parts) - 1 if file.keep else None))
-                content.append(_content(file.attachment, text(part.get("url"))))
-        elif kind == "agent":
-            parts.append({k: part.get(k) for k in ("id", "type", "name", "source")})
-            texts.append(len(parts))
-            parts.append({"type": "text", "text": f"{AGENT_HINT}{part.get('name')}", "synthetic": True})
-        elif kind == "subtask":
-            subtask = {k: part.get(k) for k in ("id", "type", "prompt", "description", "agent", "model", "command")}
-            parts.append({**subtask, "model": part.get("model") or {k: choice.wire[k] for k in ("providerID", "modelID")}})
-            texts.append(f"Use a subagent ({part.get('agent')}) for this task: {part.get('prompt')}")
-    given: dict[str, Any] = {
-        "message_id": body.message_id,
-        "parts": [{k: v for k, v in p.items() if v is not None} for p in parts],
-        "agent": choice.mode,
-        "model": choice.wire,
-        "system": body.system,
-        "tools": body.tools,
-        "format": body.format,
-    }
-    prompt = {"agent": choice.agent.spec.name, "model": choice.model, "text": texts, "files": files or None}
-    prompt["refused"] = choice.refused or None
-    prompt["unattended"] = str(body.unattended) if body.unattended is not None else None
-    item = Item(
-        item_id=ids.new("item"),
-        kind=ItemKind.MESSAGE,
-        role=ItemRole.USER,
-        status=ItemStatus.COMPLETED,
-        content=tuple(content),
-        metadata={"opencode": _present(given), "prompt": _present(prompt)},
+        match part:
+            case Text():
+                if not part.ignored:
+                    texts.append(len(parts))
+                    content.append(TextPart(text=part.text))
+                parts.append(part)
+            case File():
+                file = await read_part(part.url, part.mime, part.filename, roots)
+                parts += [Text("", words, synthetic=True) for words in file.texts]
+                text_at = len(parts) - 1 if file.texts else None
+                if file.keep:
+                    parts.append(replace(part, url=file.url or part.url))
+                if file.error:
+                    errors.append(file.error)
+                if file.attachment is not None:
+                    files.append(attachment(file.attachment, text_at, len(parts) - 1 if file.keep else None))
+                    content.append(_content(file.attachment, part.url))
+            case AgentMention():
+                texts.append(len(parts) + 1)
+                parts += [part, Text("", f"{AGENT_HINT}{part.name}", synthetic=True)]
+            case OtherPart(type="subtask"):
+                model = part.fields.get("model") or model_json(replace(choice.model_ref, variant=None))
+                parts.append(replace(part, fields={**part.fields, "model": model}))
+                texts.append(f"Use a subagent ({part.fields.get('agent')}) for this task: {part.fields.get('prompt')}")
+            case _:
+                raise InvalidRequest(f"A prompt has no part of type {type(part).__name__}.")
+    prompt = UserPrompt(
+        message_id=body.message_id or "",
+        parts=tuple(parts),
+        mode=choice.mode,
+        model=choice.model_ref,
+        system=body.system,
+        tools=body.tools,
+        format=body.format,
+        details=body.details,
     )
-    accepted = pending_prompt_of(item)
-    assert accepted is not None
-    return accepted, errors
-
-
-def _present(given: JsonObject) -> JsonObject:
-    return {key: value for key, value in given.items() if value is not None}
+    payload = PromptPayload(
+        choice.agent.spec.name,
+        choice.model,
+        tuple(texts),
+        tuple(files),
+        refused=choice.refused,
+        unattended=body.unattended,
+    )
+    return accepted_prompt(ids.new("item"), prompt, payload, tuple(content)), errors
 
 
 def _content(attachment: Attachment, url: str) -> ContentPart:

@@ -17,6 +17,8 @@ from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choos
 from shim.sessions.undo.undo import settle
 from universal.events import EventType, ItemData, ItemDeltaData
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
+from universal.session.user_prompt import UserPrompt, user_item
+from universal.session.values import Text
 
 USER_TEXT = "The following tool was executed by the user"
 
@@ -29,9 +31,8 @@ async def shell(manager: SessionManager, session_id: str, command: str, mode: st
     choice = await choose(manager.deps.agents, actor.main.session, body)
     await settle(manager, actor)
     run = _Run(manager, actor, command)
-    part = {"type": "text", "text": USER_TEXT, "synthetic": True}
-    given = {"message_id": message_id, "parts": [part], "agent": choice.mode, "model": choice.wire}
-    run.start({k: v for k, v in given.items() if v is not None})
+    part = Text("", USER_TEXT, synthetic=True)
+    run.start(UserPrompt(message_id or "", (part,), choice.mode, choice.model_ref))
     await run.finish()
 
 
@@ -57,15 +58,14 @@ class _Run:
         )
         return ItemData(item=item)
 
-    def start(self, given: dict[str, Any]) -> None:
+    def start(self, prompt: UserPrompt) -> None:
         """Synchronous: nobody can take the session between the check and the turn's start."""
         state = self._state
         if state.machine.busy:
             raise InvalidRequest("The session became busy; wait for it, or abort it.")
         user = self._manager.deps.ids.new("item")
         text = TextPart(text=USER_TEXT)
-        said = self._item(user, ItemKind.MESSAGE, ItemRole.USER, text, done=True, opencode=given, origin="shell")
-        state.record(EventType.ITEM_COMPLETED, said)
+        state.record(EventType.ITEM_COMPLETED, ItemData(item=user_item(user, prompt, (text,), origin="shell")))
         self._actor.begin_local_work(self._process.stop)
         state.status("prompt", state="own", item_id=user)
         message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, done=False, origin="shell")

@@ -9,22 +9,21 @@ from shim.sessions.actor import SessionActor
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompts import prompt_request
 from shim.sessions.prompts.context import is_default_title, title_of
+from shim.sessions.prompts.pending_prompt import ModelChoice
 from shim.sessions.prompts.prompt_request import PromptRequest, UnknownChoice
 from shim.sessions.undo.undo import settle
-from universal.jsonvalue import JsonObject, obj, text
 from universal.session.changes import PromptFailed
 from universal.session.model import Failure
+from universal.session.user_prompt import NO_DETAILS
+from universal.session.values import Text
 
 
-async def submit(
-    manager: SessionManager, session_id: str, body: PromptRequest, *, reply: bool = True, second: JsonObject | None = None
-) -> str:
+async def submit(manager: SessionManager, session_id: str, body: PromptRequest, *, reply: bool = True) -> str:
     """Store the prompt, show it, and (with `reply`) hand it to the agent when it is free. Returns the message's id.
 
-    In: `second`, what OpenCode 2 says of it beside (`shim.faces.opencode2.prompts`).
-
     Raises NotFound, InvalidRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a
-    disk that takes nothing). Nothing is stored or handed over then. OpenCode 2 accepts an unknown agent or model; its turn fails.
+    disk that takes nothing). Nothing is stored or handed over then. A prompt for an inbox (one with details) is accepted with
+    an unknown agent or model, and its turn fails.
     """
     await manager.deps.store.flush()
     actor = await manager.actor(session_id)
@@ -36,12 +35,10 @@ async def submit(
     try:
         choice = await prompt_request.choose(manager.deps.agents, state.session, body)
     except UnknownChoice as error:
-        if second is None:
+        if body.details is NO_DETAILS:
             raise
         choice = prompt_request.refusal(manager.deps.agents, state.session, body, error)
     accepted, errors = await prompt_request.accept(body, choice, manager.deps.ids, manager.deps.roots)
-    if second:
-        accepted = accepted.with_metadata(second)
     await settle(manager, actor)
     actor = await manager.actor(session_id)  # another one, if the session was moved meanwhile
     prompt_request.check_ids(state.session, body)  # files were read meanwhile: the id may have been taken
@@ -62,16 +59,15 @@ async def submit(
 async def resume(manager: SessionManager, actor: SessionActor) -> None:
     """Hand over what is parked; what clients of OpenCode 2 sent, with the agent and model that the session has now."""
     for message_id, accepted in list(actor.prompt_queue.parked.items()):
-        if "delivery" not in obj(obj(accepted.item.metadata).get("opencode")):
+        if accepted.sent.details.delivery is None:
             continue
         with suppress(UnknownChoice):  # then it fails as it did, or would have
             choice = await prompt_request.choose(manager.deps.agents, actor.main.session, PromptRequest(()))
-            actor.prompt_queue.replace_parked(
-                message_id, accepted.with_choice(choice.agent.spec.name, choice.model, choice.wire, choice.mode)
-            )
+            again = accepted.with_choice(choice.agent.spec.name, choice.model, ModelChoice(choice.mode, choice.model_ref))
+            actor.prompt_queue.replace_parked(message_id, again)
     actor.prompt_queue.resume()
 
 
 def first_text(body: PromptRequest) -> str:
     """What the person wrote, for the session's title."""
-    return next((text(p.get("text")) for p in body.parts if p.get("type") == "text" and not p.get("synthetic")), "")
+    return next((part.text for part in body.parts if isinstance(part, Text) and not part.synthetic), "")

@@ -15,11 +15,13 @@ from shim.sessions.manager import SessionManager
 from shim.sessions.session_state import SessionState
 from universal.events import EventType, ItemData, UniversalEvent
 from universal.ids import IdSequence, hashed_tail, render
-from universal.items import Item, ItemKind, Json, StatusPart
+from universal.items import Item, ItemKind, ItemRole, Json, StatusPart
 from universal.jsonvalue import arr, obj, text
+from universal.session import importer
 from universal.session.changes import MessageChanged, PartChanged
 from universal.session.model import Session, SessionRecord
 from universal.session.reducer import Reducer
+from universal.session.user_prompt import UserPrompt, with_prompt
 from universal.turn import Input
 
 
@@ -112,12 +114,10 @@ def _rename_status(item: Item, source: Reducer, target: SessionState) -> Item:
 
 
 def _without_ids(item: Item) -> Item:
-    given = obj(obj(item.metadata).get("opencode"))
-    if not given:
+    """The item without the ids that a client gave to its prompt, if it is a prompt."""
+    if item.role is not ItemRole.USER or (prompt := importer.user_prompt(item)) == UserPrompt():
         return item
-    parts = [{k: v for k, v in obj(p).items() if k != "id"} for p in arr(given.get("parts"))]
-    fresh = {k: v for k, v in given.items() if k != "message_id"} | {"parts": parts}
-    return item.model_copy(update={"metadata": {**obj(item.metadata), "opencode": fresh}})
+    return with_prompt(item, prompt.without_ids())
 
 
 def announce(manager: SessionManager, target: SessionState) -> None:

@@ -17,6 +17,7 @@ from tests.support.opencode1_views import info, permissions, questions, statuses
 from tests.support.scripted_model import World, ask, body, world
 from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop
 from universal.events import EventType
+from universal.session.values import ModelRef, Text
 from universal.tools.accesses import Place
 from universal.turn import Input
 
@@ -368,9 +369,9 @@ async def test_an_invalid_prompt_stores_nothing(w: World) -> None:
         (body(message_id="msg_mine"), Conflict),
         (body(message_id="abc"), InvalidRequest),
         (body(mode="nosuch"), InvalidRequest),
-        (body(model={"providerID": "nosuch", "modelID": "m1"}), InvalidRequest),
-        (body(model={"providerID": "one", "modelID": "nosuch"}), InvalidRequest),
-        (PromptRequest(parts=[{"type": "text", "text": "x", "id": "xyz"}]), InvalidRequest),
+        (body(model=ModelRef("nosuch", "m1")), InvalidRequest),
+        (body(model=ModelRef("one", "nosuch")), InvalidRequest),
+        (PromptRequest(parts=[Text("xyz", "x")]), InvalidRequest),
     ]:
         with pytest.raises(error):
             await submit(w.manager, session, wrong)
@@ -391,15 +392,15 @@ async def test_context_only_prompts_make_no_turn_and_reach_the_agent_with_the_ne
 
 async def test_another_agent_in_the_same_session_is_told_what_was_said(w: World) -> None:
     session = w.session()
-    await ask(w, session, "I am Ann", model={"providerID": "one", "modelID": "m1"})
+    await ask(w, session, "I am Ann", model=ModelRef("one", "m1"))
     w.agent.text("Hello Ann")
     w.agent.done()
-    await ask(w, session, "who am I?", model={"providerID": "two", "modelID": "m2"})
+    await ask(w, session, "who am I?", model=ModelRef("two", "m2"))
     assert w.agents.spawned[0].stopped
     assert "User:\nI am Ann\n\nAssistant:\nHello Ann" in w.agent.prompts[0]
     w.agent.text("Ann")
     w.agent.done()
-    await ask(w, session, "and back", model={"providerID": "one", "modelID": "m1"})
+    await ask(w, session, "and back", model=ModelRef("one", "m1"))
     assert w.agent.options.native_session_id == "native-1"
     assert "who am I?" in w.agent.prompts[0]
     assert "I am Ann" not in w.agent.prompts[0]
@@ -408,7 +409,7 @@ async def test_another_agent_in_the_same_session_is_told_what_was_said(w: World)
 
 async def test_model_variant_and_mode_reach_the_agent(w: World) -> None:
     session = w.session()
-    await ask(w, session, model={"providerID": "one", "modelID": "m1"}, variant="high", mode="plan")
+    await ask(w, session, model=ModelRef("one", "m1"), variant="high", mode="plan")
     [prompt] = [c for c in w.agent.commands if isinstance(c, Prompt)]
     assert (prompt.model, prompt.variant, prompt.mode) == ("m1", "high", "plan")
     shown = info(w.manager, session)

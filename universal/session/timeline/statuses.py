@@ -50,6 +50,7 @@ from universal.session.log import (
 from universal.session.model import Session
 from universal.session.timeline.log_writer import LogWriter
 from universal.session.timeline.steps import StepsWriter
+from universal.session.user_prompt import SkillText
 from universal.session.values import ModelRef, SessionRecord
 
 Metadata = Mapping[str, Any]
@@ -168,10 +169,14 @@ class StatusesWriter:
         previous = Place(old.directory, old.project_id, old.path or None)
         self._add(MovedEntry(self._log.next_message_id(), self._log.at, place, previous))
 
-    def skill(self, meta: Metadata) -> str:
-        """A skill was put into the conversation; the id of its entry."""
+    def skill(self, meta: Metadata) -> None:
+        """A skill was put into the conversation."""
+        self.add_skill(SkillText(text(meta.get("id")), text(meta.get("name")), text(meta.get("text"))))
+
+    def add_skill(self, skill: SkillText) -> str:
+        """Add the entry of a skill that was put into the conversation. Returns the entry's id."""
         id_ = self._log.next_message_id()
-        self._add(SkillEntry(id_, self._log.at, text(meta.get("id")), text(meta.get("name")), text(meta.get("text"))))
+        self._add(SkillEntry(id_, self._log.at, skill.id, skill.name, skill.text))
         return id_
 
     def note(self, meta: Metadata) -> None:

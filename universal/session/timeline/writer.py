@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, StatusPart, ToolCallPart
 from universal.jsonvalue import obj
+from universal.session import importer
 from universal.session.changes import (
     Change,
     MessageChanged,
@@ -47,6 +48,7 @@ from universal.session.timeline.log_writer import LogWriter
 from universal.session.timeline.statuses import STATUSES, StatusesWriter, plain
 from universal.session.timeline.steps import StepsWriter
 from universal.session.transcript import Transcript
+from universal.session.user_prompt import NO_DETAILS, PromptDetails, SkillText
 from universal.session.values import (
     BUSY,
     IDLE,
@@ -54,7 +56,6 @@ from universal.session.values import (
     START_ERRORS,
     CompactionMark,
     Failure,
-    Fields,
     ModelRef,
     Part,
     PermissionRequest,
@@ -71,8 +72,6 @@ CARRIERS = frozenset({EventType.ERROR, EventType.TURN_ENDED})
 """Events for which the reducer makes a message that only carries an error."""
 SHELL_ORIGIN = "shell"
 """`metadata.origin` of items that are a person's command."""
-SENT = ("description", "metadata", "files", "agents", "skills")
-"""What is kept of that which a prompt's sender said of it."""
 
 
 class TimelineWriter:
@@ -258,7 +257,7 @@ class TimelineWriter:
         for id_ in (info.id, *message.parts):
             self._log.saw(id_)
         if isinstance(info, UserInfo):
-            self._enqueue(info.id, list(message.parts.values()), {})
+            self._enqueue(info.id, list(message.parts.values()), NO_DETAILS)
             self._deliver([info.id])
             return
         self._begin(info)
@@ -303,23 +302,23 @@ class TimelineWriter:
         message = self._session.messages.get(id_)
         if message is None or metadata.get("origin") == SHELL_ORIGIN:
             return
-        sent = obj(metadata.get("opencode"))
-        if sent.get("kind") == "skill":  # it is told at once, whenever the agent gets it
-            self._timeline.ids[id_] = self._statuses.skill(obj(sent.get("skill")))
+        details = importer.user_prompt(item).details
+        if details.kind == "skill":  # it is told at once, whenever the agent gets it
+            self._timeline.ids[id_] = self._statuses.add_skill(details.skill or SkillText("", "", ""))
             return
-        self._enqueue(id_, list(message.parts.values()), sent)
+        self._enqueue(id_, list(message.parts.values()), details)
         if self._session.record.parent_id and self._timeline.is_running:
             self._deliver([id_])  # a subagent's prompts are given to it by its agent
 
-    def _enqueue(self, id_: str, parts: Sequence[Part], sent: Fields) -> None:
+    def _enqueue(self, id_: str, parts: Sequence[Part], details: PromptDetails) -> None:
         is_wish = any(isinstance(part, CompactionMark) for part in parts)
         prompt = PendingPrompt(
             id_,
-            "compaction" if is_wish else "synthetic" if sent.get("kind") == "synthetic" else "user",
-            "queue" if sent.get("delivery") == "queue" else "steer",
+            "compaction" if is_wish else "synthetic" if details.kind == "synthetic" else "user",
+            details.delivery or "steer",
             self._log.at,
             self._timeline.number,
-            {} if is_wish else {key: sent[key] for key in SENT if sent.get(key)},
+            NO_DETAILS if is_wish else replace(details, delivery=None, kind=None),
         )
         self._log.write(PromptAccepted(prompt))
         self._timeline.inbox[id_] = prompt

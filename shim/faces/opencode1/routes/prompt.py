@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +19,11 @@ from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.command import init as run_init
 from shim.sessions.prompts.compact import compact as run_compact
-from shim.sessions.prompts.prompt_request import PromptRequest
+from shim.sessions.prompts.prompt_request import SUBTASK, PromptRequest
 from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.submit import submit
-from universal.jsonvalue import JsonObject
+from universal.jsonvalue import JsonObject, obj
+from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, Text
 
 
 class PromptModel(BaseModel):
@@ -50,6 +52,40 @@ class PromptPart(BaseModel):
                 raise ValueError(f'a {self.type} part needs "{key}"')  # noqa: TRY004 - pydantic reports ValueError
         return self
 
+    def value(self, index: int) -> Part:
+        """The part as the core has it; what has no place in it is left out. Raises InvalidRequest for an id of no part."""
+        fields = self.model_extra or {}
+        id_ = fields.get("id")
+        if id_ is not None and not str(id_).startswith("prt"):
+            raise InvalidRequest(f'Expected a string starting with "prt", got "{id_}"', path=("parts", index, "id"))
+        return _VALUES[self.type](id_ or "", fields)
+
+
+def _text(part_id: str, fields: JsonObject) -> Text:
+    time = obj(fields.get("time"))
+    told = fields.get("synthetic"), fields.get("ignored"), fields.get("metadata")
+    return Text(part_id, fields["text"], time.get("start"), time.get("end"), *told)
+
+
+def _file(part_id: str, fields: JsonObject) -> File:
+    return File(part_id, fields["mime"], fields["url"], fields.get("filename"), fields.get("source"))
+
+
+def _agent(part_id: str, fields: JsonObject) -> AgentMention:
+    return AgentMention(part_id, fields["name"], fields.get("source"))
+
+
+def _subtask(part_id: str, fields: JsonObject) -> OtherPart:
+    kept = ("prompt", "description", "agent", "model", "command")
+    return OtherPart(part_id, SUBTASK, {key: fields[key] for key in kept if fields.get(key) is not None})
+
+
+_VALUES: Mapping[str, Callable[[str, JsonObject], Part]] = {"text": _text, "file": _file, "agent": _agent, SUBTASK: _subtask}
+
+
+def _values(parts: Sequence[PromptPart]) -> tuple[Part, ...]:
+    return tuple(part.value(index) for index, part in enumerate(parts))
+
 
 class PromptBody(BaseModel):
     """`POST /session/{id}/message` and `/prompt_async`. The Python SDK sends providerID and modelID at the top level."""
@@ -69,13 +105,13 @@ class PromptBody(BaseModel):
 
     def body(self) -> PromptRequest:
         """Convert the body to a prompt request."""
-        model: JsonObject | None = None
+        model: ModelRef | None = None
         if self.model is not None:
-            model = self.model.model_dump(exclude_none=True)
+            model = ModelRef(self.model.providerID, self.model.modelID, self.model.variant)
         elif self.providerID is not None and self.modelID is not None:
-            model = {"providerID": self.providerID, "modelID": self.modelID}
+            model = ModelRef(self.providerID, self.modelID)
         return PromptRequest(
-            parts=[p.model_dump() for p in self.parts],
+            parts=_values(self.parts),
             message_id=self.messageID,
             model=model,
             mode=self.agent or self.mode,
@@ -140,10 +176,10 @@ class CommandBody(BaseModel):
 @operation("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     """Run a template (the server's or the config's) or a command of the agent. It answers like a prompt."""
-    model: JsonObject | None = None
+    model: ModelRef | None = None
     if body.model:
         provider, _, model_id = body.model.partition("/")
-        model = {"providerID": provider, "modelID": model_id}
+        model = ModelRef(provider, model_id)
     directory = ctx.services.sessions.index.record(path.sessionID).directory
     config = await ctx.services.config.fresh(directory)
     message_id = await run_command(
@@ -153,7 +189,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
         body.command,
         body.arguments,
         PromptRequest(
-            parts=[p.model_dump() for p in body.parts],
+            parts=_values(body.parts),
             message_id=body.messageID,
             model=model,
             mode=body.agent,
@@ -176,7 +212,7 @@ class InitBody(BaseModel):
 @operation("session.init")
 async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
     """Let the agent write AGENTS.md. It answers at the end of the turn."""
-    model = {"providerID": body.providerID, "modelID": body.modelID}
+    model = ModelRef(body.providerID, body.modelID)
     prompt_request = PromptRequest((), body.messageID, model, unattended=unattended_of_headers(ctx.request.headers))
     message_id = await run_init(ctx.services.sessions, path.sessionID, prompt_request)
     await ctx.services.store.flush()
@@ -195,7 +231,7 @@ class SummarizeBody(BaseModel):
 @operation("session.summarize")
 async def summarize(ctx: Ctx, path: SessionPath, body: SummarizeBody) -> object:
     """Let the agent compact its conversation. It answers at the end: false on failure (the session has the reason)."""
-    model = {"providerID": body.providerID, "modelID": body.modelID}
+    model = ModelRef(body.providerID, body.modelID)
     compacted = await run_compact(ctx.services.sessions, path.sessionID, model, auto=body.auto)
     await ctx.services.hub.settle(ctx.services.sessions.index.record(path.sessionID).directory, face=FACE)
     return compacted

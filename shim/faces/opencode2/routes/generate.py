@@ -10,7 +10,7 @@ from shim.faces.opencode2.routes.sessions import ModelRef, SessionPath
 from shim.http.operation import Ctx
 from shim.sessions.prompts.generate import NotGenerated, text
 from shim.sessions.prompts.prompt_request import PromptRequest, choose
-from universal.jsonvalue import JsonObject
+from universal.session.model import ModelRef as CoreModelRef
 from universal.session.model import Session, SessionRecord
 
 
@@ -38,7 +38,7 @@ async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
 async def of_nothing(ctx: Ctx, body: TextBody) -> object:
     """By the default agent, or the one whose model it is, in the directory of the request."""
     asked = Session(SessionRecord("", directory=ctx.directory), "")
-    model = None if body.model is None else {"providerID": body.model.providerID, "modelID": body.model.id}
+    model = None if body.model is None else CoreModelRef(body.model.providerID, body.model.id)
     return await _generate(ctx, ctx.directory, body.prompt, asked, model, variant=body.model.variant if body.model else None)
 
 
@@ -47,7 +47,7 @@ async def _generate(
     directory: str,
     prompt: str,
     session: Session,
-    model: JsonObject | None,
+    model: CoreModelRef | None,
     *,
     variant: str | None = None,
     told: Session | None = None,

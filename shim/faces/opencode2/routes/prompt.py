@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -24,14 +24,12 @@ from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import UnknownCommand
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.prompt_request import PromptRequest
-from shim.sessions.prompts.submit import submit
+from shim.sessions.prompts.submit import first_text, submit
 from universal.jsonvalue import JsonObject
 from universal.session.entries import PendingPrompt, PromptEntry
 from universal.session.model import Session
-
-Delivery = Literal["steer", "queue"]
-"""When it is handed to the agent: before those that queue, or after all that waits. Both after the answer that is being given:
-the agents behind this server take one prompt at a time."""
+from universal.session.user_prompt import Delivery, PromptDetails, SkillText
+from universal.session.values import Part, Text
 
 
 class Mention(BaseModel):
@@ -81,14 +79,10 @@ class PromptBody(BaseModel):
 @operation("session.prompt")
 async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
     """Answers when it is accepted. The same id with the same prompt is the same prompt; with another one, 409."""
-    parts, payload = await _parts(ctx, body.text, body.files, body.agents)
-    told, named = await _skills(ctx, path.sessionID, body.skills)
-    parts += told
-    payload |= {"skills": named} if named else {}
-    payload |= {"metadata": body.metadata} if body.metadata else {}
-    extra = {**payload, "delivery": body.delivery or "steer"}
-    resume = body.resume is not False
-    return {"data": await _admit(ctx, path.sessionID, body.id, parts, "user", payload, extra, resume=resume)}
+    parts, details = await _parts(ctx, path.sessionID, body)
+    details = replace(details, kind="user", metadata=body.metadata or None)
+    prompt = PromptRequest((Text("", body.text), *parts), body.id, details=details)
+    return {"data": await _admit(ctx, path.sessionID, prompt, resume=body.resume is not False)}
 
 
 async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
@@ -98,58 +92,46 @@ async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
     return next((one for one in found if one.id == skill_id), None)
 
 
-async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[JsonObject], list[JsonObject]]:
+async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[Part], list[JsonObject]]:
     """What the agent is told of the skills that are named, and what the inbox says of them. Raises InvalidRequest."""
-    parts: list[JsonObject] = []
+    parts: list[Part] = []
     named: list[JsonObject] = []
     for body in given or ():
         skill = await skill_of(ctx, session_id, body.id)
         if skill is None:
             raise InvalidRequest(f"Skill not found: {body.id}. GET /api/skill lists those that there are", path=("skills",))
-        parts.append({"type": "text", "text": skill.as_prompt(), "synthetic": True})
+        parts.append(Text("", skill.as_prompt(), synthetic=True))
         mention = {} if body.mention is None else {"mention": body.mention.model_dump()}
         named.append({"id": skill.id, "name": skill.name, "text": skill.content, **mention})
     return parts, named
 
 
-async def _parts(
-    ctx: Ctx, text: str, files: list[FileBody] | None, agents: list[AgentBody] | None
-) -> tuple[list[JsonObject], JsonObject]:
-    """The prompt as OpenCode 1's parts, and the payload of its inbox item."""
-    mentions = [agent.model_dump(exclude_none=True) for agent in agents or ()]
-    attachments = [file.model_dump(exclude_none=True) for file in files or ()]
-    parts, stored = await prompt_files.files(attachments, ctx.services.sessions.deps.roots)
-    payload: JsonObject = {**({"files": stored} if stored else {}), **({"agents": mentions} if mentions else {})}
-    return [{"type": "text", "text": text}, *parts, *prompt_files.agents(mentions)], payload
+async def _parts(ctx: Ctx, session_id: str, body: PromptBody | CommandBody) -> tuple[list[Part], PromptDetails]:
+    """The parts of all that goes along with a text, and how the inbox shows them. Raises InvalidRequest."""
+    agents = [agent.model_dump(exclude_none=True) for agent in body.agents or ()]
+    files = [file.model_dump(exclude_none=True) for file in body.files or ()]
+    parts, stored = await prompt_files.files(files, ctx.services.sessions.deps.roots)
+    texts, skills = await _skills(ctx, session_id, body.skills)
+    details = PromptDetails(body.delivery or "steer", files=tuple(stored), agents=tuple(agents), skills=tuple(skills))
+    return [*parts, *prompt_files.agents(agents), *texts], details
 
 
-async def _admit(
-    ctx: Ctx,
-    session_id: str,
-    message_id: str | None,
-    parts: list[JsonObject],
-    kind: str,
-    payload: JsonObject,
-    extra: JsonObject,
-    *,
-    resume: bool,
-) -> JsonObject:
+async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool) -> JsonObject:
     """Accept it once; what the inbox says, or said, of it. Raises ResourceConflict for an id that is another's."""
     need(ctx, session_id)
-    whole = {"text": parts[0]["text"], **payload}
-    if message_id is not None:
+    body = replace(body, unattended=unattended_of_headers(ctx.request.headers))
+    if body.message_id is not None:
         session = await read_session(ctx, session_id)
-        if (prompt := find_prompt(session, message_id)) is not None:
-            return _need_same(session, prompt, kind, whole)
-    body = PromptRequest(parts=parts, message_id=message_id, unattended=unattended_of_headers(ctx.request.headers))
+        if (prompt := find_prompt(session, body.message_id)) is not None:
+            return _need_same(session, prompt, body)
     try:
-        made = await submit(ctx.services.sessions, session_id, body, reply=resume, second={**extra, "kind": kind})
+        made = await submit(ctx.services.sessions, session_id, body, reply=resume)
     except Conflict:
         session = await read_session(ctx, session_id)
-        prompt = find_prompt(session, message_id or "")
+        prompt = find_prompt(session, body.message_id or "")
         if prompt is None:
             raise
-        return _need_same(session, prompt, kind, whole)
+        return _need_same(session, prompt, body)
     await ctx.services.store.flush()
     session = await read_session(ctx, session_id)
     prompt = find_prompt(session, made)
@@ -171,9 +153,17 @@ def find_prompt(session: Session, message_id: str) -> PendingPrompt | None:
     return replace(entry.prompt, accepted_ms=entry.created_ms, delivery="steer")
 
 
-def _need_same(session: Session, prompt: PendingPrompt, kind: str, payload: JsonObject) -> JsonObject:
-    item = inbox_item(session, prompt)
-    if item["type"] != kind or item["payload"] != payload:
+def _need_same(session: Session, prompt: PendingPrompt, body: PromptRequest) -> JsonObject:
+    item, details = inbox_item(session, prompt), body.details
+    optional = {
+        "description": details.description,
+        "metadata": details.metadata,
+        "files": list(details.files),
+        "agents": list(details.agents),
+        "skills": list(details.skills),
+    }
+    payload = {"text": first_text(body), **{key: value for key, value in optional.items() if value}}
+    if item["type"] != details.kind or item["payload"] != payload:
         raise ResourceConflict(f"Prompt message ID conflicts with an existing durable record: {prompt.id}", prompt.id)
     return item
 
@@ -192,11 +182,11 @@ class SyntheticBody(BaseModel):
 @operation("session.synthetic")
 async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
     """A text of a program's: the agent gets it as a prompt, and clients show it as what it is."""
-    payload = {key: value for key in ("description", "metadata") if (value := getattr(body, key))}
-    extra = {**payload, "delivery": body.delivery or "steer"}
-    parts: list[JsonObject] = [{"type": "text", "text": body.text}]
-    resume = body.resume is not False
-    return {"data": await _admit(ctx, path.sessionID, body.id, parts, "synthetic", payload, extra, resume=resume)}
+    details = PromptDetails(
+        body.delivery or "steer", "synthetic", description=body.description or "", metadata=body.metadata or None
+    )
+    prompt = PromptRequest((Text("", body.text),), body.id, details=details)
+    return {"data": await _admit(ctx, path.sessionID, prompt, resume=body.resume is not False)}
 
 
 class SkillRun(BaseModel):
@@ -213,11 +203,12 @@ async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
     if found is None:
         raise SkillNotFound(body.id)
     need(ctx, path.sessionID)
-    given = PromptRequest(
-        parts=[{"type": "text", "text": found.as_prompt()}], unattended=unattended_of_headers(ctx.request.headers)
+    prompt = PromptRequest(
+        (Text("", found.as_prompt()),),
+        unattended=unattended_of_headers(ctx.request.headers),
+        details=PromptDetails("steer", "skill", SkillText(found.id, found.name, found.content)),
     )
-    told = {"kind": "skill", "skill": {"id": found.id, "name": found.name, "text": found.content}, "delivery": "steer"}
-    await submit(ctx.services.sessions, path.sessionID, given, reply=body.resume is not False, second=told)
+    await submit(ctx.services.sessions, path.sessionID, prompt, reply=body.resume is not False)
     await ctx.services.store.flush()
     return NO_CONTENT
 
@@ -237,16 +228,12 @@ class CommandBody(BaseModel):
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     """A slash command: a template of the server or the config, filled in, or one of the agent."""
     directory = need(ctx, path.sessionID).directory
-    parts, payload = await _parts(ctx, "", body.files, body.agents)
-    told, named = await _skills(ctx, path.sessionID, body.skills)
-    parts += told
-    payload |= {"skills": named} if named else {}
+    parts, details = await _parts(ctx, path.sessionID, body)
     config = await ctx.services.config.fresh(directory)
     commands = templates(directory, config.commands)
-    extra = {**payload, "delivery": body.delivery or "steer"}
-    request = PromptRequest(parts=parts[1:], unattended=unattended_of_headers(ctx.request.headers))
+    request = PromptRequest(parts, unattended=unattended_of_headers(ctx.request.headers), details=details)
     try:
-        await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request, second=extra)
+        await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request)
     except UnknownCommand as error:
         raise CommandNotFound(body.name, error.message) from error
     await ctx.services.store.flush()

@@ -23,7 +23,7 @@ from shim.sessions.prompts.submit import submit
 from shim.sessions.session_state import SessionState
 from universal.events import EventType, ItemData, SessionEndedData, UniversalEvent
 from universal.items import ItemRole
-from universal.jsonvalue import JsonObject
+from universal.session.values import File, Text
 
 
 class StreamQuery(BaseModel):
@@ -79,25 +79,24 @@ async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     if (await ctx.services.sessions.state(session_id)).is_terminated:
         raise SessionTerminated(session_id)
     directory = ctx.services.sessions.index.record(session_id).directory
-    parts: list[JsonObject] = [{"type": "text", "text": body.message}]
-    parts += [_file(directory, attachment) for attachment in body.attachments]
+    parts = (Text("", body.message), *(_file(directory, attachment) for attachment in body.attachments))
     unattended = unattended_of(body.unattended, UNATTENDED_KEY) or unattended_of_headers(ctx.request.headers)
     message_id = await submit(ctx.services.sessions, session_id, PromptRequest(parts=parts, unattended=unattended))
     await ctx.services.store.flush()
     return message_id
 
 
-def _file(directory: str, attachment: MessageAttachment) -> JsonObject:
-    """Convert an attachment to OpenCode's file part, which the server reads like any other."""
+def _file(directory: str, attachment: MessageAttachment) -> File:
+    """Convert an attachment to a file part, which the server reads like any other."""
     path = attachment.path
     if "\0" in path:
         raise InvalidRequest("A path of an attachment has no NUL.", None)
     if path.startswith("data:"):
         mime = path[5:].partition(",")[0].partition(";")[0]
-        return {"type": "file", "url": path, "mime": attachment.mime or mime, "filename": attachment.filename or "attachment"}
+        return File("", attachment.mime or mime, path, attachment.filename or "attachment")
     place = Path(path.removeprefix("file://")) if path.startswith("file://") else Path(directory, path)
     mime = attachment.mime or mimetypes.guess_type(place.name)[0] or "text/plain"
-    return {"type": "file", "url": place.absolute().as_uri(), "mime": mime, "filename": attachment.filename or place.name}
+    return File("", mime, place.absolute().as_uri(), attachment.filename or place.name)
 
 
 class PermissionPath(SessionPath):

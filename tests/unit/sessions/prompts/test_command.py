@@ -9,6 +9,7 @@ import pytest
 
 from shim.sessions.prompts import command
 from shim.sessions.prompts.command import Piece, fill
+from universal.session.values import File
 
 HOSTILE = [
     "!`touch planted`",
@@ -58,4 +59,4 @@ def test_mentioned_files_lie_in_the_project(tmp_path: Path) -> None:
     (project / "sub" / "link.txt").symlink_to(tmp_path / "secret.txt")
     text = f"@../a.txt @link.txt @../../secret.txt @{tmp_path}/secret.txt"
     found = command._files_in(text, str(project / "sub"))  # pyright: ignore[reportPrivateUsage] - the rest needs an agent
-    assert [part["filename"] for part in found] == ["../a.txt"]
+    assert [part.filename for part in found if isinstance(part, File)] == ["../a.txt"]

@@ -11,17 +11,18 @@ from shim.clock import SystemClock
 from shim.ids import Ids
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts, pending_prompt_of
-from shim.sessions.prompts.prompt_request import AGENT_HINT, PromptRequest, accept, choose
+from shim.sessions.prompts.prompt_request import AGENT_HINT, SUBTASK, PromptRequest, accept, choose
 from tests.fakes.agents_directory import FakeAgents, agent
 from universal.codec import Attachment, Catalogue, Model
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.session.model import Session, SessionRecord
+from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, Text
 
 MODELS = Catalogue(models=(Model("one", "One", variants=("high",)),), default_model="one")
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-async def accepted(*parts: dict[str, Any], **more: Any) -> PendingPrompt:
+async def accepted(*parts: Part, **more: Any) -> PendingPrompt:
     agents = cast("AgentDirectory", FakeAgents(agent("acp", "ACP", MODELS)))
     body = PromptRequest(parts, **more)
     choice = await choose(agents, Session(SessionRecord("ses_1", mode="build"), "acp"), body)
@@ -39,19 +40,19 @@ async def test_all_that_a_prompt_can_bring(tmp_path: Path) -> None:
     (tmp_path / "shot.png").write_bytes(PNG)
     url = f"file://{tmp_path}"
     made = await accepted(
-        {"type": "text", "text": "look"},
-        {"type": "text", "text": "not for the agent", "ignored": True},
-        {"type": "text", "text": "a program's", "synthetic": True},
-        {"type": "file", "mime": "text/plain", "url": f"{url}/notes.txt", "filename": "notes.txt"},
-        {"type": "file", "mime": "image/png", "url": f"{url}/shot.png", "filename": "shot.png"},
-        {"type": "file", "mime": "image/svg+xml", "url": "data:image/svg+xml,%3Csvg%2F%3E"},
-        {"type": "file", "mime": "text/plain", "url": "data:text/plain,said"},
-        {"type": "file", "mime": "text/plain", "url": f"{url}/none.txt"},
-        {"type": "file", "mime": "text/html", "url": "https://example.com/"},
-        {"type": "agent", "name": "explore"},
-        {"type": "subtask", "agent": "general", "prompt": "count", "description": "counting"},
+        Text("", "look"),
+        Text("", "not for the agent", ignored=True),
+        Text("", "a program's", synthetic=True),
+        File("", "text/plain", f"{url}/notes.txt", "notes.txt"),
+        File("", "image/png", f"{url}/shot.png", "shot.png"),
+        File("", "image/svg+xml", "data:image/svg+xml,%3Csvg%2F%3E"),
+        File("", "text/plain", "data:text/plain,said"),
+        File("", "text/plain", f"{url}/none.txt"),
+        File("", "text/html", "https://example.com/"),
+        AgentMention("", "explore"),
+        OtherPart("", SUBTASK, {"agent": "general", "prompt": "count", "description": "counting"}),
         variant="high",
-        model={"providerID": "acp", "modelID": "one"},
+        model=ModelRef("acp", "one"),
         system="Be brief.",
     )
     prompt = made.prompt
@@ -75,9 +76,9 @@ async def test_texts_and_bytes_are_not_kept_twice(tmp_path: Path) -> None:
     (tmp_path / "shot.png").write_bytes(PNG)
     (tmp_path / "notes.txt").write_text("a line of the file\n")
     made = await accepted(
-        {"type": "text", "text": "only once"},
-        {"type": "file", "mime": "image/png", "url": f"file://{tmp_path}/shot.png"},
-        {"type": "file", "mime": "text/plain", "url": f"file://{tmp_path}/notes.txt"},
+        Text("", "only once"),
+        File("", "image/png", f"file://{tmp_path}/shot.png"),
+        File("", "text/plain", f"file://{tmp_path}/notes.txt"),
     )
     assert made.item.metadata is not None
     kept = str(made.item.metadata["prompt"])
@@ -86,7 +87,7 @@ async def test_texts_and_bytes_are_not_kept_twice(tmp_path: Path) -> None:
 
 
 async def test_states_of_waiting_prompts() -> None:
-    first, second, third, fourth = [await accepted({"type": "text", "text": word}) for word in ("a", "b", "c", "d")]
+    first, second, third, fourth = [await accepted(Text("", word)) for word in ("a", "b", "c", "d")]
     names = {one.item.item_id: f"msg_{word}" for one, word in zip((first, second, third, fourth), "abcd", strict=True)}
     waiting = PendingPrompts(lambda item_id: names.get(item_id, ""))
     for one in (first, second, third, fourth):
@@ -107,7 +108,7 @@ async def test_states_of_waiting_prompts() -> None:
 
 
 async def test_a_journal_that_is_older_than_this_has_none() -> None:
-    made = await accepted({"type": "text", "text": "a"})
+    made = await accepted(Text("", "a"))
     assert made.item.metadata is not None
     old = {key: value for key, value in made.item.metadata.items() if key != "prompt"}
     assert pending_prompt_of(made.item.model_copy(update={"metadata": old})) is None

@@ -24,8 +24,8 @@ async def chosen(catalogue: Catalogue, *, model: str = "", session: str = "") ->
     made = replace(made, spec=replace(made.spec, default_catalogue=UNTOLD))
     agents = cast("AgentDirectory", FakeAgents(made))
     record = SessionRecord("ses_1", mode="build", model=ModelRef("acp", session) if session else None)
-    wire = {"providerID": "acp", "modelID": model} if model else None
-    return await choose(agents, Session(record, "acp"), PromptRequest((), model=wire))
+    asked = ModelRef("acp", model) if model else None
+    return await choose(agents, Session(record, "acp"), PromptRequest((), model=asked))
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ async def chosen(catalogue: Catalogue, *, model: str = "", session: str = "") ->
 )
 async def test_model(catalogue: Catalogue, model: str, session: str, handed: str | None, shown: str) -> None:
     choice = await chosen(catalogue, model=model, session=session)
-    assert (choice.model, choice.wire["modelID"]) == (handed, shown)
+    assert (choice.model, choice.model_ref.model_id) == (handed, shown)
 
 
 async def test_a_model_that_the_agent_does_not_have() -> None:

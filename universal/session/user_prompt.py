@@ -1,0 +1,149 @@
+"""A prompt as its sender wrote it, and its JSON in the item of its user message. Pure.
+
+The item keeps it in `metadata.opencode`. Journals of all ages have that form; `universal.session.importer.user_prompt` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
+
+from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, Json
+from universal.jsonvalue import obj
+from universal.session.values import AgentMention, CompactionMark, Fields, File, ModelRef, OtherPart, Part, Text
+
+Delivery: TypeAlias = Literal["steer", "queue"]
+"""When an agent is sent it: before those that queue, or after all that waits. Both after the answer that the agent gives now."""
+PromptKind: TypeAlias = Literal["user", "synthetic", "skill"]
+
+
+@dataclass(frozen=True, slots=True)
+class SkillText:
+    """A skill that a client puts into the conversation."""
+
+    id: str
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class PromptDetails:
+    """What an inbox shows of a prompt beside its parts. No agent is sent it.
+
+    delivery  "queue": after all prompts that wait; None where the client knows no inbox
+    kind      None is a person's prompt
+    skill     of a prompt of kind "skill"
+    files, agents, skills  what the text mentions, in the form in which the inbox shows it
+    """
+
+    delivery: Delivery | None = None
+    kind: PromptKind | None = None
+    skill: SkillText | None = None
+    description: str = ""
+    metadata: Fields | None = None
+    files: tuple[Fields, ...] = ()
+    agents: tuple[Fields, ...] = ()
+    skills: tuple[Fields, ...] = ()
+
+
+NO_DETAILS = PromptDetails()
+
+
+@dataclass(frozen=True, slots=True)
+class UserPrompt:
+    """A prompt: the ids that its client chose (empty: none), its parts, and who is to answer it in which mode."""
+
+    message_id: str = ""
+    parts: tuple[Part, ...] = ()
+    mode: str = ""
+    model: ModelRef | None = None
+    system: str | None = None
+    tools: Fields | None = None
+    format: Fields | None = None
+    details: PromptDetails = NO_DETAILS
+
+    def with_delivery(self, delivery: Delivery) -> UserPrompt:
+        """The same prompt with another place in the inbox."""
+        return replace(self, details=replace(self.details, delivery=delivery))
+
+    def without_ids(self) -> UserPrompt:
+        """The same prompt without the ids that its client chose."""
+        return replace(self, message_id="", parts=tuple(replace(part, id="") for part in self.parts))
+
+
+def user_item(item_id: str, sent: UserPrompt, content: tuple[ContentPart, ...] = (), **metadata: Json) -> Item:
+    """The item of a prompt's user message. `metadata`: what it holds besides."""
+    return Item(
+        item_id=item_id,
+        kind=ItemKind.MESSAGE,
+        role=ItemRole.USER,
+        status=ItemStatus.COMPLETED,
+        content=content,
+        metadata={"opencode": prompt_json(sent), **metadata},
+    )
+
+
+def with_prompt(item: Item, prompt: UserPrompt) -> Item:
+    """The item with another prompt in it."""
+    return item.model_copy(update={"metadata": {**obj(item.metadata), "opencode": prompt_json(prompt)}})
+
+
+def prompt_json(prompt: UserPrompt) -> dict[str, Any]:
+    """The prompt as an item keeps it."""
+    kept = _filled(message_id=prompt.message_id) | {"parts": [part_json(part) for part in prompt.parts]}
+    kept |= _filled(agent=prompt.mode, model=None if prompt.model is None else model_json(prompt.model))
+    kept |= _present(system=prompt.system, tools=prompt.tools, format=prompt.format)
+    return kept | _details_json(prompt.details)
+
+
+def model_json(model: ModelRef) -> dict[str, Any]:
+    """A model as the user message's item names it."""
+    return {"providerID": model.provider_id, "modelID": model.model_id, **_filled(variant=model.variant)}
+
+
+def part_json(part: Part) -> dict[str, Any]:
+    """A part of a prompt. Raises TypeError for a part that no prompt has."""
+    match part:
+        case Text():
+            time = _present(start=part.start_ms, end=part.end_ms)
+            told = _present(synthetic=part.synthetic, ignored=part.ignored, metadata=part.metadata)
+            return _placed(part.id, "text", {"text": part.text} | told | _filled(time=time) | dict(part.extra))
+        case File():
+            name = _present(filename=part.filename)
+            fields = {"mime": part.mime} | name | {"url": part.url} | _present(source=part.source) | dict(part.extra)
+            return _placed(part.id, "file", fields)
+        case AgentMention():
+            return _placed(part.id, "agent", {"name": part.name} | _present(source=part.source) | dict(part.extra))
+        case CompactionMark():
+            return _placed(part.id, "compaction", {"auto": part.auto, **part.extra})
+        case OtherPart():
+            return _placed(part.id, part.type, part.fields)
+        case _:
+            raise TypeError(f"A prompt has no part of type {type(part).__name__}.")
+
+
+def _placed(part_id: str, type_: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_filled(id=part_id), "type": type_, **fields}
+
+
+def _details_json(details: PromptDetails) -> dict[str, Any]:
+    skill = details.skill
+    return _filled(
+        files=list(details.files),
+        agents=list(details.agents),
+        skills=list(details.skills),
+        description=details.description,
+        metadata=details.metadata,
+        delivery=details.delivery,
+        kind=details.kind,
+        skill=None if skill is None else {"id": skill.id, "name": skill.name, "text": skill.text},
+    )
+
+
+def _present(**fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def _filled(**fields: Any) -> dict[str, Any]:
+    return {key: value for key, value in fields.items() if value}

@@ -20,7 +20,7 @@ FULL = 2
 LONG_S = 0.010
 """Seconds of CPU time from which a full collection counts as long: some 100,000 objects. The freeze also covers the few objects
 of current requests, which are small beside that."""
-GIVEN_UP = 20_000
+UNFREEZE_EVENTS = 20_000
 """Released events after which all objects are unfrozen, so that at most some 20 MiB wait to be freed."""
 
 
@@ -28,56 +28,56 @@ class Collector:
     """Controls the garbage collector. The process has one instance, `collector`, used from the event loop."""
 
     def __init__(self) -> None:
-        self._resting = 0
+        self._pauses = 0
         self._was_on = False
         self._began = 0.0
-        self._aside = False
-        self._given_up = 0
+        self._has_frozen = False
+        self._released_events = 0
 
     @contextmanager
-    def rests(self) -> Generator[None, None, None]:
+    def paused(self) -> Generator[None, None, None]:
         """Pause collections until the last user of this context leaves; then freeze all objects."""
-        if self._resting == 0:
+        if self._pauses == 0:
             self._was_on = gc.isenabled()
             gc.disable()
-        self._resting += 1
+        self._pauses += 1
         try:
             yield
         finally:
-            self._resting -= 1
-            if self._resting == 0 and self._was_on:
-                self._set_aside()
+            self._pauses -= 1
+            if self._pauses == 0 and self._was_on:
+                self._freeze()
                 gc.enable()
 
     @contextmanager
-    def watched(self) -> Generator[None, None, None]:
+    def freezing(self) -> Generator[None, None, None]:
         """Freeze all objects after each long full collection, until this context ends."""
-        gc.callbacks.append(self._seen)
+        gc.callbacks.append(self._on_collection)
         try:
             yield
         finally:
-            gc.callbacks.remove(self._seen)
+            gc.callbacks.remove(self._on_collection)
 
-    def give_up(self, events: int) -> None:
+    def note_released(self, events: int) -> None:
         """Count the events of a conversation, or of a view of one, that was released."""
-        if self._aside:
-            self._given_up += events
-            if self._given_up >= GIVEN_UP:
-                self._given_up = 0
-                self._aside = False
+        if self._has_frozen:
+            self._released_events += events
+            if self._released_events >= UNFREEZE_EVENTS:
+                self._released_events = 0
+                self._has_frozen = False
                 gc.unfreeze()
 
-    def _set_aside(self) -> None:
+    def _freeze(self) -> None:
         gc.freeze()
-        self._aside = True
+        self._has_frozen = True
 
-    def _seen(self, phase: str, info: dict[str, int]) -> None:
+    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] != FULL:
             return
         if phase == "start":
             self._began = thread_time()
         elif thread_time() - self._began > LONG_S:
-            self._set_aside()
+            self._freeze()
 
 
 collector = Collector()

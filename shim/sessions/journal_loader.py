@@ -40,7 +40,7 @@ async def load_journal(state: SessionState, store: Store) -> None:
     if state.sequence == 0:
         await checkpoints.open_from(state, store)
     long = store.last_sequence(state.id) - state.sequence >= LONG
-    with collector.rests() if long else nullcontext():
+    with collector.paused() if long else nullcontext():
         while page := await store.brief(state.id, state.sequence, PAGE):
             until = perf_counter() + SLICE_S
             for event in join_deltas(page):

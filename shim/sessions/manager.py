@@ -376,7 +376,7 @@ class SessionManager:
         if entry.state is not None:
             entry.state.record(EventType.SESSION_ENDED, termination_data("The session was deleted."))
             entry.state.journal.is_closed = True
-        collector.give_up(self.deps.store.last_sequence(session_id))
+        collector.note_released(self.deps.store.last_sequence(session_id))
         self.deps.store.delete_session(session_id)
         self.deps.feed.end(session_id)
         session = entry.state.session if entry.state is not None else Session(record, "")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from shim import collector as module
-from shim.collector import GIVEN_UP, Collector
+from shim.collector import UNFREEZE_EVENTS, Collector
 
 
 class Node:
@@ -35,8 +35,8 @@ def lost(made: Node) -> weakref.ref[Node]:
 
 def test_collection_is_off_until_the_last_reader_ends() -> None:
     collector = Collector()
-    with pytest.raises(KeyError), collector.rests():
-        with collector.rests():
+    with pytest.raises(KeyError), collector.paused():
+        with collector.paused():
             assert not gc.isenabled()
         assert not gc.isenabled()
         raise KeyError
@@ -47,21 +47,21 @@ def test_a_disabled_collector_stays_off() -> None:
     collector = Collector()
     gc.disable()
     before = gc.get_freeze_count()
-    with collector.rests():
+    with collector.paused():
         pass
     assert not gc.isenabled() and gc.get_freeze_count() == before
 
 
-def test_read_sessions_are_frozen_until_enough_is_given_up() -> None:
+def test_read_sessions_are_frozen_until_enough_is_released() -> None:
     collector = Collector()
-    with collector.rests():
+    with collector.paused():
         gone = lost(Node())
     gc.collect()
     assert gone() is not None
-    collector.give_up(GIVEN_UP - 1)
+    collector.note_released(UNFREEZE_EVENTS - 1)
     gc.collect()
     assert gone() is not None
-    collector.give_up(1)
+    collector.note_released(1)
     gc.collect()
     assert gone() is None
     assert gc.get_freeze_count() == 0
@@ -74,7 +74,7 @@ def test_objects_that_survive_a_long_collection_are_frozen(
     monkeypatch.setattr(module, "LONG_S", long_s)
     collector = Collector()
     kept = Node()
-    with collector.watched():
+    with collector.freezing():
         gc.collect(1)
         assert gc.get_freeze_count() == 0
         gc.collect()
@@ -83,12 +83,12 @@ def test_objects_that_survive_a_long_collection_are_frozen(
         del kept
         gc.collect()
         assert (gone() is not None) is aside
-        collector.give_up(GIVEN_UP)
+        collector.note_released(UNFREEZE_EVENTS)
         gc.collect()
         assert gone() is None
 
 
 def test_nothing_is_looked_through_if_nothing_was_set_aside() -> None:
     gc.freeze()  # as the server does when it starts
-    Collector().give_up(GIVEN_UP)
+    Collector().note_released(UNFREEZE_EVENTS)
     assert gc.get_freeze_count() > 0

@@ -1,7 +1,7 @@
 """Lists an agent's tools under OpenCode's names, with their arguments as JSON Schema. Pure.
 
 Agents do not report the schemas of their tools. So this returns the form in which this face shows their calls: OpenCode's names
-(`agents/*.TOOLS`) and OpenCode's arguments. An agent may send more, so the schemas allow more.
+(`universal.tools`) and OpenCode's arguments. An agent may send more, so the schemas allow more.
 Source: the answer of a live OpenCode 1.18.33 to `/experimental/tool`, for names, types and required arguments.
 """
 

@@ -1,4 +1,4 @@
-"""Permissions and questions as OpenCode 2 asks them: permission requests and forms. Pure.
+"""Converts permission requests and questions to OpenCode 2's permission requests and forms. Pure.
 
 Source: recordings `permission_*`, `question*` of `v2-20260717`.
 """
@@ -17,17 +17,17 @@ TITLE = "Questions"
 
 
 def form_id(question_id: str) -> str:
-    """The form that is this question."""
+    """The id of the form that shows a question."""
     return f"frm_{question_id.removeprefix('que_')}"
 
 
 def source(call: CallRef | None, message_id: str) -> Wire:
-    """The call that asks, in its message by this face's id; empty for a request of no call."""
+    """`source` of a request: its tool call and the message, by OpenCode 2's ids. Empty for a request without a call."""
     return {"messageID": message_id, "id": call.call_id} if call is not None else {}
 
 
 def permission(request: PermissionRequest, session_id: str, tool: Wire) -> Wire:
-    """`PermissionRequest`. `tool` is its `source`."""
+    """The `PermissionRequest` of a request. In: `tool`, its `source`."""
     access = request.access
     wire: Wire = {
         "id": request.id,
@@ -42,7 +42,7 @@ def permission(request: PermissionRequest, session_id: str, tool: Wire) -> Wire:
 
 
 def form(request: QuestionRequest, session_id: str, tool: Wire) -> Wire:
-    """`FormInfo`: fields `q0`, `q1` ... `tool` is its `source`."""
+    """The `FormInfo` of a question request, with fields `q0`, `q1` ... In: `tool`, its `source`."""
     return {
         "id": form_id(request.id),
         "sessionID": session_id,
@@ -53,7 +53,7 @@ def form(request: QuestionRequest, session_id: str, tool: Wire) -> Wire:
 
 
 def question(request: QuestionRequest, session_id: str) -> Wire:
-    """`QuestionV2Request` of the builds before 2.0, which know no forms."""
+    """The `QuestionV2Request` of builds before 2.0, which have no forms."""
     questions: list[Wire] = []
     for asked in request.questions:
         options = [{"label": option.label, "description": option.description} for option in asked.options]
@@ -79,7 +79,7 @@ def _field(number: int, question: Question) -> Wire:
 
 
 def answer(form: Wire, answers: Sequence[Sequence[str]]) -> Wire:
-    """`FormAnswer` from the answers, one list for each question. A question without an answer has no key."""
+    """The `FormAnswer` of the answers, which are one list for each question. A question without an answer has no key."""
     told: Wire = {}
     for field, given in zip(form["fields"], answers, strict=False):
         if given:
@@ -88,6 +88,6 @@ def answer(form: Wire, answers: Sequence[Sequence[str]]) -> Wire:
 
 
 def answers(form: Wire, answer: Mapping[str, object]) -> list[list[str]]:
-    """The other way: the answers to each question of the form, empty where there is none."""
+    """The answers to each question, from a `FormAnswer`. A question without an answer has an empty list."""
     given = [answer.get(field["key"]) for field in form["fields"]]
     return [[str(v) for v in arr(value)] if isinstance(value, list) else [] if value is None else [str(value)] for value in given]

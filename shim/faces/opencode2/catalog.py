@@ -12,11 +12,11 @@ from shim.faces.opencode2.events import Wire
 
 INPUTS = ("text", "image", "pdf", "audio", "video")
 PACKAGE = "opencode-shim"
-"""What `package` of a provider begins with: no package of the AI SDK talks to these models, an agent does."""
+"""Beginning of a provider's `package`. An agent talks to the models, and no package of the AI SDK."""
 
 
 def agents(modes: Iterable[Wire], permissions: list[Wire]) -> list[Wire]:
-    """`AgentInfo` objects. In: OpenCode 1's `Agent` objects, and the config's permission rules, which apply to every agent."""
+    """The `AgentInfo` objects. In: OpenCode 1's `Agent` objects, and the config's permission rules for every agent."""
     return [
         {
             "id": mode["name"],
@@ -32,12 +32,12 @@ def agents(modes: Iterable[Wire], permissions: list[Wire]) -> list[Wire]:
 
 
 def commands(rows: Iterable[Wire]) -> list[Wire]:
-    """`CommandInfo` objects: the templates stay here."""
+    """The `CommandInfo` objects. Templates are left out."""
     return [{key: row[key] for key in ("name", "description") if key in row} for row in rows]
 
 
 def provider(row: Wire, *, keyed: bool) -> Wire:
-    """`ProviderInfo` of an agent. In: `keyed`, whether it takes a key; that is the integration of its name."""
+    """The `ProviderInfo` of an agent. In: `keyed`, whether it takes a key, for which an integration of its name exists."""
     return {
         "id": row["id"],
         **({"integrationID": row["id"]} if keyed else {}),
@@ -48,7 +48,7 @@ def provider(row: Wire, *, keyed: bool) -> Wire:
 
 
 def models(providers: Iterable[Wire]) -> list[Wire]:
-    """`ModelInfo` objects of all providers."""
+    """The `ModelInfo` objects of all providers."""
     return [model(row, one) for row in providers for one in row["models"].values()]
 
 
@@ -72,7 +72,7 @@ def model(row: Wire, one: Wire) -> Wire:
 
 
 def default(providers: list[Wire], defaults: Mapping[str, str], wanted: str | None) -> Wire | None:
-    """`ModelInfo` that is taken when a person has chosen none. In: `wanted`, the config's `provider/model`; it may not exist."""
+    """The `ModelInfo` for sessions without a choice. In: `wanted`, the config's `provider/model`; it may not exist."""
     known = {row["id"]: row for row in providers}
     name, _, chosen = (wanted or "").partition("/")
     if name in known and chosen in known[name]["models"]:

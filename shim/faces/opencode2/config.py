@@ -30,7 +30,7 @@ UPDATE: Mapping[object, str] = {True: "auto", False: "disable", "notify": "notif
 
 
 def convert(values: Mapping[str, Any]) -> Wire:
-    """`ConfigInfo`. In: a `Config` that satisfies OpenCode 1's schema."""
+    """The `ConfigInfo` of a `Config` that satisfies OpenCode 1's schema."""
     made: Wire = {key: values[key] for key in SAME if values.get(key) is not None}
     for name, (key, convert) in CONVERTED.items():
         value = values.get(key)
@@ -40,7 +40,7 @@ def convert(values: Mapping[str, Any]) -> Wire:
 
 
 def permissions(value: Any) -> list[Wire]:
-    """The ordered rules of a `permission`."""
+    """The ordered rules of a `permission` value."""
     rows = {"*": value} if isinstance(value, str) else obj(value)
     return rules(
         [

@@ -1,4 +1,4 @@
-"""What a handler of OpenCode 2 is marked with: the operation that it serves, and the face that says its errors."""
+"""Decorators that mark handlers of OpenCode 2 with their operation, and with the face that renders their errors."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ PREVIEW: Mapping[str, Operation] = {
     "v2.session.question.reply": Operation("POST", "/api/session/{sessionID}/question/{requestID}/reply", "session questions"),
     "v2.session.question.reject": Operation("POST", "/api/session/{sessionID}/question/{requestID}/reject", "session questions"),
 }
-"""Operations of the preview of OpenCode 2 in 1.18 that 2.x has not, by their ids in OpenCode 1's document."""
+"""Operations that only the preview in 1.18 has, by their ids in OpenCode 1's document."""
 
 
 def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
-    """The function serves this operation of OpenCode 2. Raises KeyError if there is no such one."""
+    """Mark a handler of an operation of OpenCode 2. Raises KeyError for an unknown operation."""
     return mark(operation_id, OPERATIONS[operation_id], FACE)
 
 
 def preview_operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
-    """The function serves an operation of `PREVIEW`. Raises KeyError if there is no such one."""
+    """Mark a handler of an operation of `PREVIEW`. Raises KeyError for an unknown operation."""
     return mark(operation_id, PREVIEW[operation_id], FACE)
 
 
 def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:
-    """The function serves a route that OpenCode 2 has outside of its contract."""
+    """Mark a handler of a route that OpenCode 2 has outside of its contract."""
     return extra_route(operation_id, method, path, streams=streams, face=FACE)

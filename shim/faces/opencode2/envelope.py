@@ -1,6 +1,6 @@
 """The envelope of answers about a directory: `{location: {directory}, data}`. Pure.
 
-Older dialects tell the directory's project in it as well, so the envelope knows it, beside what clients of `v2_0` get.
+Older dialects have the directory's project in it too. So the value holds the project, which clients of `v2_0` do not get.
 """
 
 from __future__ import annotations
@@ -19,5 +19,5 @@ class LocatedAnswer(dict[str, Any]):
 
 
 def with_project(said: Any) -> Any:
-    """The envelope of the previews; any other answer as it is."""
+    """The envelope with the project, for older dialects. Any other answer is returned unchanged."""
     return {**said, "location": {**said["location"], "project": said.project}} if isinstance(said, LocatedAnswer) else said

@@ -1,4 +1,4 @@
-"""How OpenCode 2 says each error: `{"_tag", "message", ...}`. Also the errors that only its operations have. Pure.
+"""Renders errors as OpenCode 2 does (`{"_tag", "message", ...}`), and defines the errors of its own operations. Pure.
 
 Source: the errors of compat_fixtures/opencode2/operations.json.
 """
@@ -28,11 +28,11 @@ class Row:
     text: Callable[[Any], str] | None = None
 
 
-# --- errors of this wire alone ----------------------------------------------------------------------------
+# --- errors of this face alone ----------------------------------------------------------------------------
 
 
 class IdInvalid(RequestError):
-    """An id does not have the form of its kind. `field` is the wire's name of it."""
+    """An id does not have the form of its kind. `field` is its name in the request."""
 
     def __init__(self, kind: str, field: str) -> None:
         super().__init__(f"Invalid {kind} ID")
@@ -47,7 +47,7 @@ class CursorInvalid(RequestError):
 
 
 class AgentModeNotFound(NotFound):
-    """No agent of this wire, which is a mode of an agent, has this id."""
+    """No agent in OpenCode's sense (a mode of an agent) has this id."""
 
     def __init__(self, agent_id: str) -> None:
         super().__init__(f"Agent not found: {agent_id}")
@@ -126,7 +126,7 @@ class LocationNotFound(NotFound):
 
 
 class ResourceConflict(Conflict):
-    """There is another thing of this name."""
+    """The name or id is used by another resource."""
 
     def __init__(self, message: str, resource: str) -> None:
         super().__init__(message)
@@ -150,7 +150,7 @@ class FormAnswerInvalid(RequestError):
 
 
 class WorktreeRefused(RequestError):
-    """A worktree cannot be made or removed. `force_required`: it has changes that would be lost."""
+    """A worktree cannot be created or removed. `force_required`: it has changes that would be lost."""
 
     def __init__(self, message: str, *, force_required: bool = False) -> None:
         super().__init__(message)
@@ -173,7 +173,7 @@ class RpcNotFound(RequestError):
 
 
 class VcsUnsupported(RequestError):
-    """Repositories of this kind are not made here."""
+    """The server creates no repositories of this kind."""
 
     operation = "vcs.init"
 
@@ -244,7 +244,7 @@ ERRORS: Mapping[type[RequestError], Row] = {
 
 
 def render(error: RequestError) -> tuple[int, dict[str, Any]]:
-    """Status and body."""
+    """Render an error as status and body."""
     if isinstance(error, errors.HttpRefused):
         return error.status, {"_tag": f"{error.name}Error", "message": error.message}
     row = row_of(ERRORS, error)

@@ -1,7 +1,7 @@
-"""One event of OpenCode 2's wire, in the form of `v2_0` (2.1.2), and which types are durable. Pure.
+"""The event of OpenCode 2, in the form of `v2_0`, and the table of durable types. Pure.
 
-`VERSIONS` is the table: a type that has a row is durable (it has a place in its session's log), with the version of its payload's
-shape; all others are live only. Source: `opencode-v2-events.json` (2.1.2).
+A type with a row in `VERSIONS` is durable: it has a place in its session's log. The row is the version of its payload.
+All other types are live only. Source: `compat_fixtures/opencode2/events.json` (2.1.2).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 Wire: TypeAlias = dict[str, Any]
 FACE = "opencode2"
-"""By which the hub knows this face."""
+"""The name of this face in the hub."""
 
 VERSIONS: dict[str, int] = {
     "session.created": 1,
@@ -69,20 +69,20 @@ NO_LOCATION = frozenset(
         "session.usage.updated",
     }
 )
-"""Native tells these without a directory (as `server.connected`): clients go by `data.sessionID`."""
+"""Types that OpenCode sends without a directory. Clients use their `data.sessionID`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event.
 
-    created    epoch ms
-    session    whose it is: the `aggregateID` of a durable one; None: of no session
-    seq        its place in the session's log, from 0; None: live only
-    version    of the payload's shape, if durable
-    directory  `location.directory`; None: told without a location
-    note       for dialects, what the data does not say; not on the wire
-    beside     the same: fields that the event of a dialect has
+    created    epoch milliseconds
+    session    id of its session (`aggregateID` of a durable event), or None
+    seq        place in the session's log, from 0; None if it is live only
+    version    version of the payload's shape, if durable
+    directory  `location.directory`; None if it is sent without a location
+    note       a hint for dialects; not on the wire
+    beside     fields that only older dialects have; not on the wire in `v2_0`
     """
 
     id: str
@@ -117,7 +117,7 @@ class Event:
         return self.id
 
     def wire(self) -> Wire:
-        """As it goes over `/api/event`: `{id, created, type, durable?, location?, data}`."""
+        """The JSON on `/api/event`: `{id, created, type, durable?, location?, data}`."""
         envelope: Wire = {"id": self.id, "created": self.created, "type": self.type}
         if self.seq is not None:
             envelope["durable"] = {"aggregateID": self.session, "seq": self.seq, "version": self.version}
@@ -127,5 +127,5 @@ class Event:
         return envelope
 
     def log(self) -> Wire:
-        """As the session's log has it: `{id, created, type, durable, data}`. Only for durable ones."""
+        """The JSON in the session's log: `{id, created, type, durable, data}`. Only for durable events."""
         return {key: value for key, value in self.wire().items() if key != "location"}

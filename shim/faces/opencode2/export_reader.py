@@ -36,7 +36,7 @@ def _model(ref: Wire) -> Wire:
 
 
 class _Messages:
-    """Folds messages in their order: a step belongs to the prompt before it."""
+    """Collects messages in their order. A step belongs to the prompt before it."""
 
     def __init__(self, directory: str) -> None:
         self.messages: list[Wire] = []
@@ -45,7 +45,7 @@ class _Messages:
         self._agent, self._model = "build", NO_MODEL
 
     def add(self, message: Wire) -> None:
-        """One message; those that are no part of the conversation only say what is chosen from then on."""
+        """Add a message. Switches only change the agent and the model of later messages."""
         match message["type"]:
             case "user":
                 files = [_file(one) for one in arr(message.get("files"))]

@@ -1,8 +1,8 @@
-"""What the fields of a form take, and what is wrong with an answer. Pure. Source: `FormFields`, `FormAnswer` of 2.0.21.
+"""Validates the fields of a form, and the answer to a form. Pure. Source: `FormFields`, `FormAnswer` of 2.0.21.
 
-An answer has a value for each field that is shown: a field with `when` is shown if all of its conditions hold for the other
-answers. Nothing is demanded of a field that is not `required`. `external` is a page to open, and takes no value. A `pattern` is
-one of JavaScript's, which clients check: here it is only passed on.
+An answer has a value for each visible field. A field with `when` is visible if all its conditions hold for the other answers.
+A field that is not `required` may be left out. `external` is a page to open and takes no value. A `pattern` is a JavaScript
+pattern, which clients check and the server only passes on.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ KEYS: Mapping[str, Sequence[str]] = {
     "multiselect": (*BASE, "options", "minItems", "maxItems", "custom", "default"),
     "external": (*EVERY, "url"),
 }
-"""Type of a field -> what it may say. All else is left out."""
+"""Type of a field -> its keys. Other keys are left out."""
 
 
 def fields_of(given: Sequence[Wire]) -> list[Wire]:
-    """The fields of a new form. Raises InvalidRequest."""
+    """Validate the fields of a new form. Raises InvalidRequest."""
     fields: list[Wire] = []
     for number, one in enumerate(given):
         field = {key: one[key] for key in KEYS[one["type"]] if one.get(key) is not None}
@@ -57,7 +57,7 @@ def _field_fault(field: Wire, known: set[str]) -> str:
 
 
 def invalid(fields: Sequence[Wire], answer: Mapping[str, Any]) -> str | None:
-    """What is wrong with an answer, in native's words where they are known; None if it is right."""
+    """Why an answer is invalid, in OpenCode's words where known, or None if it is valid."""
     known = {field["key"]: field for field in fields}
     for key in answer:
         if key not in known:

@@ -1,7 +1,6 @@
-"""Forms that a client makes and another one answers, beside those that are an agent's questions.
+"""Forms that one client creates and another answers. Forms of agents' questions are in `asks`.
 
-They are as lasting as native's: told live, and gone with the server. `global` is the session of those that belong to none;
-they belong to a directory.
+They live in memory until the server ends, as in OpenCode. A form of the session `global` belongs to a directory.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from shim.ids import Ids
 
 GLOBAL = "global"
 MAX_OPEN = 100
-"""Of one server; and so many that are settled are still known."""
+"""Maximum of open forms, and of answered forms that are remembered."""
 
 Tell = Callable[[str, Wire, str | None], None]
 """(type, data, directory) of an event."""
@@ -23,7 +22,7 @@ Tell = Callable[[str, Wire, str | None], None]
 
 @dataclass(slots=True)
 class ClientForm:
-    """One form. `state` is `FormDetail.state`."""
+    """A form of a client. `state` is `FormDetail.state`."""
 
     form: Wire
     directory: str
@@ -31,12 +30,12 @@ class ClientForm:
 
     @property
     def is_open(self) -> bool:
-        """Nobody has answered or cancelled it."""
+        """True until the form is answered or cancelled."""
         return self.state["status"] == "pending"
 
 
 class Forms:
-    """All of one server."""
+    """The forms of one server."""
 
     def __init__(self, ids: Ids, tell: Tell) -> None:
         self._ids = ids
@@ -44,7 +43,7 @@ class Forms:
         self._made: dict[str, ClientForm] = {}
 
     def create(self, session_id: str, directory: str, form_id: str | None, said: Wire) -> Wire | None:
-        """A new form, `said` is its title, fields and metadata; None if there is one of this id. Raises LimitReached."""
+        """Create a form. `said`: its title, fields and metadata. None if the id is used. Raises LimitReached."""
         if form_id in self._made:
             return None
         if sum(one.is_open for one in self._made.values()) >= MAX_OPEN:
@@ -57,22 +56,22 @@ class Forms:
         return form
 
     def open(self, session_id: str, directory: str | None = None) -> list[Wire]:
-        """Those that wait, oldest first; `directory` narrows them."""
+        """The open forms, oldest first, of one directory or of all."""
         return [
             one.form for one in self._open_forms() if one.form["sessionID"] == session_id and directory in (None, one.directory)
         ]
 
     def of(self, directory: str) -> list[Wire]:
-        """Those that wait in a directory."""
+        """The open forms of a directory."""
         return [one.form for one in self._open_forms() if one.directory == directory]
 
     def get(self, session_id: str, form_id: str) -> Wire | None:
-        """`FormDetail`, None if there is no such form of this session."""
+        """The `FormDetail` of a form, or None if the session has no such form."""
         made = self._made.get(form_id)
         return {**made.form, "state": made.state} if made is not None and made.form["sessionID"] == session_id else None
 
     def settle(self, form_id: str, answer: Wire | None, message: str | None = None) -> bool:
-        """The answer, or None: it is cancelled. False if it was settled already, or is none of these."""
+        """Answer a form, or cancel it with None. False if it was settled already or does not exist."""
         made = self._made.get(form_id)
         if made is None or not made.is_open:
             return False

@@ -1,7 +1,7 @@
-"""Changes of the host as OpenCode 2 events. Pure.
+"""Renders changes of the host as events of OpenCode 2. Pure.
 
-`ROWS` is the table: kind of change -> type and data. Kinds without a row have no event in OpenCode 2.
-Source: opencode-v2-events.json; the payloads of terminals and of the TUI are the same on both wires.
+`ROWS` maps a kind of change to the function that makes type and data. Kinds without a row have no event in OpenCode 2.
+Source: `compat_fixtures/opencode2/events.json`. The payloads of terminals and of the TUI are the same in OpenCode 1.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from shim.host.changes import (
 from universal.session.changes import Notice
 
 Rendered: TypeAlias = tuple[str, Wire]
-"""Type and data."""
+"""Type and data of an event."""
 TOAST_MS = 15_000
-"""How long a notice is shown."""
+"""Milliseconds for which clients show a notice."""
 
 
 def _project(change: ProjectUpdated) -> Rendered:
@@ -39,7 +39,7 @@ def _project(change: ProjectUpdated) -> Rendered:
 
 
 def toast(notice: Notice) -> Wire:
-    """A notice for the person, as the data of `tui.toast.show`."""
+    """The data of `tui.toast.show` for a notice."""
     return {"message": notice.text, "variant": notice.level, "duration": TOAST_MS}
 
 

@@ -1,6 +1,6 @@
-"""A session's log on OpenCode 2's wire: its durable events, which are what the journal makes. Source: `SessionLogItem` of 2.0.21.
+"""Reads a session's log: its durable events in OpenCode 2's form. Source: `SessionLogItem` of 2.0.21.
 
-Nothing of it is kept: the journal is replayed for each reader, from its first event, so it has all that ever was.
+The log is not stored. The journal is replayed for each reader from its first event, so the log is always complete.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SYNCED = "log.synced"
 
 
 class Log:
-    """The items after `after`, then the mark that says that these are all, then (`follow`) what happens.
+    """The items after the number `after`, then a mark that says that they are complete, then (`follow`) new ones.
 
-    In: `translate`, an event as the reader's dialect has it, None if that has no such one. Items are (number, JSON value).
+    An item is (number, JSON value). In: `translate`, which converts an event to the reader's dialect, or returns None.
     """
 
     def __init__(
@@ -51,11 +51,11 @@ class Log:
 
     @property
     def over(self) -> bool:
-        """Nothing will come any more."""
+        """True if no item will follow."""
         return self._follower.over if self._follow else self._synced
 
     async def take(self, until: float | None = None) -> Sequence[tuple[int, Wire]]:
-        """The next items; none at `until` (loop time), and when it is `over`. Raises StoreError."""
+        """Wait for the next items. Returns none at the loop time `until`, and when the log is `over`. Raises StoreError."""
         while True:
             now = asyncio.get_running_loop().time()
             events = await self._follower.take(until if self._synced else now)
@@ -69,7 +69,7 @@ class Log:
                 return items
 
     def close(self) -> None:
-        """Done. Again is fine."""
+        """Release the log. May be called again."""
         self._follower.close()
 
     def _items(self, event: UniversalEvent) -> list[tuple[int, Wire]]:

@@ -1,6 +1,6 @@
-"""What has another name on OpenCode 2's wire: tools, their arguments, permissions, models, errors. Pure; tables first.
+"""Converts names of OpenCode 1 to OpenCode 2's: tools, arguments, permissions, models, errors. Pure.
 
-In: values of the core (tools by the names of `universal.tools`). Out: those of `v2_0`.
+In: values of the core, with tools named as in `universal.tools`. Out: values of `v2_0`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from universal.session.model import RETRY_FAILED, Failure, ModelRef
 from universal.session.transcript import INTERRUPTED
 
 TOOLS: dict[str, str] = {"bash": "shell", "task": "subagent", "apply_patch": "patch"}
-"""Tool of 1.x -> of 2.x; all others keep their name (`todowrite` too, of which 2.x has no more than the call)."""
+"""Tool of 1.x -> tool of 2.x. All others keep their name, also `todowrite`, of which 2.x shows only the call."""
 
 ARGUMENTS: dict[str, dict[str, str]] = {
     "read": {"filePath": "path"},
@@ -24,17 +24,17 @@ ARGUMENTS: dict[str, dict[str, str]] = {
     "subagent": {"subagent_type": "agent", "run_in_background": "background"},
     "skill": {"name": "id"},
 }
-"""Tool of 2.x -> how arguments are called there."""
+"""Tool of 2.x -> the argument's name in 1.x -> its name in 2.x."""
 
 ACTIONS: dict[str, str] = {"bash": "shell", "task": "subagent", "write": "edit", "apply_patch": "edit"}
-"""Permission of 1.x -> action of 2.x; all others keep their name."""
+"""Permission of 1.x -> action of 2.x. All others keep their name."""
 
 ERRORS: dict[str, str] = {
     "ProviderAuthError": "provider.auth",
     "MessageAbortedError": "aborted",
     "RetryFailed": "provider.internal",
 }
-"""Name of an error object of OpenCode 1 -> type of 2.x; an API's error goes by its status (`STATUSES`), the rest is `unknown`."""
+"""Name of OpenCode 1's error object -> type of 2.x. `APIError` is looked up in `STATUSES`; others are `unknown`."""
 
 CODES: dict[str, str] = {
     "authentication_failed": "ProviderAuthError",
@@ -53,35 +53,35 @@ STATUSES: tuple[tuple[range, str], ...] = (
     (range(400, 500), "provider.invalid-request"),
     (range(500, 600), "provider.internal"),
 )
-"""Answers of a model's API; the first that fits."""
+"""Statuses of a model's API -> type of 2.x. The first row that fits counts."""
 
 FINISHES = frozenset({"stop", "length", "tool-calls", "content-filter", "error", "unknown"})
-"""How a step can end; anything else is `unknown`, with its own word as `rawFinish`."""
+"""Finish reasons of a step. Any other is `unknown`, with the agent's word in `rawFinish`."""
 
 STEP_INTERRUPTED = "Step interrupted"
 TOOL_INTERRUPTED = "Tool execution interrupted"
-"""Native's words."""
+"""OpenCode's text."""
 
 
 def tool_name(name: str) -> str:
-    """A tool's name."""
+    """The name of a tool in 2.x."""
     return TOOLS.get(name, name)
 
 
 def arguments(tool: str, given: Mapping[str, Any]) -> Wire:
-    """Arguments of a call; `tool` by 2.x's name."""
+    """The arguments of a call. In: `tool`, its name in 2.x."""
     names = ARGUMENTS.get(tool, {})
     return {names.get(key, key): value for key, value in given.items()}
 
 
 def model_ref(model: ModelRef) -> Wire:
-    """`ModelRef`; the default variant has no name."""
+    """The `ModelRef` of a model. The default variant is left out."""
     ref: Wire = {"id": model.model_id, "providerID": model.provider_id}
     return ref | ({"variant": model.variant} if model.variant and model.variant != "default" else {})
 
 
 def rules(permission: Any) -> list[Wire]:
-    """`PermissionRuleset` from the rules of 1.x."""
+    """The `PermissionRuleset` of rules of 1.x."""
     return [
         {
             "action": ACTIONS.get(text(rule.get("permission")), text(rule.get("permission"))),
@@ -93,7 +93,7 @@ def rules(permission: Any) -> list[Wire]:
 
 
 def error(failure: Failure) -> Wire:
-    """`SessionStructuredError`."""
+    """The `SessionStructuredError` of an error."""
     details = failure.details or {}
     native = details.get("opencode")
     if isinstance(native, dict):  # the error object of an OpenCode
@@ -119,12 +119,12 @@ def _error(name: str, words: str, status: object) -> Wire:
 
 
 def tool_error(words: str, *, interrupted: bool, refused: bool) -> Wire:
-    """`SessionStructuredError` of a call that failed."""
+    """The `SessionStructuredError` of a failed tool call."""
     if interrupted:
         return {"type": "aborted", "message": TOOL_INTERRUPTED if words == INTERRUPTED else words}
     return {"type": "aborted" if refused else "unknown", "message": words}
 
 
 def finish(reason: str) -> Wire:
-    """`finish`, and `rawFinish` if `v2_0` has no such finish reason."""
+    """The `finish` of a step, and `rawFinish` if `v2_0` has no such finish reason."""
     return {"finish": reason} if reason in FINISHES else {"finish": "unknown", "rawFinish": reason}

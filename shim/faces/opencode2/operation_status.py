@@ -1,4 +1,4 @@
-"""That every operation of OpenCode 2 is either served or refused with a reason, and the page that says which. Pure."""
+"""Checks that every operation of OpenCode 2 is served or refused with a reason, and renders docs/operations2.md. Pure."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ thing, and it says nothing about your project or your agent.
 
 
 def undecided_operations(served: Set[str]) -> UndecidedOperations:
-    """Operations without a decision, with two, and rows for operations that do not exist."""
+    """Operations that are neither served nor refused, or both, and rows for operations that do not exist."""
     known, refused = frozenset(OPERATIONS), frozenset(UNSUPPORTED)
     return UndecidedOperations(known - refused - served, refused & served, refused - known)
 
 
 def rows(served: Set[str]) -> dict[str, Row]:
-    """What an app with these handlers must refuse. An operation with neither is refused as well: never silence."""
+    """The operations that an app with these handlers refuses, with the reasons. Undecided operations are refused too."""
     return {
         name: UNSUPPORTED.get(name, Row(501, "this build has no handler for it")) for name in OPERATIONS if name not in served
     }
 
 
 def render(served: Set[str]) -> str:
-    """`docs/operations2.md`."""
+    """The text of docs/operations2.md."""
     tags: dict[str, list[str]] = {}
     refused = rows(served)
     for name, row in OPERATIONS.items():

@@ -1,8 +1,8 @@
-"""Prompts as OpenCode 2's clients send them: what the sessions need of one, and what is kept of it for this face.
+"""Converts the files and agents of a client's prompt to parts, and to the values that OpenCode 2 stores.
 
     {text, files: [{uri, name?, description?, mention?}], agents: [{name, mention?}]}  ->  parts, and details for the inbox
 
-A file's type is found by its bytes, as by native: what is text goes into the prompt, images and PDFs are attached.
+A file's type is found by its bytes, as in OpenCode. Text goes into the prompt; images and PDFs are attached.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ MAGIC: tuple[tuple[bytes, str], ...] = (
     (b"GIF8", "image/gif"),
     (b"%PDF-", "application/pdf"),
 )
-"""How files begin -> their type."""
+"""First bytes of a file -> its media type."""
 DIRECTORY = "application/x-directory"
 TEXT = "text/plain"
 SCHEMES = ("file", "data")
 
 
 def sniff_type(content: bytes, name: str) -> str:
-    """The type of a file's bytes: an image, a PDF, text if it reads as that, else what its name says."""
+    """The media type of a file: image or PDF by its bytes, text if it decodes as text, else by its name."""
     found = next((mime for begin, mime in MAGIC if content.startswith(begin)), None)
     if found is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
         found = "image/webp"
@@ -53,7 +53,8 @@ def sniff_type(content: bytes, name: str) -> str:
 async def files(given: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list[File], list[JsonObject]]:
     """(parts, stored): file parts, and the files as OpenCode 2 keeps them, `{data, mime, source, name?, ...}`.
 
-    Raises InvalidRequest for what is no `file:` or `data:` URI, is not there, is too large, or is outside of the roots.
+    Raises InvalidRequest for a URI that is neither `file:` nor `data:`, and for a file that is missing, too large or outside of
+    the roots.
     """
     parts: list[File] = []
     stored: list[JsonObject] = []
@@ -113,7 +114,7 @@ def _bad(number: int, why: str) -> InvalidRequest:
 
 
 def agents(given: Sequence[JsonObject]) -> list[AgentMention]:
-    """Agent parts for `@agent`s."""
+    """The agent parts for mentions of agents (`@agent`)."""
     parts: list[AgentMention] = []
     for one in given:
         mention: Any = one.get("mention")

@@ -1,7 +1,6 @@
-"""Prompts as OpenCode 2's inbox has them: accepted, then delivered as messages. Pure.
+"""Converts prompts to items of OpenCode 2's inbox. Pure.
 
-In: the prompt as the core keeps it, and the parts of its message. Files and agents that its details do not name are made of
-the message's parts.
+In: the core's prompt and the parts of its message. Files and agents come from the prompt's details, or else from these parts.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
 
 
 def item(prompt: PendingPrompt, parts: Sequence[Part]) -> Wire:
-    """`InboxItem`: `{type, payload, delivery}` of a prompt and the parts of its message."""
+    """The `InboxItem` `{type, payload, delivery}` of a prompt and the parts of its message."""
     details, delivery = prompt.details, prompt.delivery
     if prompt.kind == "compaction":
         return {"type": "compaction", "payload": {}, "delivery": delivery}
@@ -46,7 +45,7 @@ def _agent(part: AgentMention) -> Wire:
 
 
 def _file(part: File) -> Wire:
-    """A file part; of a file that was only named, the bytes are not told."""
+    """A file part. If the file was only named, its bytes are left out."""
     name = {"name": part.filename} if part.filename else {}
     found = _DATA_URL.match(part.url)
     if found is None:

@@ -1,6 +1,6 @@
-"""A session as OpenCode 2's JSON: its `info`, messages, inbox, permissions and forms. Pure; keeps nothing.
+"""Reads a session as OpenCode 2's JSON: its `info`, messages, inbox, permissions and forms. Pure; keeps nothing.
 
-Running text is "" until it has ended: its pieces come by the stream.
+A text that still grows is "", because its pieces come on the stream.
 Source: recordings `compat_fixtures/opencode2/v2-20260717`.
 """
 
@@ -40,15 +40,15 @@ from universal.session.values import CallRef, PermissionRequest, QuestionRequest
 from universal.session.values import Reasoning as Thought
 
 REFUSALS = (rejection(""), DISMISSED)
-"""Words of calls that a person refused, and said no more; who says why is heard by the model, as of any error."""
+"""Errors of calls that a person refused without a reason. A reason is told to the model like any error."""
 LOST = {"type": "unknown", "message": "The agent ended without a word."}
-"""Error of a turn that failed, of which nobody has said why."""
+"""The error of a turn that failed without a reason."""
 SHELL = "/bin/sh"
-"""What runs a person's commands, as far as the journal tells: `$SHELL` is the server's business."""
+"""The shell of a person's commands. The journal does not hold the real one."""
 
 
 def info(session: Session) -> Wire:
-    """`SessionInfo`."""
+    """The `SessionInfo` of a session."""
     timeline, record = session.timeline, session.record
     wire = session_info.info_of(record)
     for key in ("agent", "model"):
@@ -66,7 +66,7 @@ def info(session: Session) -> Wire:
 
 
 def revert(session: Session) -> Wire | None:
-    """What is staged to be undone."""
+    """The `revert` of a session: what is staged to be undone."""
     staged = session.timeline.staged
     if staged is None:
         return None
@@ -74,7 +74,7 @@ def revert(session: Session) -> Wire | None:
 
 
 def message_id(session: Session, id_: str) -> str:
-    """The id that a message of the core has on this wire."""
+    """The id in OpenCode 2 of a message of the core."""
     return session.timeline.ids.get(id_, id_)
 
 
@@ -82,7 +82,7 @@ def message_id(session: Session, id_: str) -> str:
 
 
 def messages(session: Session) -> Iterator[Wire]:
-    """All messages, oldest first."""
+    """All messages of a session, oldest first."""
     return (message(entry, session) for entry in session.timeline.entries.values())
 
 
@@ -93,14 +93,14 @@ def message_at(session: Session, id_: str) -> Wire | None:
 
 
 def message(entry: Entry, session: Session) -> Wire:
-    """`SessionMessageInfo`."""
+    """The `SessionMessageInfo` of an entry."""
     kind, wire = MESSAGES[type(entry)](entry, session)
     time = {"created": entry.created_ms, **wire.pop("time", {})}
     return {"id": entry.id, "time": time, "type": kind, **wire}
 
 
 def kind_of(entry: Entry) -> str:
-    """The type of its message."""
+    """The type of an entry's message."""
     return entry.prompt.kind if isinstance(entry, PromptEntry) else KINDS[type(entry)]
 
 
@@ -126,23 +126,23 @@ def _step(entry: StepEntry, session: Session) -> tuple[str, Wire]:
 
 
 def step_cost(entry: StepEntry) -> Wire:
-    """What a step has cost, if anything is known of it."""
+    """The cost and tokens of a step, if known."""
     return {} if entry.usage is None else {"cost": entry.cost or 0, "tokens": session_info.counts(entry.usage)}
 
 
 def files(entry: StepEntry) -> list[str]:
-    """Files that a step has changed, by their names in its directory."""
+    """The files that a step has changed, relative to its directory."""
     return list(dict.fromkeys(relative(name, entry.directory) for name in entry.files))
 
 
 def retry(value: Retry) -> Wire:
-    """When the model is asked again, and why."""
+    """The time of the next try, and the reason."""
     error = {"type": "provider.internal", "message": value.message}
     return {"attempt": value.attempt, "at": value.at_ms, "error": error}
 
 
 def content(entry: StepEntry, session: Session) -> list[Wire]:
-    """The texts, thoughts and calls of a step."""
+    """The texts, reasoning and tool calls of a step."""
     found = session.messages.get(entry.message_id)
     parts = found.parts if found is not None else {}
     wires: list[Wire] = []
@@ -186,19 +186,19 @@ def _call_state(piece: CallPiece, call: ToolCall, directory: str) -> Wire:
 
 
 def call_input(piece: CallPiece, call: ToolCall) -> Wire:
-    """The arguments with which a call ran."""
+    """The arguments of a call."""
     return names.arguments(names.tool_name(piece.tool), call.input if piece.input is None else piece.input)
 
 
 def call_result(piece: CallPiece, call: ToolCall, directory: str) -> Wire:
-    """What a call that succeeded has given."""
+    """The result of a successful call."""
     tool = names.tool_name(piece.tool)
     metadata = results.metadata(tool, call_input(piece, call), obj(call.metadata), directory)
     return {"content": results.content(tool, call), **({"metadata": metadata} if metadata else {})}
 
 
 def call_failure(piece: CallPiece, call: ToolCall) -> Wire:
-    """Why a call failed, and what it had given before."""
+    """The error of a failed call, and its output until then."""
     metadata = obj(call.metadata)
     is_interrupted = metadata.get("interrupted") is True
     error = names.tool_error(call.error, interrupted=is_interrupted, refused=piece.refused in REFUSALS)
@@ -219,7 +219,7 @@ def _compaction(entry: CompactionEntry, session: Session) -> tuple[str, Wire]:
 
 
 def compaction_reason(entry: CompactionEntry) -> str:
-    """Who wanted it."""
+    """Whether a person (`manual`) or the agent (`auto`) started a compaction."""
     return "auto" if entry.is_auto else "manual"
 
 
@@ -240,7 +240,7 @@ def shell_id(entry: ShellEntry) -> str:
 
 
 def shell(entry: ShellEntry) -> Wire:
-    """`ShellInfo` of a person's command."""
+    """The `ShellInfo` of a person's command."""
     times = {"started": entry.created_ms, **({} if entry.completed_ms is None else {"completed": entry.completed_ms})}
     return {
         **{"id": shell_id(entry), "status": entry.status, "command": entry.command, "cwd": entry.directory},
@@ -250,7 +250,7 @@ def shell(entry: ShellEntry) -> Wire:
 
 
 def shell_output(call: ToolCall | None) -> Wire:
-    """What a person's command has written."""
+    """The output of a person's command."""
     metadata = obj(call.metadata) if call is not None else {}
     output = (call.output if call is not None and call.status == "completed" else "") or text(metadata.get("output"))
     size = len(output.encode())
@@ -266,7 +266,7 @@ def _model(entry: ModelEntry, session: Session) -> tuple[str, Wire]:
 
 
 def switch(entry: ModeEntry | ModelEntry) -> Wire:
-    """What was chosen, and what was chosen before."""
+    """The choice of a switch, and the choice before it."""
     if isinstance(entry, ModeEntry):
         return {"agent": entry.mode, **({} if entry.previous is None else {"previous": entry.previous})}
     previous = {} if entry.previous is None else {"previous": names.model_ref(entry.previous)}
@@ -278,7 +278,7 @@ def _location_switched(entry: MovedEntry, session: Session) -> tuple[str, Wire]:
 
 
 def place(value: Place) -> Wire:
-    """Where a session works."""
+    """The location of a session."""
     subpath = {"subpath": value.path} if value.path else {}
     return {"location": {"directory": value.directory}, "projectID": value.project_id, **subpath}
 
@@ -292,7 +292,7 @@ def _note(entry: NoteEntry, session: Session) -> tuple[str, Wire]:
 
 
 def note(entry: NoteEntry) -> Wire:
-    """A text that was put into the conversation."""
+    """The fields of a text that a program added to the conversation."""
     optional = {"description": entry.description, "metadata": entry.metadata}
     return {"text": entry.text, **{key: value for key, value in optional.items() if value}}
 
@@ -306,7 +306,7 @@ def _end(entry: EndEntry, session: Session) -> tuple[str, Wire]:
 
 
 def end_error(entry: EndEntry) -> Wire:
-    """Why a turn failed, if it did."""
+    """The error of a failed turn, or None."""
     if entry.outcome != "failed":
         return {}
     return {"error": LOST if entry.failure is None else names.error(entry.failure)}
@@ -339,51 +339,51 @@ KINDS: Mapping[type[Any], str] = {
     InstructionsEntry: "system",
     EndEntry: "idle",
 }
-"""Kind of entry -> type of message, without a look at it; a prompt's is its own."""
+"""Kind of entry -> type of message. A prompt's type depends on the prompt."""
 
 
-# --- what waits --------------------------------------------------------------------------------------------------
+# --- the inbox and open requests -------------------------------------------------------------------------------------------
 
 
 def inbox(session: Session) -> list[Wire]:
-    """`SessionInboxInfo` of each prompt that waits."""
+    """The `SessionInboxInfo` of each prompt in the inbox."""
     return [inbox_entry(prompt, session) for prompt in session.timeline.inbox.values()]
 
 
 def inbox_entry(prompt: PendingPrompt, session: Session) -> Wire:
-    """`SessionInboxInfo`."""
+    """The `SessionInboxInfo` of a prompt."""
     time = {"created": prompt.accepted_ms}
     return {"id": prompt.id, "sessionID": session.id, "time": time, **inbox_item(prompt, session)}
 
 
 def inbox_item(prompt: PendingPrompt, session: Session) -> Wire:
-    """`InboxItem`."""
+    """The `InboxItem` of a prompt."""
     message = session.messages.get(prompt.id)
     return prompts.item(prompt, list(message.parts.values()) if message is not None else [])
 
 
 def permissions(session: Session) -> list[Wire]:
-    """`PermissionRequest` of each permission that a person is asked for."""
+    """The `PermissionRequest` of each open permission request."""
     return [permission(request, session) for request in session.permissions.values()]
 
 
 def permission(request: PermissionRequest, session: Session) -> Wire:
-    """`PermissionRequest`."""
+    """The `PermissionRequest` of a request."""
     return asks.permission(request, session.id, _source(request.call, session))
 
 
 def forms(session: Session) -> list[Wire]:
-    """`FormInfo` of each question that a person is asked."""
+    """The `FormInfo` of each open question."""
     return [form(request, session) for request in session.questions.values()]
 
 
 def form(request: QuestionRequest, session: Session) -> Wire:
-    """`FormInfo`."""
+    """The `FormInfo` of a question."""
     return asks.form(request, session.id, _source(request.call, session))
 
 
 def form_detail(session: Session, form_id: str) -> Wire | None:
-    """`FormDetail` of a question that is asked, or was."""
+    """The `FormDetail` of an open or answered question."""
     request = question_of_form(session, form_id)
     if request is not None:
         return {**form(request, session), "state": {"status": "pending"}}
@@ -397,10 +397,10 @@ def form_detail(session: Session, form_id: str) -> Wire | None:
 
 
 def question_of_form(session: Session, form_id: str) -> QuestionRequest | None:
-    """The open question that a form is."""
+    """The open question that a form shows."""
     return next((request for id_, request in session.questions.items() if asks.form_id(id_) == form_id), None)
 
 
 def _source(call: CallRef | None, session: Session) -> Wire:
-    """The call that asks, in its message by this wire's id; empty for a request of no call."""
+    """`source` of a request: its tool call and message, by OpenCode 2's ids. Empty for a request without a call."""
     return {"messageID": message_id(session, call.message_id), "id": call.call_id} if call is not None else {}

@@ -1,6 +1,6 @@
-"""A session's changes as OpenCode 2 events, in the form of 2.0. Pure; keeps nothing.
+"""Renders a session's changes as events of OpenCode 2, in the form of `v2_0`. Pure; keeps nothing.
 
-`RENDER` is the table: kind of event in the session's log -> type and data. Ids and numbers are the log's own.
+`RENDER` maps a kind of event in the session's log to the function that makes type and data. Ids and numbers are those of the log.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class RenderedEvent(NamedTuple):
 
 
 def render(changes: Sequence[Change], session: Session, at_ms: int, new_id: Callable[[], str]) -> list[Event]:
-    """The events of these changes, which the session has just made. `new_id` gives an id to what is of no session's log."""
+    """The events of the changes that a session has just made. `new_id` makes ids of events that are in no log."""
     events: list[Event] = []
     piece: Event | None = None
     for change in changes:
@@ -103,11 +103,11 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, new_id: Call
             events.append(session_deleted(session, at_ms))
         elif isinstance(change, Notice):
             events.append(Event(new_id(), at_ms, "tui.toast.show", toast(change), directory=session.record.directory))
-    return events if piece is None else [*events, piece]  # what begins with a piece is told before it
+    return events if piece is None else [*events, piece]  # the start of a part comes before its first piece
 
 
 def _piece(change: TextGrew, session: Session, at_ms: int) -> Event | None:
-    """A piece of a text, a thought or a summary; None for one whose end was told, or that nobody is shown."""
+    """The event of a piece of text, reasoning or a summary. None if the part has ended, or is not shown."""
     entry = session.timeline.entry_of(change.message_id)
     rendered: RenderedEvent | None = None
     if isinstance(entry, StepEntry):
@@ -131,7 +131,7 @@ def _part_of(change: TextGrew, session: Session) -> Part | None:
 
 
 def log_event(logged: LogAppended, session: Session) -> Event:
-    """One event of a session's log."""
+    """The event of a log entry."""
     rendered = RENDER[type(logged.event)](logged.event, session)
     type_ = rendered.type
     return Event(

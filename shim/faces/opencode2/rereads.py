@@ -1,14 +1,15 @@
-"""Reads of a session by a client that puts the answers in the place of what events have told it meanwhile.
+"""Keeps answers and events consistent for a client that lets answers replace what events have told it.
 
-The TUI of July reads a new session's messages, inbox, permissions and forms right after its first prompt, each by itself. What a
-quick agent does between the making of an answer and its arrival was told, and is lost when the answer is put over it: a card of a
-tool, or the dialog of a permission. What an answer already has and an event tells after it stands there twice.
+July's TUI reads a new session's messages, inbox, permissions and forms right after its first prompt, with one request each. If
+the agent does something between the making of an answer and its arrival, the TUI gets the event first and then replaces it by the
+older answer: a tool's card or a permission's dialog is lost. If an event arrives after an answer that contains it, the TUI shows
+it twice.
 
-    first read      its streams are on hold, and all its reads of that session are answered from one copy of that moment's state
-    SETTLE_S later  all that was told before has been taken in, and the answers go out
-    LAID_S later    they have been taken in too, and the streams go on where the copy ended
+    first read      the client's streams are held; all its reads of the session are answered from one copy of the state
+    SETTLE_S later  the client has processed all earlier events; the answers are sent
+    LAID_S later    the client has processed the answers; its streams go on from the place of the copy
 
-A client that asks for something to be done, or reads for longer than LONGEST_S, is not held any longer.
+The hold ends early if the client sends a request that changes something, or reads for longer than LONGEST_S.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from shim.stream.subscription import Subscription
 from universal.session.model import PermissionRequest, Session
 
 SETTLE_S = 0.05
-"""Between an event and an answer that contains it: that TUI takes events in every 16 ms."""
+"""Seconds between an event and an answer that contains it. July's TUI processes events every 16 ms."""
 LAID_S = 0.1
-"""Between the last answer and the next event."""
+"""Seconds between the last answer and the next event."""
 LONGEST_S = 0.5
-"""A stream is never on hold for longer, however much its client reads."""
+"""Maximum seconds of a hold."""
 REPEAT_S = 1.0
-"""After a hold, what was asked during it and is still open is sent once more, for an answer that was under way for longer than
-LAID_S, by its size or on a slow line. The client takes no notice of a request or form that it has already."""
+"""Seconds after a hold at which requests that were opened during it and are still open are sent again. An answer may take longer
+than LAID_S, if it is large or the connection is slow. The client ignores a request or form that it has already."""
 
 Load: TypeAlias = Callable[[str], Awaitable[Session]]
 Look: TypeAlias = Callable[[str], Session | None]
@@ -46,7 +47,7 @@ Look: TypeAlias = Callable[[str], Session | None]
 
 @dataclass(eq=False, slots=True)
 class Hold:
-    """One client's streams on hold for its reads of one session. `state` is the session's when the hold began."""
+    """The hold of one client's streams for its reads of one session. `state`: the session at the begin of the hold."""
 
     client: Client
     state: Session
@@ -58,9 +59,9 @@ class Hold:
 
 
 class Rereads:
-    """All holds, at most one for each client that has a stream. Used from one event loop.
+    """All holds, at most one for each client with a stream. Used from one event loop.
 
-    `load` gives a session as it is now; `look` does so without waiting, if that is possible.
+    In: `load` returns a session; `look` returns it without waiting, or None.
     """
 
     def __init__(self, hub: Hub, load: Load, look: Look, *, clock: Clock, ids: Ids) -> None:
@@ -74,7 +75,7 @@ class Rereads:
 
     @asynccontextmanager
     async def hold_for_answer(self, dialect: Dialect, client: Client, session_id: str) -> AsyncGenerator[Session | None]:
-        """Around the making of an answer: the state to make it from; None for a client without a stream. Raises NotFound."""
+        """Hold the streams while an answer is made. Yields its state, or None for a client without a stream. Raises NotFound."""
         hold = await self._hold(dialect, client, session_id)
         if hold is None:
             yield None
@@ -89,13 +90,13 @@ class Rereads:
                 self._release_in(hold, LAID_S)
 
     def end(self, client: Client) -> None:
-        """This client does something, and waits for what comes of it: its streams go on at once."""
+        """End the client's hold at once, because its request changes something and it waits for the events."""
         hold = self._holds.get(client)
         if hold is not None:
             self._release(hold)
 
     def close(self) -> None:
-        """The server stops."""
+        """End all holds, when the server stops."""
         for hold in tuple(self._holds.values()):
             self._release(hold)
         for timer in self._repeats:
@@ -109,13 +110,13 @@ class Rereads:
             hold = self._holds.get(client)
             if hold is not None and hold.state.id == session_id:
                 return hold
-            if hold is not None:  # of another session, whose events must not be lost either
+            if hold is not None:  # a hold for another session, whose events must not be lost
                 await hold.over.wait()
                 continue
             state = await self._load(session_id)
             if client in self._holds:
                 continue
-            # In the same step as `load` ended: where the streams stop, the copy begins.
+            # No await after `load`: the streams stop where the copy begins.
             readers = self._hub.hold(ENCODERS[dialect.name], client)
             if not readers:
                 return None
@@ -124,7 +125,7 @@ class Rereads:
             return hold
 
     async def _settle(self, hold: Hold) -> None:
-        """Wait until what was told before has been sent and taken in; not for a session in which nothing runs."""
+        """Wait until the client has processed all earlier events. Skipped for a session in which nothing runs."""
         left = hold.began + SETTLE_S - asyncio.get_running_loop().time()
         if not hold.state.is_busy or left <= 0:
             return

@@ -1,6 +1,6 @@
-"""What tools gave back, as OpenCode 2 tells it: `content` for the model's eyes and people's, `metadata` for clients. Pure.
+"""Converts results of tool calls to OpenCode 2's `content` (what the model reads) and `metadata` (for clients). Pure.
 
-`METADATA` is the table: tool -> how its metadata is made of the card's. Tools without a row hand theirs on.
+`METADATA` maps a tool to the function that makes its metadata from the card's. Tools without a row keep theirs.
 Source: recordings `read_edit`, `bash`, `task`, `question` of `v2-20260717`.
 """
 
@@ -18,9 +18,9 @@ Maker: TypeAlias = Callable[[Wire, Wire, str], Wire]
 """(arguments by 2.x's names, metadata of the card, directory) -> metadata."""
 
 _TASK, _TASK_END = "<task_result>\n", "\n</task_result>"
-"""Around what a subagent said, inside of the card's output."""
+"""The marks around a subagent's answer in the card's output."""
 _STATUSES = {"add": "added", "delete": "deleted"}
-"""Kinds of `apply_patch`; the others modify."""
+"""Kind of a change by `apply_patch` -> its status. All others are `modified`."""
 
 
 def _file(path: str, patch: str, directory: str, status: str) -> Wire:
@@ -89,13 +89,13 @@ METADATA: dict[str, Maker] = {
 
 
 def metadata(tool: str, given: Wire, meta: Wire, directory: str) -> Wire:
-    """Of a call that has ended. `meta` is that of the card (`universal.tools`)."""
+    """The metadata of a finished call. In: `meta`, the metadata of its card (`universal.tools.cards`)."""
     make = METADATA.get(tool)
     return make(given, meta, directory) if make is not None else {k: v for k, v in meta.items() if k != "truncated"}
 
 
 def progress(tool: str, meta: Wire) -> Wire:
-    """Of a call that runs. `output` is all that it gave so far."""
+    """The metadata of a running call. In: `output`, its whole output so far."""
     if tool == "subagent":
         return {"sessionID": text(meta.get("sessionId")), "status": "running"}
     if tool == "shell":
@@ -104,14 +104,14 @@ def progress(tool: str, meta: Wire) -> Wire:
 
 
 def _output_text(output: str) -> str:
-    """From the first beginning to the last end; all of it if it has none."""
+    """The text between the first opening mark and the last closing mark, or the whole text without marks."""
     _, begun, rest = output.partition(_TASK)
     said, ended, _ = rest.rpartition(_TASK_END)
     return said if begun and ended else output
 
 
 def content(tool: str, call: ToolCall) -> list[Wire]:
-    """What a completed call gave, never empty. `tool` by 2.x's name."""
+    """The content of a completed call, never empty. In: `tool`, its name in 2.x."""
     output = _output_text(call.output) if tool == "subagent" else call.output
     made: list[Wire] = [{"type": "text", "text": output}]
     exit_ = obj(call.metadata).get("exit")

@@ -1,4 +1,4 @@
-"""What OpenCode 2 has beside the sessions: its events, forms of clients, who reads, counts. Holds no state of a session."""
+"""The services of the OpenCode 2 face: its events, clients' forms, probes, rereads, statistics. Holds no state of a session."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from shim.stream.subscription import Bounds
 
 
 class EventMaker:
-    """Makes the events of OpenCode 2 of each change of a session and of the host."""
+    """Makes OpenCode 2's events of changes of sessions and of the host."""
 
     def __init__(self, clock: Clock, ids: Ids) -> None:
         self._clock = clock
         self._ids = ids
 
     def events_of(self, change: SessionChanges | HostChanged) -> Sequence[Event]:
-        """The events of one change. What is resent is for clients of OpenCode 1."""
+        """The events of one change. Resent changes have none: they are for clients of OpenCode 1."""
         if isinstance(change, SessionChanges):
             return () if change.is_resent else render(change.changes, change.session, change.at_ms, self._new_id)
         if (row := ROWS.get(type(change.change))) is None:
@@ -39,7 +39,7 @@ class EventMaker:
         return (self.event(type_, data, None if change.directory == EVERYWHERE else change.directory),)
 
     def event(self, type_: str, data: Wire, directory: str | None = None) -> Event:
-        """An event that is of no session."""
+        """Make an event that belongs to no session."""
         return Event(self._new_id(), self._clock.now_ms(), type_, data, directory=directory)
 
     def _new_id(self) -> str:
@@ -47,12 +47,12 @@ class EventMaker:
 
 
 def opencode2_face(maker: EventMaker) -> Face:
-    """OpenCode 2 as the hub knows it."""
+    """Describe OpenCode 2 to the hub."""
     return Face(FACE, maker.events_of, Bounds(frames=READER_FRAMES), keep_s=KEEP_S, keeps_events=True)
 
 
 class FaceServices:
-    """Beside the hub: `probes` and `rereads`, what is known of who reads, `forms`, those of clients, and `counted` sessions."""
+    """`probes` and `rereads` know the clients, `forms` holds clients' forms, `counted` reads sessions for statistics."""
 
     def __init__(self, manager: SessionManager, store: Store, hub: Hub, *, clock: Clock, ids: Ids) -> None:
         self._hub = hub
@@ -64,10 +64,10 @@ class FaceServices:
         self.counted = CountedSessions(store, manager.loaded_session)
 
     def tell(self, type_: str, data: Wire, directory: str | None = None) -> None:
-        """Publish an event that is of no session, if somebody reads."""
+        """Publish an event that belongs to no session, if a client reads the stream."""
         if self._hub.wants(FACE):
             self._hub.publish(self._maker.event(type_, data, directory))
 
     def close(self) -> None:
-        """The server stops."""
+        """End what runs, when the server stops."""
         self.rereads.close()

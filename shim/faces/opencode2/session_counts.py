@@ -1,9 +1,9 @@
-"""What statistics need of sessions: their messages without what was said, read from the journal once for each state of it.
+"""Reads sessions for statistics: their messages without texts, once for each state of the journal.
 
-    Counted.of(session)  -> its record and messages as JSON with only what `shim.faces.opencode2.stats` looks at
+    Counted.of(session)  -> its record, and messages as JSON with the fields that `shim.faces.opencode2.stats` reads
 
-Sessions are read one after the other, whoever asks, and none is loaded for it. What was read is kept, some 200 bytes for each
-step of a model, of at most KEPT sessions; one that has changed since is read again.
+Sessions are read one after the other, also for several callers, and are not loaded. At most KEPT summaries are kept, with about
+200 bytes for each step of a model. A session that has changed is read again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """`messages` in order; `sequence` is the last of the journal that is in them."""
+    """A session's record and messages, up to the event `sequence` of its journal."""
 
     sequence: int
     record: SessionRecord
@@ -34,7 +34,7 @@ class Summary:
 
 
 class CountedSessions:
-    """In: `loaded`, a session that is loaded already."""
+    """The summaries of sessions. In: `loaded`, which returns a session if it is loaded."""
 
     def __init__(self, store: Store, loaded: Callable[[str], Session | None]) -> None:
         self._store = store
@@ -42,16 +42,16 @@ class CountedSessions:
         self._kept: dict[str, Summary] = {}
         self._reading = asyncio.Lock()
         self.read = 0
-        """Sessions that were read from the journal so far."""
+        """Number of sessions that were read from the journal."""
 
     async def of(self, session_id: str) -> Summary | None:
-        """None for a session that is gone, or has nothing yet. Raises StoreError."""
+        """The summary of a session, or None if it is gone or empty. Raises StoreError."""
         async with self._reading:
             kept = self._kept.pop(session_id, None)
             if kept is None or kept.sequence != self._store.last_sequence(session_id):
                 kept = await self._summary(session_id)
             if kept is not None:
-                self._kept[session_id] = kept  # the last one: the one that was used last
+                self._kept[session_id] = kept  # at the end: the most recently used
                 if len(self._kept) > KEPT:
                     del self._kept[next(iter(self._kept))]
             return kept

@@ -1,4 +1,4 @@
-"""A session's `info` as OpenCode 2 has it. Pure."""
+"""Makes a session's `info` in OpenCode 2's form. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from universal.diffs import FileDiff
 from universal.session.model import Revert, SessionRecord, Status, Usage
 
 SUBAGENT_MARK = re.compile(r" \(@[^()]* subagent\)$")
-"""What titles of subagents end with in 1.x. OpenCode 2 has none (recording `task` of v2-20260717)."""
+"""The end of subagents' titles in 1.x. OpenCode 2 has no such mark (recording `task` of v2-20260717)."""
 
 
 def info_of(record: SessionRecord) -> Wire:
-    """`SessionInfo`, without what only this face keeps (`outcome`, `fork`, times of idle and view)."""
+    """The `SessionInfo` of a record, without `outcome`, `fork` and the times of idle and view, which `read` adds."""
     info: Wire = {
         "id": record.id,
         "projectID": record.project_id,
@@ -40,20 +40,20 @@ def info_of(record: SessionRecord) -> Wire:
 
 
 def counts(usage: Usage) -> Wire:
-    """`TokenUsageInfo`."""
+    """The `TokenUsageInfo` of a usage."""
     cache = {"read": usage.cache_read, "write": usage.cache_write}
     return {"input": usage.input, "output": usage.output, "reasoning": usage.reasoning, "cache": cache}
 
 
 def status(value: Status) -> Wire:
-    """`SessionStatus`."""
+    """The `SessionStatus` of a status."""
     if value.type == "retry":
         return {"type": "retry", "attempt": value.attempt, "message": value.message, "next": value.next_ms}
     return {"type": value.type}
 
 
 def add_usage(total: Wire, step: Wire) -> Wire:
-    """Sum of two `TokenUsageInfo`."""
+    """The sum of two `TokenUsageInfo`."""
     made: Wire = {key: total[key] + step[key] for key in ("input", "output", "reasoning")}
     return {**made, "cache": {key: total["cache"][key] + step["cache"][key] for key in ("read", "write")}}
 
@@ -62,13 +62,13 @@ CREATED = ("parentID", "subpath", "title", "agent", "model", "metadata", "permis
 
 
 def created_data(info: Wire, slug: str) -> Wire:
-    """Data of `session.created`, flat."""
+    """The data of `session.created`."""
     told = {key: info[key] for key in CREATED if key in info}
     return {"projectID": info["projectID"], "location": info["location"], "slug": slug, "version": OPENCODE2_VERSION, **told}
 
 
 def revert_of(revert: Revert, message_id: str, diffs: Sequence[FileDiff]) -> Wire:
-    """`SessionRevert` of an undo from `message_id` on. `diffs` are of what is undone; here they are of the undoing itself."""
+    """The `SessionRevert` of an undo from `message_id` on. `diffs` show the undone changes; the result shows the way back."""
     kept = {"messageID": message_id, "partID": revert.part_id, "snapshot": revert.snapshot}
     return {**{key: value for key, value in kept.items() if value}, "files": list(map(_undone, diffs))}
 
@@ -78,14 +78,14 @@ _HUNK = re.compile(r"^@@ -(\S+) \+(\S+) @@")
 
 
 def _undone(diff: FileDiff) -> Wire:
-    """A file's diff the other way round."""
+    """The diff of a file from its state after the changes to its state before."""
     counted = {"additions": diff.deletions, "deletions": diff.additions}
     status = diff.status or "modified"
     return {"file": diff.file, "patch": reverse_diff(diff.patch), **counted, "status": _OTHER_WAY.get(status, status)}
 
 
 def reverse_diff(patch: str) -> str:
-    """A unified diff of one file from its end to its start."""
+    """Reverse a unified diff of one file."""
     start = patch.find("@@")
     if start < 0:
         return patch

@@ -1,7 +1,7 @@
-"""What was done in sessions in a span of time: prompts, steps, tokens, cost, tools, days. Pure: folds messages of `v2_0`.
+"""Sums up the work of sessions in a span of time: prompts, steps, tokens, cost, tools, days. Pure: reads messages of `v2_0`.
 
-A day begins at midnight of the asker's time zone. A streak is the days in a row up to the last day of the span, or to the one
-before it: nobody has lost it who has not worked yet today.
+A day begins at midnight in the client's time zone. A streak is a row of active days that ends on the last day of the span, or on
+the day before, so that a person who has not worked yet today keeps it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Tool:
 
 
 class Stats:
-    """Sums. In: the span, epoch ms, both ends included; `zone` for days."""
+    """The sums. In: the span in epoch milliseconds, both ends included; `zone`, the time zone of days."""
 
     def __init__(self, since_ms: int, until_ms: int, zone: tzinfo) -> None:
         self._since, self._until, self._zone = since_ms, until_ms, zone
@@ -47,7 +47,7 @@ class Stats:
         self._tools: dict[str, _Tool] = {}
 
     def add(self, record: SessionRecord, messages: Iterable[Wire]) -> None:
-        """One session. It counts if one of its messages lies in the span."""
+        """Add a session. It counts if one of its messages lies in the span."""
         inside = [one for one in messages if self._since <= one["time"]["created"] <= self._until]
         if not inside:
             return
@@ -62,7 +62,7 @@ class Stats:
                 self._step(one)
 
     def wire(self, tools: Detail) -> Wire:
-        """`SessionStatsInfo`."""
+        """The `SessionStatsInfo` of the sums."""
         models = sorted(self._models.values(), key=lambda one: -one.steps)
         days = sorted(self._steps)
         return {

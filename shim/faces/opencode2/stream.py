@@ -1,7 +1,7 @@
-"""How OpenCode 2's event stream `/api/event` looks, in each dialect. Pure.
+"""Encodes OpenCode 2's event stream `/api/event` in each dialect. Pure.
 
-One stream carries all directories. Frames have an `id:` line, which native lacks: the position to ask for what follows, by
-`Last-Event-ID` or `?after=`; the event's own id is taken as well. Heartbeats are comments.
+One stream carries all directories. Frames have an `id:` line, which OpenCode lacks: the position from which a client goes on with
+`Last-Event-ID` or `?after=`, which also accept an event's id. Heartbeats are comments.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from shim.ids import Ids
 
 KEEP_S = 60.0
-"""Seconds that events are made after the last reader left, so that it can come back."""
+"""Seconds for which events are still made after the last reader has left, so that it can come back."""
 READER_FRAMES = 4096
-"""Events that may wait for a reader, as native."""
+"""Maximum events that wait for a reader, as in OpenCode."""
 HEARTBEAT_S = 15.0
-"""As native."""
+"""Seconds between heartbeats, as in OpenCode."""
 HEARTBEAT = b": heartbeat\n\n"
 URGENT = frozenset(
     {
@@ -30,7 +30,7 @@ URGENT = frozenset(
         *("form.replied", "form.cancelled", "session.inbox.enqueued", "session.status", "session.idle"),
     }
 )
-"""Sent at once, without waiting for more."""
+"""Types of events that are sent at once, and not held back for a burst."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,17 +79,17 @@ class DialectEncoder:
 
 
 ENCODERS: dict[str, DialectEncoder] = {name: DialectEncoder(dialect) for name, dialect in DIALECTS.items()}
-"""By the dialect's name."""
+"""Name of the dialect -> its encoder."""
 
 
 def event_frame(event: Event, position: str) -> Frame:
-    """The frame of an event that is in its reader's dialect already."""
+    """The frame of an event that was converted to its reader's dialect."""
     return Frame(position, to_json(event.wire()), event.type in URGENT, _piece(event))
 
 
 @dataclass(frozen=True, slots=True)
 class EventPiece:
-    """The text that an event adds to a part. `field` is where it stands in the event's data."""
+    """The text that an event adds to a part. `field` is the key of the text in the event's data."""
 
     event: Event
     field: str

@@ -63,4 +63,4 @@ CONSTANT: dict[str, str] = {
     "reference.list": "agents look things up by themselves",
     "websearch.providers": WEBSEARCH,
 }
-"""Served, and the answer is always the same: not a fact that was looked up, but what a server answers that has no such thing."""
+"""Served operations with a constant answer: that of a server that has no such thing. Each with the reason."""

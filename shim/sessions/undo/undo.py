@@ -1,6 +1,6 @@
 """Undo and redo of a session: files put back, messages hidden, and after the next prompt gone for good.
 
-One at a time for each session (`SessionActor.undoing`), and never while a turn runs. Only files that the undone steps
+One at a time for each session (`SessionActor.undo_lock`), and never while a turn runs. Only files that the undone steps
 changed are written; what else was changed in the directory stays. What was there before an undo is itself a snapshot,
 so nothing is lost. What could not be done is said: to clients as a toast, in the journal as a `notice`.
 """

@@ -1,9 +1,9 @@
-"""What Claude says, as items: messages, their text and thinking, tool calls and their results.
+"""Makes the items of what Claude sends: messages with text and thinking, tool calls and their results.
 
 One `Transcript` per thread: the conversation itself, and one for each subagent. Owns the life of items: each is
 started before it is completed, completed exactly once, and the text of a message is the concatenation of its
 deltas.
-Source: recordings; the order of lines within a message is in the wire notes ("Traps").
+Source: recordings; the order of lines within a message is in docs/agents-wire.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The OpenCode 2 face (`/api`): one module of handlers for each subject of its table of operations.
-
-A module that is not in `MODULES` is not served.
-"""
+"""The handlers of OpenCode 2 (`/api`): one module for each subject. Only modules in `MODULES` are served."""
 
 from __future__ import annotations
 
@@ -72,4 +69,4 @@ MODULES: tuple[ModuleType, ...] = (
     preview,
     preview_log,
 )
-"""In the order of their routes, which do not overlap."""
+"""All modules. Their routes do not overlap."""

@@ -28,13 +28,13 @@ class AgentPath(BaseModel):
 
 @operation("agent.list")
 async def listing(ctx: Ctx) -> object:
-    """The modes of all installed agents, the config's `default_agent` first. Never empty: clients send nothing then."""
+    """The modes of all installed agents, the config's `default_agent` first. Never empty, because clients send nothing then."""
     return await locate_answer(ctx, await _agents(ctx))
 
 
 @operation("agent.get")
 async def get(ctx: Ctx, path: AgentPath) -> object:
-    """One of them."""
+    """One mode."""
     for row in await _agents(ctx):
         if row["id"] == path.agentID:
             return await locate_answer(ctx, row)
@@ -49,7 +49,7 @@ async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
 
 @operation("command.list")
 async def commands(ctx: Ctx) -> object:
-    """What may stand behind a `/`."""
+    """The slash commands of the directory."""
     config = await ctx.services.config.fresh(ctx.directory)
     rows = offered.commands(await ctx.services.agents.available(), templates(ctx.directory, config.commands), config.model)
     return await locate_answer(ctx, opencode2_catalog.commands(rows))
@@ -57,6 +57,6 @@ async def commands(ctx: Ctx) -> object:
 
 @operation("skill.list")
 async def skill_listing(ctx: Ctx) -> object:
-    """The skills that lie in the project and in the person's home, where agents look for theirs."""
+    """The skills in the project and in the person's home, where agents look for them."""
     found = await asyncio.to_thread(skills.find, ctx.directory, ctx.services.config.home)
     return await locate_answer(ctx, [one.wire() for one in found])

@@ -18,14 +18,14 @@ from shim.http.operation import NO_CONTENT, Ctx
 
 
 class Shell(BaseModel):
-    """`null` takes the setting away."""
+    """`null` removes the setting."""
 
     shell: str | None
 
 
 @operation("config.get")
 async def get(ctx: Ctx) -> object:
-    """The person's own file, then what holds in the directory, all files merged: the later one wins."""
+    """The person's file, then the merged configuration of the directory. The later one wins."""
     directory, config = await place(ctx), ctx.services.config
     own = await asyncio.to_thread(config.load_global)
     file = await asyncio.to_thread(_own_file, config.folder)
@@ -38,7 +38,7 @@ async def get(ctx: Ctx) -> object:
 
 
 def _own_file(folder: Path) -> Path | None:
-    """The one of the person's own files that wins, if there are any."""
+    """The person's file that has the last word, or None."""
     return next((path for name in reversed(GLOBAL_NAMES) if (path := folder / name).is_file()), None)
 
 
@@ -50,7 +50,7 @@ async def shells(ctx: Ctx) -> object:
 
 @operation("experimental.config.update")
 async def update(ctx: Ctx, body: Shell) -> object:
-    """The shell, in the person's own file."""
+    """Write the shell into the person's file."""
     try:
         await asyncio.to_thread(ctx.services.config.update_global, {"shell": body.shell})
     except JsoncError as error:

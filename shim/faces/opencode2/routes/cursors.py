@@ -1,6 +1,7 @@
-"""Pages of lists: cursors are base64url JSON that says where a page begins, as native's. Pure.
+"""Pages of lists. A cursor is base64url JSON that says where a page begins, as in OpenCode. Pure.
 
-Source: recording `endpoints` of v2-20260717: both cursors are there when there is data, also at the ends, whose page is empty.
+A page with data has both cursors, also at the ends of the list, where the next page is empty. Source: recording `endpoints` of
+v2-20260717.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ T = TypeVar("T")
 
 
 def encode_cursor(value: Any) -> str:
-    """A cursor."""
+    """Encode a cursor."""
     return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
 def read(cursor: str) -> dict[str, Any]:
-    """What a cursor says. Raises CursorInvalid."""
+    """Decode a cursor. Raises CursorInvalid."""
     try:
         value = obj(json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
     except (binascii.Error, ValueError):
@@ -34,9 +35,9 @@ def read(cursor: str) -> dict[str, Any]:
 
 
 def page(found: Sequence[T], limit: int, *, back: bool, is_at: Callable[[T], bool] | None) -> Sequence[T]:
-    """`limit` things after (or, `back`, before) the one that `is_at`; the first ones if that is None.
+    """A page of `limit` rows after (`back`: before) the row for which `is_at` is true, or the first page without `is_at`.
 
-    Raises CursorInvalid if it is not among them any more.
+    Raises CursorInvalid if that row is gone.
     """
     if is_at is None:
         return found[:limit]

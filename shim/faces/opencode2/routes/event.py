@@ -1,4 +1,4 @@
-"""The event stream of all directories. Source: `docs/wire2.md`, recordings of v2-20260717; what native lacks is said there."""
+"""The route of the event stream. Source: `docs/wire2.md`, recordings of v2-20260717."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shim.stream.response import stream
 
 @operation("event.subscribe")
 async def subscribe(ctx: Ctx) -> web.StreamResponse:
-    """First `server.connected`. With `Last-Event-ID` or `?after=`, what followed that place, as far as it is known."""
+    """Send `server.connected`, then all events. With `Last-Event-ID` or `?after=`, first the kept events after that place."""
     request = ctx.request
     need_room(ctx.services)
     last = request.headers.get("Last-Event-ID") or request.query.get("after")

@@ -1,6 +1,6 @@
-"""Forms: the agent's questions, one field for each, and those that clients make for each other.
+"""Routes of forms: the agent's questions, and forms that clients create for each other.
 
-Source: recordings `question*` of v2-20260717; API notes of 2.0.21.
+Source: recordings `question*` of v2-20260717; compat_fixtures/opencode2/operations.json.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ async def of_location(ctx: Ctx) -> object:
 
 
 class Option(BaseModel):
-    """One to choose."""
+    """An option of a field."""
 
     value: str
     label: str
@@ -62,7 +62,7 @@ class When(BaseModel):
 
 
 class FieldBody(BaseModel):
-    """A field of any type: what its type does not have is left out (`shim.faces.opencode2.form_fields`)."""
+    """A field of any type. Keys that its type does not have are left out (`shim.faces.opencode2.form_fields`)."""
 
     key: Annotated[str, Field(min_length=1)]
     type: Literal["string", "number", "integer", "boolean", "multiselect", "external"]
@@ -97,7 +97,7 @@ class CreateBody(BaseModel):
 
 @operation("session.form.create")
 async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
-    """A form for whoever reads the events; its answer is told by `form.replied`. Raises 400, 409 for an id that is used."""
+    """Create a form for the clients that read the events. `form.replied` has its answer. Raises 400, and 409 for a used id."""
     directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID).directory
     fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
     said: JsonObject = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
@@ -122,7 +122,7 @@ async def listing(ctx: Ctx, path: FormsPath) -> object:
 
 @operation("session.form.get")
 async def get(ctx: Ctx, path: FormPath) -> object:
-    """A form, and what became of it."""
+    """A form and its state."""
     return {"data": await _form(ctx, path)}
 
 
@@ -144,14 +144,14 @@ async def _open(ctx: Ctx, path: FormPath) -> JsonObject:
 
 
 class ReplyBody(BaseModel):
-    """Field -> its answer; one without an answer may be left out."""
+    """Key of a field -> its answer. A field without an answer may be left out."""
 
     answer: dict[str, Any]
 
 
 @operation("session.form.reply")
 async def reply(ctx: Ctx, path: FormPath, body: ReplyBody) -> object:
-    """Answer it. 400 for what the form does not take, 409 when it was answered or cancelled already."""
+    """Answer a form. 400 for an invalid answer, 409 if it was answered or cancelled already."""
     form = await _open(ctx, path)
     if (wrong := invalid(form["fields"], body.answer)) is not None:
         raise FormAnswerInvalid(path.formID, wrong)
@@ -162,14 +162,14 @@ async def reply(ctx: Ctx, path: FormPath, body: ReplyBody) -> object:
 
 
 class CancelQuery(BaseModel):
-    """Why."""
+    """The reason."""
 
     message: str | None = None
 
 
 @operation("session.form.cancel")
 async def cancel(ctx: Ctx, path: FormPath, query: CancelQuery) -> object:
-    """Refuse to answer; whoever asked is told, an agent without the message."""
+    """Cancel a form. Its creator gets the message; an agent learns only that it was cancelled."""
     await _open(ctx, path)
     if face(ctx).forms.settle(path.formID, None, query.message):
         return NO_CONTENT

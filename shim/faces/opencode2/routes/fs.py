@@ -29,13 +29,13 @@ BYTES = "application/octet-stream"
 
 
 class ListQuery(BaseModel):
-    """A folder, from the directory or absolute."""
+    """A folder, absolute or relative to the directory."""
 
     path: str = ""
 
 
 class FindQuery(BaseModel):
-    """A part of a path, with typos."""
+    """Part of a path. Typing errors are allowed."""
 
     query: str
     type: Literal["file", "directory"] | None = None
@@ -43,20 +43,20 @@ class FindQuery(BaseModel):
 
 
 class ReadPath(BaseModel):
-    """What stands behind `/api/fs/read/`."""
+    """The path after `/api/fs/read/`."""
 
     tail: str
 
 
 class WriteQuery(BaseModel):
-    """A file, from the directory or absolute."""
+    """A file, absolute or relative to the directory."""
 
     path: Annotated[str, Field(min_length=1)]
 
 
 @operation("fs.list")
 async def listing(ctx: Ctx, query: ListQuery) -> object:
-    """A folder's entries; their paths are from the directory, also outside of it (`../x`)."""
+    """A folder's entries. Their paths are relative to the directory, also outside of it (`../x`)."""
     folder = await _place(ctx, query.path)
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
@@ -68,24 +68,24 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
 
 @operation("fs.find")
 async def find(ctx: Ctx, query: FindQuery) -> object:
-    """Files and folders whose path is like the query, the best first."""
+    """Files and folders whose path is similar to the query, the best first."""
     found = await search.names(ctx.directory, query.query, kind=query.type, limit=query.limit)
     return await locate_answer(ctx, [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in found])
 
 
 @operation("fs.read")
 async def read(ctx: Ctx, path: ReadPath) -> web.Response:
-    """A file's bytes. Raises 404 FileNotFoundError."""
+    """Read a file. Raises 404 FileNotFoundError."""
     data = await asyncio.to_thread(_read, ctx.directory, path.tail)
     kind = mimetypes.guess_type(path.tail)[0] or BYTES
-    # What a page of ours would run is sent as bytes: whoever can write a file of the project could else act as its person.
+    # A type that a browser runs is sent as bytes. Otherwise a file of the project could act as the person in our pages.
     safe = kind if kind.split("/")[0] in ("text", "image") and kind not in ("text/html", "image/svg+xml") else BYTES
     return web.Response(body=data, headers={"Content-Type": safe})
 
 
 @operation("experimental.fs.write")
 async def write(ctx: Ctx, query: WriteQuery) -> object:
-    """Write the request's bytes; folders above are made. The file's mode stays."""
+    """Write the request's bytes to a file. Missing folders are created. The file keeps its mode."""
     place = await _place(ctx, query.path)
     data = await ctx.request.read()
     try:
@@ -96,7 +96,7 @@ async def write(ctx: Ctx, query: WriteQuery) -> object:
 
 
 async def _place(ctx: Ctx, path: str) -> str:
-    """Absolute. Raises InvalidRequest for a NUL, 403 for a place outside of the allowed roots."""
+    """The absolute path. Raises InvalidRequest for a NUL, 403 for a place outside of the setting `roots`."""
     if "\0" in path:
         raise InvalidRequest("A path may not contain NUL", "Query", ("path",))
     place = _absolute(ctx.directory, path)

@@ -1,4 +1,4 @@
-"""Texts that are asked beside all conversations. Source: API notes of 2.0.21; `shim.sessions.prompts.generate`."""
+"""Routes that ask a model for a text outside of any conversation (`shim.sessions.prompts.generate`)."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from universal.session.model import Session, SessionRecord
 
 
 class SessionBody(BaseModel):
-    """What is wanted; the session's conversation is told before it."""
+    """The prompt. The session's conversation goes before it."""
 
     prompt: str
 
 
 class TextBody(BaseModel):
-    """The same of no session; `model`: the default one without it."""
+    """The prompt, without a session. `model`: by default that of the default agent."""
 
     prompt: str
     model: ModelRef | None = None
@@ -29,14 +29,14 @@ class TextBody(BaseModel):
 
 @operation("session.generate")
 async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
-    """By the session's agent and model, in a process of its own: the session does not change, and may be at work meanwhile."""
+    """Ask the session's agent and model in a separate process. The session does not change, and may be at work meanwhile."""
     session = await ctx.services.sessions.session(path.sessionID)
     return await _generate(ctx, session.record.directory, body.prompt, session, None, told=session)
 
 
 @operation("experimental.generate.text")
 async def of_nothing(ctx: Ctx, body: TextBody) -> object:
-    """By the default agent, or the one whose model it is, in the directory of the request."""
+    """Ask the default agent, or the agent of the model, in the request's directory."""
     asked = Session(SessionRecord("", directory=ctx.directory), "")
     model = None if body.model is None else CoreModelRef(body.model.providerID, body.model.id)
     return await _generate(ctx, ctx.directory, body.prompt, asked, model, variant=body.model.variant if body.model else None)

@@ -1,4 +1,4 @@
-"""Instructions of a session, by key: they go along with each of its prompts. Source: API notes of 2.0.21."""
+"""Routes of a session's instructions, by key. They go along with each of its prompts."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ class EntryPath(SessionPath):
 
 
 class EntryBody(BaseModel):
-    """Any JSON; texts are told as they are, all else as JSON."""
+    """Any JSON value. The agent gets a text as it is, and other values as JSON."""
 
     value: Any
 
 
 @operation("experimental.session.instructions.entry.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
-    """Those that hold from the next prompt on."""
+    """The instructions that hold from the next prompt on."""
     entries = (await ctx.services.sessions.readable_state(path.sessionID)).instructions.entries
     return {"data": [{"key": key, "value": value} for key, value in entries.items()]}
 
 
 @operation("experimental.session.instructions.entry.put")
 async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
-    """Set one. Raises InstructionTooLarge, LimitReached."""
+    """Set an instruction. Raises InstructionTooLarge, LimitReached."""
     state = await _open(ctx, path)
     entries = state.instructions.entries
     if (size := len(canonical_json(body.value).encode())) > MAX_VALUE_BYTES:
@@ -51,7 +51,7 @@ async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
 
 @operation("experimental.session.instructions.entry.remove")
 async def remove(ctx: Ctx, path: EntryPath) -> object:
-    """It holds no longer. Nothing to remove is fine."""
+    """Remove an instruction. Succeeds also if it does not exist."""
     state = await _open(ctx, path)
     if path.key in state.instructions.entries:
         state.status(LABEL, key=path.key)

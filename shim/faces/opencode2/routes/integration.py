@@ -1,7 +1,7 @@
-"""Keys for agents and for who makes models, as integrations and their credentials. A key is never shown again.
+"""Routes of integrations and credentials: keys for agents and for model providers (`shim.agents.keys`).
 
-An agent's login stays with the agent's own program, so there is no OAuth here. A credential has the id of its integration, since
-each has one key at most. Source: API notes of 2.0.21; `shim.agents.keys`.
+A key is never shown again. An agent's login belongs to the agent's program, so there is no OAuth here. A credential has the id of
+its integration, because each has at most one key.
 """
 
 from __future__ import annotations
@@ -45,27 +45,27 @@ class CredentialPath(BaseModel):
 
 
 class Key(BaseModel):
-    """`answer` and `label` are not kept: a key has nothing to be configured, and no name."""
+    """A key. `answer` and `label` are ignored, because a key has no options and no name."""
 
     key: Any = None
-    """Whatever is sent passes here: a complaint about a wrong value would show it."""
+    """Any value passes, because a validation error would show it."""
 
 
 @operation("integration.list")
 async def listing(ctx: Ctx) -> object:
-    """The installed agents that take a key, and who makes models, whose keys every agent gets."""
+    """The installed agents that take a key, and the model providers, whose keys every agent gets."""
     return await locate_answer(ctx, await _integrations(ctx))
 
 
 @operation("integration.get")
 async def get(ctx: Ctx, path: IntegrationPath) -> object:
-    """One of them."""
+    """One integration."""
     return await locate_answer(ctx, await _need_integration(ctx, path.integrationID))
 
 
 @operation("integration.connect.key")
 async def connect(ctx: Ctx, path: IntegrationPath, body: Key) -> object:
-    """Keep a key. Agents get it when they are started next."""
+    """Store a key. Agents get it at their next start."""
     await _need_integration(ctx, path.integrationID)
     key = body.key.strip() if isinstance(body.key, str) else ""
     if not key:
@@ -77,7 +77,7 @@ async def connect(ctx: Ctx, path: IntegrationPath, body: Key) -> object:
 
 @operation("credential.remove")
 async def remove(ctx: Ctx, path: CredentialPath) -> object:
-    """Forget a key; one that is not there is fine."""
+    """Remove a key. Succeeds also if there is none."""
     await asyncio.to_thread(ctx.services.agents.keys.remove, path.credentialID)
     _publish_change(ctx)
     return NO_CONTENT
@@ -85,7 +85,7 @@ async def remove(ctx: Ctx, path: CredentialPath) -> object:
 
 @operation("credential.activate")
 async def activate(ctx: Ctx, path: CredentialPath) -> object:
-    """There is one key for each integration at most, and it is active. Raises 404 if there is none."""
+    """Succeeds if the key exists: the only key of an integration is always active. Raises 404 otherwise."""
     if path.credentialID not in await asyncio.to_thread(ctx.services.agents.keys.providers):
         raise CredentialNotFound(path.credentialID)
     return NO_CONTENT

@@ -1,4 +1,4 @@
-"""Directories. Source: API notes of 2.0.21; `shim.host.projects`."""
+"""Routes of directories (`shim.host.projects`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shim.http.operation import NO_CONTENT, Ctx
 
 @operation("location.get")
 async def get(ctx: Ctx) -> object:
-    """The directory and its project. `canonical` is the first of the project's working trees that was opened here."""
+    """The directory and its project. `canonical` is the working tree of the project that was opened first."""
     directory = await place(ctx)
     project = await ctx.services.projects.identity(directory)
     ctx.services.watchers.visit(directory, project.id)
@@ -24,10 +24,9 @@ async def get(ctx: Ctx) -> object:
 
 @operation("location.reload")
 async def reload(ctx: Ctx) -> object:
-    """Ask the agents anew what they offer, and have clients read everything again.
+    """Ask the agents again for their models and commands, and make clients read everything again.
 
-    Files of the configuration are read at each use here. What runs, and what is asked of the person, goes on; native cancels
-    open permissions and forms.
+    Configuration files are read at each use anyway. Turns, open permissions and forms go on; OpenCode cancels the last two.
     """
     for agent in ctx.services.agents.list_agents():
         await ctx.services.agents.refresh(agent.spec.name)
@@ -38,13 +37,13 @@ async def reload(ctx: Ctx) -> object:
 
 @operation("debug.location.list")
 async def listing(ctx: Ctx) -> object:
-    """Directories in which something is open: a session that works, or a terminal."""
+    """Directories with a running turn or an open terminal."""
     busy = [one.record.directory for one in ctx.services.sessions.index.busy()]
     return [{"directory": directory} for directory in dict.fromkeys([*busy, *ctx.services.terminals.directories()])]
 
 
 @operation("debug.location.evict")
 async def evict(ctx: Ctx) -> object:
-    """End the directory's turns, agents and terminals; its sessions stay."""
+    """End the directory's turns, agents and terminals. Its sessions stay."""
     await end_instance(ctx, ctx.directory)
     return NO_CONTENT

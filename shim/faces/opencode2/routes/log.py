@@ -1,4 +1,4 @@
-"""A session's durable events, from any place on. Native keeps them only if it is told to; here they are always there."""
+"""The route of a session's log, from any place on. OpenCode keeps the log only if configured; here it always exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from universal.jsonvalue import JsonObject
 
 
 class LogQuery(BaseModel):
-    """`after`: a `durable.seq`, exclusive; so is `Last-Event-ID`, which goes before it."""
+    """`after`: a `durable.seq`, exclusive. The header `Last-Event-ID` wins."""
 
     after: int = -1
     follow: Literal["true", "false"] = "false"
@@ -27,7 +27,7 @@ class LogQuery(BaseModel):
 
 @operation("session.log")
 async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamResponse:
-    """History, then `log.synced`, then (with `follow`) what happens."""
+    """Past events, then `log.synced`, then (with `follow`) new events."""
     need(ctx, path.sessionID)
     need_room(ctx.services)
     said = last_event_id(ctx.request)

@@ -1,6 +1,6 @@
-"""MCP servers, which belong to the agents, and plugins, which are Python packages that bring agents.
+"""Routes of MCP servers, which belong to agents, and of plugins: Python packages that add agents.
 
-Source: API notes of 2.0.21; `shim.sessions.mcp_servers`, `shim.agents.plugins`.
+See `shim.sessions.mcp_servers` and `shim.agents.plugins`.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def _status(row: dict[str, Any]) -> dict[str, Any]:
 
 @operation("mcp.resource.catalog")
 async def resources(ctx: Ctx) -> object:
-    """Agents do not tell what their MCP servers offer for reading."""
+    """An empty list: agents do not list the resources of their MCP servers."""
     return await locate_answer(ctx, {"resources": [], "templates": []})
 
 
 @operation("plugin.list")
 async def plugins(ctx: Ctx) -> object:
-    """Python packages that were to add an agent, and those that could not with the reason."""
+    """The Python packages that add agents. A package that failed has the reason."""
     packages = ctx.services.agents.packages
     active = [_plugin(name, package, {"status": "active"}) for name, package in packages.items()]
     failed = [_plugin(one.entry, one.package, {"status": "failed", "error": one.why}) for one in ctx.services.agents.broken]

@@ -1,4 +1,4 @@
-"""Messages of a session. Source: recordings `endpoints`, `errors` of v2-20260717."""
+"""Routes of a session's messages. Source: recordings `endpoints`, `errors` of v2-20260717."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Type = Literal[
 
 
 class MessagesQuery(BaseModel):
-    """`order` stands only on the first page, `type` on each. `without`: types that the client's build has not."""
+    """`order` is sent with the first page only, `type` with each. `without`: types that the client's dialect does not have."""
 
     limit: Limit = DEFAULT_LIMIT
     order: Literal["asc", "desc"] | None = None
@@ -45,14 +45,14 @@ class MessagesQuery(BaseModel):
 
 
 class MessagePath(SessionPath):
-    """`{messageID}`; one of another form is not found."""
+    """`{messageID}`. An id of another form is answered with 404."""
 
     messageID: str
 
 
 @operation("session.message.list")
 async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
-    """Newest first, if nothing else is said. A text that still grows is empty: its pieces come by the stream."""
+    """A page of messages, by default newest first. A text that still grows is empty; its pieces come on the stream."""
     session = await read_session(ctx, path.sessionID)
     if query.cursor is None:
         order, anchor, back = query.order or "desc", None, False
@@ -85,7 +85,7 @@ async def get(ctx: Ctx, path: MessagePath) -> object:
 
 @operation("session.context")
 async def context(ctx: Ctx, path: SessionPath) -> object:
-    """What the model knows: the messages from the last compaction on, oldest first."""
+    """The model's context: the messages from the last compaction on, oldest first."""
     session = await read_session(ctx, path.sessionID)
     entries = list(session.timeline.entries.values())
     last = next((n for n in range(len(entries) - 1, -1, -1) if _is_summary(entries[n])), 0)
@@ -97,7 +97,7 @@ def _is_summary(entry: Entry) -> bool:
 
 
 class DiffQuery(BaseModel):
-    """Prompts: of the first turn (without it, the newest one) and of the last. `context`: lines around each change."""
+    """The prompts of the first turn (by default the newest) and of the last turn. `context`: lines around each change."""
 
     model_config = ConfigDict(populate_by_name=True)
 
@@ -108,7 +108,7 @@ class DiffQuery(BaseModel):
 
 @operation("session.diff")
 async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
-    """What changed in files, from before the first of these turns to after the last; steered prompts belong to their turn."""
+    """File changes from before the first of these turns to after the last. Steered prompts belong to their turn."""
     sessions = ctx.services.sessions
     given = [None if id_ is None else await first_id(ctx, path.sessionID, id_) for id_ in (query.from_, query.to)]
     session = await sessions.session(path.sessionID)

@@ -22,13 +22,13 @@ class ProviderPath(BaseModel):
 
 @operation("model.list")
 async def models(ctx: Ctx) -> object:
-    """Of all installed agents, the default agent's first."""
+    """The models of all installed agents, the default agent's first."""
     return await locate_answer(ctx, opencode2_catalog.models(await _providers(ctx)))
 
 
 @operation("model.default")
 async def default(ctx: Ctx) -> object:
-    """The config's `model` if it is there, else that of the default agent; null where no agent offers one."""
+    """The config's `model` if it exists, else the default agent's; null if no agent offers a model."""
     config = await ctx.services.config.fresh(ctx.directory)
     offers = await ctx.services.agents.available()
     chosen = opencode2_catalog.default(catalog.providers(offers), catalog.default_models(offers), config.model)
@@ -44,7 +44,7 @@ async def providers(ctx: Ctx) -> object:
 
 @operation("provider.get")
 async def provider(ctx: Ctx, path: ProviderPath) -> object:
-    """One of them."""
+    """One provider."""
     for row in await _providers(ctx):
         if row["id"] == path.providerID:
             return await locate_answer(

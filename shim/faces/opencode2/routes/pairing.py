@@ -1,7 +1,7 @@
-"""How another device comes in without the password (`shim.http.pairing`), and what a 2.x client's wish to stop us is answered.
+"""Routes for pairing another device without the password (`shim.http.pairing`), and `/api/service/stop`.
 
-`/api/service/stop` is the question of a client that found a server of another version in its registration file. We stand in no
-such file and belong to nobody's service, so it is always declined: a client that is refused kills nothing.
+A client calls `/api/service/stop` if its registration file names a server of another version. This server is in no such file, so
+it always refuses. A refused client does not kill the server.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class CodePath(BaseModel):
 
 @operation("server.pair")
 async def pair(ctx: Ctx) -> object:
-    """A code for `/auth/connect/{code}`, good once. Only who has come in already gets one."""
+    """Create a code for `/auth/connect/{code}`, valid once. Only an authenticated client gets one."""
     code = access_of(ctx.request).pairing.code(asyncio.get_running_loop().time())
     return {"code": code, "expires_in": int(CODE_S)}
 
 
 INSPECTOR = "inspector/"
-"""The page to which a browser is sent where OpenCode's web UI is not served."""
+"""The page to which a browser is redirected if OpenCode's web UI is not served."""
 
 
 class TokenPath(BaseModel):
@@ -43,7 +43,7 @@ class TokenPath(BaseModel):
 
 @extra("server.pair.list", "GET", "/api/pair")
 async def tokens(ctx: Ctx) -> object:
-    """The tokens that are good, the newest first: who got one, and until when. The tokens themselves are not told."""
+    """Valid tokens, newest first: the device and the expiry of each. The tokens themselves are not shown."""
     access = access_of(ctx.request)
     return [
         {"id": token.id, "name": token.name, "created": token.created * 1000, "expires": token.end * 1000}
@@ -53,7 +53,7 @@ async def tokens(ctx: Ctx) -> object:
 
 @extra("server.pair.revoke", "DELETE", "/api/pair/{id}")
 async def revoke(ctx: Ctx, path: TokenPath) -> object:
-    """Take a token back: its next request is refused, and its streams and terminals are closed. Raises NotFound."""
+    """Revoke a token: its next request is refused, and its streams and terminals are closed. Raises NotFound."""
     if not access_of(ctx.request).pairing.revoke(path.id, ctx.request[CONNECTION]):
         raise PairingTokenNotFound(path.id)
     await ctx.services.store.flush()
@@ -62,8 +62,8 @@ async def revoke(ctx: Ctx, path: TokenPath) -> object:
 
 @operation("server.connect")
 async def connect(ctx: Ctx, path: CodePath) -> object:
-    """Browsers get a cookie and are sent to the web UI or the inspector, programs a token to use as the password."""
-    if ctx.request.method == "HEAD":  # what previews links in a chat must not spend it
+    """Exchange a code. A browser gets a cookie and is redirected to the web UI or the inspector; a program gets a token."""
+    if ctx.request.method == "HEAD":  # a link preview in a chat must not use up the code
         return web.Response()
     access = access_of(ctx.request)
     token = access.redeem(ctx.request, path.code, asyncio.get_running_loop().time())
@@ -86,5 +86,5 @@ async def connect(ctx: Ctx, path: CodePath) -> object:
 
 @extra("server.service.stop", "POST", "/api/service/stop")
 async def stop(ctx: Ctx) -> object:
-    """Declined."""
+    """Refuse to stop."""
     return {"accepted": False}

@@ -30,7 +30,7 @@ class RequestPath(SessionPath):
 
 
 class ReplyBody(BaseModel):
-    """A person's answer; `message` tells the agent why not."""
+    """A person's answer. `message` tells the agent why a call is rejected."""
 
     decision: Literal["once", "always", "reject"]
     message: str | None = None
@@ -38,26 +38,26 @@ class ReplyBody(BaseModel):
 
 @operation("permission.request.list")
 async def of_location(ctx: Ctx) -> object:
-    """Open requests of the directory."""
+    """Open permission requests of the directory."""
     found = [read.permissions(await read_session(ctx, id_)) for id_ in _sessions_with_requests(ctx)]
     return await locate_answer(ctx, [wire for some in found for wire in some])
 
 
 def _sessions_with_requests(ctx: Ctx) -> list[str]:
-    """Sessions of the directory in which something is asked."""
+    """Sessions of the directory with open requests."""
     asked = ctx.services.sessions.requests.permissions(ctx.directory)
     return list(dict.fromkeys(session.id for session, _ in asked))
 
 
 @operation("session.permission.list")
 async def listing(ctx: Ctx, path: SessionPath) -> object:
-    """Open requests of the session, oldest first."""
+    """Open permission requests of the session, oldest first."""
     return {"data": read.permissions(await read_session(ctx, path.sessionID))}
 
 
 @operation("session.permission.get")
 async def get(ctx: Ctx, path: RequestPath) -> object:
-    """One open request."""
+    """One open permission request."""
     session = await read_session(ctx, path.sessionID)
     found = session.permissions.get(path.requestID)
     if found is None:
@@ -67,14 +67,14 @@ async def get(ctx: Ctx, path: RequestPath) -> object:
 
 @operation("session.permission.reply")
 async def reply(ctx: Ctx, path: RequestPath, body: ReplyBody) -> object:
-    """Answer one; 404 when it is unknown or was answered already. A rejection rejects all that the session asks."""
+    """Answer a request; 404 if it is unknown or was answered already. A rejection rejects all open requests of the session."""
     need(ctx, path.sessionID)
     ctx.services.sessions.requests.reply_permission(path.requestID, body.decision, body.message)
     return NO_CONTENT
 
 
 class CreateBody(BaseModel):
-    """A question to the rules."""
+    """A call to check against the rules."""
 
     id: str | None = None
     action: str
@@ -87,7 +87,7 @@ class CreateBody(BaseModel):
 
 @operation("session.permission.create")
 async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
-    """What the rules say of it: allow, deny, or ask. Nobody is asked here: only the session's agent asks its person."""
+    """Check a call against the rules: allow, deny or ask. No person is asked; only the session's agent does that."""
     await ctx.services.config.fresh(need(ctx, path.sessionID).directory)
     policy = ctx.services.sessions.policy(await ctx.services.sessions.state(path.sessionID))
     effect = policy.action(Access(PERMISSIONS.get(body.action, body.action), tuple(body.resources))) or "ask"
@@ -95,7 +95,7 @@ async def create(ctx: Ctx, path: SessionPath, body: CreateBody) -> object:
 
 
 class SavedQuery(BaseModel):
-    """Narrowed to a project."""
+    """A filter by project."""
 
     projectID: str | None = None
 
@@ -108,7 +108,7 @@ class SavedPath(BaseModel):
 
 @operation("permission.saved.list")
 async def list_saved(ctx: Ctx, query: SavedQuery) -> object:
-    """What `always` has allowed."""
+    """The grants of `always`."""
     found = [await _grant_json(ctx, grant) for grant in ctx.services.sessions.grants.list_grants()]
     return {"data": [one for one in found if query.projectID in (None, one["projectID"])]}
 
@@ -121,7 +121,7 @@ async def _grant_json(ctx: Ctx, grant: Grant) -> JsonObject:
 
 
 class SavedBody(BaseModel):
-    """What is named is changed."""
+    """The fields to change."""
 
     action: Annotated[str, Field(min_length=1)] | None = None
     resource: Annotated[str, Field(min_length=1)] | None = None
@@ -129,7 +129,7 @@ class SavedBody(BaseModel):
 
 @operation("permission.saved.update")
 async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
-    """Change the action or resource of a grant. An agent that remembers the old one itself is not told."""
+    """Change the action or resource of a grant. An agent that remembers the old grant itself does not learn of it."""
     permission = None if body.action is None else PERMISSIONS.get(body.action, body.action)
     try:
         grant = ctx.services.sessions.grants.change(path.id, permission, body.resource)
@@ -143,6 +143,6 @@ async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
 
 @operation("permission.saved.remove")
 async def remove(ctx: Ctx, path: SavedPath) -> object:
-    """The rules allow it no longer; an agent that remembers it itself may not ask again. Nothing to remove is fine."""
+    """Remove a grant. An agent that remembers it itself may still not ask. Succeeds also if there is none."""
     ctx.services.sessions.grants.revoke(path.id)
     return NO_CONTENT

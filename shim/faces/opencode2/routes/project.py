@@ -1,6 +1,6 @@
-"""Projects and their worktrees.
+"""Routes of projects and their worktrees.
 
-Source: API notes of 2.0.21; `shim.host.projects`, `shim.host.worktrees`, `shim.host.project_copies`.
+See `shim.host.projects`, `shim.host.worktrees` and `shim.host.project_copies`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from shim.http.shapes import Commands, Icon, ProjectPath
 
 
 class ProjectQuery(BaseModel):
-    """Whose worktrees."""
+    """The project whose worktrees are meant."""
 
     projectID: str
 
 
 class Update(BaseModel):
-    """What is not sent stays. `canonical`: another of the project's working trees."""
+    """The fields to change. `canonical`: the new main working tree."""
 
     canonical: str | None = None
     name: str | None = None
@@ -39,7 +39,7 @@ class Update(BaseModel):
 
 
 class Create(BaseModel):
-    """`directory`: where it is to be, else in this server's data. `branch`: a new one, from the revision `from`."""
+    """`directory`: its place, by default in the server's data. `branch`: a new branch, from the revision `from`."""
 
     projectID: str
     from_: str | None = Field(default=None, alias="from")
@@ -49,7 +49,7 @@ class Create(BaseModel):
 
 
 class Remove(BaseModel):
-    """`force`: also with changes."""
+    """`force`: remove it also with changes."""
 
     projectID: str
     directory: str
@@ -58,13 +58,13 @@ class Remove(BaseModel):
 
 @operation("project.list")
 async def listing(ctx: Ctx) -> object:
-    """All that were ever opened here, with the one of this request. None is archived: no operation does that."""
+    """All projects that were ever opened, and that of this request. None is archived, as no operation archives one."""
     return [_wire(ctx, row) for row in await _rows(ctx)]
 
 
 @operation("project.update")
 async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
-    """Name, icon, start command, and which working tree is the main one."""
+    """Change name, icon, start command or the main working tree."""
     changes = body.model_dump(exclude_none=True, exclude={"canonical"})
     if body.canonical is not None:
         changes |= await _canonical(ctx, path.projectID, body.canonical)
@@ -83,7 +83,7 @@ async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
 
 @operation("worktree.create")
 async def create(ctx: Ctx, body: Create) -> object:
-    """A new one. With a `directory` it is there and has no branch; else it is in this server's data, with one."""
+    """Create a worktree: in `directory` without a branch, or in the server's data with a branch."""
     top = (await _row(ctx, body.projectID))["worktree"]
     if body.directory is None:
         made = ctx.services.worktrees.create(top, body.name, branch=body.branch, base=body.from_)
@@ -101,7 +101,7 @@ async def create(ctx: Ctx, body: Create) -> object:
 
 @operation("worktree.remove")
 async def remove(ctx: Ctx, body: Remove) -> object:
-    """End what runs in it, and remove it. Only those that this server has made; with changes only by `force`."""
+    """End what runs in a worktree and remove it. Only worktrees of this server; with changes only by `force`."""
     top = (await _row(ctx, body.projectID))["worktree"]
     if ctx.services.worktrees.is_managed(body.directory):
         if not body.force and await vcs.changes(body.directory):
@@ -116,14 +116,14 @@ async def remove(ctx: Ctx, body: Remove) -> object:
 
 @operation("worktree.refresh")
 async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
-    """Look for worktrees that were made elsewhere."""
+    """Find worktrees that other programs have created."""
     row = await _row(ctx, body.projectID)
     await _worktree_work(ctx.services.copies.refresh(body.projectID, row["worktree"]))
     return NO_CONTENT
 
 
 def _wire(ctx: Ctx, row: dict[str, Any]) -> dict[str, Any]:
-    """`Project`: `active` is when one of its sessions has changed last."""
+    """The `Project`. `active` is the time of the last change of its sessions."""
     times = [record.updated_ms for record in ctx.services.sessions.index.records() if record.project_id == row["id"]]
     kept = {key: row[key] for key in ("vcs", "name", "icon", "commands") if row.get(key)}
     time = {"created": row["time"]["created"], "updated": row["time"]["updated"]}
@@ -149,7 +149,7 @@ async def _row(ctx: Ctx, project_id: str) -> dict[str, Any]:
 
 
 async def _canonical(ctx: Ctx, project_id: str, wanted: str) -> dict[str, Any]:
-    """What changes when another working tree is the main one."""
+    """The fields that change with another main working tree."""
     row = await _row(ctx, project_id)
     places = [row["worktree"], *row["sandboxes"]]
     if wanted not in places:
@@ -163,7 +163,7 @@ Done = TypeVar("Done")
 
 
 async def _worktree_work(work: Awaitable[Done]) -> Done:
-    """A worktree's work, where a revision that does not exist is a worktree's error too."""
+    """Run work on a worktree. An unknown revision becomes an error of the worktree."""
     try:
         return await work
     except InvalidRequest as error:

@@ -1,4 +1,4 @@
-"""What is put into a session: prompts, commands, shell commands, texts of programs; and the inbox, where they wait.
+"""Routes that send something to a session (prompts, commands, skills, texts of programs), and routes of its inbox.
 
 Source: compat_fixtures/opencode2/operations.json, recordings `extras`, `busy_*`, `errors` of v2-20260717.
 """
@@ -33,7 +33,7 @@ from universal.session.values import Part, Text
 
 
 class Mention(BaseModel):
-    """Where in the text it is named."""
+    """The place of a mention in the text."""
 
     start: int
     end: int
@@ -41,7 +41,7 @@ class Mention(BaseModel):
 
 
 class FileBody(BaseModel):
-    """A file to go along."""
+    """A file of the prompt."""
 
     uri: str
     name: str | None = None
@@ -50,14 +50,14 @@ class FileBody(BaseModel):
 
 
 class AgentBody(BaseModel):
-    """A subagent that is named."""
+    """A mentioned subagent."""
 
     name: str
     mention: Mention | None = None
 
 
 class SkillBody(BaseModel):
-    """A skill that is named."""
+    """A mentioned skill."""
 
     id: str
     mention: Mention | None = None
@@ -78,7 +78,7 @@ class PromptBody(BaseModel):
 
 @operation("session.prompt")
 async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
-    """Answers when it is accepted. The same id with the same prompt is the same prompt; with another one, 409."""
+    """Accept a prompt. The same id with the same prompt is accepted once; with another prompt it is a 409."""
     parts, details = await _parts(ctx, path.sessionID, body)
     details = replace(details, kind="user", metadata=body.metadata or None)
     prompt = PromptRequest((Text("", body.text), *parts), body.id, details=details)
@@ -86,14 +86,14 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 
 
 async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
-    """The skill of this id in the session's directory."""
+    """The skill with this id in the session's directory, or None."""
     directory = need(ctx, session_id).directory
     found = await asyncio.to_thread(skills.find, directory, ctx.services.config.home)
     return next((one for one in found if one.id == skill_id), None)
 
 
 async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[Part], list[JsonObject]]:
-    """What the agent is told of the skills that are named, and what the inbox says of them. Raises InvalidRequest."""
+    """The parts for the mentioned skills, and their entries in the inbox item. Raises InvalidRequest."""
     parts: list[Part] = []
     named: list[JsonObject] = []
     for body in given or ():
@@ -117,7 +117,7 @@ async def _parts(ctx: Ctx, session_id: str, body: PromptBody | CommandBody) -> t
 
 
 async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool) -> JsonObject:
-    """Accept it once; what the inbox says, or said, of it. Raises ResourceConflict for an id that is another's."""
+    """Accept a prompt once and return its inbox item. Raises ResourceConflict if the id belongs to another message."""
     need(ctx, session_id)
     body = replace(body, unattended=unattended_of_headers(ctx.request.headers))
     if body.message_id is not None:
@@ -135,13 +135,13 @@ async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool
     await ctx.services.store.flush()
     session = await read_session(ctx, session_id)
     prompt = find_prompt(session, made)
-    if prompt is None:  # it was taken back, or undone, in this moment
+    if prompt is None:  # it was cancelled or undone in this moment
         raise Conflict(f"The prompt {made} was taken back by somebody else.")
     return inbox_item(session, prompt)
 
 
 def find_prompt(session: Session, message_id: str) -> PendingPrompt | None:
-    """A prompt that waits in the inbox, or waited there. Raises ResourceConflict for a message that is none."""
+    """The prompt with this id, waiting or delivered, or None. Raises ResourceConflict for a message that is no prompt."""
     waiting = session.timeline.inbox.get(message_id)
     if waiting is not None:
         return waiting
@@ -181,7 +181,7 @@ class SyntheticBody(BaseModel):
 
 @operation("session.synthetic")
 async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
-    """A text of a program's: the agent gets it as a prompt, and clients show it as what it is."""
+    """Send a text of a program. The agent gets it as a prompt; clients show it as synthetic."""
     details = PromptDetails(
         body.delivery or "steer", "synthetic", description=body.description or "", metadata=body.metadata or None
     )
@@ -190,7 +190,7 @@ async def synthetic(ctx: Ctx, path: SessionPath, body: SyntheticBody) -> object:
 
 
 class SkillRun(BaseModel):
-    """A skill to put into the conversation; `resume: false` leaves it there until the next prompt."""
+    """A skill for the conversation. `resume: false` keeps it until the next prompt."""
 
     id: str
     resume: bool | None = None
@@ -198,7 +198,7 @@ class SkillRun(BaseModel):
 
 @operation("experimental.session.skill")
 async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
-    """The agent gets the skill as a prompt, which clients are shown as a skill, at once. Raises SkillNotFound."""
+    """Send a skill. The agent gets it as a prompt; clients see a skill at once. Raises SkillNotFound."""
     found = await skill_of(ctx, path.sessionID, body.id)
     if found is None:
         raise SkillNotFound(body.id)
@@ -226,7 +226,7 @@ class CommandBody(BaseModel):
 
 @operation("session.command")
 async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
-    """A slash command: a template of the server or the config, filled in, or one of the agent."""
+    """Run a slash command: a template of the server or the config, or a command of the agent."""
     directory = need(ctx, path.sessionID).directory
     parts, details = await _parts(ctx, path.sessionID, body)
     config = await ctx.services.config.fresh(directory)
@@ -250,21 +250,21 @@ class InboxPath(SessionPath):
 
 
 class InboxBody(BaseModel):
-    """`PATCH` of one item."""
+    """The body of `PATCH`."""
 
     delivery: Delivery = Field()
 
 
 @operation("session.inbox.list")
 async def inbox(ctx: Ctx, path: SessionPath) -> object:
-    """What is accepted and not delivered, oldest first."""
+    """The prompts that wait, oldest first."""
     session = await read_session(ctx, path.sessionID)
     return {"data": [inbox_item(session, prompt) for prompt in session.timeline.inbox.values()]}
 
 
 @operation("session.inbox.update")
 async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
-    """Let it go before the others, or after them. 409 when it waits no more."""
+    """Change the delivery of a waiting prompt. 409 if it does not wait any more."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if not actor.prompt_queue.redeliver(path.inboxID, body.delivery):
         raise ResourceConflict(f"{path.inboxID} does not wait in this inbox (any more).", path.inboxID)
@@ -274,7 +274,7 @@ async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
 
 @operation("session.inbox.cancel")
 async def inbox_cancel(ctx: Ctx, path: InboxPath) -> object:
-    """Take it back: it is not handed over, and not shown. Nothing to take back is fine."""
+    """Cancel a waiting prompt. Succeeds also if it does not wait."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if actor.prompt_queue.withdraw(path.inboxID):
         await ctx.services.store.flush()

@@ -22,20 +22,20 @@ from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 
 TICKET_HEADER = "x-opencode-ticket"
-"""Its presence makes a browser ask first (CORS), so a foreign page cannot get a ticket."""
+"""A header that makes browsers send a CORS preflight, so that a page of another origin cannot get a ticket."""
 GONE = 4404
-"""How a WebSocket is closed whose terminal is unknown or has ended: a browser is not told the status of a refused upgrade."""
+"""Close code of a WebSocket whose terminal is unknown or has ended. Browsers do not see the status of a refused upgrade."""
 
 
 @operation("pty.list")
 async def listing(ctx: Ctx) -> object:
-    """The directory's terminals that run."""
+    """The running terminals of the directory."""
     return await locate_answer(ctx, ctx.services.terminals.list_of(ctx.directory))
 
 
 @operation("pty.create")
 async def create(ctx: Ctx, body: TerminalBody | None) -> object:
-    """A new one."""
+    """Create a terminal."""
     wanted = body or TerminalBody()
     await require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
@@ -45,13 +45,13 @@ async def create(ctx: Ctx, body: TerminalBody | None) -> object:
 
 @operation("pty.get")
 async def get(ctx: Ctx, path: PtyPath) -> object:
-    """One of them."""
+    """One terminal."""
     return await locate_answer(ctx, ctx.services.terminals.get(ctx.directory, path.ptyID).wire)
 
 
 @operation("pty.update")
 async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
-    """Title and size."""
+    """Change title and size."""
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
     size = None if body.size is None else (body.size.rows, body.size.cols)
     return await locate_answer(ctx, ctx.services.terminals.update(found, title=body.title, size=size))
@@ -59,14 +59,14 @@ async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
 
 @operation("pty.remove")
 async def remove(ctx: Ctx, path: PtyPath) -> object:
-    """End it."""
+    """End a terminal."""
     await ctx.services.terminals.remove(ctx.services.terminals.get(ctx.directory, path.ptyID))
     return NO_CONTENT
 
 
 @operation("pty.connect.token")
 async def token(ctx: Ctx, path: PtyPath) -> object:
-    """A ticket for one connection."""
+    """Create a ticket for one connection."""
     if TICKET_HEADER not in ctx.request.headers:
         raise Forbidden(f"A ticket is given for a request with the header {TICKET_HEADER} alone.")
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
@@ -77,10 +77,10 @@ async def token(ctx: Ctx, path: PtyPath) -> object:
 
 @operation("pty.connect")
 async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamResponse:
-    """The terminal itself, over a WebSocket: see `shim.http.terminal`. One that is not there is told by closing with `GONE`."""
+    """Connect to a terminal over a WebSocket (`shim.http.terminal`). The close code `GONE` means that it does not exist."""
     if not web.WebSocketResponse().can_prepare(ctx.request):
         raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
-    # Who comes without the password comes with a ticket; one that is shown must be good in any case.
+    # A client without the password needs a ticket. A ticket that is shown must be valid in any case.
     wanted = bool(query.ticket) or not is_authorized(ctx.request)
     token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
     if token_id is None or not access_of(ctx.request).is_good(token_id):

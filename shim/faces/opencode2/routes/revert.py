@@ -1,4 +1,4 @@
-"""Undo, in three steps: staged, then taken back or made for good. Source: recording `revert` of v2-20260717."""
+"""Routes of undo: stage it, then clear or commit it. Source: recording `revert` of v2-20260717."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shim.sessions.undo import undo
 
 
 class StageBody(BaseModel):
-    """From which message on. `files`: they are put back to what they were before it, unless it is false, as by native."""
+    """The first message to undo. `files`: restore the files too, unless it is false, as in OpenCode."""
 
     messageID: str
     files: bool = True
@@ -22,7 +22,7 @@ class StageBody(BaseModel):
 
 @operation("session.revert.stage")
 async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
-    """What comes from that message on is hidden, until the next prompt, or `commit`, removes it."""
+    """Hide the messages from that one on. The next prompt, or `commit`, removes them."""
     message_id = await first_id(ctx, path.sessionID, body.messageID)
     await undo.revert(ctx.services.sessions, path.sessionID, message_id, None, files=body.files)
     await ctx.services.store.flush()
@@ -31,7 +31,7 @@ async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
 
 @operation("session.revert.clear")
 async def clear(ctx: Ctx, path: SessionPath) -> object:
-    """Takes the undo back. Nothing to take back is fine."""
+    """Take back a staged undo. Succeeds also if nothing is staged."""
     await undo.unrevert(ctx.services.sessions, path.sessionID)
     await ctx.services.store.flush()
     return NO_CONTENT
@@ -39,7 +39,7 @@ async def clear(ctx: Ctx, path: SessionPath) -> object:
 
 @operation("session.revert.commit")
 async def commit(ctx: Ctx, path: SessionPath) -> object:
-    """What is staged is gone for good, from the session and from the agent's own memory. Nothing staged is fine."""
+    """Remove the hidden messages for good, also from the agent's memory. Succeeds also if nothing is staged."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if actor.main.machine.busy:
         raise SessionBusy(path.sessionID)

@@ -1,4 +1,4 @@
-"""Calls of plugins' RPCs. Source: models of `opencode-python-sdk` 0.2.3 (OpenCode 2.1.2)."""
+"""The route of plugins' RPCs. Source: models of `opencode-python-sdk` 0.2.3 (OpenCode 2.1.2)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class RpcPath(BaseModel):
 
 
 class RpcBody(BaseModel):
-    """`input` is the plugin's business."""
+    """`input` is defined by the plugin."""
 
     input: Any = None
 
 
 @operation("rpc.call")
 async def call(ctx: Ctx, path: RpcPath, body: RpcBody) -> object:
-    """No RPC is registered here, so each call is answered as native answers one of an unknown plugin: 400 RpcError."""
+    """Answer 400 RpcError, as OpenCode does for an unknown plugin: no RPC is registered here."""
     message = (
         f'There is no RPC "{path.rpcID}" here: plugins of OpenCode register RPCs, and this server loads none of them. '
         "Plugins here are Python packages that bring agents (docs/adding-an-agent.md)."

@@ -31,11 +31,11 @@ from universal.session.model import SessionRecord
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
 ROOTS = "null"
-"""What `parentID` says for sessions without one."""
+"""The value of `parentID` that selects sessions without a parent."""
 
 
 class Location(BaseModel):
-    """Where a session works."""
+    """The location of a session."""
 
     directory: str
 
@@ -55,7 +55,7 @@ class CreateBody(BaseModel):
 
 @operation("session.create")
 async def create(ctx: Ctx, body: CreateBody) -> object:
-    """A new session; one with this id that is there already is the answer, as it is."""
+    """Create a session. If a session with this id exists, it is returned unchanged."""
     services = ctx.services
     if body.id is not None and services.sessions.index.find_record(body.id) is not None:
         return {"data": read.info(await read_session(ctx, body.id))}
@@ -92,7 +92,7 @@ def _directory(ctx: Ctx, body: CreateBody) -> str:
 
 
 def _integer(said: Any) -> Any:
-    """A number of a query; native's words for what is none."""
+    """Parse a number of a query, with OpenCode's error text."""
     try:
         return int(said)
     except (TypeError, ValueError):
@@ -100,11 +100,11 @@ def _integer(said: Any) -> Any:
 
 
 Limit = Annotated[int, BeforeValidator(_integer), Field(ge=1, le=MAX_LIMIT)]
-"""Of messages; sessions have no upper one: the home page of the web UI of 1.18 asks for 5,000."""
+"""A limit of messages. Limits of sessions have no maximum, because the web UI of 1.18 asks for 5,000."""
 
 
 class ListQuery(BaseModel):
-    """A cursor says everything but the limit."""
+    """The filters. A cursor holds all of them except the limit."""
 
     limit: Annotated[int, BeforeValidator(_integer), Field(ge=1)] = DEFAULT_LIMIT
     order: Literal["asc", "desc"] = "desc"
@@ -122,7 +122,7 @@ FILTERS = ("order", "search", "parentID", "directory", "project", "subpath", "ar
 
 @operation("session.list")
 async def listing(ctx: Ctx, query: ListQuery) -> object:
-    """Newest first, by the time of the last change."""
+    """A page of sessions, the last changed first."""
     anchor: JsonObject = {}
     if query.cursor is not None:
         said = cursors.read(query.cursor)
@@ -145,7 +145,7 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
 
 
 def _beyond(found: list[SessionRecord], anchor: JsonObject, query: ListQuery) -> list[SessionRecord]:
-    """Those on the anchor's side; the session itself may have moved since."""
+    """The sessions on the cursor's side. The cursor's session itself may have moved since."""
     place = (anchor["time"], anchor["id"])
     later = (anchor["direction"] == "next") == (query.order == "asc")
     return [one for one in found if (_at(one) > place if later else _at(one) < place)]
@@ -179,7 +179,7 @@ def _session_json(ctx: Ctx, record: SessionRecord) -> JsonObject:
 
 @operation("session.active")
 async def active(ctx: Ctx) -> object:
-    """Sessions in which something runs. Waiting for a person is running too."""
+    """Sessions with a running turn, also one that waits for a person."""
     return {"data": {session_id: {"type": "running"} for session_id in ctx.services.sessions.statuses()}}
 
 
@@ -190,7 +190,7 @@ async def get(ctx: Ctx, path: SessionPath) -> object:
 
 
 class UpdateBody(BaseModel):
-    """What is named is changed."""
+    """The fields to change."""
 
     title: str | None = None
     metadata: dict[str, Any] | None = None
@@ -200,7 +200,7 @@ class UpdateBody(BaseModel):
 
 @operation("session.update")
 async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
-    """Rename it, set its metadata or rules, archive or restore it. To archive an archived session changes nothing."""
+    """Rename, archive or restore a session, or set its metadata or rules. Archiving twice changes nothing."""
     changes: JsonObject = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
     if body.permissions is not None:
         changes["permission"] = [rule.first() for rule in body.permissions]
@@ -213,21 +213,21 @@ async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
 
 @operation("session.remove")
 async def remove(ctx: Ctx, path: SessionPath) -> object:
-    """Ends what runs, removes the session and all below it."""
+    """End what runs, and remove the session and its child sessions."""
     await ctx.services.sessions.delete(path.sessionID)
     await ctx.services.store.flush()
     return NO_CONTENT
 
 
 class ForkBody(BaseModel):
-    """`before` is exclusive; without it, all of the conversation."""
+    """`before`: the first message that is not copied. Without it, the whole conversation is copied."""
 
     before: str | None = None
 
 
 @operation("session.fork")
 async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
-    """A new session with the conversation up to a message."""
+    """Create a session with a copy of the conversation up to a message."""
     need(ctx, path.sessionID)
     before = None if body.before is None else await first_id(ctx, path.sessionID, body.before)
     record = await fork_session(ctx.services.sessions, path.sessionID, before)
@@ -242,7 +242,7 @@ async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
         return message_id
     ids = list(session.timeline.entries)
     if message_id in session.timeline.entries:
-        # One that only this face has (a switch, an idle mark): what came after it stands for it.
+        # An entry that is no message of the core (a switch, an idle mark): the message after it stands for it.
         found = next((id_ for id_ in ids[ids.index(message_id) :] if id_ in session.messages), None)
         if found is not None:
             return found
@@ -250,14 +250,14 @@ async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
 
 
 class AgentBody(BaseModel):
-    """A mode, as clients of OpenCode know it."""
+    """A mode, which OpenCode's clients call agent."""
 
     agent: str
 
 
 @operation("session.switchAgent")
 async def switch_agent(ctx: Ctx, path: SessionPath, body: AgentBody) -> object:
-    """From the next prompt on. That it exists is found out then, as by native."""
+    """Select a mode from the next prompt on. An unknown mode fails then, as in OpenCode."""
     await ctx.services.sessions.patch(path.sessionID, agent=body.agent)
     return NO_CONTENT
 
@@ -270,13 +270,13 @@ class ModelBody(BaseModel):
 
 @operation("session.switchModel")
 async def switch_model(ctx: Ctx, path: SessionPath, body: ModelBody) -> object:
-    """The same for its model; one of another provider is one of another agent here."""
+    """Select a model from the next prompt on. A model of another provider means another agent."""
     await ctx.services.sessions.patch(path.sessionID, model=first_model(body.model))
     return NO_CONTENT
 
 
 class MoveBody(BaseModel):
-    """`delivery` would say when, of a session that is at work."""
+    """The new location. `delivery` is ignored, because a session at work cannot move."""
 
     directory: str
     delivery: Literal["steer", "queue"] | None = None
@@ -284,7 +284,7 @@ class MoveBody(BaseModel):
 
 @operation("session.move")
 async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
-    """To another directory, where its agent is started with the next prompt, and told what was said. 400 while it is at work."""
+    """Move the session to another directory. Its agent starts there with the next prompt. 400 while it is at work."""
     here = need(ctx, path.sessionID).directory
     directory = resolve({"directory": body.directory}, {}, here)
     if not await asyncio.to_thread(os.path.isdir, directory):
@@ -296,14 +296,14 @@ async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
 
 
 class ViewBody(BaseModel):
-    """`idle`: `time.idle` of the end that was seen."""
+    """`idle`: `time.idle` of the end of the turn that the person has seen."""
 
     idle: float
 
 
 @operation("session.view")
 async def view(ctx: Ctx, path: SessionPath, body: ViewBody) -> object:
-    """The person has seen how it ended."""
+    """Note that the person has seen the end of a turn."""
     state = await ctx.services.sessions.state(path.sessionID)
     state.record_viewed(int(body.idle))
     await ctx.services.store.flush()

@@ -1,4 +1,4 @@
-"""What the modules about sessions share: paths, the view of a session, permission rules in both forms."""
+"""Shared by the routes about sessions: paths, reading of a session, permission rules in both forms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.ite
 
 
 def need_id(prefix: str, what: str, field: str) -> AfterValidator:
-    """An id begins with this and has no other signs than ids have, or the request is refused in native's words."""
+    """Check that an id begins with this prefix and has only an id's characters. Raises IdInvalid, with OpenCode's text."""
 
     def check(value: str) -> str:
         if not is_id(value, prefix):
@@ -43,7 +43,7 @@ class SessionPath(BaseModel):
 
 
 class ModelRef(BaseModel):
-    """A model; the variant `default` is none."""
+    """A model. The variant `default` means none."""
 
     id: str
     providerID: str
@@ -58,24 +58,24 @@ class RuleBody(BaseModel):
     effect: str
 
     def first(self) -> dict[str, str]:
-        """The same rule of 1.x."""
+        """The rule in the form of 1.x."""
         return {"permission": PERMISSIONS.get(self.action, self.action), "pattern": self.resource, "action": self.effect}
 
 
 def face(ctx: Ctx) -> FaceServices:
-    """What this face has beside the sessions."""
+    """The services of this face."""
     assert ctx.services.opencode2 is not None
     return ctx.services.opencode2
 
 
 async def read_session(ctx: Ctx, session_id: str) -> Session:
-    """A session as it is now, or as it was when its client began to read it (`Rereads`). Raises SessionNotFound."""
+    """A session in its present state, or in the state that `Rereads` holds for the client. Raises SessionNotFound."""
     state: Session | None = ctx.request.get(STATE)
     return state if state is not None and state.id == session_id else await ctx.services.sessions.session(session_id)
 
 
 def inbox_item(session: Session, prompt: PendingPrompt) -> JsonObject:
-    """An item of an inbox with its number in the log, which older dialects tell."""
+    """An inbox item with its number in the log, which older dialects need."""
     return {**read.inbox_entry(prompt, session), "admittedSeq": prompt.number}
 
 
@@ -85,5 +85,5 @@ def need(ctx: Ctx, session_id: str) -> SessionRecord:
 
 
 def first_model(ref: ModelRef) -> dict[str, Any]:
-    """A model as sessions of 1.x have it."""
+    """A model in the form of 1.x."""
     return {"id": ref.id, "providerID": ref.providerID, "variant": ref.variant or "default"}

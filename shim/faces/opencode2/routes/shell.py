@@ -1,4 +1,4 @@
-"""Commands without a terminal. Source: API notes of 2.0.21; `shim.host.shells`."""
+"""Routes of shell commands without a terminal (`shim.host.shells`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ShellPath(BaseModel):
 
 
 class Create(BaseModel):
-    """`timeout`: milliseconds after which it is ended; none if it is not given. `cwd`: from the directory or absolute."""
+    """`timeout`: milliseconds until the command is ended; by default none. `cwd`: absolute or relative to the directory."""
 
     command: Annotated[str, Field(min_length=1)]
     cwd: str | None = None
@@ -35,13 +35,13 @@ class Create(BaseModel):
 
 
 class TimeoutBody(BaseModel):
-    """`timeout`: milliseconds from now until the command is ended; 0: it may run for ever."""
+    """`timeout`: milliseconds from now until the command is ended; 0 means no limit."""
 
     timeout: Annotated[int | float, Field(ge=0)]
 
 
 class OutputQuery(BaseModel):
-    """Where to begin, and how many bytes at most."""
+    """The first byte of the page, and its maximum size in bytes."""
 
     cursor: Annotated[int, Field(ge=0)] = 0
     limit: Annotated[int, Field(ge=1, le=PAGE_LIMIT_BYTES)] = DEFAULT_PAGE_BYTES
@@ -49,30 +49,30 @@ class OutputQuery(BaseModel):
 
 @operation("shell.list")
 async def listing(ctx: Ctx) -> object:
-    """The directory's commands that run."""
+    """The running commands of the directory."""
     return await locate_answer(ctx, ctx.services.shells.list_of(ctx.directory))
 
 
 @operation("shell.create")
 async def create(ctx: Ctx, body: Create) -> object:
-    """Run one, with the person's shell."""
+    """Run a command with the person's shell."""
     await require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
     made = await ctx.services.shells.create(
         ctx.directory, body.command, cwd=body.cwd, timeout_ms=body.timeout, metadata=body.metadata or {}
     )
-    begun = dict(made.wire)  # it may have ended when the answer is made
+    begun = dict(made.wire)  # it may have ended before the answer is made
     return await locate_answer(ctx, begun)
 
 
 @operation("shell.get")
 async def get(ctx: Ctx, path: ShellPath) -> object:
-    """One of them, also if it has ended."""
+    """One command, also after its end."""
     return await locate_answer(ctx, ctx.services.shells.get(ctx.directory, path.id).wire)
 
 
 @extra("shell.timeout", "PATCH", "/api/shell/{id}/timeout")
 async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
-    """Change the time limit of one that runs. Only the builds before 2.0 have this route, so it answers as they do."""
+    """Change the time limit of a running command. Only builds before 2.0 have this route, so it answers as they do."""
     shell = ctx.services.shells.get(ctx.directory, path.id)
     ctx.services.shells.limit(shell, body.timeout)
     return with_project(await locate_answer(ctx, dict(shell.wire)))
@@ -80,7 +80,7 @@ async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
 
 @operation("shell.remove")
 async def remove(ctx: Ctx, path: ShellPath) -> object:
-    """End it with what it has started, and forget its output; one that is not there is fine."""
+    """End a command with its children, and forget its output. Succeeds also if it does not exist."""
     with suppress(ShellNotFound):
         await ctx.services.shells.remove(ctx.services.shells.get(ctx.directory, path.id))
     return NO_CONTENT
@@ -88,6 +88,6 @@ async def remove(ctx: Ctx, path: ShellPath) -> object:
 
 @operation("shell.output")
 async def output(ctx: Ctx, path: ShellPath, query: OutputQuery) -> object:
-    """A page of its output. A position inside of a character begins after it, with a mark for what is cut."""
+    """A page of a command's output. A page that begins inside of a character starts with a replacement mark."""
     shells = ctx.services.shells
     return await locate_answer(ctx, await shells.output(shells.get(ctx.directory, path.id), query.cursor, query.limit))

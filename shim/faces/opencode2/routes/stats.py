@@ -1,4 +1,4 @@
-"""What was done in sessions, counted. Source: API notes of 2.0.21; `shim.faces.opencode2.stats`."""
+"""The route of statistics (`shim.faces.opencode2.stats`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shim.http.operation import Ctx
 
 
 class StatsQuery(BaseModel):
-    """A span of time, epoch ms; all of it if it is left out. `timezone`: by its name, for days."""
+    """A span of time in epoch milliseconds, by default all. `timezone`: name of the time zone of days."""
 
     from_: Annotated[int | None, Field(ge=0, alias="from")] = None
     to: Annotated[int | None, Field(ge=0)] = None
@@ -27,7 +27,7 @@ class StatsQuery(BaseModel):
 
 @operation("experimental.session.stats")
 async def stats(ctx: Ctx, query: StatsQuery) -> object:
-    """Sessions that were not counted yet, or have changed since, are read one by one; the others cost nothing."""
+    """Statistics of all sessions. Only sessions that are new or have changed are read, one by one."""
     try:
         zone = ZoneInfo(query.timezone)
     except (ZoneInfoNotFoundError, ValueError) as error:

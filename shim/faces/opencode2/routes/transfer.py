@@ -1,4 +1,4 @@
-"""Sessions as documents of OpenCode 2. Source: `SessionTransferData` of 2.0.21."""
+"""Routes that export and import sessions. Source: `SessionTransferData` of 2.0.21."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from shim.http.operation import Ctx
 from universal.jsonvalue import JsonObject
 
 TOLD = frozenset({"id", "type", "role", "time", "status", "mime", "finish", "outcome", "reason", "agent", "model", "name"})
-"""Keys whose values say nothing of what was worked on."""
+"""Keys whose values reveal nothing of the work. `sanitize` keeps them."""
 NUMBERS = (bool, int, float)
 REDACTED = "[redacted]"
 
 
 class ExportQuery(BaseModel):
-    """`sanitize`: without anything that was said, read or run."""
+    """`sanitize`: replace all texts of prompts, answers, files and commands."""
 
     sanitize: Literal["true", "false"] = "false"
 
 
 @operation("experimental.session.export")
 async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
-    """The session with all its messages, oldest first."""
+    """Export a session with all its messages, oldest first."""
     session = await read_session(ctx, path.sessionID)
     messages = list(read.messages(session))
     info = {key: value for key, value in read.info(session).items() if key != "revert"}
@@ -40,7 +40,7 @@ async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
 
 
 def sanitize(message: JsonObject) -> JsonObject:
-    """A message whose shape is as it was, with each text replaced."""
+    """Replace each text of a message. Its shape stays."""
     return {key: value if key in TOLD else _hide(value) for key, value in message.items()}
 
 
@@ -55,7 +55,7 @@ def _hide(value: Any) -> Any:
 
 
 class ImportBody(BaseModel):
-    """An export; `location`: where it is to go on."""
+    """An exported session. `location`: where it goes on."""
 
     info: dict[str, Any]
     messages: list[dict[str, Any]]
@@ -64,7 +64,7 @@ class ImportBody(BaseModel):
 
 @operation("experimental.session.import")
 async def take_in(ctx: Ctx, body: ImportBody) -> object:
-    """A session with this id that is there already gets the messages that it has not."""
+    """Import a session. If a session with this id exists, it gets the messages that it lacks."""
     directory = ctx.directory if body.location is None else resolve({"directory": body.location.directory}, {}, ctx.directory)
     project = await ctx.services.projects.identity(directory)
     document = {"info": body.info, "messages": body.messages}

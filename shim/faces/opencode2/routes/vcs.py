@@ -1,4 +1,4 @@
-"""Branches and changes of the directory's repository. Source: API notes of 2.0.21; `shim.host.vcs`."""
+"""Routes of branches and changes of the directory's repository (`shim.host.vcs`)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ BRANCHES_LIMIT = 1000
 
 
 class BranchQuery(BaseModel):
-    """A part of a name."""
+    """Part of a branch's name."""
 
     search: str = ""
     limit: Annotated[int, Field(ge=1, le=BRANCHES_LIMIT)] = 100
 
 
 class DiffQuery(BaseModel):
-    """What to compare: files with the last commit, files with the base, or the last commit with the base.
+    """The comparison: files with the last commit, files with the base, or the last commit with the base.
 
-    `base`: a revision; else the branch that this one will be merged into. `context`: unchanged lines around a change.
+    `base`: a revision, by default the branch that this one will be merged into. `context`: unchanged lines around a change.
     """
 
     mode: Literal["working", "branch", "committed"]
@@ -35,14 +35,14 @@ class DiffQuery(BaseModel):
 
 
 class InitQuery(BaseModel):
-    """Which kind of repository."""
+    """The kind of repository."""
 
     provider: str = "git"
 
 
 @operation("vcs.get")
 async def get(ctx: Ctx) -> object:
-    """The branches; keys are left out where there are none."""
+    """The current and the default branch. A missing branch is left out."""
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
     found = await vcs.branches(ctx.directory)
@@ -53,7 +53,7 @@ async def get(ctx: Ctx) -> object:
 
 @operation("vcs.base")
 async def base(ctx: Ctx) -> object:
-    """Where the branch has left the one that it will be merged into; null on that one itself, and outside of a repository."""
+    """The commit where the branch left the one that it will be merged into; null on that one and outside of a repository."""
     found = await vcs.review_base(ctx.directory)
     return await locate_answer(ctx, None if found is None else {"name": found.name, "ref": found.ref, "source": found.source})
 
@@ -74,7 +74,7 @@ async def branches(ctx: Ctx, query: BranchQuery) -> object:
 
 @operation("vcs.diff")
 async def diff(ctx: Ctx, query: DiffQuery) -> object:
-    """Changed files with patches. A patch that is too large to be shown is empty. Raises 400 for a base that is no revision."""
+    """Changed files with patches. A patch that is too large to show is empty. Raises 400 for an unknown base."""
     if query.mode == "working" and query.base is None:
         found = await vcs.diff(ctx.directory, "git", query.context)
     else:
@@ -84,7 +84,7 @@ async def diff(ctx: Ctx, query: DiffQuery) -> object:
 
 @operation("vcs.init")
 async def init(ctx: Ctx, query: InitQuery) -> object:
-    """`git init` in the directory. Raises 409 in a repository, 501 for another kind of repository, 503 with what git said."""
+    """Run `git init` in the directory. Raises 409 inside of a repository, 501 for another kind, 503 with git's error."""
     directory = await place(ctx)
     if query.provider != "git":
         raise VcsUnsupported(query.provider)

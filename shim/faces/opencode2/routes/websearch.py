@@ -1,4 +1,4 @@
-"""What agents have by themselves, so that this server has none of it to list. Source: API notes of 2.0.21."""
+"""Routes of web search and references. Both lists are empty, because agents have these themselves."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from shim.http.operation import Ctx
 
 @operation("websearch.providers")
 async def providers(ctx: Ctx) -> object:
-    """None: agents search by themselves."""
+    """An empty list: agents search the web themselves."""
     return await locate_answer(ctx, [])
 
 
 @operation("reference.list")
 async def references(ctx: Ctx) -> object:
-    """None: agents look things up by themselves."""
+    """An empty list: agents look things up themselves."""
     return await locate_answer(ctx, [])

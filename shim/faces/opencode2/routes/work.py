@@ -1,4 +1,4 @@
-"""What runs in a session: waiting for it, stopping it, compactions, and commands of the person's own.
+"""Routes about a session's running work: wait, resume, interrupt, compact, shell commands of the person.
 
 Source: compat_fixtures/opencode2/operations.json, recordings `wait`, `hang_interrupt`, `compact`, `extras` of v2-20260717.
 """
@@ -21,19 +21,19 @@ from universal.session.entries import PendingPrompt
 from universal.session.user_prompt import Delivery
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
-"""The name of one."""
+"""The name of an environment variable."""
 
 
 @operation("experimental.session.wait")
 async def wait(ctx: Ctx, path: SessionPath) -> object:
-    """Answers when nothing runs in it (any more)."""
+    """Answer when no turn runs in the session."""
     await (await ctx.services.sessions.state(path.sessionID)).idle()
     return NO_CONTENT
 
 
 @operation("session.resume")
 async def resume(ctx: Ctx, path: SessionPath) -> object:
-    """Hand over the prompts that were parked (by an interrupt, or `resume: false`), and answer when all is done."""
+    """Dispatch the parked prompts (parked by an interrupt or by `resume: false`), and answer when all turns have ended."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     await resume_session(ctx.services.sessions, actor)
     await actor.main.idle()
@@ -41,14 +41,14 @@ async def resume(ctx: Ctx, path: SessionPath) -> object:
 
 
 class InterruptQuery(BaseModel):
-    """`resume`: go on with what is queued."""
+    """`resume`: go on with the queued prompts."""
 
     resume: Literal["true", "false"] = "false"
 
 
 @operation("session.interrupt")
 async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> object:
-    """Stop what runs; answers when it has stopped. Prompts that wait are parked. `interrupted`: something ran."""
+    """Stop the running turn, and answer when it has stopped. Waiting prompts are parked. `interrupted`: a turn ran."""
     state = await ctx.services.sessions.state(path.sessionID)
     ran = state.machine.busy
     await ctx.services.sessions.abort(path.sessionID)
@@ -59,9 +59,9 @@ async def interrupt(ctx: Ctx, path: SessionPath, query: InterruptQuery) -> objec
 
 @operation("session.background")
 async def background(ctx: Ctx, path: SessionPath) -> object:
-    """Commands and subagents that the turn waits for work on in the background, and it goes on. Nothing to move is fine.
+    """Move the commands and subagents that the turn waits for to the background, so that the turn goes on.
 
-    Raises InvalidRequest for an agent that cannot be told so.
+    Succeeds also if there are none. Raises InvalidRequest for an agent that cannot do it.
     """
     actor = await ctx.services.sessions.actor(path.sessionID)
     if actor.main.machine.agent_at_work and not actor.background():
@@ -72,14 +72,14 @@ async def background(ctx: Ctx, path: SessionPath) -> object:
 
 
 class EnvironmentBody(BaseModel):
-    """All of them: those of before are gone."""
+    """All variables. They replace the earlier ones."""
 
     variables: dict[Variable, str]
 
 
 @operation("session.environment")
 async def environment(ctx: Ctx, path: SessionPath, body: EnvironmentBody) -> object:
-    """For commands of the session, and for its agent, which is started anew with the next prompt; beside the server's own."""
+    """Set variables for the session's commands and its agent, in addition to the server's. The next prompt restarts the agent."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if any("\0" in value for value in body.variables.values()):
         raise InvalidRequest("Expected strings without NUL", path=("variables",))
@@ -98,7 +98,7 @@ class CompactBody(BaseModel):
 
 @operation("session.compact")
 async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
-    """The agent compacts its conversation, after what runs now. Answers when that is accepted."""
+    """Ask the agent to compact its conversation, after the running turn. Answer when that is accepted."""
     delivery = body.delivery or "steer"
     try:
         made = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
@@ -118,7 +118,7 @@ class ShellBody(BaseModel):
 
 @operation("session.shell")
 async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
-    """Runs a command of the person's in the session's directory; answers when it has ended. The agent hears of it later."""
+    """Run a person's command in the session's directory, and answer at its end. The agent learns of it with the next prompt."""
     mode = need(ctx, path.sessionID).mode or "build"
     await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
     await (await ctx.services.sessions.state(path.sessionID)).idle()

@@ -131,7 +131,7 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: S
         made = ({"subject": c, "description": f"do {c}", "activeForm": f"doing {c}"} for c, _ in TODOS)
         return [Call("TaskCreate", arguments) for arguments in made]
     if table is CODEX:
-        return _older_codex(wanted, names)
+        return _older_codex(wanted, names) or _by_schema(tool, arguments, schemas)
     return []
 
 

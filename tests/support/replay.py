@@ -20,6 +20,7 @@ from tests.support.opencode1_views import view
 from tests.support.recordings import Recording, Row
 from tests.support.scripted_model import Recorder
 from tests.support.session_states import bare, begin, show
+from universal.agents.acp.spec import own_spec
 from universal.codec import (
     CheckingCodec,
     Exit,
@@ -46,8 +47,11 @@ Child = str | Literal["any"] | None
 
 
 def codec_of(agent: str) -> Any:
-    """A new codec of an agent, whose ids are item_1, permission_1, question_1, item_2 ..."""
-    return agents()[agent].make(counting_ids())
+    """A new codec of an agent, whose ids are item_1, permission_1, question_1, item_2 ...
+
+    An unknown name is an ACP agent of the person's own.
+    """
+    return (agents().get(agent) or own_spec(agent, (agent,), None, {})).make(counting_ids())
 
 
 def encode(msg: Any) -> bytes:

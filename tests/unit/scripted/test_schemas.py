@@ -99,3 +99,9 @@ def test_agents_of_the_table_keep_their_calls() -> None:
     schemas = {name: {"type": "object", "properties": {"other": TEXT}} for name in names}
     [found] = call("bash", ("ls",), names, schemas)
     assert (found.name, found.arguments["command"]) == ("bash", "ls")
+
+
+@pytest.mark.parametrize(("tool", "name"), [("read", "read_files"), ("bash", "run_commands"), ("edit", "apply_patch")])
+def test_agent_with_codexs_patch_tool_gets_calls_of_its_own_other_tools(tool: str, name: str) -> None:
+    [made] = call(tool, ("/p/a", "x", "y"), tuple(CLINE), CLINE)
+    assert made.name == name

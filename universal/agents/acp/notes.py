@@ -14,6 +14,9 @@ from universal.items import Json
 from universal.jsonline import get_text
 from universal.jsonvalue import arr, obj
 
+_PHASES = {"in_progress": "started", "completed": "completed", "failed": "failed", "cancelled": "failed"}
+"""Status of a `compaction_update` -> phase of the status item."""
+
 
 @dataclass(slots=True)
 class Notes:
@@ -50,6 +53,14 @@ class Notes:
         compacting, self._compacting = self._compacting, False
         if compacting:
             yield self.ctx.status("compaction", None, {"phase": "failed" if failed else "completed", "auto": False}, raw)
+
+    def compaction(self, update: Msg, raw: Json) -> Iterator[Fact]:
+        """`compaction_update` of version 2. One that a person asked for is told by its prompt."""
+        phase = _PHASES.get(get_text(update, "status"))
+        if phase and not self._compacting:
+            yield self.ctx.status("compaction", get_text(update, "error") or None, {"phase": phase, "auto": True}, raw)
+        else:
+            self.ctx.ignore("compaction_update")
 
     def title(self, title: str, raw: Json) -> Iterator[Fact]:
         """The agent's own title of the conversation."""

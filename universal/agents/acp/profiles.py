@@ -40,6 +40,8 @@ class Profile:
     install_hint: str = ""
     version_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    protocol: int = 1
+    """Version of the protocol that is asked for. The agent answers with the one that is spoken."""
     modes: tuple[Mode, ...] = GENERIC
     tells_commands: bool = False
     """It tells its commands after each start of a session, so its catalogue waits for them."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from universal.agents.acp.context import Msg
 from universal.agents.acp.modes import mode_named, offered_modes
 from universal.agents.acp.profiles import DEFAULT, Profile
+from universal.agents.acp.version2 import VERSION
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
 from universal.jsonline import get_int, get_text
@@ -49,6 +50,8 @@ class Setup:
     """The settings of one session."""
 
     profile: Profile
+    version: int = 1
+    """Version of the protocol."""
     images: bool = False
     options: list[Msg] = field(default_factory=list[Msg])
     modes: list[Msg] = field(default_factory=list[Msg])
@@ -80,11 +83,14 @@ class Setup:
             usual = next((word for word in _BUILD_WORDS if word in self._mode_values()), self.mode_now)
             self._initial["mode"] = usual
         self.model = self._current("model") or self._legacy_model
+        if self.version == VERSION:
+            self.read_commands(result.get("availableCommands"))
 
     def read_options(self, options: Json) -> None:
         """`configOptions`, whole."""
         if isinstance(options, list):
-            self.options = [obj(option) for option in arr(options) if get_text(obj(option), "id")]
+            rows = [{**obj(row), "id": get_text(obj(row), "id", "configId")} for row in arr(options)]
+            self.options = [row for row in rows if row["id"]]
             if self._option("mode"):
                 self.mode_now = self._current("mode")
 
@@ -96,7 +102,7 @@ class Setup:
                 get_text(row, "name").removeprefix("/"), get_text(row, "description"), get_text(obj(row.get("input")), "hint")
             )
             for row in rows
-            if get_text(row, "name")
+            if get_text(row, "name") and get_text(row, "type") in ("", "command")
         )
         return len(self.commands)
 
@@ -236,7 +242,9 @@ class Setup:
             return None
         if value not in self._values(option):
             return MissingChoice(setting.partition(":")[0], value)
-        params = {"sessionId": session_id, "configId": get_text(option, "id"), "value": value}
+        params: Msg = {"sessionId": session_id, "configId": get_text(option, "id"), "value": value}
+        if self.version == VERSION:
+            params["type"] = "id"
         return Change(setting, "session/set_config_option", params, value)
 
     def note_change(self, change: Change, result: Msg) -> None:

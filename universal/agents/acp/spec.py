@@ -72,7 +72,7 @@ def spec_of(profile: Profile) -> AgentSpec:
 def own_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
     """An agent of the person's own, from the settings. One with a known name keeps what is known of it, but for the command."""
     profile = next((profile for profile in PROFILES if profile.name == name), None)
-    profile = profile or Profile(name, name, ())
+    profile = profile or Profile(name, name, (), login_hint=_login_hint(name, command[0]))
     return spec_of(
         replace(
             profile,
@@ -83,6 +83,15 @@ def own_spec(name: str, command: tuple[str, ...], title: str | None, env: Mappin
             version_args=(),
             install_hint=f"It is set as agents.{name}.command in the settings.",
         )
+    )
+
+
+def _login_hint(name: str, binary: str) -> str:
+    """What a person can do when an agent of which nothing is known wants a login."""
+    program = binary.rpartition("/")[2]
+    return (
+        f"Log in with `{program}` in a terminal, or give it its key in this server's settings, as its documentation names it: "
+        f'env = {{ NAME = "..." }} in [agents.{name}].'
     )
 
 

@@ -13,9 +13,23 @@ from dataclasses import dataclass, field
 
 from universal.agents import kit
 from universal.agents.acp.context import Context, Msg
-from universal.agents.acp.tools import Call, arguments_of, content_of, metadata_of, name_of, output_of, texts, title_of, todos_of
+from universal.agents.acp.tools import (
+    Call,
+    arguments_of,
+    block_text,
+    content_of,
+    hidden_content,
+    metadata_of,
+    name_of,
+    output_of,
+    reports_failure,
+    texts,
+    title_of,
+    todos_of,
+)
 from universal.codec import Fact
 from universal.events import EventType
+from universal.growing_text import GrowingText
 from universal.items import ContentPart, ImagePart, Item, ItemStatus, Json
 from universal.jsonline import get_text
 from universal.jsonvalue import obj
@@ -61,8 +75,10 @@ class Transcript(kit.Items[Context]):
     def chunk(self, kind: kit.PartKind, content: Msg, native_id: str, raw: Json) -> Iterator[Fact]:
         """A piece of a message."""
         image = content.get("type") == "image" and get_text(content, "data")
-        text = _text_of(content)
+        text = block_text(content)
         if not text and not image:
+            if content.get("type") != "text":
+                self.ctx.ignore(f"content of type {get_text(content, 'type') or 'none'}")
             return
         if self._begins_message(native_id):
             yield from self._begin(native_id, raw)
@@ -79,6 +95,24 @@ class Transcript(kit.Items[Context]):
             message.parts.append(kit.Part(kind))
         message.parts[-1].growing.add(text)
         yield self.delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
+
+    def replace(self, kind: kit.PartKind, blocks: list[Msg], native_id: str, raw: Json) -> Iterator[Fact]:
+        """The whole content of a message. What goes on is a delta; other text replaces what stands there when it is complete."""
+        message = self._open
+        known = message is not None and not message.calls and native_id in message.ids
+        if native_id in self._ended and not known:
+            self.ctx.ignore("whole message that is over")
+            return
+        parts = [part for part in message.parts if part.kind == kind] if message is not None and known else []
+        before, text = "".join(part.growing.text for part in parts), "".join(map(block_text, blocks))
+        if text.startswith(before):
+            yield from self.chunk(kind, {"type": "text", "text": text[len(before) :]}, native_id, raw)
+        else:
+            for index, part in enumerate(parts):
+                part.growing = GrowingText("" if index else text)
+        for block in blocks if not known else []:
+            if not block_text(block):
+                yield from self.chunk(kind, block, native_id, raw)
 
     def _begins_message(self, native_id: str) -> bool:
         """Whether a chunk with this id begins another message."""
@@ -148,7 +182,7 @@ class Transcript(kit.Items[Context]):
             if status == "failed" and call.kind == "execute" and call.exit_code is None:
                 match = _EXIT_CODE.match(output_of(call))
                 call.exit_code = int(match[1]) if match else None
-            yield from self._result(call, raw, failed=status == "failed" or call.dismissed)
+            yield from self._result(call, raw, failed=status == "failed" or call.dismissed or reports_failure(call))
             todos = todos_of(call) if status == "completed" else []
             if todos:
                 yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
@@ -202,6 +236,8 @@ class Transcript(kit.Items[Context]):
     def _result(self, call: Call, raw: Json, *, failed: bool, abandoned: bool = False) -> Iterator[Fact]:
         metadata = metadata_of(call)
         content = content_of(call, failed=failed)
+        for kind in hidden_content(call.content):
+            self.ctx.ignore(f"content of type {kind}")
         if abandoned:
             metadata["interrupted"] = True
             content = kit.output_part(call, call.terminal or call.output or kit.ABANDONED)
@@ -222,13 +258,3 @@ class Transcript(kit.Items[Context]):
         if status is ItemStatus.FAILED:
             metadata = dict(kit.INTERRUPTED)
         return self.item_fact(type_, kit.call_item(call, status, text, metadata), raw, synthetic=synthetic)
-
-
-def _text_of(content: Msg) -> str:
-    """Text of a content block; links and embedded files as a line."""
-    if content.get("type") == "text":
-        return get_text(content, "text")
-    if content.get("type") == "resource_link":
-        return f"[{get_text(content, 'title', 'name', 'uri')}]({get_text(content, 'uri')})"
-    resource = obj(content.get("resource"))
-    return get_text(resource, "text", "uri")

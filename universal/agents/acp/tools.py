@@ -8,6 +8,7 @@ Source: recordings of claude-agent-acp 0.100.0, codex-acp 2.6.0 and 0.16.0, open
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from universal.agents.acp.context import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
+from universal.tools.acp import TOOLS
 
 _PATH_KEYS = ("file_path", "filePath", "path", "filepath", "abs_path", "notebook_path")
 _EDIT_KEYS = ("old_string", "oldString", "oldText", "edits", "content", "new_source", "patchText")
@@ -25,6 +27,8 @@ _SEARCH_KEYS = ("pattern", "query", "regex")
 _FILE_KINDS = frozenset({"read", "edit", "delete", "move"})
 _SHELLS = frozenset({"exec_command", "shell", "local_shell"})
 """Names of shell tools. Codex tells with `kind` read or search what such a command does."""
+_ACTING_KINDS = frozenset({"execute", "edit", "delete", "move", "read", "search", "fetch"})
+"""Kinds with permission rules of their own: they count for a tool whose name is not known here, so that the rules hold."""
 _TITLES = frozenset(
     {"read", "edit", "write", "multiedit", "bash", "glob", "grep", "list", "patch", "task", "skill", "webfetch", "websearch"}
     | {"todowrite", "todoread", "question", "codesearch", "lsp", "invalid"}
@@ -32,7 +36,8 @@ _TITLES = frozenset(
 """Titles that are names of tools: OpenCode and Pi begin a call with them and give no `name`."""
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
 _NAMED_TITLE = re.compile(r"([a-z][a-z0-9]*(?:_[a-z0-9]+)+): ")
-"""A title that begins with the tool's name, as Cline's do."""
+_NAMED_JSON = re.compile(r"([A-Za-z][\w.-]*): \{")
+"""Titles that begin with the tool's name, as Cline's do: a name of several words, or any name before JSON arguments."""
 _FENCE = re.compile(r"\A(`{3,})\w*\n(.*?)\n?\1\s*\Z", re.DOTALL)
 _SHELL_END = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*\Z")
 """What Copilot adds to a command's output."""
@@ -66,8 +71,8 @@ class Call(kit.Call):
         """Take over the fields that this update has; null and missing ones change nothing."""
         self.title = get_text(update, "title") or self.title
         self.kind = get_text(update, "kind") or self.kind
-        if not self.whole and isinstance(update.get("rawInput"), dict):
-            self.raw_input = {**self.raw_input, **obj(update["rawInput"])}
+        if not self.whole:
+            self.raw_input = {**self.raw_input, **_input_object(update.get("rawInput"))}
         if isinstance(update.get("content"), list):
             self.content = [obj(block) for block in arr(update["content"])]
         if arr(update.get("locations")):
@@ -85,6 +90,13 @@ class Call(kit.Call):
                 self.exit_code = get_int(block, "exitCode")
 
 
+def _input_object(raw_input: Json) -> Msg:
+    """`rawInput` as an object. The protocol allows any value: text or a list becomes the field `input`."""
+    if isinstance(raw_input, dict):
+        return obj(raw_input)
+    return {"input": raw_input} if raw_input not in (None, "", []) else {}
+
+
 def name_of(update: Msg) -> str:
     """The agent's name of a tool; where it gives none, the kind of work."""
     kind, title = get_text(update, "kind"), get_text(update, "title")
@@ -94,8 +106,8 @@ def name_of(update: Msg) -> str:
     name = get_text(update, "name") or get_text(obj(obj(update.get("_meta")).get("claudeCode")), "toolName")
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
     if name and not about:
-        return name
-    named = _NAMED_TITLE.match(title)
+        return kind if kind in _ACTING_KINDS and name not in TOOLS and not name.startswith("mcp__") else name
+    named = _NAMED_TITLE.match(title) or _NAMED_JSON.match(title)
     if not name and kind in ("", "other") and named is not None:
         return named[1]
     if not name and (title in _TITLES or (kind != "execute" and _IDENTIFIER.fullmatch(title))):
@@ -118,14 +130,14 @@ def arguments_of(call: Call) -> Msg:
         return dict(obj(given["arguments"]))
     diffs = _diffs(call)
     if call.kind == "execute" or call.name in _SHELLS or isinstance(given.get("command"), list):
-        command = _command(given.get("command")) or _command(given.get("cmd"))
+        command = _command(given.get("command")) or _command(given.get("cmd")) or "\n".join(_commands(given))
         if command or (call.title and call.title != call.name):
             given["command"] = command or call.title
     if call.kind in _FILE_KINDS and not any(given.get(key) for key in _PATH_KEYS):
-        path = _first_path(call)
+        path = _first_path(call) or ", ".join(_listed_paths(given))
         if path:
             given["path"] = path
-    if call.kind == "edit" and len(diffs) == 1 and not any(key in given for key in _EDIT_KEYS):
+    if call.kind == "edit" and len(diffs) == 1 and "operation" not in diffs[0] and not any(key in given for key in _EDIT_KEYS):
         old, new = get_text(diffs[0], "oldText"), get_text(diffs[0], "newText")
         if len(old) + len(new) <= _EDIT_CHARS:
             given.update({"oldText": old, "newText": new})
@@ -151,7 +163,7 @@ def rule_metadata(call: Call | None, request: Msg) -> Msg:
     title, kind = get_text(request, "title"), get_text(request, "kind") or (call.kind if call else "")
     if title in _OPENCODE_QUESTIONS:
         return {"opencode": _opencode_question(title, given)}
-    lines = [line for line in (_command(row) or _command(obj(row).get("command")) for row in arr(given.get("commands"))) if line]
+    lines = _commands(given)
     paths = _paths(call, request, given)
     known = bool(lines) or bool(_command(given.get("command")) or _command(given.get("cmd")))
     name = (call.name if call else "") or name_of(request)
@@ -173,13 +185,27 @@ def _paths(call: Call | None, request: Msg, given: Msg) -> list[str]:
     patches = [text for key in ("input", "patch", "patchText") if isinstance(text := given.get(key), str)]
     found = [
         *(get_text(given, key) for key in (*_PATH_KEYS, "destination", "newPath", "new_path", "to")),
-        *(get_text(obj(row), "path") for key in ("files", "edits", "paths") for row in arr(given.get(key))),
-        *(row for row in arr(given.get("paths")) if isinstance(row, str)),
+        *_listed_paths(given),
         *(path for patch in patches for path in _PATCH_PATH.findall(patch)),
-        *(get_text(block, "path") for block in blocks if block.get("type") == "diff"),
+        *(get_text(block, key) for block in blocks if block.get("type") == "diff" for key in ("path", "oldPath")),
         *(get_text(place, "path") for place in places),
     ]
     return [path for path in dict.fromkeys(found) if path]
+
+
+def _listed_paths(given: Msg) -> list[str]:
+    """Paths of calls that name several files: `files: [{path}]`, `paths: [PATH]`."""
+    rows = [row for key in ("files", "edits", "paths") for row in arr(given.get(key))]
+    found = (row if isinstance(row, str) else get_text(obj(row), *_PATH_KEYS) for row in rows)
+    return [path for path in dict.fromkeys(found) if path]
+
+
+def _commands(given: Msg) -> list[str]:
+    """Shell lines of calls that run several: `commands: [LINE]` or `commands: [{command}]`."""
+    rows = arr(given.get("commands"))
+    return [
+        line for line in (_command(obj(row).get("command")) if isinstance(row, dict) else _command(row) for row in rows) if line
+    ]
 
 
 def _opencode_question(permission: str, given: Msg) -> Msg:
@@ -210,8 +236,31 @@ def _first_path(call: Call) -> str:
 def texts(content: list[Msg]) -> str:
     """The text of `content` blocks, without the Markdown fences that agents put around output."""
     blocks = [obj(block.get("content")) for block in content if block.get("type") == "content"]
-    told = "\n".join(strip_fence(get_text(block, "text")) for block in blocks if block.get("type") == "text")
+    told = "\n".join(strip_fence(text) for text in map(block_text, blocks) if text)
     return _SHELL_END.sub("", told)
+
+
+def block_text(block: Msg) -> str:
+    """Text of a content block; links and embedded files as a line."""
+    if block.get("type") == "text":
+        return get_text(block, "text")
+    if block.get("type") == "resource_link":
+        return f"[{get_text(block, 'title', 'name', 'uri')}]({get_text(block, 'uri')})"
+    return get_text(obj(block.get("resource")), "text", "uri")
+
+
+_SHOWN_CONTENT = frozenset({"", "content", "diff", "terminal"})
+_SHOWN_BLOCKS = frozenset({"", "text", "image", "resource", "resource_link"})
+
+
+def hidden_content(content: list[Msg]) -> Iterator[str]:
+    """Types of content that nobody is shown, such as `audio`."""
+    for block in content:
+        kind, inner = get_text(block, "type"), get_text(obj(block.get("content")), "type")
+        if kind not in _SHOWN_CONTENT:
+            yield kind
+        elif inner not in _SHOWN_BLOCKS:
+            yield inner
 
 
 def strip_fence(text: str) -> str:
@@ -221,20 +270,51 @@ def strip_fence(text: str) -> str:
 
 
 def output_of(call: Call) -> str:
-    """What the tool has said: what its terminal wrote, else its raw output, else its content."""
-    return call.terminal or _raw_text(call.raw_output) or texts(call.content)
+    """What the tool has said: what its terminal wrote, else its raw output, else its content, else any output as JSON."""
+    return call.terminal or _raw_text(call.raw_output) or texts(call.content) or _unknown_output(call.raw_output)
+
+
+_OUTPUT_KEYS = ("output", "formatted_output", "aggregated_output", "stdout", "error")
+_RESULT_KEYS = ("result", "text", "message", "value")
+"""Where single agents put the text of one result: Cline `result`, blocks of content `text`."""
+_KNOWN_KEYS = frozenset({*_OUTPUT_KEYS, *_RESULT_KEYS, "content", "contents", "exit_code", "exitCode", "exit"})
 
 
 def _raw_text(raw: Json) -> str:
+    """The text of an output whose form is known, else ""."""
     if isinstance(raw, str):
         return raw
     if isinstance(raw, list):
-        return "\n".join(get_text(obj(block), "text") for block in arr(raw))
+        return "\n".join(text for text in map(_row_text, arr(raw)) if text)
     found = obj(raw)
     found = obj(found.get("result")) or found  # codex-acp's MCP tools: {result: {content}, error}
-    told = get_text(found, "output", "formatted_output", "aggregated_output", "stdout", "error")
-    told = told or _SHELL_END.sub("", get_text(found, "content", "message"))
+    told = get_text(found, *_OUTPUT_KEYS)
+    told = told or _SHELL_END.sub("", get_text(found, "content", "message", "result"))
     return told or "\n".join(get_text(obj(block), "text") for block in arr(found.get("content")))
+
+
+def _row_text(row: Json) -> str:
+    """One result of several. Cline: {query, result, error?, success}."""
+    if isinstance(row, str):
+        return row
+    found = obj(row)
+    told = [text for text in (get_text(found, *_RESULT_KEYS), get_text(found, "error")) if text]
+    return "\n".join(told) or get_text(found, *_OUTPUT_KEYS) or _unknown_output(row)
+
+
+def _unknown_output(raw: Json) -> str:
+    """An output of unknown form as compact JSON; "" when there is nothing or its form is known."""
+    if raw in (None, "", [], {}) or isinstance(raw, str):
+        return ""
+    if any(_KNOWN_KEYS & obj(row).keys() for row in arr(raw) or [raw]):
+        return ""
+    return json.dumps(raw, ensure_ascii=False, separators=(",", ":"))
+
+
+def reports_failure(call: Call) -> bool:
+    """Whether a call that its agent calls completed says `success: false` itself, as a whole or in one of its results."""
+    rows = arr(call.raw_output) or [call.raw_output]
+    return any(obj(row).get("success") is False for row in rows)
 
 
 def content_of(call: Call, *, failed: bool) -> tuple[ContentPart, ...]:
@@ -296,9 +376,9 @@ def _files(call: Call) -> Iterator[FileRefPart]:
         path = get_text(diff, "path")
         if len(diffs) == 1 and not path.startswith("/"):
             path = _first_path(call)
-        created = diff.get("oldText") is None
+        created = _is_created(diff)
         exact = _exact_patch(call) if len(diffs) == 1 and not created else ""
-        text = exact or unified_diff(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=created)
+        text = exact or _block_diff(diff, path)
         yield FileRefPart(path=path, action="write" if created else "patch", diff=text or None)
     if call.kind == "read" and not diffs and _first_path(call):
         yield FileRefPart(path=_first_path(call), action="read")
@@ -327,10 +407,19 @@ def _exact_patch(call: Call) -> str:
 def pending_diff(call: Call) -> str:
     """The change that a call will make, as a unified diff; "" when the agent does not say it before."""
     told = get_text(call.raw_input, "diff")
-    return told or "".join(
-        unified_diff(get_text(d, "path"), get_text(d, "oldText"), get_text(d, "newText"), created=d.get("oldText") is None)
-        for d in _diffs(call)
-    )
+    return told or "".join(_block_diff(diff, get_text(diff, "path")) for diff in _diffs(call))
+
+
+def _is_created(diff: Msg) -> bool:
+    """Whether a diff makes a new file. Version 2 says what it does (`operation`); version 1 has no old text then."""
+    return diff.get("operation") == "add" if "operation" in diff else diff.get("oldText") is None
+
+
+def _block_diff(diff: Msg, path: str) -> str:
+    """A diff of a call's content as a unified diff. Version 2 brings the patch itself."""
+    if "operation" in diff:
+        return get_text(diff, "patch")
+    return unified_diff(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=_is_created(diff))
 
 
 def unified_diff(path: str, before: str, after: str, *, created: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Tables of the Agent Client Protocol: what we announce, what is known and not used."""
+"""Tables of the Agent Client Protocol: what we say of ourselves, what is known and not used."""
 
 from __future__ import annotations
 
@@ -6,13 +6,18 @@ import re
 
 from universal.agents.acp.context import Msg
 
-CLIENT: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
-CAPABILITIES: Msg = {
-    "fs": {"readTextFile": True, "writeTextFile": True},
-    "terminal": True,
-    "elicitation": {"form": {}},
+_CLIENT: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
+CLIENT_1: Msg = {
+    "clientInfo": _CLIENT,
+    "clientCapabilities": {
+        "fs": {"readTextFile": True, "writeTextFile": True},
+        "terminal": True,
+        "elicitation": {"form": {}},
+    },
 }
-"""`clientCapabilities`. Files and terminals: `host`, ADR 14. Questions come as forms."""
+"""Fields of `initialize` in version 1. Files and terminals: `host`, ADR 14. Questions come as forms."""
+CLIENT_2: Msg = {"info": _CLIENT, "capabilities": {"elicitation": {"form": {}}}}
+"""The same in version 2. Both are sent: which version is spoken is known with the answer only."""
 
 IGNORED: dict[str, str] = {
     "user_message_chunk": "an echo of the prompt, or history",

@@ -32,7 +32,7 @@ from universal.codec import (
     ToolCheck,
     WriteLine,
 )
-from universal.events import EventType, PermissionData, Source, UniversalEvent
+from universal.events import ErrorData, EventType, PermissionData, Source, UniversalEvent
 from universal.turn import Input
 
 OWN = Profile("own", "Own", ("own",))
@@ -83,7 +83,7 @@ class Talk:
     def say(self, msg: Any) -> list[Output]:
         return self.take(self.codec.receive(encode(msg)))
 
-    def update(self, kind: str, **more: Any) -> list[Output]:
+    def update(self, kind: str, /, **more: Any) -> list[Output]:
         params = {"sessionId": "s", "update": {"sessionUpdate": kind, **more}}
         return self.say({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
@@ -414,6 +414,19 @@ def test_an_agent_of_the_persons_own() -> None:
     assert (spec.binaries, launch.argv, launch.env, launch.cwd) == (("my-agent",), ("/bin/my-agent", "--acp"), {"KEY": "x"}, "/p")
     known = own_spec("gemini", ("gemini", "--experimental-acp"), None, {})
     assert known.title == "Gemini CLI"
+    assert known.login_hint == "Run `gemini` in a terminal and log in, or set GEMINI_API_KEY."
+
+
+def test_a_login_that_an_agent_of_the_persons_own_misses_names_its_settings() -> None:
+    codec = own_spec("mine", ("/opt/my-agent", "--acp"), None, {}).make(counting_ids())
+    assert isinstance(codec, AcpCodec)
+    talk = Talk(codec).launch()
+    talk.answer("initialize", AGENT)
+    talk.answer("session/new", error={"code": -32000, "message": "Authentication required"})
+    [details] = [out.data.details for out in talk.outputs if isinstance(out, Fact) and isinstance(out.data, ErrorData)]
+    assert details is not None
+    assert "`my-agent`" in details["hint"]
+    assert "[agents.mine]" in details["hint"]
 
 
 # --- hostile --------------------------------------------------------------------------------------------

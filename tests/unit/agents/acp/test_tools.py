@@ -1,0 +1,103 @@
+"""What a tool call of an agent that nobody has looked at becomes: its name, its arguments, its output, its failure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from universal.agents.acp.tools import Call, arguments_of, name_of, output_of, reports_failure
+from universal.tools.cards import view_call
+
+
+def call_of(update: dict[str, Any], **result: Any) -> Call:
+    call = Call("c1", name_of(update), "item_1", "", kind=update.get("kind", ""), title=update.get("title", ""))
+    call.merge(update)
+    call.merge(result)
+    return call
+
+
+@pytest.mark.parametrize(
+    ("kind", "title", "name"),
+    [
+        ("other", "fetch_web_content: https://x.y", "fetch_web_content"),
+        ("", 'skills: {"name":"a"}', "skills"),
+        ("other", 'my-server__look.up: {"a":1}', "my-server__look.up"),
+        ("other", "Note: this is a sentence", "other"),
+        ("read", 'read_files: {"files":[]}', "read"),
+    ],
+)
+def test_a_title_gives_the_name_where_the_kind_tells_nothing(kind: str, title: str, name: str) -> None:
+    assert name_of({"kind": kind, "title": title}) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "expected"),
+    [
+        ("shell_runner", "execute", "execute"),
+        ("str_replace_everywhere", "edit", "edit"),
+        ("slurp", "read", "read"),
+        ("Bash", "execute", "Bash"),
+        ("mcp__files__drop", "delete", "mcp__files__drop"),
+        ("weather", "other", "weather"),
+    ],
+)
+def test_the_kind_counts_for_a_tool_that_nobody_knows_so_that_rules_hold(name: str, kind: str, expected: str) -> None:
+    assert name_of({"name": name, "kind": kind, "title": "x"}) == expected
+
+
+def test_several_commands_are_shown_as_lines_of_one_command() -> None:
+    update = {"kind": "execute", "title": "run_commands: ls", "rawInput": {"commands": ["ls", {"command": "rm x"}]}}
+    arguments = arguments_of(call_of(update))
+    assert arguments["command"] == "ls\nrm x"
+    view = view_call("cline", "execute", arguments, [])
+    assert (view.tool, view.input["command"]) == ("bash", "ls\nrm x")
+
+
+def test_a_file_of_a_list_is_the_path_of_the_card() -> None:
+    update = {"kind": "read", "title": "read_files: {...", "rawInput": {"files": [{"path": "/p/a"}, {"path": "/p/b"}]}}
+    view = view_call("cline", "read", arguments_of(call_of(update)), [])
+    assert (view.tool, view.input["filePath"]) == ("read", "/p/a, /p/b")
+
+
+@pytest.mark.parametrize(("raw_input", "arguments"), [("ls", {"input": "ls"}), (["a"], {"input": ["a"]}), (None, {}), ("", {})])
+def test_input_that_is_no_object_is_kept(raw_input: Any, arguments: dict[str, Any]) -> None:
+    assert arguments_of(call_of({"kind": "other", "title": "x", "rawInput": raw_input})) == arguments
+
+
+@pytest.mark.parametrize(
+    ("raw_output", "text"),
+    [
+        ([{"query": "echo hi", "result": "hi\n", "success": True}], "hi\n"),
+        ([{"query": "false", "result": "", "error": "exit code 1", "success": False}], "exit code 1"),
+        ({"query": "apply_patch", "result": "Successfully applied patch", "success": True}, "Successfully applied patch"),
+        (["one", "two"], "one\ntwo"),
+        ({"rows": [1, 2], "of": "3"}, '{"rows":[1,2],"of":"3"}'),
+        ([{"rows": 1}, {"rows": 2}], '{"rows":1}\n{"rows":2}'),
+        ([1, 2], "1\n2"),
+        (42, "42"),
+        ({"exit_code": 0, "formatted_output": ""}, ""),
+        ({}, ""),
+    ],
+)
+def test_an_output_of_any_form_is_shown(raw_output: Any, text: str) -> None:
+    assert output_of(call_of({"kind": "other", "title": "x"}, rawOutput=raw_output)) == text
+
+
+def test_content_goes_before_an_output_of_unknown_form() -> None:
+    content = [{"type": "content", "content": {"type": "text", "text": "done"}}]
+    assert output_of(call_of({"kind": "other", "title": "x"}, rawOutput={"rows": 1}, content=content)) == "done"
+
+
+@pytest.mark.parametrize(
+    ("raw_output", "failed"),
+    [
+        ([{"success": True}, {"success": False}], True),
+        ({"success": False}, True),
+        ({"success": True}, False),
+        ({"success": None}, False),
+        ("success: false", False),
+    ],
+)
+def test_success_false_is_a_failure(raw_output: Any, failed: bool) -> None:
+    assert reports_failure(call_of({"kind": "other"}, rawOutput=raw_output)) is failed

@@ -1,0 +1,331 @@
+"""How a turn runs in version 1 of the Agent Client Protocol: from the prompt to its answer, and what comes outside of prompts.
+
+What comes outside of a prompt has no end that the protocol marks. It is kept until a sign of its end (a usage with cost, a
+title) or the next prompt, and is then told as a turn that the agent began: nothing is lost and nothing stays busy for ever.
+`turns2` has the turns of version 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from universal.agents import kit
+from universal.agents.acp import errors
+from universal.agents.acp.asks import Asks
+from universal.agents.acp.context import Context, Msg
+from universal.agents.acp.host import Host
+from universal.agents.acp.notes import Notes, PromptCost
+from universal.agents.acp.profiles import Profile
+from universal.agents.acp.prompt import prompt_content
+from universal.agents.acp.setup import Setup
+from universal.agents.acp.speech import Transcript
+from universal.agents.acp.tools import Call
+from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, PREAMBLE, RETRY, SUSPECT
+from universal.codec import Output, Prompt, Signal, WriteLine
+from universal.host import HostAnswer
+from universal.items import Json
+from universal.jsonline import digest, get_text
+from universal.jsonrpc import Id, JsonRpc, Notification, Request, Response
+from universal.jsonvalue import obj
+from universal.turn import Input
+
+
+@dataclass(slots=True)
+class Connection:
+    """What the codec of one process and its turns share."""
+
+    profile: Profile
+    ctx: Context
+    rpc: JsonRpc
+    setup: Setup
+    talk: Transcript
+    host: Host
+    asks: Asks
+    notes: Notes
+    spending: PromptCost
+    agent: Msg = field(default_factory=dict[str, Json])
+    """The result of `initialize`, in the terms of version 1."""
+    session: str = ""
+
+
+class Turns:
+    """The turns of one session. The codec hands over prompts and the messages that belong to turns."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._conn = connection
+        self._running: Id = None
+        """The request of the prompt at work."""
+        self._slash = False
+        self._stopping = False
+        self._prompted = False
+        self._asks_open_turn = False
+        """The agent asked something outside of a prompt, and a turn of its own is open for it."""
+        self._outside: list[Msg] = []
+        self._suspect: Msg | None = None
+        """An update that may turn out to be the text of an error; held back until more is known."""
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether a prompt is at work."""
+        return self._running is not None
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    def write(self, prompt: Prompt) -> Iterator[Output]:
+        """Send a prompt."""
+        c = self._conn
+        yield from self._end_outside_turn(own_turn=False)
+        c.setup.prompt_written(prompt)
+        c.talk.begin()
+        c.asks.rejected = False
+        self._stopping = False
+        self._prompted = True
+        self._slash = prompt.text.lstrip().startswith("/")
+        yield from c.notes.on_compaction_start(wanted=prompt.compact)
+        embedded = obj(obj(c.agent.get("agentCapabilities")).get("promptCapabilities")).get("embeddedContext") is True
+        content = prompt_content(prompt, images=c.setup.images, embedded=embedded)
+        self._running, line = c.rpc.request("session/prompt", {"sessionId": c.session, "prompt": content})
+        yield WriteLine(line)
+
+    def interrupt(self) -> Iterator[Output]:
+        """Ask the agent to stop, and let nothing of the turn go on here."""
+        c = self._conn
+        if c.session:
+            yield WriteLine(c.rpc.notification("session/cancel", {"sessionId": c.session}))
+        self._stopping = self._is_at_work()
+        yield from c.host.withdraw()
+        yield from c.host.stop()
+        yield from c.asks.cancel()
+        yield from self._end_asked_turn(aborted=True)
+
+    def _is_at_work(self) -> bool:
+        """Whether the agent will tell the end of what it does now."""
+        return self._running is not None
+
+    def after_reply(self, outputs: list[Output]) -> Iterator[Output]:
+        """What an answer of ours does, and the end of a turn that was open for the question only."""
+        yield from outputs
+        if outputs:
+            yield from self._end_asked_turn()
+
+    def _end_asked_turn(self, *, aborted: bool = False) -> Iterator[Output]:
+        if self._asks_open_turn and not self._conn.asks:
+            self._asks_open_turn = False
+            yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True) if aborted else Signal(Input.DONE)
+
+    def eof(self) -> Iterator[Output]:
+        """The process is gone: open asks, messages and calls are told as they are."""
+        c = self._conn
+        yield from c.host.withdraw()
+        yield from c.asks.withdraw_all()
+        yield from self._settle_suspect(None)
+        yield from c.talk.close(None, interrupted=True)
+
+    # --- the end of a prompt --------------------------------------------------------------------------
+
+    def on_prompt_answer(self, msg: Response) -> Iterator[Output]:
+        """The answer to a prompt: the end of its turn."""
+        if msg.id != self._running:
+            self._conn.ctx.ignore("answer to a prompt that is over")
+            return
+        self._running = None
+        yield from self._end(obj(msg.result), self._response_error(msg.error) if msg.is_error else None, msg.raw)
+
+    def _response_error(self, error: Msg) -> Msg:
+        return errors.response_error(error, self._conn.agent.get("authMethods"), self._conn.profile.login_hint)
+
+    def _end(self, result: Msg, error: Msg | None, raw: Json, *, prompted: bool = True) -> Iterator[Output]:
+        """End the turn. `result`: {stopReason, usage?}; not `prompted`: the agent began it, and may have had nothing to say."""
+        c = self._conn
+        stopping, self._stopping = self._stopping, False
+        reason = get_text(result, "stopReason")
+        error = yield from self._settle_suspect(raw, error)
+        stop = errors.STOP_REASONS.get(reason, errors.STOP_REASONS["end_turn"])
+        aborted = stopping and (error is not None or reason == "cancelled")
+        if error is None and stop.code:
+            error = errors.make(stop.message, stop.code)
+        silent = not c.talk.has_spoken and not self._slash and not stopping and reason not in ("cancelled", "max_tokens")
+        if error is None and silent and prompted:
+            error = errors.make(f"{c.profile.title} ended the turn without an answer.", "no_answer")
+        total = c.spending.take(result)
+        yield from c.host.withdraw()
+        yield from c.asks.withdraw_all()
+        cancelled = aborted or (reason == "cancelled" and not c.asks.rejected)
+        failed = cancelled or error is not None
+        yield from c.talk.close(raw, finish=stop.finish, interrupted=failed, extra=total)
+        yield from c.notes.on_compaction_end(raw, failed=failed)
+        if cancelled:
+            yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True, metadata=total or None)
+        elif error is not None:
+            yield kit.error_fact(error, raw)
+            yield Signal(Input.FAILED, error=error, metadata=total or None)
+        else:
+            yield Signal(Input.DONE, metadata=total or None)
+
+    def _settle_suspect(self, raw: Json, error: Msg | None = None) -> Generator[Output, None, Msg | None]:
+        """Decide whether the update that was held back is an error or text. Returns the error."""
+        update, self._suspect = self._suspect, None
+        if update is None:
+            return error
+        text = get_text(obj(update.get("content")), "text")
+        if error is not None and text.strip() in error["message"]:
+            return error
+        if error is None and raw is not None and errors.is_text(self._conn.profile, text, get_text(update, "messageId")):
+            return errors.of_text(text)
+        yield from self._conn.talk.chunk("text", obj(update.get("content")), get_text(update, "messageId"), update)
+        return error
+
+    # --- what the agent says --------------------------------------------------------------------------
+
+    def on_update(self, msg: Notification, line: bytes) -> Iterator[Output]:
+        """`session/update`. An update of an unknown kind is `agent.unparsed`."""
+        update = obj(msg.params.get("update"))
+        kind = get_text(update, "sessionUpdate")
+        session_id = get_text(msg.params, "sessionId")
+        if kind in IGNORED:
+            self._conn.ctx.ignore(kind)
+        elif kind in self.TELLS:
+            yield from self.TELLS[kind](self, update, msg.raw)
+        elif kind not in self.SPEAKS:
+            yield self._conn.ctx.report_unparsed(kind or "update without kind", "unknown session update", msg.raw, digest(line))
+        elif self._conn.session and session_id and session_id != self._conn.session:
+            self._conn.ctx.ignore("update of another session")
+        elif self._running is not None:
+            yield from self.SPEAKS[kind](self, update, msg.raw)
+        elif not self._prompted:
+            self._conn.ctx.ignore("history")
+        elif self._conn.talk.has_ended(get_text(update, "toolCallId") or get_text(update, "messageId")):
+            self._conn.ctx.ignore("late update of what is over")
+        else:
+            self._outside.append(msg.raw)
+
+    def _end_outside_turn(self, *, own_turn: bool = True) -> Iterator[Output]:
+        """Report updates that came outside of a prompt, as an own turn or as the beginning of the running turn."""
+        updates, self._outside = self._outside, []
+        if not updates:
+            return
+        if own_turn:
+            yield Signal(Input.ACTIVITY)
+        for raw in updates:
+            update = obj(obj(raw.get("params")).get("update"))
+            yield from self.SPEAKS[get_text(update, "sessionUpdate")](self, update, raw)
+        yield from self._settle_suspect(None)
+        total = self._conn.spending.take({}) if own_turn else {}
+        yield from self._conn.talk.close(updates[-1], finish="stop", extra=total)
+        if own_turn:
+            yield Signal(Input.DONE, metadata=total or None)
+
+    def on_chunk(self, update: Msg, raw: Json) -> Iterator[Output]:
+        """A piece of what the agent says."""
+        yield from self._settle_suspect(None)
+        content = obj(update.get("content"))
+        text, native_id = get_text(content, "text"), get_text(update, "messageId")
+        self._conn.spending.step(update)
+        if self._conn.profile.notes and (retry := RETRY.fullmatch(text)):
+            metadata = {"attempt": int(retry[1]), "message": text.strip(), "delay_ms": int(retry[3]) * 1000}
+            yield self._conn.ctx.status("retry", text.strip(), metadata, raw)
+        elif (self._conn.profile.notes and (NOTE.fullmatch(text) or PREAMBLE.fullmatch(text))) or MODE_NOTE.fullmatch(text):
+            self._conn.ctx.ignore("remark of the adapter")
+        elif text.startswith(SUSPECT) or errors.is_text(self._conn.profile, text, native_id):
+            self._suspect = update
+        else:
+            yield from self._conn.talk.chunk("text", content, native_id, raw)
+
+    def on_thought(self, update: Msg, raw: Json) -> Iterator[Output]:
+        """A piece of what the agent thinks."""
+        yield from self._settle_suspect(None)
+        yield from self._conn.talk.chunk("reasoning", obj(update.get("content")), get_text(update, "messageId"), raw)
+
+    def _tool(self, update: Msg, raw: Json) -> Iterator[Output]:
+        yield from self._settle_suspect(None)
+        yield from self._conn.talk.tool(self._conn.host.with_terminal(update, self._call_of(update)), raw)
+
+    # --- status ---------------------------------------------------------------------------------------
+
+    def _usage(self, update: Msg, raw: Json) -> Iterator[Output]:
+        if self._conn.spending.add(update) and not self._is_at_work():
+            yield from self._end_outside_turn()
+
+    def _info(self, update: Msg, raw: Json) -> Iterator[Output]:
+        title = get_text(update, "title")
+        yield from self._conn.notes.title(title, raw)
+        if title and not self._is_at_work():
+            yield from self._end_outside_turn()
+
+    def _commands(self, update: Msg, raw: Json) -> Iterator[Output]:
+        yield from self._conn.notes.commands(update, raw)
+
+    def _plan(self, update: Msg, raw: Json) -> Iterator[Output]:
+        yield from self._conn.notes.plan(update, raw)
+
+    def _mode(self, update: Msg, raw: Json) -> Iterator[Output]:
+        yield from self._conn.notes.current_mode(update, raw)
+
+    def _options(self, update: Msg, raw: Json) -> Iterator[Output]:
+        yield from self._conn.notes.options(update, raw)
+
+    # --- what the agent asks --------------------------------------------------------------------------
+
+    def on_request(self, msg: Request, line: bytes) -> Iterator[Output]:
+        """A request of the agent. One of an unknown kind is refused and `agent.unparsed`."""
+        if msg.method in ("session/request_permission", "elicitation/create"):
+            yield from self._on_ask(msg)
+        elif msg.method in self._conn.host.METHODS:
+            yield from self._conn.host.handle(msg, stopping=self._stopping)
+        else:
+            yield WriteLine(self._conn.rpc.error(msg.id, f"not supported: {msg.method}"))
+            yield self._conn.ctx.report_unparsed(msg.method, "unknown request", msg.raw, digest(line))
+
+    def on_host_answer(self, answer: HostAnswer) -> Iterator[Output]:
+        """What came of a file or command that the agent has asked for."""
+        for output in self._conn.host.on_answer(answer):
+            if not isinstance(output, dict):
+                yield output
+            elif self._call_of(output) is not None:
+                yield from self._conn.talk.tool(output, None)
+
+    def _on_ask(self, msg: Request) -> Iterator[Output]:
+        permission = msg.method == "session/request_permission"
+        if self._stopping:  # we have cancelled: what is asked now is answered so, as the protocol demands
+            result: Msg = {"outcome": {"outcome": "cancelled"}} if permission else {"action": "cancel"}
+            yield WriteLine(self._conn.rpc.response(msg.id, result))
+            return
+        if not self._is_at_work() and not self._asks_open_turn:
+            yield from self._end_outside_turn()
+            self._asks_open_turn = True
+            yield Signal(Input.ACTIVITY)
+        yield from self._settle_suspect(None)
+        if permission:
+            tool_call = obj(msg.params.get("toolCall"))
+            if get_text(tool_call, "toolCallId") and not self._conn.talk.has_ended(get_text(tool_call, "toolCallId")):
+                yield from self._conn.talk.tool({**tool_call, "status": "pending"}, msg.raw, asked=True)
+            yield from self._conn.asks.permission(msg, self._call_of(tool_call))
+        elif get_text(msg.params, "mode") in ("", "form"):
+            yield from self._conn.asks.form(msg, self._call_of(msg.params))
+        else:  # a page to be opened in a browser: was not announced
+            self._conn.ctx.ignore("elicitation of another mode")
+            yield WriteLine(self._conn.rpc.response(msg.id, {"action": "decline"}))
+        yield from self._end_asked_turn()
+
+    def _call_of(self, update: Msg) -> Call | None:
+        return self._conn.talk.calls.get(get_text(update, "toolCallId"))
+
+    SPEAKS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
+        "agent_message_chunk": on_chunk,
+        "agent_thought_chunk": on_thought,
+        "tool_call": _tool,
+        "tool_call_update": _tool,
+    }
+    """Updates that belong to a turn."""
+
+    TELLS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
+        "plan": _plan,
+        "usage_update": _usage,
+        "session_info_update": _info,
+        "available_commands_update": _commands,
+        "current_mode_update": _mode,
+        "config_option_update": _options,
+    }
+    """Updates about the session, at any time."""

@@ -1,0 +1,242 @@
+"""How a turn runs in version 2 of the Agent Client Protocol (draft of July 2026): `state_update` tells its begin and its end.
+
+The answer to `session/prompt` only says that the prompt is accepted. Work that the agent begins without a prompt is a turn of
+its own, from `running` to `idle`. What it says while it is idle is kept until the next work, as in version 1.
+A subagent has a session of its own. Its tool calls are shown among those of the conversation, as version 1 shows them; what
+else it says is counted.
+Source: agentclientprotocol.com/protocol/v2/prompt-lifecycle; recordings of claude-agent-acp 0.101.0 and codex-acp 2.6.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+from universal.agents.acp import version2
+from universal.agents.acp.context import Msg
+from universal.agents.acp.turns import Connection, Turns
+from universal.codec import Output, Prompt, Signal, WriteLine
+from universal.items import Json
+from universal.jsonline import digest, get_text
+from universal.jsonrpc import Notification, Request, Response
+from universal.jsonvalue import arr, obj
+from universal.turn import Input
+
+IGNORED: dict[str, str] = {
+    "compaction_summary_chunk": "what is left of a compacted conversation; the agent's own matter",
+    "session_message": "a message between subagents",
+    "session_message_chunk": "a message between subagents",
+}
+"""Updates that are known and not used, and why."""
+ECHOES = ("user_message", "user_message_chunk")
+WORK = ("running", "requires_action")
+TOOLS = ("tool_call_update", "tool_call_content_chunk", "terminal_update", "terminal_output_chunk")
+
+
+class Turns2(Turns):
+    """The turns of one session of an agent that answered version 2."""
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._accepted = False
+        """The agent has taken over the prompt that is at work."""
+        self._worked = False
+        """The agent has said that it works since the last turn ended."""
+        self._began_itself = False
+        """A turn is open for work that the agent began."""
+        self._terminals = version2.Terminals()
+        self._children: set[str] = set()
+        """Sessions of subagents."""
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether a prompt, or work that the agent began, keeps the next prompt waiting."""
+        return self._is_at_work()
+
+    def _is_at_work(self) -> bool:
+        return self._running is not None or self._began_itself
+
+    def write(self, prompt: Prompt) -> Iterator[Output]:
+        """Send a prompt."""
+        self._accepted = self._worked = False
+        yield from super().write(prompt)
+
+    # --- begin and end of a turn ----------------------------------------------------------------------
+
+    def on_prompt_answer(self, msg: Response) -> Iterator[Output]:
+        """The answer to a prompt: it is accepted, or there is no turn for it."""
+        if msg.id != self._running:
+            self._conn.ctx.ignore("answer to a prompt that is over")
+        elif msg.is_error:
+            yield from self._finish({}, self._response_error(msg.error), msg.raw)
+        elif get_text(obj(msg.result), "stopReason"):  # as in version 1: it will not say it again
+            yield from self._finish(obj(msg.result), None, msg.raw)
+        else:
+            self._accepted = True
+
+    def _on_state(self, update: Msg, raw: Json) -> Iterator[Output]:
+        state = get_text(update, "state")
+        if state in WORK:
+            self._worked = True
+            if not self._is_at_work():
+                yield from self._begin_itself()
+        elif state == "idle":
+            yield from self._on_idle(update, raw)
+        else:
+            self._conn.ctx.ignore(f"state {state or 'without name'}")
+
+    def _begin_itself(self) -> Iterator[Output]:
+        """The agent works without a prompt of ours."""
+        self._began_itself = self._prompted = True
+        self._conn.talk.begin()
+        self._conn.asks.rejected = self._stopping = False
+        if not self._asks_open_turn:
+            yield Signal(Input.ACTIVITY)
+        self._asks_open_turn = False
+        yield from self._say_outside()
+
+    def _on_idle(self, update: Msg, raw: Json) -> Iterator[Output]:
+        reason = get_text(update, "stopReason")
+        if not self._is_at_work():
+            self._conn.ctx.ignore("idle outside of a turn")
+        elif self._running is not None and not self._accepted:
+            self._worked = False
+            self._conn.ctx.ignore("idle before the prompt was accepted")
+        elif not reason and not self._worked:
+            self._conn.ctx.ignore("idle as a snapshot")
+        else:
+            error = self._response_error(obj(update.get("error"))) if reason == "error" else None
+            yield from self._finish(update, error, raw)
+
+    def _finish(self, result: Msg, error: Msg | None, raw: Json) -> Iterator[Output]:
+        prompted = self._running is not None
+        self._running = None
+        self._accepted = self._worked = self._began_itself = False
+        yield from self._end(result, error, raw, prompted=prompted)
+
+    # --- what the agent says --------------------------------------------------------------------------
+
+    def on_update(self, msg: Notification, line: bytes) -> Iterator[Output]:
+        """`session/update`. An update of an unknown kind is `agent.unparsed`; `_` begins those of single agents."""
+        update = obj(msg.params.get("update"))
+        kind = get_text(update, "sessionUpdate")
+        session_id = get_text(msg.params, "sessionId")
+        ctx = self._conn.ctx
+        if kind in IGNORED or kind.startswith("_"):
+            ctx.ignore(kind)
+        elif self._is_foreign(session_id) and not (session_id in self._children and kind in TOOLS):
+            ctx.ignore("update of another session")
+        elif kind in self.TELLS:
+            yield from self.TELLS[kind](self, update, msg.raw)
+        elif kind not in self.SPEAKS:
+            yield ctx.report_unparsed(kind or "update without kind", "unknown session update", msg.raw, digest(line))
+        elif self._is_at_work():
+            yield from self.SPEAKS[kind](self, update, msg.raw)
+        elif not self._prompted:
+            ctx.ignore("history")
+        elif self._conn.talk.has_ended(get_text(update, "toolCallId") or get_text(update, "messageId")):
+            ctx.ignore("late update of what is over")
+        else:
+            self._outside.append(msg.raw)
+
+    def _is_foreign(self, session_id: str) -> bool:
+        return bool(self._conn.session and session_id and session_id != self._conn.session)
+
+    def _say_outside(self) -> Iterator[Output]:
+        """What was said while the agent was idle, at the begin of its work."""
+        updates, self._outside = self._outside, []
+        for raw in updates:
+            update = obj(obj(raw.get("params")).get("update"))
+            yield from self.SPEAKS[get_text(update, "sessionUpdate")](self, update, raw)
+
+    def _echo(self, update: Msg, raw: Json) -> Iterator[Output]:
+        """The prompt, as the agent has put it into its conversation: it is accepted."""
+        self._accepted = True
+        self._conn.ctx.ignore(get_text(update, "sessionUpdate"))
+        yield from ()
+
+    def _message(self, update: Msg, raw: Json) -> Iterator[Output]:
+        """A whole message. One without `content` changes nothing that is shown."""
+        if "content" not in update:
+            self._conn.ctx.ignore("message without content")
+            return
+        yield from self._settle_suspect(None)
+        kind = "reasoning" if update.get("sessionUpdate") == "agent_thought" else "text"
+        blocks = [obj(block) for block in arr(update["content"])]
+        yield from self._conn.talk.replace(kind, blocks, get_text(update, "messageId"), raw)
+
+    def _tool(self, update: Msg, raw: Json) -> Iterator[Output]:
+        yield from self._settle_suspect(None)
+        yield from self._conn.talk.tool(self._terminals.attach(version2.tool_update(update)), raw)
+
+    def _tool_content(self, update: Msg, raw: Json) -> Iterator[Output]:
+        """One more item of a call's content."""
+        call = self._call_of(update)
+        blocks = version2.content_blocks(obj(update.get("content")))
+        content = [*(call.content if call else []), *blocks]
+        yield from self._tool({"toolCallId": update.get("toolCallId"), "content": content}, raw)
+
+    def _terminal(self, update: Msg, raw: Json) -> Iterator[Output]:
+        chunk = update.get("sessionUpdate") == "terminal_output_chunk"
+        for patch in self._terminals.on_chunk(update) if chunk else self._terminals.on_update(update):
+            call = self._call_of(patch)
+            if call is None:
+                self._conn.ctx.ignore("output of a call that is over")
+                continue
+            yield from self._conn.talk.tool(patch, raw)
+            call.terminal = self._terminals.text_of(call.call_id) or call.terminal
+
+    # --- status ---------------------------------------------------------------------------------------
+
+    def _plan(self, update: Msg, raw: Json) -> Iterator[Output]:
+        removed = update.get("sessionUpdate") == "plan_removed"
+        plan: Msg = {"type": "items", "entries": []} if removed else obj(update.get("plan"))
+        if get_text(plan, "type") == "items":
+            yield from self._conn.notes.plan(plan, raw)
+        else:
+            self._conn.ctx.ignore(f"plan of type {get_text(plan, 'type') or 'none'}")
+
+    def _notice(self, update: Msg, raw: Json) -> Iterator[Output]:
+        told = [text for text in (get_text(update, "title"), get_text(update, "description")) if text]
+        yield self._conn.ctx.note("\n".join(told), raw)
+
+    def _compaction(self, update: Msg, raw: Json) -> Iterator[Output]:
+        yield from self._conn.notes.compaction(update, raw)
+
+    def _subagent(self, update: Msg, raw: Json) -> Iterator[Output]:
+        self._children.add(get_text(update, "sessionId"))
+        self._conn.ctx.ignore("subagent_update")
+        yield from ()
+
+    # --- what the agent asks --------------------------------------------------------------------------
+
+    def on_request(self, msg: Request, line: bytes) -> Iterator[Output]:
+        """A request of the agent. Version 2 has no files and terminals of the client."""
+        if msg.method == "session/request_permission":
+            yield from self._on_ask(Request(msg.id, msg.method, version2.permission_params(msg.params), msg.raw))
+        elif msg.method == "elicitation/create":
+            yield from self._on_ask(msg)
+        else:
+            yield WriteLine(self._conn.rpc.error(msg.id, f"not supported: {msg.method}"))
+            yield self._conn.ctx.report_unparsed(msg.method, "unknown request", msg.raw, digest(line))
+
+    SPEAKS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
+        "agent_message_chunk": Turns.on_chunk,
+        "agent_thought_chunk": Turns.on_thought,
+        "agent_message": _message,
+        "agent_thought": _message,
+        "tool_call_update": _tool,
+        "tool_call_content_chunk": _tool_content,
+        "terminal_update": _terminal,
+        "terminal_output_chunk": _terminal,
+    }
+    TELLS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
+        **{kind: handler for kind, handler in Turns.TELLS.items() if kind not in ("plan", "current_mode_update")},
+        **dict.fromkeys(ECHOES, _echo),
+        "state_update": _on_state,
+        "plan_update": _plan,
+        "plan_removed": _plan,
+        "notice": _notice,
+        "compaction_update": _compaction,
+        "subagent_update": _subagent,
+    }

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from .support import webui
 from .support.bench import Bench, bench
+from .support.browser import Browser
 from .support.groups import ByServer
+from .support.places import CURRENT, program
 from .support.tmux import Terminal
-from .support.tui import new_session
+from .support.tui import new_session, tui
 from .support.wire import Stream
 
 FAILED = pytest.StashKey[bool]()
@@ -37,24 +40,71 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     yield
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "server(*agents, **options): runs the tests of the file with each agent")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs the tests of a file with each agent of its `server` marker."""
+    marker = metafunc.definition.get_closest_marker("server")
+    if marker is not None and "server" in metafunc.fixturenames:
+        metafunc.parametrize("server", marker.args, indirect=True, scope="module")
+
+
 @pytest.fixture(scope="module")
-def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """A server with the agent that the test names: `@pytest.mark.parametrize("served", [MOCK], indirect=True)`."""
-    with bench(request.param) as made:
-        yield made
+def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """A server with the agent and the options of the file's `server` marker.
+
+    A test that wants other agents than its file parametrizes it: `@pytest.mark.parametrize("server", [MOCK], indirect=True)`.
+    """
+    marker = request.node.get_closest_marker("server")
+    options = dict(marker.kwargs) if marker is not None else {}
+    if options.get("command") == "web" or "SHIM_WEB_UI" in options:
+        options["SHIM_OPENCODE_BIN"] = program("opencode")  # its files are the web UI
+    with bench(request.param, **options) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def version() -> str:
+    """The version of the TUI, for a file that does not choose one."""
+    return CURRENT
+
+
+@pytest.fixture(scope="module")
+def terminal(server: Bench, version: str) -> Iterator[Terminal]:
+    """The TUI on the server."""
+    window = tui(server.place, server.url, version=version)
+    yield window
+    window.close()
+
+
+@pytest.fixture(scope="module")
+def browser(server: Bench) -> Iterator[Browser]:
+    """A browser with a profile of its own."""
+    window = Browser(server.place)
+    yield window
+    window.close()
+
+
+@pytest.fixture(scope="module")
+def web_ui(server: Bench, browser: Browser) -> Browser:
+    """The browser, whose web UI has the project in its list."""
+    webui.know_project(browser, server.place)
+    return browser
 
 
 @pytest.fixture
-def stream(served: Bench) -> Iterator[Stream]:
+def stream(server: Bench) -> Iterator[Stream]:
     """A recorder of the server's events of the project."""
-    recorder = Stream(served.api)
+    recorder = Stream(server.api)
     yield recorder
     recorder.close()
 
 
 @pytest.fixture
-def fresh(served: Bench, terminal: Terminal) -> Terminal:
-    """A test file's `terminal` with the TUI at its first screen, on the project as it was at the start."""
-    served.place.reset()
+def fresh(server: Bench, terminal: Terminal) -> Terminal:
+    """The TUI at its first screen, on the project as it was at the start."""
+    server.place.reset()
     new_session(terminal)
     return terminal

@@ -23,8 +23,8 @@ from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 NAMES = (ADOPTED[0],) if ADOPTED[0] else ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
-everyone = pytest.mark.parametrize("served", NAMES, indirect=True)
-four = pytest.mark.parametrize("served", [*NAMES[:-1], *nightly(NAMES[-1])], indirect=True)
+everyone = pytest.mark.parametrize("server", NAMES, indirect=True)
+four = pytest.mark.parametrize("server", [*NAMES[:-1], *nightly(NAMES[-1])], indirect=True)
 """Without the second agent that speaks ACP: the codec is the same."""
 
 TODO_TOOLS = {"TodoWrite", "TaskCreate", "todowrite", "update_plan", "todo"}
@@ -47,12 +47,12 @@ REPLIES = [("once", None), pytest.param("reject", None, marks=pytest.mark.nightl
 class Talk:
     """The session in which the scenes of an agent are played; a new one when the last scene has left it unfit."""
 
-    served: Bench
+    server: Bench
     watch: Watch | None = None
 
     def session(self) -> Watch:
         if self.watch is None:
-            self.watch = Watch.on(self.served.api, Stream(self.served.api))
+            self.watch = Watch.on(self.server.api, Stream(self.server.api))
         return self.watch
 
     def drop(self) -> None:
@@ -62,38 +62,38 @@ class Talk:
 
 
 @pytest.fixture(scope="module")
-def talk(served: Bench) -> Iterator[Talk]:
-    made = Talk(served)
+def talk(server: Bench) -> Iterator[Talk]:
+    made = Talk(server)
     yield made
     made.drop()
 
 
 @pytest.fixture
-def watch(served: Bench, talk: Talk) -> Iterator[Watch]:
+def watch(server: Bench, talk: Talk) -> Iterator[Watch]:
     """The agent's session, on the project as it was at the start."""
-    served.place.reset()
+    server.place.reset()
     current = talk.session()
     at = current.stream.mark()
     yield current
-    if served.unparsed() or not current.at_rest(at):
+    if server.unparsed_messages() or not current.at_rest(at):
         talk.drop()
-    assert served.unparsed() == []
+    assert server.unparsed_messages() == []
 
 
-def lacks(served: Bench, thing: str) -> bool:
-    return (served.agent, thing) in LACKS
+def lacks(server: Bench, thing: str) -> bool:
+    return (server.agent, thing) in LACKS
 
 
-def offered(served: Bench) -> set[str]:
+def tool_names(server: Bench) -> set[str]:
     """The tools that the agent offered to the model in its last request."""
     names: set[str] = set()
-    for tool in _last_request(served).get("tools", []):
+    for tool in _last_request(server).get("tools", []):
         names.add(tool.get("name") or tool.get("function", {}).get("name") or tool.get("type"))
     return names
 
 
-def _last_request(served: Bench) -> Json:
-    bodies: list[Json] = [r["body"] for r in served.model.requests() if r["kind"] in ("anthropic", "chat", "responses")]
+def _last_request(server: Bench) -> Json:
+    bodies: list[Json] = [r["body"] for r in server.model.requests() if r["kind"] in ("anthropic", "chat", "responses")]
     return [body for body in bodies if body.get("tools")][-1]
 
 
@@ -101,25 +101,25 @@ def errors(messages: list[Json]) -> list[str]:
     return [message["info"]["error"]["name"] for message in messages if "error" in message["info"]]
 
 
-def _ticking(served: Bench) -> list[str]:
-    return [line for line in processes_with(str(served.place.root)).values() if "echo tick" in line]
+def _tick_processes(server: Bench) -> list[str]:
+    return [line for line in processes_with(str(server.place.root)).values() if "echo tick" in line]
 
 
 @pytest.mark.nightly
 @four
 def test_text_grows(watch: Watch) -> None:
     at = watch.prompt("[scene:text] say hello")
-    assert texts(watch.answered(at)) == ["You said: say hello"]
+    assert texts(watch.wait_for_answer(at)) == ["You said: say hello"]
     deltas = [event["properties"]["delta"] for event in watch.events(at) if event["type"] == "message.part.delta"]
     assert "".join(deltas) == "You said: say hello"
     assert len(deltas) > 1
 
 
 @four
-def test_an_edit_changes_the_file_and_shows_the_diff(served: Bench, watch: Watch) -> None:
+def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:read_edit] edit")
-    messages = watch.answered(at)
-    assert (served.place.project / "README.md").read_text() == "Hello\nAdded line\n"
+    messages = watch.wait_for_answer(at)
+    assert (server.place.project / "README.md").read_text() == "Hello\nAdded line\n"
     read, edit = tools(messages)
     assert read["state"]["status"] == edit["state"]["status"] == "completed"
     assert "Hello" in read["state"]["output"]
@@ -127,7 +127,7 @@ def test_an_edit_changes_the_file_and_shows_the_diff(served: Bench, watch: Watch
     assert "\n Hello\n+Added line\n" in edit["state"]["metadata"]["diff"]
     last = [event for event in watch.events(at) if event["type"] == "session.diff"][-1]["properties"]["diff"]
     assert ("README.md", 1, 0) in [(entry["file"], entry["additions"], entry["deletions"]) for entry in last]
-    assert served.api.get(f"/session/{watch.session}/diff") == last
+    assert server.api.get(f"/session/{watch.session}/diff") == last
 
 
 @everyone
@@ -135,16 +135,16 @@ def test_an_edit_changes_the_file_and_shows_the_diff(served: Bench, watch: Watch
     ("reply", "message"),
     [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")],
 )
-def test_a_permission(served: Bench, watch: Watch, reply: str, message: str | None) -> None:
+def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | None) -> None:
     name = f"made-{reply}-{'told' if message else 'silent'}.txt"
     at = watch.prompt(f"[scene:ask_bash:touch {name}] make")
     asked = watch.wait("permission.asked", at)
     assert (asked["permission"], asked["patterns"], asked["always"]) == ("bash", [f"touch {name}"], ["touch *"])
-    assert [ask["id"] for ask in served.api.get("/permission")] == [asked["id"]]
-    served.api.post(f"/permission/{asked['id']}/reply", {"reply": reply, **({"message": message} if message else {})})
-    (call,) = tools(watch.answered(at))
+    assert [ask["id"] for ask in server.api.get("/permission")] == [asked["id"]]
+    server.api.post(f"/permission/{asked['id']}/reply", {"reply": reply, **({"message": message} if message else {})})
+    (call,) = tools(watch.wait_for_answer(at))
     assert call["state"]["input"]["command"] == f"touch {name}"
-    assert (served.place.project / name).exists() == (reply != "reject")
+    assert (server.place.project / name).exists() == (reply != "reject")
     if reply == "reject":
         assert call["state"]["status"] == "error"
         assert "rejected permission" in call["state"]["error"], "the TUI strikes the card through by these words"
@@ -154,49 +154,49 @@ def test_a_permission(served: Bench, watch: Watch, reply: str, message: str | No
 
 
 @four
-def test_a_permission_for_good(served: Bench, watch: Watch) -> None:
+def test_a_permission_for_good(server: Bench, watch: Watch) -> None:
     """With a command of which no other scene asks, since "always" holds for the project."""
     at = watch.prompt("[scene:ask_bash:git push -q . HEAD:refs/heads/one] push")
     asked = watch.wait("permission.asked", at)
     assert asked["always"] == ["git push *"]
-    served.api.post(f"/permission/{asked['id']}/reply", {"reply": "always"})
-    assert [call["state"]["status"] for call in tools(watch.answered(at))] == ["completed"]
+    server.api.post(f"/permission/{asked['id']}/reply", {"reply": "always"})
+    assert [call["state"]["status"] for call in tools(watch.wait_for_answer(at))] == ["completed"]
     at = watch.prompt("[scene:ask_bash:git push -q . HEAD:refs/heads/two] push")
-    assert [call["state"]["status"] for call in tools(watch.answered(at))] == ["completed"]
+    assert [call["state"]["status"] for call in tools(watch.wait_for_answer(at))] == ["completed"]
     assert "permission.asked" not in [event["type"] for event in watch.events(at)]
-    assert {"one", "two"} <= {path.name for path in (served.place.project / ".git" / "refs" / "heads").iterdir()}
+    assert {"one", "two"} <= {path.name for path in (server.place.project / ".git" / "refs" / "heads").iterdir()}
 
 
 @everyone
-def test_a_rule_that_denies_holds(served: Bench) -> None:
+def test_a_rule_that_denies_holds(server: Bench) -> None:
     """The rule is of the session, and nobody is asked."""
     rules = [{"permission": "bash", "pattern": "touch forbidden*", "action": "deny"}]
-    with closing(Stream(served.api)) as stream:
-        watch = Watch.on(served.api, stream, permission=rules)
+    with closing(Stream(server.api)) as stream:
+        watch = Watch.on(server.api, stream, permission=rules)
         at = watch.prompt("[scene:ask_bash:touch forbidden.txt] make")
-        calls = tools(watch.answered(at))
+        calls = tools(watch.wait_for_answer(at))
         assert [call["state"]["status"] for call in calls] == ["error"]
         assert "permission.asked" not in [event["type"] for event in watch.events(at)]
-    assert not (served.place.project / "forbidden.txt").exists()
+    assert not (server.place.project / "forbidden.txt").exists()
 
 
 @four
 @pytest.mark.parametrize("answered", [True, *nightly(False)])
-def test_a_question(served: Bench, watch: Watch, answered: bool) -> None:
+def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
     at = watch.prompt("[scene:question] ask")
-    if lacks(served, "question"):
-        watch.ended(at)
-        assert not offered(served) & QUESTION_TOOLS
+    if lacks(server, "question"):
+        watch.wait_for_end(at)
+        assert not tool_names(server) & QUESTION_TOOLS
         assert "question.asked" not in [event["type"] for event in watch.events(at)]
         return
     asked = watch.wait("question.asked", at)
     (question,) = asked["questions"]
     assert (question["question"], [o["label"] for o in question["options"]]) == ("Which colour?", ["Red", "Blue"])
     if answered:
-        served.api.post(f"/question/{asked['id']}/reply", {"answers": [["Red"]]})
+        server.api.post(f"/question/{asked['id']}/reply", {"answers": [["Red"]]})
     else:
-        served.api.post(f"/question/{asked['id']}/reject")
-    (call,) = tools(watch.answered(at))
+        server.api.post(f"/question/{asked['id']}/reject")
+    (call,) = tools(watch.wait_for_answer(at))
     assert call["tool"] == "question"
     if answered:
         assert call["state"]["metadata"]["answers"] == [["Red"]]
@@ -209,21 +209,21 @@ def test_a_question(served: Bench, watch: Watch, answered: bool) -> None:
 @four
 def test_reasoning(watch: Watch) -> None:
     at = watch.prompt("[scene:reason] think")
-    (message,) = watch.answered(at)
+    (message,) = watch.wait_for_answer(at)
     assert [part["type"] for part in message["parts"]] == ["step-start", "reasoning", "text", "step-finish"]
     assert message["parts"][1]["text"] == "Let me think about this carefully."
 
 
 @pytest.mark.nightly
 @four
-def test_todos(served: Bench, watch: Watch) -> None:
+def test_todos(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:todo] plan")
-    messages = watch.answered(at)
-    if lacks(served, "todo"):
-        assert not offered(served) & TODO_TOOLS
+    messages = watch.wait_for_answer(at)
+    if lacks(server, "todo"):
+        assert not tool_names(server) & TODO_TOOLS
         assert "todo.updated" not in [event["type"] for event in watch.events(at)]
         return
-    todos = served.api.get(f"/session/{watch.session}/todo")
+    todos = server.api.get(f"/session/{watch.session}/todo")
     assert [(entry["content"], entry["status"]) for entry in todos] == [("first", "completed"), ("second", "in_progress")]
     assert {call["tool"] for call in tools(messages)} == {"todowrite"}
     last = [event for event in watch.events(at) if event["type"] == "todo.updated"][-1]
@@ -232,10 +232,10 @@ def test_todos(served: Bench, watch: Watch) -> None:
 
 @pytest.mark.nightly
 @four
-def test_a_failed_tool_does_not_end_the_turn(served: Bench, watch: Watch) -> None:
-    messages = watch.answered(watch.prompt("[scene:fail_tool] read"))
+def test_a_failed_tool_does_not_end_the_turn(server: Bench, watch: Watch) -> None:
+    messages = watch.wait_for_answer(watch.prompt("[scene:fail_tool] read"))
     (call,) = tools(messages)
-    if lacks(served, "failed read"):
+    if lacks(server, "failed read"):
         assert (call["tool"], call["state"]["metadata"]["exit"]) == ("bash", 1)
         assert "No such file" in call["state"]["output"]
     else:
@@ -248,25 +248,25 @@ def test_a_failed_tool_does_not_end_the_turn(served: Bench, watch: Watch) -> Non
 @four
 def test_an_error_of_the_model(watch: Watch) -> None:
     at = watch.prompt("[scene:error] fail")
-    messages = watch.answered(at)
+    messages = watch.wait_for_answer(at)
     assert len(errors(messages)) == 1
     assert "scripted failure" in messages[-1]["info"]["error"]["data"]["message"]
     assert len([event for event in watch.events(at) if event["type"] == "session.error"]) == 1
     again = watch.prompt("[scene:text] and now")
-    assert texts(watch.answered(again)) == ["You said: and now"], "the session goes on"
+    assert texts(watch.wait_for_answer(again)) == ["You said: and now"], "the session goes on"
 
 
 @pytest.mark.nightly
 @four
-def test_an_overloaded_model_is_asked_again(served: Bench, watch: Watch) -> None:
-    before = len(served.model.requests())
+def test_an_overloaded_model_is_asked_again(server: Bench, watch: Watch) -> None:
+    before = len(server.model.requests())
     at = watch.prompt("[scene:overload] again please")
-    assert texts(watch.answered(at)) == ["Back again."]
-    tries = [r for r in served.model.requests()[before:] if "scene:overload" in json.dumps(r)]
+    assert texts(watch.wait_for_answer(at)) == ["Back again."]
+    tries = [r for r in server.model.requests()[before:] if "scene:overload" in json.dumps(r)]
     assert len(tries) >= 3
     told = [e["properties"]["status"] for e in watch.events(at) if e["type"] == "session.status"]
     retries = [status for status in told if status["type"] == "retry"]
-    if lacks(served, "retry"):
+    if lacks(server, "retry"):
         assert retries == []
         return
     assert [status["attempt"] for status in retries] == [1, 2]
@@ -274,88 +274,88 @@ def test_an_overloaded_model_is_asked_again(served: Bench, watch: Watch) -> None
 
 
 @four
-def test_abort_while_text_streams(served: Bench, watch: Watch) -> None:
+def test_abort_while_text_streams(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:drip:300] talk")
     watch.wait_text("word5", at)
-    assert served.api.post(f"/session/{watch.session}/abort") is True
-    messages = watch.answered(at)
+    assert server.api.post(f"/session/{watch.session}/abort") is True
+    messages = watch.wait_for_answer(at)
     assert errors(messages) == ["MessageAbortedError"]
     assert "word5" in texts(messages)[0], "what was said stays"
     again = watch.prompt("[scene:text] again")
-    assert texts(watch.answered(again)) == ["You said: again"]
+    assert texts(watch.wait_for_answer(again)) == ["You said: again"]
 
 
 @four
-def test_abort_while_a_tool_runs(served: Bench, watch: Watch) -> None:
+def test_abort_while_a_tool_runs(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:slow_bash:60] run")
     watch.wait_tool("running", at)
-    wait_for(lambda: _ticking(served), 10, "the tool's shell does not start")
-    assert served.api.post(f"/session/{watch.session}/abort") is True
-    messages = watch.answered(at)
+    wait_for(lambda: _tick_processes(server), 10, "the tool's shell does not start")
+    assert server.api.post(f"/session/{watch.session}/abort") is True
+    messages = watch.wait_for_answer(at)
     assert errors(messages) == ["MessageAbortedError"]
     assert len(tools(messages)) == 1
-    wait_for(lambda: not _ticking(served), 5, "the tool's shell still runs")
+    wait_for(lambda: not _tick_processes(server), 5, "the tool's shell still runs")
 
 
 @four
-def test_abort_while_a_permission_is_open(served: Bench, watch: Watch) -> None:
+def test_abort_while_a_permission_is_open(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:ask_bash:touch never.txt] make")
     asked = watch.wait("permission.asked", at)
-    assert served.api.post(f"/session/{watch.session}/abort") is True
-    messages = watch.answered(at)
+    assert server.api.post(f"/session/{watch.session}/abort") is True
+    messages = watch.wait_for_answer(at)
     assert errors(messages) == ["MessageAbortedError"]
     answered = watch.wait("permission.replied", at)
     assert (answered["requestID"], answered["reply"]) == (asked["id"], "reject")
-    assert not (served.place.project / "never.txt").exists()
+    assert not (server.place.project / "never.txt").exists()
 
 
 @four
-def test_abort_right_after_the_204(served: Bench, watch: Watch) -> None:
+def test_abort_right_after_the_204(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:hang] think")
-    assert served.api.post(f"/session/{watch.session}/abort") is True
-    assert errors(watch.answered(at)) in (["MessageAbortedError"], [])
+    assert server.api.post(f"/session/{watch.session}/abort") is True
+    assert errors(watch.wait_for_answer(at)) in (["MessageAbortedError"], [])
     again = watch.prompt("[scene:text] after that")
-    assert texts(watch.answered(again)) == ["You said: after that"], "the aborted prompt does not come back"
+    assert texts(watch.wait_for_answer(again)) == ["You said: after that"], "the aborted prompt does not come back"
 
 
 @pytest.mark.nightly
 @four
-def test_three_turns(served: Bench, watch: Watch) -> None:
+def test_three_turns(server: Bench, watch: Watch) -> None:
     for word in ("amber", "birch", "cedar"):
-        assert texts(watch.answered(watch.prompt(f"[scene:text] {word}"))) == [f"You said: {word}"]
-    said = json.dumps(_last_request(served))
+        assert texts(watch.wait_for_answer(watch.prompt(f"[scene:text] {word}"))) == [f"You said: {word}"]
+    said = json.dumps(_last_request(server))
     assert said.index("amber") < said.index("birch") < said.index("cedar"), "the agent tells its model what was said before"
 
 
 @four
-def test_the_agent_is_killed(served: Bench, watch: Watch) -> None:
-    watch.answered(watch.prompt("[scene:text] walnut"))
+def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
+    watch.wait_for_answer(watch.prompt("[scene:text] walnut"))
     at = watch.prompt("[scene:slow_bash:60] run")
     watch.wait_tool("running", at)
-    for pid in served.agents():
+    for pid in server.agents():
         os.kill(pid, signal.SIGKILL)
-    assert len(errors(watch.answered(at))) == 1
-    wait_for(lambda: not _ticking(served), 5, "the tool's shell outlives its agent")
+    assert len(errors(watch.wait_for_answer(at))) == 1
+    wait_for(lambda: not _tick_processes(server), 5, "the tool's shell outlives its agent")
     again = watch.prompt("[scene:text] once more")
-    assert texts(watch.answered(again)) == ["You said: once more"]
-    assert "walnut" in json.dumps(_last_request(served)), "the next prompt resumes the conversation"
+    assert texts(watch.wait_for_answer(again)) == ["You said: once more"]
+    assert "walnut" in json.dumps(_last_request(server)), "the next prompt resumes the conversation"
 
 
 @four
-def test_the_server_is_killed_and_started_again(served: Bench, talk: Talk) -> None:
+def test_the_server_is_killed_and_started_again(server: Bench, talk: Talk) -> None:
     before = talk.session()
-    before.answered(before.prompt("[scene:text] maple"))
-    served.restart(kill=True)
-    after = Watch(served.api, Stream(served.api), before.session)
+    before.wait_for_answer(before.prompt("[scene:text] maple"))
+    server.restart(kill=True)
+    after = Watch(server.api, Stream(server.api), before.session)
     try:
         at = after.prompt("[scene:text] and on")
         after.stream.idle(after.session, since=at)
         after.stream.quiet()
         kinds = [event["type"] for event in after.events(at)]
         assert (kinds.count("session.idle"), kinds[-1]) == (1, "session.idle")
-        assert texts(served.api.messages(after.session))[-2:] == ["You said: maple", "You said: and on"]
-        assert "maple" in json.dumps(_last_request(served)), "the agent resumes its conversation"
-        assert served.unparsed() == []
+        assert texts(server.api.messages(after.session))[-2:] == ["You said: maple", "You said: and on"]
+        assert "maple" in json.dumps(_last_request(server)), "the agent resumes its conversation"
+        assert server.unparsed_messages() == []
     finally:
         after.stream.close()
         talk.drop()

@@ -13,14 +13,14 @@ import pytest
 from .support.agents import AGENTS
 from .support.bench import CLAUDE, Bench, Watch, bench, nightly
 from .support.places import MODULES, tool
-from .support.scenes import finished
+from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
 from .support.tui import abort, tui
 from .support.wire import Json, Stream
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 NAMES = ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
-everyone = pytest.mark.parametrize("served", [NAMES[0], *nightly(*NAMES[1:])], indirect=True, scope="module")
+everyone = pytest.mark.parametrize("server", [NAMES[0], *nightly(*NAMES[1:])], indirect=True, scope="module")
 """`make e2e` shows one of them in the TUI; what each tells is in `test_agents.py`."""
 ADDED_SIGN = "38;2;184;219;135"
 """The green of a `+` in OpenCode's default theme."""
@@ -28,36 +28,36 @@ SDK = Path(__file__).with_name("sdk_turn.mjs")
 
 
 @pytest.fixture(scope="module")
-def terminal(served: Bench) -> Iterator[Terminal]:
+def terminal(server: Bench) -> Iterator[Terminal]:
     """The agent has told its models before, so that the TUI chooses among them."""
-    served.models()
-    made = tui(served.place, served.url)
+    server.models()
+    made = tui(server.place, server.url)
     yield made
     made.close()
 
 
 @everyone
-def test_a_turn_with_text_and_an_edit(served: Bench, fresh: Terminal) -> None:
+def test_a_turn_with_text_and_an_edit(server: Bench, fresh: Terminal) -> None:
     fresh.submit("[scene:read_edit] edit")
-    finished(fresh)
+    wait_for_turns(fresh)
     fresh.settle()
     screen = fresh.screen()
     assert "I'll read the file first." in screen
     assert re.search(r"← (Edit|Patched) README\.md", screen), screen
     (line,) = [line for line in fresh.screen(colours=True).splitlines() if re.search(r"\+.*Added line", line)]
     assert ADDED_SIGN in line, line
-    assert (served.place.project / "README.md").read_text() == "Hello\nAdded line\n"
+    assert (server.place.project / "README.md").read_text() == "Hello\nAdded line\n"
 
 
 @everyone
-def test_a_permission_is_asked_and_given(served: Bench, fresh: Terminal) -> None:
+def test_a_permission_is_asked_and_given(server: Bench, fresh: Terminal) -> None:
     fresh.submit("[scene:ask_bash:touch made.txt] make")
     screen = fresh.wait("Permission required", 40)
     assert "$ touch made.txt" in screen
-    assert not (served.place.project / "made.txt").exists()
+    assert not (server.place.project / "made.txt").exists()
     fresh.key("Enter", pause_s=0.5)
-    finished(fresh)
-    assert (served.place.project / "made.txt").exists()
+    wait_for_turns(fresh)
+    assert (server.place.project / "made.txt").exists()
 
 
 @pytest.mark.nightly
@@ -72,12 +72,12 @@ def test_esc_esc_aborts(fresh: Terminal) -> None:
 
 @pytest.mark.nightly
 @everyone
-def test_one_turn_of_the_js_sdk(served: Bench) -> None:
+def test_one_turn_of_the_js_sdk(server: Bench) -> None:
     """With the v2 client: a prompt that waits for its answer, an edit, the stream's deltas."""
-    served.place.reset()
-    model = {"providerID": AGENTS[served.agent].provider, "modelID": served.models()[0]}
-    argv = [tool("node"), str(SDK), str(MODULES), served.url, str(served.place.project), json.dumps(model)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False, env=served.place.env())
+    server.place.reset()
+    model = {"providerID": AGENTS[server.agent].provider, "modelID": server.models()[0]}
+    argv = [tool("node"), str(SDK), str(MODULES), server.url, str(server.place.project), json.dumps(model)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False, env=server.place.env())
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert (seen["tools"], seen["idles"], seen["last"]) == (["completed", "completed"], 1, "Done!")
@@ -85,26 +85,26 @@ def test_one_turn_of_the_js_sdk(served: Bench) -> None:
     assert "+Added line" in seen["diff"]
 
 
-def _root_sessions(served: Bench) -> list[Json]:
-    return served.api.get("/session?roots=true")
+def _root_sessions(server: Bench) -> list[Json]:
+    return server.api.get("/session?roots=true")
 
 
 def test_two_agents_at_the_same_time_in_one_tui() -> None:
     """One session streams with Claude while a turn of the other with Codex begins and ends; one TUI shows both."""
-    with bench(CLAUDE, also=("codex",)) as served:
-        served.models("codex")
-        stream = Stream(served.api)
-        served.later(stream.close)
-        claude, codex = Watch.on(served.api, stream), Watch.on(served.api, stream)
+    with bench(CLAUDE, also=("codex",)) as server:
+        server.models("codex")
+        stream = Stream(server.api)
+        server.later(stream.close)
+        claude, codex = Watch.on(server.api, stream), Watch.on(server.api, stream)
         for watch, title in ((claude, "first-with-claude"), (codex, "then-with-codex")):
-            served.api.call("PATCH", f"/session/{watch.session}", {"title": title})
-        terminal = tui(served.place, served.url, session=claude.session)
-        served.later(terminal.close)
+            server.api.call("PATCH", f"/session/{watch.session}", {"title": title})
+        terminal = tui(server.place, server.url, session=claude.session)
+        server.later(terminal.close)
         slow = claude.prompt("[scene:drip:600] talk")
-        at = codex.prompt("[scene:text] meanwhile", model={"providerID": "codex", "modelID": served.models("codex")[0]})
+        at = codex.prompt("[scene:text] meanwhile", model={"providerID": "codex", "modelID": server.models("codex")[0]})
         terminal.wait(r"word\d+", 40)
         stream.idle(codex.session, since=at)
-        assert claude.session in served.api.status(), "both were at work at the same time"
+        assert claude.session in server.api.status(), "both were at work at the same time"
         terminal.key("C-x", "l", pause_s=0.4)
         terminal.wait(r"(?s)Sessions.*then-with-codex", 15)
         terminal.type("then-with-codex")
@@ -112,40 +112,40 @@ def test_two_agents_at_the_same_time_in_one_tui() -> None:
         terminal.key("Enter")
         terminal.wait("You said: meanwhile", 15)
         terminal.wait(r"▣.*GPT", 15)
-        assert served.api.post(f"/session/{claude.session}/abort") is True
-        claude.ended(slow)
+        assert server.api.post(f"/session/{claude.session}/abort") is True
+        claude.wait_for_end(slow)
         codex.check(at)
 
 
 def test_claude_codex_claude_in_one_session() -> None:
     """The second agent is told what was said before, the first what it has missed; the session states both, for the person."""
-    with bench(CLAUDE, also=("codex",)) as served:
-        gpt = {"providerID": "codex", "modelID": served.models("codex")[0]}
-        stream = Stream(served.api)
-        served.later(stream.close)
-        watch = Watch.on(served.api, stream)
-        terminal = tui(served.place, served.url, session=watch.session)
-        served.later(terminal.close)
+    with bench(CLAUDE, also=("codex",)) as server:
+        gpt = {"providerID": "codex", "modelID": server.models("codex")[0]}
+        stream = Stream(server.api)
+        server.later(stream.close)
+        watch = Watch.on(server.api, stream)
+        terminal = tui(server.place, server.url, session=watch.session)
+        server.later(terminal.close)
         one = {"providerID": "claude", "modelID": "default"}
-        watch.ended(watch.prompt("[scene:text] the password is walnut", model=one))
-        watch.ended(watch.prompt("[scene:text] the second is maple", model=gpt))
+        watch.wait_for_end(watch.prompt("[scene:text] the password is walnut", model=one))
+        watch.wait_for_end(watch.prompt("[scene:text] the second is maple", model=gpt))
         toasts = [event["properties"]["message"] for _, event in stream.events if event["type"] == "tui.toast.show"]
         assert [toast for toast in toasts if toast.startswith("codex takes over from claude")], toasts
-        heard = json.dumps(_asked(served, "responses"))
+        heard = json.dumps(_last_tool_request(server, "responses"))
         assert "the password is walnut" in heard, "Codex is told the prompt of before"
         assert "You said: the password is walnut" in heard, "and the answer to it"
-        watch.ended(watch.prompt("[scene:text] and a third", model=one))
-        heard = json.dumps(_asked(served, "anthropic"))
+        watch.wait_for_end(watch.prompt("[scene:text] and a third", model=one))
+        heard = json.dumps(_last_tool_request(server, "anthropic"))
         assert "You said: the second is maple" in heard, "Claude is told what it has missed"
         assert heard.count("You said: the password is walnut") == 1, "and not what it said itself"
-        answers = [m["info"] for m in served.api.messages(watch.session) if m["info"]["role"] == "assistant"]
+        answers = [m["info"] for m in server.api.messages(watch.session) if m["info"]["role"] == "assistant"]
         assert [info["providerID"] for info in answers] == ["claude", "codex", "claude"]
         screen = terminal.wait("You said: and a third", 20)
         assert re.search(r"▣.*GPT", screen), "the TUI shows which model answered"
-        assert served.unparsed() == []
+        assert server.unparsed_messages() == []
 
 
-def _asked(served: Bench, wire: str) -> Json:
+def _last_tool_request(server: Bench, wire: str) -> Json:
     """The last request with tools on one of the model's wires."""
-    bodies: list[Json] = [r["body"] for r in served.model.requests() if r["kind"] == wire]
+    bodies: list[Json] = [r["body"] for r in server.model.requests() if r["kind"] == wire]
     return [body for body in bodies if body.get("tools")][-1]

@@ -7,21 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
+from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.children import wait_for
 from .support.tmux import Terminal
 from .support.tui import tui
 from .support.wire import Json
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150), pytest.mark.server(*nightly(MOCK), CLAUDE)]
 NAME = "shared"
 TURN_S = 40
-
-
-@pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
-def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with bench(request.param) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +57,8 @@ def test_a_prompt_typed_in_the_tui_is_on_v1(server: Bench, terminal: Terminal) -
     before = ends(server)
     terminal.submit(server.say("[scene:text] typedinthetui", "echo typedinthetui"))
     wait_for(lambda: ends(server) > before, TURN_S, "the turn does not end")
-    said = "".join(event["data"]["delta"] for event in events(server, "item.delta"))
-    assert "typedinthetui" in said
+    has_answer = "".join(event["data"]["delta"] for event in events(server, "item.delta"))
+    assert "typedinthetui" in has_answer
     assert len(re.findall("typedinthetui", terminal.wait(lambda screen: screen.count("typedinthetui") > 1, TURN_S))) > 1
 
 
@@ -72,8 +66,8 @@ def test_a_session_of_the_tui_is_watched_on_v1(server: Bench, terminal: Terminal
     core = server.api.session()
     server.api.prompt(core, server.say("[scene:text] fromtheotherside", "echo fromtheotherside"))
 
-    def said() -> bool:
+    def has_answer() -> bool:
         found = server.api.get(f"/v1/sessions/{core}/events?limit=10000")["events"]
         return found[-1]["type"] == "turn.ended" and "fromtheotherside" in str(found)
 
-    wait_for(said, TURN_S, "it is not on /v1")
+    wait_for(has_answer, TURN_S, "it is not on /v1")

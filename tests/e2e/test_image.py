@@ -36,7 +36,7 @@ INSIDE = "/etc/of-the-builder.crt"
 
 
 @contextmanager
-def mounted(root: Path) -> Iterator[None]:
+def host_mounts(root: Path) -> Iterator[None]:
     """/proc and /dev inside, and the names and certificates of this machine, as an image builder lends them."""
     for name in ("proc", "dev"):
         subprocess.run(["mount", "--bind", f"/{name}", str(root / name)], check=True)
@@ -131,14 +131,14 @@ def test_the_image_is_built_and_serves_as_its_user(bases: Path, tmp_path: Path, 
         subprocess.run(["cp", "--archive", "--reflink=auto", str(bases), str(root)], check=True)
         shutil.copy(CERTIFICATES, root / INSIDE.lstrip("/"))
         roots[stage.name or str(number)] = root
-        with mounted(root):
+        with host_mounts(root):
             build(stage, root, roots)
     final = stages[-1]
     with socket.create_server(("127.0.0.1", 0)) as sock:
         port = str(sock.getsockname()[1])
     secret = {"OPENCODE_SERVER_PASSWORD": "correct-horse", "SHIM_PORT": port}
     user, cwd = last(final, "USER"), last(final, "WORKDIR")
-    with mounted(root):
+    with host_mounts(root):
         command = [*words(last(final, "ENTRYPOINT")), *words(last(final, "CMD"))]
         server = subprocess.Popen(in_root(root, final, command, user=user, cwd=cwd, **secret), stdout=subprocess.PIPE, text=True)
         try:

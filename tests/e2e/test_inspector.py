@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +20,7 @@ from .support.browser import Browser
 from .support.children import wait_for
 from .support.places import REPO, tool
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.server(MOCK, config={}, SHIM_MOCK_DELAY_FACTOR="0.1")]
 PICTURES = REPO / "docs" / "pictures" / "inspector"
 TURN_S = 40
 MANY = 20_000
@@ -80,19 +80,6 @@ class Inspector:
         assert self.browser.notes() == []
         if picture and os.environ.get("E2E_PICTURES"):
             self.browser.screenshot(PICTURES / f"{picture}.png")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Bench]:
-    with bench(MOCK, config={}, SHIM_MOCK_DELAY_FACTOR="0.1") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser(server: Bench) -> Iterator[Browser]:
-    made = Browser(server.place, "inspector")
-    yield made
-    made.close()
 
 
 @pytest.fixture

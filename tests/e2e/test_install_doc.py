@@ -205,7 +205,7 @@ def test_the_server_is_announced(person: Person) -> None:
 
 
 @pytest.mark.nightly
-@pytest.mark.skipif(bool(user_systemd.missing()), reason=user_systemd.missing())
+@pytest.mark.skipif(bool(user_systemd.skip_reason()), reason=user_systemd.skip_reason())
 def test_the_service_and_its_removal(person: Person) -> None:
     """The last one: nothing of it stays."""
     names = {name: value for name, value in person.environment.items() if name != "HOME"}

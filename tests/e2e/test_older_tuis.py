@@ -4,7 +4,6 @@ diff, a permission that is asked and given. 1.1.53 and 1.18.33 are in `test_tui.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,7 +18,7 @@ pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(120),
     pytest.mark.parametrize("version", [OLDER[0], *nightly(*OLDER[1:])], scope="module"),
-    pytest.mark.parametrize("served", [MOCK], indirect=True, scope="module"),
+    pytest.mark.parametrize("server", [MOCK], indirect=True, scope="module"),
 ]
 ASKS = {"1.0.98": r"Permission required to run this tool"}
 """How the dialog begins; since 1.1 it is another."""
@@ -29,23 +28,16 @@ SLOW_S = 0.12
 """Of an answer that is on its way while an agent begins: longer than the mock needs for its words and its call."""
 
 
-@pytest.fixture(scope="module")
-def terminal(served: Bench, version: str) -> Iterator[Terminal]:
-    made = tui(served.place, served.url, version=version)
-    yield made
-    made.close()
-
-
 def idle(terminal: Terminal) -> str:
     return terminal.wait(BUSY, TURN_S, gone=True)
 
 
-def last(served: Bench) -> list[object]:
-    newest = max(served.api.get("/session?roots=true"), key=lambda session: session["time"]["updated"])
-    return served.api.messages(newest["id"])
+def last(server: Bench) -> list[object]:
+    newest = max(server.api.get("/session?roots=true"), key=lambda session: session["time"]["updated"])
+    return server.api.messages(newest["id"])
 
 
-def test_the_answer_grows(served: Bench, terminal: Terminal) -> None:
+def test_the_answer_grows(server: Bench, terminal: Terminal) -> None:
     """1.0 and 1.1 get another event for it than later ones."""
     terminal.submit("slow 6")
     assert "tick 6" not in terminal.wait(r"tick 1\b", TURN_S), "the text must be seen to grow"
@@ -54,17 +46,17 @@ def test_the_answer_grows(served: Bench, terminal: Terminal) -> None:
     assert len(re.findall(r"tick 5\b", screen)) == 1, "nothing is shown twice"
 
 
-def test_an_edit_is_shown(served: Bench, terminal: Terminal) -> None:
-    served.place.reset()
+def test_an_edit_is_shown(server: Bench, terminal: Terminal) -> None:
+    server.place.reset()
     terminal.submit("edit README.md")
     terminal.wait("I added a line to README.md", TURN_S)
     screen = idle(terminal)
     assert "← Edit README.md" in screen
-    added = (served.place.project / "README.md").read_text().splitlines()[1]
+    added = (server.place.project / "README.md").read_text().splitlines()[1]
     assert re.search(rf"\+ ?{re.escape(added)}", screen), screen
 
 
-def test_a_permission_is_asked_and_given(served: Bench, version: str, terminal: Terminal) -> None:
+def test_a_permission_is_asked_and_given(server: Bench, version: str, terminal: Terminal) -> None:
     """By 1.0's own event and answer, and by today's."""
     terminal.submit("permission")
     screen = terminal.wait(ASKS.get(version, r"△ Permission required"), TURN_S)
@@ -72,10 +64,10 @@ def test_a_permission_is_asked_and_given(served: Bench, version: str, terminal: 
     terminal.key("Enter", pause_s=0.5)
     terminal.wait(r"Pushed\.", TURN_S)
     idle(terminal)
-    assert tools(last(served))[-1]["state"]["status"] == "completed"
+    assert tools(last(server))[-1]["state"]["status"] == "completed"
 
 
-def test_a_question(served: Bench, version: str, terminal: Terminal) -> None:
+def test_a_question(server: Bench, version: str, terminal: Terminal) -> None:
     """1.0 has none: it is told what waits, and can stop."""
     terminal.submit("question 1")
     if version == "1.0.98":
@@ -86,15 +78,15 @@ def test_a_question(served: Bench, version: str, terminal: Terminal) -> None:
         terminal.wait(r"(?s)1\. Red.*2\. ", TURN_S)
         terminal.key("Enter", pause_s=0.5)
     idle(terminal)
-    status = tools(last(served))[-1]["state"]["status"]
+    status = tools(last(server))[-1]["state"]["status"]
     assert status == ("error" if version == "1.0.98" else "completed")
 
 
-def test_a_late_first_read_does_not_hide_a_request(served: Bench, version: str) -> None:
+def test_a_late_first_read_does_not_hide_a_request(server: Bench, version: str) -> None:
     """The first prompt of a session, and the TUI's first read of it is over only when the permission was asked: it lays what it
     has read over what it was told, and there was no command in the dialog."""
-    with slow_line(served.url, b"/message", SLOW_S) as line:
-        terminal = tui(served.place, line.url, version=version)
+    with slow_line(server.url, b"/message", SLOW_S) as line:
+        terminal = tui(server.place, line.url, version=version)
         try:
             terminal.submit("permission")
             terminal.wait(ASKS.get(version, r"△ Permission required"), TURN_S)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from .support.bench import Bench, Watch, nightly
-from .support.matrix import ROWS, TASK_WORDS, Ground, Row, Seen, rules
+from .support.matrix import ROWS, TASK_WORDS, Ground, Row, TurnEvidence, rules
 from .support.matrix_drivers import DRIVERS
 from .support.network_log import OutgoingProxy
 from .support.servers import configuration_file, configure
@@ -74,7 +74,7 @@ class Case:
         self.ground = Ground(server)
         self.driver, self.row = DRIVERS[server.agent], ROWS[action]
 
-    def play(self, permission: Json, reply: str | None, session_rules: Sequence[Json] = ()) -> tuple[Seen, list[str]]:
+    def play(self, permission: Json, reply: str | None, session_rules: Sequence[Json] = ()) -> tuple[TurnEvidence, list[str]]:
         """One turn under these rules, in a session of its own; each request is answered so (None: none may come).
 
         `permission` is of the configuration, `session_rules` are the session's own. Gives what is there afterwards, and the
@@ -95,7 +95,7 @@ class Case:
         finally:
             stream.close()
         bodies = [obj for r in self.server.model.requests()[before:] if isinstance(obj := r["body"], dict)]
-        return Seen(self.ground, tuple(bodies), tuple(self.proxy.hosts[reached:]), tuple(messages)), asked
+        return TurnEvidence(self.ground, tuple(bodies), tuple(self.proxy.hosts[reached:]), tuple(messages)), asked
 
     def apply(self, permission: Json) -> None:
         """Write the rules into the person's configuration; OpenCode's providers stand in the same file."""
@@ -135,7 +135,7 @@ def case(server: Bench, proxy: OutgoingProxy, mode: str, action: str) -> Case:
     return Case(server, proxy, mode, action)
 
 
-def _own(row: Row, asked: list[str]) -> list[str]:
+def _row_requests(row: Row, asked: list[str]) -> list[str]:
     """The requests that the row's rules make; the agent may ask about other things of the call by its mode."""
     return [name for name in asked if name in row.rules or row.key == "mcp"]
 
@@ -147,7 +147,7 @@ def _holds(case: Case) -> None:
         assert row.happened(seen), f"it is held now: remove the gap {gap!r}"
         return
     assert not row.happened(seen), f"{case.action} happened although it is denied"
-    assert _own(row, asked) == [], "what is denied is not asked"
+    assert _row_requests(row, asked) == [], "what is denied is not asked"
     assert seen.requests, "the model was asked"
     if case.mode == "plan" and row.writes:
         return  # plan mode edits nothing, whatever the rules say
@@ -155,10 +155,10 @@ def _holds(case: Case) -> None:
         _is_switched_off(case, row)
         return
     seen, asked = case.play(rules(row, "ask"), "reject")
-    assert _own(row, asked), f"{case.action} was not asked about: {asked}"
+    assert _row_requests(row, asked), f"{case.action} was not asked about: {asked}"
     assert not row.happened(seen), f"{case.action} happened although a person has rejected it"
     seen, asked = case.play(rules(row, "ask"), "once")
-    assert _own(row, asked), f"{case.action} was not asked about: {asked}"
+    assert _row_requests(row, asked), f"{case.action} was not asked about: {asked}"
     if (case.action, case.mode) in case.driver.held_anyway:
         assert not row.happened(seen), "it happens when it is accepted: remove it from `held_anyway`"
         return
@@ -168,7 +168,7 @@ def _holds(case: Case) -> None:
 def _is_switched_off(case: Case, row: Row) -> None:
     """The agent has the tool only where no rule denies it or asks for it."""
     seen, asked = case.play(rules(row, "ask"), "once")
-    assert _own(row, asked) == [], "it is asked now: it is no longer switched off"
+    assert _row_requests(row, asked) == [], "it is asked now: it is no longer switched off"
     assert not row.happened(seen), f"{case.action} happened although nobody was asked"
     seen, _ = case.play(rules(row, "allow"), "once")
     assert row.happened(seen), f"{case.action} did not happen although it is allowed: {json.dumps(seen.messages)[-2000:]}"
@@ -197,7 +197,7 @@ def test_a_sessions_own_rule_holds_in_its_subagents(case: Case, agent: str, rule
     seen, asked = case.play({}, "reject", [rule])
     assert not case.row.happened(seen), "a subagent wrote a file although a rule of the session forbids it"
     is_asked = rule_action == "ask" and agent != "opencode"  # with OpenCode, a session that asks has no subagents
-    assert _own(case.row, asked) == (["edit"] if is_asked else [])
+    assert _row_requests(case.row, asked) == (["edit"] if is_asked else [])
     seen, _ = case.play({"edit": "allow"}, "once")
     assert case.row.happened(seen), f"the subagent could not have written at all: {json.dumps(seen.messages)[-2000:]}"
 
@@ -228,6 +228,6 @@ def test_a_rule_that_is_written_later_holds_in_the_same_conversation(case: Case)
     finally:
         stream.close()
     bodies = [obj for r in case.server.model.requests()[before:] if isinstance(obj := r["body"], dict)]
-    seen = Seen(case.ground, tuple(bodies), (), tuple(messages))
+    seen = TurnEvidence(case.ground, tuple(bodies), (), tuple(messages))
     assert not case.row.happened(seen), "it happened although it is denied now"
     assert seen.model_saw(TASK_WORDS), "the conversation does not go on"

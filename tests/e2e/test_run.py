@@ -11,34 +11,34 @@ from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.places import program
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
-both = pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True)
+both = pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE], indirect=True)
 
 
-def run(served: Bench, text: str, *flags: str, client: str = "opencode") -> str:
-    model = "claude/default" if served.real else "mock/mock"
-    argv = [program(client), "run", "--attach", served.url, "--model", model, *flags, text]
+def run(server: Bench, text: str, *flags: str, client: str = "opencode") -> str:
+    model = "claude/default" if server.real else "mock/mock"
+    argv = [program(client), "run", "--attach", server.url, "--model", model, *flags, text]
     done = subprocess.run(
         argv,
-        cwd=served.place.project,
-        env=served.place.env(OPENCODE_DISABLE_AUTOUPDATE="1"),
+        cwd=server.place.project,
+        env=server.place.env(OPENCODE_DISABLE_AUTOUPDATE="1"),
         capture_output=True,
         text=True,
         timeout=100,
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    assert done.returncode == 0, done.stderr + served.shim.child.log()[-2000:]
+    assert done.returncode == 0, done.stderr + server.shim.child.log()[-2000:]
     return done.stdout
 
 
 @both
-def test_text(served: Bench) -> None:
-    assert "You said: say hello" in run(served, served.say("[scene:text] say hello", "echo You said: say hello"))
+def test_text(server: Bench) -> None:
+    assert "You said: say hello" in run(server, server.say("[scene:text] say hello", "echo You said: say hello"))
 
 
 @both
-def test_json(served: Bench) -> None:
-    lines = [json.loads(line) for line in run(served, served.say("[scene:bash] run it", "tool"), "--format", "json").splitlines()]
+def test_json(server: Bench) -> None:
+    lines = [json.loads(line) for line in run(server, server.say("[scene:bash] run it", "tool"), "--format", "json").splitlines()]
     kinds = [line["type"] for line in lines]
     assert kinds[0] == "step_start"
     assert kinds[-1] == "step_finish"
@@ -48,15 +48,15 @@ def test_json(served: Bench) -> None:
 
 
 @both
-def test_a_question_that_run_cannot_show_is_rejected_and_the_run_ends(served: Bench) -> None:
-    run(served, served.say("[scene:bash:touch made.txt] make it", "permission"))
-    assert not (served.place.project / "made.txt").exists()
-    run(served, served.say("[scene:question] ask", "question"))
+def test_a_question_that_run_cannot_show_is_rejected_and_the_run_ends(server: Bench) -> None:
+    run(server, server.say("[scene:bash:touch made.txt] make it", "permission"))
+    assert not (server.place.project / "made.txt").exists()
+    run(server, server.say("[scene:question] ask", "question"))
 
 
-@pytest.mark.parametrize("served", [MOCK], indirect=True)
-def test_an_error_is_printed(served: Bench) -> None:
-    argv = [program("opencode"), "run", "--attach", served.url, "--model", "mock/mock", "error"]
-    env = served.place.env(OPENCODE_DISABLE_AUTOUPDATE="1")
-    done = subprocess.run(argv, cwd=served.place.project, env=env, capture_output=True, text=True, timeout=100, check=False)
+@pytest.mark.parametrize("server", [MOCK], indirect=True)
+def test_an_error_is_printed(server: Bench) -> None:
+    argv = [program("opencode"), "run", "--attach", server.url, "--model", "mock/mock", "error"]
+    env = server.place.env(OPENCODE_DISABLE_AUTOUPDATE="1")
+    done = subprocess.run(argv, cwd=server.place.project, env=env, capture_output=True, text=True, timeout=100, check=False)
     assert "error" in (done.stdout + done.stderr).lower()

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support.user_systemd import UserSystemd, missing, user_systemd
+from tests.e2e.support.user_systemd import UserSystemd, skip_reason, user_systemd
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(180),
     pytest.mark.xdist_group("systemd"),
-    pytest.mark.skipif(bool(missing()), reason=missing()),
+    pytest.mark.skipif(bool(skip_reason()), reason=skip_reason()),
 ]
 PROGRAM = str(Path(sys.executable).parent / "opencode-shim")
 WAIT_S = 30.0

@@ -6,15 +6,13 @@ differ for a reason, ours is kept beside it as SCENE.STOP.claude.txt, and `DIFFE
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from .support.bench import CLAUDE, Bench, nightly
 from .support.normal import assert_same
 from .support.scenes import SCREENS, TUI_SCENES
 from .support.tmux import Terminal
-from .support.tui import new_session, tui
+from .support.tui import new_session
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -29,18 +27,11 @@ IN_E2E = frozenset({"read_edit", "bash", "question", "permission", "abort", "err
 """The other scenes are nightly."""
 
 
-@pytest.fixture(scope="module")
-def terminal(served: Bench) -> Iterator[Terminal]:
-    made = tui(served.place, served.url)
-    yield made
-    made.close()
-
-
-@pytest.mark.parametrize("served", [CLAUDE], indirect=True)
+@pytest.mark.parametrize("server", [CLAUDE], indirect=True)
 @pytest.mark.parametrize("name", [name if name in IN_E2E else nightly(name)[0] for name in TUI_SCENES])
-def test_the_screen_is_natives(served: Bench, terminal: Terminal, name: str) -> None:
+def test_the_screen_is_natives(server: Bench, terminal: Terminal, name: str) -> None:
     scene = TUI_SCENES[name]
-    served.place.reset()
+    server.place.reset()
     new_session(terminal)
     terminal.submit(scene.prompt)
     for stop, screen in scene.play(terminal).items():

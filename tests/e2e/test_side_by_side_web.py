@@ -8,18 +8,17 @@ set, pictures of ours go to docs/pictures/claude, beside those of native.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 
 import pytest
 
 from .support import webui
-from .support.bench import CLAUDE, Bench, bench, nightly
+from .support.bench import CLAUDE, Bench, nightly
 from .support.browser import Browser
 from .support.normal import assert_same
-from .support.places import REPO, program
+from .support.places import REPO
 from .support.scenes import SCREENS, WEB_SCENES
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.server(CLAUDE, SHIM_WEB_UI="true")]
 PICTURES = REPO / "docs" / "pictures" / "claude"
 
 DIFFERENCES: dict[str, str] = {
@@ -31,32 +30,18 @@ IN_E2E = frozenset({"read_edit", "permission"})
 """The other scenes are nightly."""
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Bench]:
-    with bench(CLAUDE, SHIM_WEB_UI="true", SHIM_OPENCODE_BIN=program("opencode")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser(served: Bench) -> Iterator[Browser]:
-    made = Browser(served.place)
-    webui.know_project(made, served.place)
-    yield made
-    made.close()
-
-
 @pytest.mark.parametrize("name", [name if name in IN_E2E else nightly(name)[0] for name in WEB_SCENES])
-def test_the_transcript_is_natives(served: Bench, browser: Browser, name: str) -> None:
+def test_the_transcript_is_natives(server: Bench, web_ui: Browser, name: str) -> None:
     scene = WEB_SCENES[name]
-    served.place.reset()
-    webui.new_session(browser, served.place, served.url)
-    webui.submit(browser, scene.prompt)
+    server.place.reset()
+    webui.new_session(web_ui, server.place, server.url)
+    webui.submit(web_ui, scene.prompt)
 
     def look(stop: str) -> None:
         if os.environ.get("E2E_PICTURES"):
-            browser.screenshot(PICTURES / f"{name}.{stop}.png")
+            web_ui.screenshot(PICTURES / f"{name}.{stop}.png")
 
-    for stop, text in scene.play(browser, look).items():
+    for stop, text in scene.play(web_ui, look).items():
         native = (SCREENS / "web" / f"{name}.{stop}.txt").read_text()
         ours = SCREENS / "web" / f"{name}.{stop}.claude.txt"
         if os.environ.get("E2E_ACCEPT") and f"{name}.{stop}" in DIFFERENCES:

@@ -57,7 +57,7 @@ def environment(place: Place, **more: str) -> dict[str, str]:
     return {**env, "PATH": f"{place.home / 'bin'}{os.pathsep}{env['PATH']}"}
 
 
-def finished(place: Place, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
+def run_command(place: Place, *argv: str, **more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         argv,
         cwd=place.project,
@@ -73,14 +73,14 @@ def finished(place: Place, *argv: str, **more: str) -> subprocess.CompletedProce
 def starter(place: Place, name: str, packages: str | None = None) -> dict[str, Any]:
     """What a program of `starters.py` has seen."""
     more = {"PYTHONPATH": str(PACKAGES / packages)} if packages else {}
-    done = finished(place, sys.executable, str(Path(__file__).with_name("starters.py")), name, str(place.project), **more)
+    done = run_command(place, sys.executable, str(Path(__file__).with_name("starters.py")), name, str(place.project), **more)
     assert done.returncode == 0, done.stderr[-4000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.mark.parametrize("version", ["v1", *nightly("v2")])
 def test_the_js_sdk_starts_it_within_its_five_seconds(place: Place, version: str) -> None:
-    done = finished(place, tool("node"), str(Path(__file__).with_name("starters.mjs")), str(MODULES), version, "0")
+    done = run_command(place, tool("node"), str(Path(__file__).with_name("starters.mjs")), str(MODULES), version, "0")
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert (seen["username"], seen["text"]) == ("sdk", "hello from the SDK")
@@ -115,11 +115,11 @@ def test_workspace_bridge_starts_it_and_says_that_its_plugin_is_missing(place: P
 def test_opencode_fleet_works_by_the_command_api(place: Place) -> None:
     def fleet(*arguments: str) -> subprocess.CompletedProcess[str]:
         argv = (sys.executable, "-m", "fleet.cli", *arguments)
-        done = finished(place, *argv, PYTHONPATH=str(PACKAGES / "opencode-fleet"))
+        done = run_command(place, *argv, PYTHONPATH=str(PACKAGES / "opencode-fleet"))
         assert done.returncode == 0, done.stderr + done.stdout
         return done
 
-    done = finished(place, str(place.home / "bin" / "opencode"), "api", "get", "/api/info")
+    done = run_command(place, str(place.home / "bin" / "opencode"), "api", "get", "/api/info")
     pid = int(done.stderr.split()[-1])
     try:
         assert "[ok  ] opencode service: reachable" in fleet("doctor").stdout
@@ -136,12 +136,12 @@ def test_opencode_fleet_works_by_the_command_api(place: Place) -> None:
 def test_the_contract_of_t3_code(place: Place) -> None:
     """Its lists come from the command line, its sessions from `serve` and the SDK (its `opencodeRuntime.ts`)."""
     program = str(place.home / "bin" / "opencode")
-    version = finished(place, program, "--version").stdout.strip()
+    version = run_command(place, program, "--version").stdout.strip()
     assert tuple(map(int, version.split("."))) >= LEAST
-    models = finished(place, program, "models", "--verbose").stdout.split("\n")
+    models = run_command(place, program, "models", "--verbose").stdout.split("\n")
     assert re.fullmatch(r"(\S+/\S+)\s*", models[0])
     assert json.loads("\n".join(models[1:]))["id"]
-    agents = finished(place, program, "agent", "list").stdout.split("\n")
+    agents = run_command(place, program, "agent", "list").stdout.split("\n")
     heads = [line for line in agents if re.fullmatch(r"(.+)\s+\((\S+)\)\s*", line)]
     assert heads[0] == "build (primary)"
     block = agents[1 : agents.index(heads[1])]

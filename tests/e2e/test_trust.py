@@ -101,7 +101,7 @@ def test_nothing_runs_before_trust_and_all_of_it_after(server: Bench) -> None:
     quiet = Watch(api, stream, api.session(permission=DENY_QUESTIONS))  # as `opencode run` makes them
     before = len(server.model.requests())
     at = quiet.prompt("[scene:text] say hello")
-    assert "say hello" in "\n".join(texts(quiet.ended(at)))
+    assert "say hello" in "\n".join(texts(quiet.wait_for_end(at)))
     assert "question.asked" not in [event["type"] for event in quiet.events(at)]
     assert marks(server.place) == set()
     assert read_instructions(server, before) == (server.agent not in LOSES_INSTRUCTIONS)
@@ -112,7 +112,7 @@ def test_nothing_runs_before_trust_and_all_of_it_after(server: Bench) -> None:
     assert marks(server.place) == set()
     api.post(f"/question/{asked['id']}/reply", {"answers": [[TRUST]]})
     before = len(server.model.requests())
-    assert "say yes" in "\n".join(texts(watch.ended(at)))
+    assert "say yes" in "\n".join(texts(watch.wait_for_end(at)))
     wait_for(lambda: marks(server.place) >= planted, RUNS_S, lambda: f"ran only {marks(server.place)}")
     assert read_instructions(server, before)
 
@@ -128,5 +128,5 @@ def test_declined_project_settings_never_run() -> None:
             if text == "say hello":
                 asked = watch.wait("question.asked", at)
                 server.api.post(f"/question/{asked['id']}/reply", {"answers": [[WITHOUT]]})
-            assert text in "\n".join(texts(watch.ended(at)))
+            assert text in "\n".join(texts(watch.wait_for_end(at)))
         assert marks(server.place) == set()

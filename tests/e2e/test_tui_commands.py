@@ -3,38 +3,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from .support.bench import MOCK, Bench
-from .support.scenes import finished
+from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
-from .support.tui import new_session, tui
+from .support.tui import new_session
 from .support.wire import tools
 
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.timeout(120),
-    pytest.mark.parametrize("served", [MOCK], indirect=True, scope="module"),
+    pytest.mark.parametrize("server", [MOCK], indirect=True, scope="module"),
 ]
 
 
-@pytest.fixture(scope="module")
-def terminal(served: Bench) -> Iterator[Terminal]:
-    made = tui(served.place, served.url)
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def edited(served: Bench, terminal: Terminal) -> Terminal:
+def terminal_with_edit(server: Bench, terminal: Terminal) -> Terminal:
     """The TUI in a session with one edit."""
-    served.place.reset()
+    server.place.reset()
     new_session(terminal)
     terminal.submit("edit README.md")
     terminal.wait("I added a line to README.md", 40)
-    finished(terminal)
+    wait_for_turns(terminal)
     return terminal
 
 
@@ -45,44 +36,44 @@ def choose(terminal: Terminal, command: str) -> None:
     terminal.key("Enter", pause_s=0.5)
 
 
-def newest(served: Bench) -> dict[str, object]:
-    return max(served.api.get("/session?roots=true"), key=lambda session: session["time"]["created"])
+def newest(server: Bench) -> dict[str, object]:
+    return max(server.api.get("/session?roots=true"), key=lambda session: session["time"]["created"])
 
 
-def test_compact(served: Bench, edited: Terminal) -> None:
-    choose(edited, "compact")
-    edited.wait(r"(?s)Compaction.*Summary", 20)
-    finished(edited)
+def test_compact(server: Bench, terminal_with_edit: Terminal) -> None:
+    choose(terminal_with_edit, "compact")
+    terminal_with_edit.wait(r"(?s)Compaction.*Summary", 20)
+    wait_for_turns(terminal_with_edit)
 
 
-def test_fork_shows_the_whole_conversation(served: Bench, edited: Terminal) -> None:
-    choose(edited, "fork")
-    edited.wait("Full session", 10)
-    edited.key("Enter", pause_s=0.5)
-    edited.wait(lambda _: str(newest(served)["title"]).endswith("(fork #1)"), 10)
-    screen = edited.wait("← Edit README.md", 10)
+def test_fork_shows_the_whole_conversation(server: Bench, terminal_with_edit: Terminal) -> None:
+    choose(terminal_with_edit, "fork")
+    terminal_with_edit.wait("Full session", 10)
+    terminal_with_edit.key("Enter", pause_s=0.5)
+    terminal_with_edit.wait(lambda _: str(newest(server)["title"]).endswith("(fork #1)"), 10)
+    screen = terminal_with_edit.wait("← Edit README.md", 10)
     assert "→ Read README.md" in screen, "the tools of a fork have their input"
-    assert [call["state"]["status"] for call in tools(served.api.messages(str(newest(served)["id"])))] == ["completed"] * 2
+    assert [call["state"]["status"] for call in tools(server.api.messages(str(newest(server)["id"])))] == ["completed"] * 2
 
 
-def test_rename(served: Bench, edited: Terminal) -> None:
-    choose(edited, "rename")
-    edited.wait("Rename Session", 10)
-    edited.key("C-u")
-    edited.type("Named by hand")
-    edited.key("Enter", pause_s=0.5)
-    edited.wait(lambda _: newest(served)["title"] == "Named by hand", 10)
+def test_rename(server: Bench, terminal_with_edit: Terminal) -> None:
+    choose(terminal_with_edit, "rename")
+    terminal_with_edit.wait("Rename Session", 10)
+    terminal_with_edit.key("C-u")
+    terminal_with_edit.type("Named by hand")
+    terminal_with_edit.key("Enter", pause_s=0.5)
+    terminal_with_edit.wait(lambda _: newest(server)["title"] == "Named by hand", 10)
 
 
-def test_share_is_a_page_of_this_server(served: Bench, edited: Terminal) -> None:
-    choose(edited, "share")
-    edited.wait("Are you sure", 10)
-    edited.key("Enter", pause_s=0.3)
-    edited.wait(lambda _: "share" in newest(served), 10)
-    assert str(newest(served)["share"]).count(f"{served.url}/share/") == 1
+def test_share_is_a_page_of_this_server(server: Bench, terminal_with_edit: Terminal) -> None:
+    choose(terminal_with_edit, "share")
+    terminal_with_edit.wait("Are you sure", 10)
+    terminal_with_edit.key("Enter", pause_s=0.3)
+    terminal_with_edit.wait(lambda _: "share" in newest(server), 10)
+    assert str(newest(server)["share"]).count(f"{server.url}/share/") == 1
 
 
-def test_a_file_is_completed_and_attached(served: Bench, terminal: Terminal) -> None:
+def test_a_file_is_completed_and_attached(server: Bench, terminal: Terminal) -> None:
     new_session(terminal)
     terminal.type("look at @not")
     terminal.wait(r"┃ +notes\.txt +┃", 10)
@@ -90,10 +81,10 @@ def test_a_file_is_completed_and_attached(served: Bench, terminal: Terminal) -> 
     terminal.wait(r"look at @notes\.txt", 10)
     terminal.key("Enter", pause_s=0.5)
     terminal.wait(r"notes\.txt \(text/plain", 20)
-    finished(terminal)
+    wait_for_turns(terminal)
 
 
-def test_a_shell_command_is_run_and_shown(served: Bench, terminal: Terminal) -> None:
+def test_a_shell_command_is_run_and_shown(server: Bench, terminal: Terminal) -> None:
     new_session(terminal)
     terminal.type("!")
     terminal.wait("exit shell mode", 10)

@@ -18,7 +18,7 @@ from tools.client_commands import found_now
 from .support.bench import CLAUDE, bench, nightly
 from .support.children import wait_for
 from .support.places import Place
-from .support.scenes import CONFIG, finished
+from .support.scenes import CONFIG, wait_for_turns
 from .support.servers import Model, Native
 from .support.tmux import Terminal
 from .support.tui import tui
@@ -78,7 +78,7 @@ WEB_UI = frozenset({"agent", "mcp", "model", "open", "terminal", "workspace"})
 
 
 @dataclass(frozen=True)
-class Played:
+class TuiSession:
     """A server and a TUI in a session on it."""
 
     name: str
@@ -108,23 +108,23 @@ class Played:
             self.terminal.key("C-x", "n", pause_s=0.3)
         self.terminal.wait("Ask anything", LIST_S)
         self.terminal.submit(FIRST_PROMPT)
-        finished(self.terminal)
+        wait_for_turns(self.terminal)
 
 
 @pytest.fixture(scope="module", params=[CLAUDE, NATIVE] if os.environ.get("E2E_NATIVE") else [CLAUDE])
-def played(request: pytest.FixtureRequest) -> Iterator[Played]:
+def tui_session(request: pytest.FixtureRequest) -> Iterator[TuiSession]:
     if request.param == CLAUDE:
-        with bench(CLAUDE) as served:
-            served.models()
-            terminal = open_tui(served.place, served.url)
-            served.later(terminal.close)
-            yield Played(CLAUDE, served.place, served.url, terminal)
+        with bench(CLAUDE) as server:
+            server.models()
+            terminal = open_tui(server.place, server.url)
+            server.later(terminal.close)
+            yield TuiSession(CLAUDE, server.place, server.url, terminal)
         return
     place = Place.make()
     model = Model(place)
     native = Native(place, model, config=dict(CONFIG))
     terminal = open_tui(place, native.url)
-    yield Played(NATIVE, place, native.url, terminal)
+    yield TuiSession(NATIVE, place, native.url, terminal)
     for end in (terminal.close, native.close, model.close, place.remove):
         end()
 
@@ -137,11 +137,11 @@ def open_tui(place: Place, url: str, session: str | None = None) -> Terminal:
 
 
 @pytest.fixture
-def opened(played: Played) -> Played:
+def chat(tui_session: TuiSession) -> TuiSession:
     """In a session that has an answer: that of the test before, if it is on the screen, since each has a process of its own."""
-    if "You said: hello" not in played.terminal.screen():
-        played.begin()
-    return played
+    if "You said: hello" not in tui_session.terminal.screen():
+        tui_session.begin()
+    return tui_session
 
 
 def first_offered(screen: str) -> str:
@@ -176,82 +176,82 @@ def test_the_names_of_all_installed_clients_are_current() -> None:
 
 
 @pytest.mark.parametrize("command", [command if command in OF_THE_SERVER else nightly(command)[0] for command in OPENING])
-def test_a_dialog_opens(opened: Played, command: str) -> None:
+def test_a_dialog_opens(chat: TuiSession, command: str) -> None:
     dialog = DIALOGS[ALIASES.get(command, command)]
-    choose(opened.terminal, command)
-    opened.terminal.wait(dialog, ACT_S)
-    close_dialog(opened.terminal, dialog)
+    choose(chat.terminal, command)
+    chat.terminal.wait(dialog, ACT_S)
+    close_dialog(chat.terminal, dialog)
 
 
 @pytest.mark.nightly
-def test_diff(opened: Played) -> None:
-    choose(opened.terminal, "diff")
-    opened.terminal.wait("Diff working tree", ACT_S)
-    opened.terminal.key("Escape")
-    opened.terminal.wait("You said: hello", ACT_S)
+def test_diff(chat: TuiSession) -> None:
+    choose(chat.terminal, "diff")
+    chat.terminal.wait("Diff working tree", ACT_S)
+    chat.terminal.key("Escape")
+    chat.terminal.wait("You said: hello", ACT_S)
 
 
 @pytest.mark.nightly
-def test_copy(opened: Played) -> None:
-    choose(opened.terminal, "copy")
-    opened.terminal.wait("Session transcript copied", ACT_S)
-    opened.terminal.wait("Session transcript copied", ACT_S, gone=True)
+def test_copy(chat: TuiSession) -> None:
+    choose(chat.terminal, "copy")
+    chat.terminal.wait("Session transcript copied", ACT_S)
+    chat.terminal.wait("Session transcript copied", ACT_S, gone=True)
 
 
 @pytest.mark.parametrize("command", nightly("timestamps", "toggle-timestamps"))
-def test_timestamps(opened: Played, command: str) -> None:
+def test_timestamps(chat: TuiSession, command: str) -> None:
     stamp = r"┃ +\d+:\d\d [AP]M"
-    choose(opened.terminal, command)
-    opened.terminal.wait(stamp, ACT_S)
-    choose(opened.terminal, command)
-    opened.terminal.wait(stamp, ACT_S, gone=True)
+    choose(chat.terminal, command)
+    chat.terminal.wait(stamp, ACT_S)
+    choose(chat.terminal, command)
+    chat.terminal.wait(stamp, ACT_S, gone=True)
 
 
 @pytest.mark.parametrize("command", nightly("thinking", "toggle-thinking"))
-def test_thinking(opened: Played, command: str) -> None:
+def test_thinking(chat: TuiSession, command: str) -> None:
     """The list says what the next use will do."""
     for before, after in (("Expand", "Collapse"), ("Collapse", "Expand")):
-        opened.terminal.type(f"/{command}")
-        opened.terminal.wait(rf"/thinking +{before} thinking", LIST_S)
-        opened.terminal.key("Enter", pause_s=0.3)
-        opened.terminal.type("/thinking")
-        opened.terminal.wait(rf"/thinking +{after} thinking", LIST_S)
-        opened.terminal.key("Escape", "C-u", pause_s=0.5)
-        opened.terminal.wait("/thinking", LIST_S, gone=True)
+        chat.terminal.type(f"/{command}")
+        chat.terminal.wait(rf"/thinking +{before} thinking", LIST_S)
+        chat.terminal.key("Enter", pause_s=0.3)
+        chat.terminal.type("/thinking")
+        chat.terminal.wait(rf"/thinking +{after} thinking", LIST_S)
+        chat.terminal.key("Escape", "C-u", pause_s=0.5)
+        chat.terminal.wait("/thinking", LIST_S, gone=True)
 
 
 @pytest.mark.nightly
-def test_editor(opened: Played) -> None:
-    choose(opened.terminal, "editor")
-    opened.terminal.wait(EDITED, ACT_S)
-    opened.terminal.key("C-u")
-    opened.terminal.wait(EDITED, LIST_S, gone=True)
+def test_editor(chat: TuiSession) -> None:
+    choose(chat.terminal, "editor")
+    chat.terminal.wait(EDITED, ACT_S)
+    chat.terminal.key("C-u")
+    chat.terminal.wait(EDITED, LIST_S, gone=True)
 
 
 @pytest.mark.nightly
-def test_rename(opened: Played) -> None:
-    choose(opened.terminal, "rename")
-    opened.terminal.wait(DIALOGS["rename"], ACT_S)
-    opened.terminal.key("C-u")
-    opened.terminal.type("Named by hand")
-    opened.terminal.key("Enter")
-    wait_for(lambda: opened.newest()["title"] == "Named by hand", ACT_S)
+def test_rename(chat: TuiSession) -> None:
+    choose(chat.terminal, "rename")
+    chat.terminal.wait(DIALOGS["rename"], ACT_S)
+    chat.terminal.key("C-u")
+    chat.terminal.type("Named by hand")
+    chat.terminal.key("Enter")
+    wait_for(lambda: chat.newest()["title"] == "Named by hand", ACT_S)
 
 
 @pytest.mark.nightly
-def test_export(opened: Played) -> None:
-    choose(opened.terminal, "export")
-    opened.terminal.wait(DIALOGS["export"], ACT_S)
-    opened.terminal.key("Enter")
-    (exported,) = wait_for(lambda: list(opened.place.project.glob("session-ses_*.md")), ACT_S)
+def test_export(chat: TuiSession) -> None:
+    choose(chat.terminal, "export")
+    chat.terminal.wait(DIALOGS["export"], ACT_S)
+    chat.terminal.key("Enter")
+    (exported,) = wait_for(lambda: list(chat.place.project.glob("session-ses_*.md")), ACT_S)
     wait_for(lambda: exported.read_text().endswith(EDITED), ACT_S, "the editor has not had it")
     assert "You said: hello" in exported.read_text()
     exported.unlink()
-    opened.terminal.wait("You said: hello", ACT_S)
+    chat.terminal.wait("You said: hello", ACT_S)
 
 
-def test_undo_and_redo(opened: Played) -> None:
-    terminal = opened.terminal
+def test_undo_and_redo(chat: TuiSession) -> None:
+    terminal = chat.terminal
     choose(terminal, "undo")
     terminal.wait("1 message reverted", ACT_S)
     terminal.key("C-u")
@@ -261,82 +261,82 @@ def test_undo_and_redo(opened: Played) -> None:
 
 
 @pytest.mark.parametrize("command", ["compact", *nightly("summarize")])
-def test_compact(played: Played, command: str) -> None:
+def test_compact(tui_session: TuiSession, command: str) -> None:
     """Each in a session of its own: Claude does not compact the same conversation twice."""
-    played.begin()
-    choose(played.terminal, command)
-    played.terminal.wait(r"▣ +Compaction · .* \d", 40)
+    tui_session.begin()
+    choose(tui_session.terminal, command)
+    tui_session.terminal.wait(r"▣ +Compaction · .* \d", 40)
 
 
 @pytest.mark.nightly
-def test_fork(opened: Played) -> None:
-    before = str(opened.newest()["id"])
-    choose(opened.terminal, "fork")
-    opened.terminal.wait("Full session", ACT_S)
-    opened.terminal.key("Enter", pause_s=0.3)
-    wait_for(lambda: opened.newest()["id"] != before, ACT_S)
-    opened.terminal.wait("You said: hello", ACT_S)
-    assert "(fork #" in str(opened.newest()["title"])
+def test_fork(chat: TuiSession) -> None:
+    before = str(chat.newest()["id"])
+    choose(chat.terminal, "fork")
+    chat.terminal.wait("Full session", ACT_S)
+    chat.terminal.key("Enter", pause_s=0.3)
+    wait_for(lambda: chat.newest()["id"] != before, ACT_S)
+    chat.terminal.wait("You said: hello", ACT_S)
+    assert "(fork #" in str(chat.newest()["title"])
 
 
 @pytest.mark.nightly
-def test_share_and_unshare(opened: Played) -> None:
-    if opened.is_native:
+def test_share_and_unshare(chat: TuiSession) -> None:
+    if chat.is_native:
         pytest.skip("native shares at opencode.ai, which is not there")
-    choose(opened.terminal, "share")
-    opened.terminal.wait(DIALOGS["share"], ACT_S)
-    opened.terminal.key("Enter")
-    wait_for(lambda: "share" in opened.newest(), ACT_S)
-    choose(opened.terminal, "unshare")
-    wait_for(lambda: "share" not in opened.newest(), ACT_S)
+    choose(chat.terminal, "share")
+    chat.terminal.wait(DIALOGS["share"], ACT_S)
+    chat.terminal.key("Enter")
+    wait_for(lambda: "share" in chat.newest(), ACT_S)
+    choose(chat.terminal, "unshare")
+    wait_for(lambda: "share" not in chat.newest(), ACT_S)
 
 
 @pytest.mark.parametrize("command", ["new", *nightly("clear")])
-def test_a_new_session_begins(opened: Played, command: str) -> None:
-    before = str(opened.newest()["id"])
-    sent = len(opened.api.messages(before))
-    choose(opened.terminal, command)
-    opened.terminal.wait("Ask anything", ACT_S)
-    assert opened.newest()["id"] == before, "it is made with its first prompt"
-    assert len(opened.api.messages(before)) == sent, "nothing was sent to the agent"
+def test_a_new_session_begins(chat: TuiSession, command: str) -> None:
+    before = str(chat.newest()["id"])
+    sent = len(chat.api.messages(before))
+    choose(chat.terminal, command)
+    chat.terminal.wait("Ask anything", ACT_S)
+    assert chat.newest()["id"] == before, "it is made with its first prompt"
+    assert len(chat.api.messages(before)) == sent, "nothing was sent to the agent"
 
 
 @pytest.mark.parametrize(
     ("command", "words"), [pytest.param("init", "AGENTS.md", marks=pytest.mark.nightly), ("review", "commit")]
 )
-def test_a_command_of_the_server_is_its_own_text(opened: Played, command: str, words: str) -> None:
+def test_a_command_of_the_server_is_its_own_text(chat: TuiSession, command: str, words: str) -> None:
     """The TUI puts its name into the box; the second Enter sends it."""
-    terminal, session = opened.terminal, str(opened.newest()["id"])
-    before = len(opened.prompts(session))
+    terminal, session = chat.terminal, str(chat.newest()["id"])
+    before = len(chat.prompts(session))
     choose(terminal, command)
     terminal.wait(lambda screen: not first_offered(screen), LIST_S)
     terminal.key("Enter", pause_s=0.3)
-    prompts = wait_for(lambda: opened.prompts(session)[before:], ACT_S)
+    prompts = wait_for(lambda: chat.prompts(session)[before:], ACT_S)
     assert words in str(prompts[0]["parts"])
     assert prompts[0]["parts"][0]["type"] == ("subtask" if command == "review" else "text")
-    wait_for(lambda: session not in opened.api.status(), 40)
+    wait_for(lambda: session not in chat.api.status(), 40)
 
 
-def test_claudes_own_command_is_reached_by_its_prefix(opened: Played) -> None:
-    if opened.is_native:
+def test_claudes_own_command_is_reached_by_its_prefix(chat: TuiSession) -> None:
+    if chat.is_native:
         pytest.skip("native has no Claude")
-    terminal, session = opened.terminal, str(opened.newest()["id"])
-    before = len(opened.prompts(session))
+    terminal, session = chat.terminal, str(chat.newest()["id"])
+    before = len(chat.prompts(session))
     choose(terminal, "claude:rename", shown_as="claude:rename")
     terminal.wait(lambda screen: not first_offered(screen), LIST_S)
     terminal.type("of-claude")
     terminal.key("Enter", pause_s=0.3)
-    prompts = wait_for(lambda: opened.prompts(session)[before:], ACT_S)
+    prompts = wait_for(lambda: chat.prompts(session)[before:], ACT_S)
     assert prompts[0]["parts"][0]["text"] == "/rename of-claude"
     terminal.wait("(?i)session renamed to: of-claude", ACT_S)
-    assert opened.newest()["title"] != "of-claude", "the name of Claude's conversation, not of the session"
+    assert chat.newest()["title"] != "of-claude", "the name of Claude's conversation, not of the session"
 
 
 @pytest.mark.parametrize("command", nightly("exit", "quit", "q"))
-def test_exit_ends_the_client(opened: Played, command: str) -> None:
-    if opened.is_native and command != "exit":
+def test_exit_ends_the_client(chat: TuiSession, command: str) -> None:
+    if chat.is_native and command != "exit":
         pytest.skip("one of them shows what native does")
-    terminal = open_tui(opened.place, opened.url, str(opened.newest()["id"]))
+    terminal = open_tui(chat.place, chat.url, str(chat.newest()["id"]))
     try:
         terminal.wait("You said: hello", ACT_S)
         choose(terminal, command)

@@ -11,7 +11,7 @@ import pytest
 
 from .support.bench import CLAUDE, bench
 from .support.places import FILES, Place
-from .support.scenes import finished
+from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
 from .support.tui import tui
 
@@ -43,14 +43,14 @@ def undone(terminal: Terminal, messages: int) -> str:
 
 def test_undo_and_redo_with_claude() -> None:
     """Two turns, undone one by one and redone; the files at each stop."""
-    with bench(CLAUDE) as served:
-        place, terminal = served.place, tui(served.place, served.url)
-        served.later(terminal.close)
+    with bench(CLAUDE) as server:
+        place, terminal = server.place, tui(server.place, server.url)
+        server.later(terminal.close)
         terminal.submit(FIRST)
-        finished(terminal)
+        wait_for_turns(terminal)
         assert files(place) == CHANGED
         terminal.submit(SECOND)
-        finished(terminal, 2)
+        wait_for_turns(terminal, 2)
         assert files(place) == MOVED
         command(terminal, "undo")
         assert "d/e/moved.txt -1" in undone(terminal, 1)
@@ -69,46 +69,46 @@ def test_undo_and_redo_with_claude() -> None:
         command(terminal, "undo")
         undone(terminal, 1)
         terminal.submit("[scene:text] what now")
-        finished(terminal, 2)
+        wait_for_turns(terminal, 2)
         assert files(place) == CHANGED
-        asked = [str(r) for r in served.model.requests() if "what now" in str(r)][-1]
+        asked = [str(r) for r in server.model.requests() if "what now" in str(r)][-1]
         assert "made.txt; rm notes.txt" in asked, "Claude knows the first prompt"
         assert "mkdir -p d/e" not in asked, "and has forgotten the second"
 
 
 def test_the_persons_repository_is_as_it_was() -> None:
     """Not a byte of `.git` changes in a turn and its undo, with the real agent."""
-    with bench("mock") as served:
-        git = served.place.project / ".git"
+    with bench("mock") as server:
+        git = server.place.project / ".git"
 
         def bytes_of(folder: Path) -> dict[str, bytes]:
             return {str(p): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
         before = bytes_of(git)
-        session = served.api.post("/session", {})["id"]
-        served.api.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "edit"}]})
-        first = served.api.get(f"/session/{session}/message")[0]["info"]["id"]
-        assert (served.place.project / "mock.txt").exists()
-        served.api.post(f"/session/{session}/revert", {"messageID": first})
-        assert not (served.place.project / "mock.txt").exists()
+        session = server.api.post("/session", {})["id"]
+        server.api.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "edit"}]})
+        first = server.api.get(f"/session/{session}/message")[0]["info"]["id"]
+        assert (server.place.project / "mock.txt").exists()
+        server.api.post(f"/session/{session}/revert", {"messageID": first})
+        assert not (server.place.project / "mock.txt").exists()
         assert bytes_of(git) == before
 
 
 @pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi"])  # OpenCode starts too slowly; its codec has tests
 def test_undo_removes_turns_from_the_agents_memory(agent: str) -> None:
     """Twice, since the second undo goes back to before what the first has made of the agent's conversation."""
-    with bench(agent) as served:
-        session = served.api.post("/session", {})["id"]
+    with bench(agent) as server:
+        session = server.api.post("/session", {})["id"]
 
         def say(word: str) -> str:
             body = {"parts": [{"type": "text", "text": f"[scene:text] {word}"}]}
-            status, answer = served.api.call("POST", f"/session/{session}/message", body, timeout_s=ANSWER_S)
+            status, answer = server.api.call("POST", f"/session/{session}/message", body, timeout_s=ANSWER_S)
             assert status == 200, answer
-            return next(text for r in reversed(served.model.requests()) if word in (text := str(r)))
+            return next(text for r in reversed(server.model.requests()) if word in (text := str(r)))
 
         def undo_last() -> None:
-            last = [m["info"]["id"] for m in served.api.messages(session) if m["info"]["role"] == "user"][-1]
-            served.api.post(f"/session/{session}/revert", {"messageID": last})
+            last = [m["info"]["id"] for m in server.api.messages(session) if m["info"]["role"] == "user"][-1]
+            server.api.post(f"/session/{session}/revert", {"messageID": last})
 
         say("alpha")
         assert "alpha" in say("bravo")
@@ -121,4 +121,4 @@ def test_undo_removes_turns_from_the_agents_memory(agent: str) -> None:
         assert "alpha" in asked
         assert "bravo" not in asked
         assert "charlie" not in asked
-        assert not served.unparsed()
+        assert not server.unparsed_messages()

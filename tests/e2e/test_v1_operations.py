@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,12 +12,12 @@ from aiohttp import ClientSession
 from tests.support.live import Live
 from tests.support.universal import Face, theirs
 
-from .support.bench import CLAUDE, Bench, bench, nightly
+from .support.bench import CLAUDE, Bench, nightly
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120), pytest.mark.server(CLAUDE, *nightly("codex"), config={})]
 
 
-class Noted(Face):
+class OperationRecorder(Face):
     """Knows which operations were called."""
 
     called: set[str]
@@ -27,21 +27,15 @@ class Noted(Face):
         return super()._url(operation, names)
 
 
-@pytest.fixture(scope="module", params=[CLAUDE, *nightly("codex")])
-def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with bench(request.param, config={}) as made:
-        yield made
-
-
 @pytest.fixture
-async def v1(server: Bench) -> AsyncIterator[Noted]:
+async def v1(server: Bench) -> AsyncIterator[OperationRecorder]:
     async with ClientSession(server.url) as client:
-        face = Noted(cast(Live, SimpleNamespace(api=SimpleNamespace(raw=client), directory=server.place.project)))
+        face = OperationRecorder(cast(Live, SimpleNamespace(api=SimpleNamespace(raw=client), directory=server.place.project)))
         face.called = set()
         yield face
 
 
-async def test_every_operation(server: Bench, v1: Noted) -> None:
+async def test_every_operation(server: Bench, v1: OperationRecorder) -> None:
     agent, home = server.shim.provider, server.place.project
     assert (await v1.call("get_health"))["status"] == "ok"
     told = {one["id"]: one for one in (await v1.call("list_agents"))["agents"]}
@@ -93,4 +87,4 @@ async def test_every_operation(server: Bench, v1: Noted) -> None:
     last = (await v1.call("get_events", session_id="s", offset=len(events)))["events"][-1]
     assert (last["type"], last["data"]["terminated_by"]) == ("session.ended", "daemon")
     assert theirs().operations().keys() <= v1.called
-    assert server.unparsed() == []
+    assert server.unparsed_messages() == []

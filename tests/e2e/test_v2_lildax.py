@@ -18,23 +18,20 @@ import pytest
 
 from shim.record.homes import OPENCODE_ENV
 
-from .support.bench import MOCK, Bench, bench
+from .support.bench import MOCK, Bench
 from .support.places import ARCH, MODULES
 from .support.tmux import Terminal
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 PROGRAM = MODULES / "@opencode-ai" / f"cli-linux-{ARCH}" / "bin" / "lildax"
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(150),
+    pytest.mark.server(MOCK),
+    pytest.mark.skipif(not PROGRAM.exists(), reason=f"there is no lildax for {ARCH}"),
+]
 VERSION = "1.18.18"
 START_S = 60
 LIST_S = 5
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Bench]:
-    if not PROGRAM.exists():
-        pytest.skip(f"there is no lildax for {ARCH}")
-    with bench(MOCK) as made:
-        yield made
 
 
 @pytest.fixture
@@ -47,20 +44,20 @@ def keeper() -> Iterator[int]:
 
 
 @pytest.fixture
-def terminal(served: Bench, keeper: int) -> Iterator[Terminal]:
-    home = served.place.root / "lildax"
+def terminal(server: Bench, keeper: int) -> Iterator[Terminal]:
+    home = server.place.root / "lildax"
     state = Path(home, ".local", "state", "opencode")
     state.mkdir(parents=True, exist_ok=True)
-    (state / "server.json").write_text(json.dumps({"id": "x", "version": VERSION, "url": served.url, "pid": keeper}))
+    (state / "server.json").write_text(json.dumps({"id": "x", "version": VERSION, "url": server.url, "pid": keeper}))
     (state / "password").write_text("none is asked for")
-    env = served.place.env(**OPENCODE_ENV, TERM="xterm-256color", COLORTERM="truecolor")
+    env = server.place.env(**OPENCODE_ENV, TERM="xterm-256color", COLORTERM="truecolor")
     env = {key: value for key, value in env.items() if not key.startswith("XDG_")} | {"HOME": str(home)}
-    made = Terminal([str(PROGRAM)], served.place.project, env)
+    made = Terminal([str(PROGRAM)], server.place.project, env)
     yield made
     made.close()
 
 
-def opened(terminal: Terminal, title: str) -> None:
+def open_session(terminal: Terminal, title: str) -> None:
     """The session of a title, chosen from the list. The first screen is drawn empty: keys that come too early are lost."""
     for _ in range(START_S // LIST_S):
         terminal.key("Escape")
@@ -74,11 +71,11 @@ def opened(terminal: Terminal, title: str) -> None:
     terminal.wait("Sessions +esc", 10, gone=True)
 
 
-def test_lildax_opens_a_session_and_shows_its_next_turn_live(served: Bench, terminal: Terminal) -> None:
-    api = served.api
+def test_lildax_opens_a_session_and_shows_its_next_turn_live(server: Bench, terminal: Terminal) -> None:
+    api = server.api
     session = api.session(title="seen from the preview")
     api.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "echo the first answer"}]})
-    opened(terminal, "seen from the preview")
+    open_session(terminal, "seen from the preview")
     terminal.wait("the first answer", 20)
     api.prompt(session, "slow 4")
     assert "tick 4" not in terminal.wait(r"tick 1\b", 30), "the text must be seen to grow"
@@ -86,11 +83,11 @@ def test_lildax_opens_a_session_and_shows_its_next_turn_live(served: Bench, term
     assert os.path.exists(f"/proc/{terminal.pids()[-1]}"), "it is still there"
 
 
-def test_lildax_shows_a_permission_and_answers_it(served: Bench, terminal: Terminal) -> None:
-    api = served.api
+def test_lildax_shows_a_permission_and_answers_it(server: Bench, terminal: Terminal) -> None:
+    api = server.api
     session = api.session(title="asked in the preview")
     api.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "echo before"}]})
-    opened(terminal, "asked in the preview")
+    open_session(terminal, "asked in the preview")
     terminal.wait("before", 20)
     api.prompt(session, "permission")
     terminal.wait("Permission required", 30)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from .support.bench import CLAUDE, Bench, bench
+from .support.bench import CLAUDE, Bench
 from .support.children import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.server(CLAUDE)]
 
 TURN_S = 60
 
@@ -18,9 +17,9 @@ TURN_S = 60
 class Client:
     """Calls in the dialect `v2_0`, each of which must have exactly this status."""
 
-    def __init__(self, served: Bench) -> None:
-        self._api = served.api
-        self._served = served
+    def __init__(self, server: Bench) -> None:
+        self._api = server.api
+        self._server = server
 
     def call(self, method: str, path: str, body: Any = None, status: int = 200) -> Any:
         separator = "&" if "?" in path else "?"
@@ -29,8 +28,8 @@ class Client:
         return said
 
     def session(self) -> str:
-        model = {"providerID": "claude", "id": self._served.models("claude")[0]}
-        body = {"location": {"directory": str(self._served.place.project)}, "model": model}
+        model = {"providerID": "claude", "id": self._server.models("claude")[0]}
+        body = {"location": {"directory": str(self._server.place.project)}, "model": model}
         return str(self.call("POST", "/api/session", body)["data"]["id"])
 
     def prompt(self, session: str, text: str, **more: Any) -> str:
@@ -48,21 +47,15 @@ class Client:
         answers = [one["content"] for one in self.messages(session) if one["type"] == "assistant"]
         return [part for content in answers for part in content if part["type"] == "tool"]
 
-    def said(self, session: str) -> list[str]:
+    def assistant_texts(self, session: str) -> list[str]:
         answers = [one["content"] for one in self.messages(session) if one["type"] == "assistant"]
         return [part["text"] for content in answers for part in content if part["type"] == "text"]
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Bench]:
-    with bench(CLAUDE) as made:
-        yield made
-
-
 @pytest.fixture
-def client(served: Bench) -> Client:
-    served.place.reset()
-    return Client(served)
+def client(server: Bench) -> Client:
+    server.place.reset()
+    return Client(server)
 
 
 def test_a_command_that_takes_long_goes_to_the_background(client: Client) -> None:
@@ -91,7 +84,7 @@ def test_a_text_beside_the_conversation(client: Client) -> None:
     assert "Bash" in refused["message"]
 
 
-def test_instructions_reach_the_model(client: Client, served: Bench) -> None:
+def test_instructions_reach_the_model(client: Client, server: Bench) -> None:
     session = client.session()
     path = f"/api/experimental/session/{session}/instructions/entries"
     client.call("PUT", f"{path}/style", {"value": "Speak like a sailor."}, status=204)
@@ -113,7 +106,7 @@ def test_a_model_that_is_not_there(client: Client) -> None:
     assert [(one["type"], one["id"] == waiting) for one in kept] == [("user", True), ("idle", False)]
 
 
-def test_queued_prompts_outlive_the_server(client: Client, served: Bench) -> None:
+def test_queued_prompts_outlive_the_server(client: Client, server: Bench) -> None:
     session = client.session()
     client.prompt(session, "[scene:text] remember me")
     client.wait(session)
@@ -121,13 +114,13 @@ def test_queued_prompts_outlive_the_server(client: Client, served: Bench) -> Non
     wait_for(lambda: [one for one in client.tools(session) if one["state"]["status"] == "running"], TURN_S, "no tool runs")
     client.prompt(session, "[scene:text] queued", delivery="queue")
     client.prompt(session, "[scene:text] steered")
-    served.restart(kill=True)
-    client = Client(served)
+    server.restart(kill=True)
+    client = Client(server)
     waiting = client.call("GET", f"/api/session/{session}/inbox")["data"]
     assert [one["payload"]["text"] for one in waiting] == ["[scene:text] queued", "[scene:text] steered"]
     client.call("POST", f"/api/session/{session}/resume", status=204)
     assert client.call("GET", f"/api/session/{session}/inbox")["data"] == []
-    assert [text for text in client.said(session) if text.endswith(("queued", "steered"))][-2:] == [
+    assert [text for text in client.assistant_texts(session) if text.endswith(("queued", "steered"))][-2:] == [
         "You said: steered",
         "You said: queued",
     ]
@@ -144,14 +137,14 @@ def test_its_commands_have_the_sessions_variables(client: Client) -> None:
     assert client.wait(session) == "succeeded"
     [tool] = client.tools(session)
     assert tool["state"]["content"][0]["text"].strip() == "good day"
-    assert "You said: hello" in client.said(session), "its conversation goes on"
+    assert "You said: hello" in client.assistant_texts(session), "its conversation goes on"
 
 
-def test_a_session_moves_to_another_directory(client: Client, served: Bench) -> None:
+def test_a_session_moves_to_another_directory(client: Client, server: Bench) -> None:
     session = client.session()
     client.prompt(session, "[scene:text] remember me")
     client.wait(session)
-    other = served.place.project / "other"
+    other = server.place.project / "other"
     other.mkdir()
     client.call("POST", f"/api/session/{session}/move", {"directory": str(other)}, status=204)
     client.prompt(session, "[scene:bash:pwd] where")

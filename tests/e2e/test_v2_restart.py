@@ -21,7 +21,7 @@ TURN_S = 60.0
 
 
 @pytest.fixture(params=[*nightly(MOCK), CLAUDE])
-def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
+def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param) as made:
         yield made
 
@@ -38,16 +38,16 @@ def calls_of(messages: list[Json]) -> list[Json]:
 
 
 @pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
-def test_the_tui_goes_on_with_its_sessions_after_a_restart(served: Bench, kill: bool) -> None:
-    july = July(served.api)
-    session = july.begin(served.say("[scene:read_edit] edit", "edit README.md"))
+def test_the_tui_goes_on_with_its_sessions_after_a_restart(server: Bench, kill: bool) -> None:
+    july = July(server.api)
+    session = july.begin(server.say("[scene:read_edit] edit", "edit README.md"))
     before = july.idle(session)
     assert before.tools()
-    served.restart(kill=kill)
+    server.restart(kill=kill)
     messages = july.reconnect()[session]
     assert [call["status"] for call in calls_of(messages)] == [tool["status"] for tool in before.tools()]
     assert [one["type"] for one in messages].count("idle") == 0, "that build knows no such message"
-    july.say(session, served.say("[scene:read_edit] once more", "edit README.md"))
+    july.say(session, server.say("[scene:read_edit] once more", "edit README.md"))
     after = july.idle(session)
     assert after.ends == ["succeeded"]
     assert [tool["status"] for tool in after.tools()] == ["completed"] * len(after.tools())
@@ -56,15 +56,15 @@ def test_the_tui_goes_on_with_its_sessions_after_a_restart(served: Bench, kill: 
     july.close()
 
 
-def test_an_undo_after_the_restart_puts_its_file_back(served: Bench) -> None:
-    july = July(served.api)
-    readme = served.place.project / "README.md"
+def test_an_undo_after_the_restart_puts_its_file_back(server: Bench) -> None:
+    july = July(server.api)
+    readme = server.place.project / "README.md"
     written = readme.read_text()
-    session = july.begin(served.say("[scene:read_edit] edit", "edit README.md"))
+    session = july.begin(server.say("[scene:read_edit] edit", "edit README.md"))
     july.idle(session)
     changed = readme.read_text()
     assert changed != written
-    served.restart()
+    server.restart()
     [prompt] = [one for one in july.reconnect()[session] if one["type"] == "user"]
     staged = july.api.ask("POST", f"/api/session/{session}/revert/stage", {"messageID": prompt["id"]})["data"]
     assert [one["file"] for one in staged["files"]] == ["README.md"]
@@ -74,20 +74,20 @@ def test_an_undo_after_the_restart_puts_its_file_back(served: Bench) -> None:
     july.close()
 
 
-def test_the_typed_client_goes_on_with_its_session(served: Bench) -> None:
+def test_the_typed_client_goes_on_with_its_session(server: Bench) -> None:
     """`opencode-python-sdk` 0.2.3: the same session is read back, and the next turn is waited for by its idle."""
-    with Opencode(served.url, directory=str(served.place.project), timeout=TURN_S) as client:
+    with Opencode(server.url, directory=str(server.place.project), timeout=TURN_S) as client:
         session = str(client.session.create().id)
         for run in ("before", "after"):
             connections, ends = client.events.of_type(ServerConnectedEvent), client.events.of_type(SessionIdleEvent)
             with connections as connected, ends.for_session(session) as idle:
                 connected.get(timeout=TURN_S)  # it connects in a thread: a quick turn would be over before it
-                client.session.prompt(session, text=served.say(f"[scene:text] {run}", f"echo You said: {run}"))
+                client.session.prompt(session, text=server.say(f"[scene:text] {run}", f"echo You said: {run}"))
                 assert idle.get(timeout=TURN_S).data.session_id == session
             steps = [one for one in client.message.list(session) if isinstance(one, SessionMessageAssistant)]
             texts = [getattr(part, "text", "") for step in steps for part in step.content]
             assert f"You said: {run}" in texts
             if run == "before":
-                served.restart(kill=True)
+                server.restart(kill=True)
         assert "You said: before" in texts
         assert client.session.get(session).outcome == "succeeded"

@@ -18,16 +18,16 @@ SCRIPT = Path(__file__).with_name("sdk_v2.mjs")
 
 
 @pytest.mark.parametrize("sign", ["directory", *nightly("header")])
-@pytest.mark.parametrize("served", [*nightly(MOCK), CLAUDE], indirect=True)
-def test_the_previews_operations(served: Bench, sign: str) -> None:
+@pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE], indirect=True)
+def test_the_previews_operations(server: Bench, sign: str) -> None:
     scenes = {
-        "text": served.say("[scene:text] say hello", "echo You said: say hello"),
-        "permission": served.say("[scene:bash:touch made.txt] make it", "permission"),
-        "question": served.say("[scene:question] ask", "question"),
-        "hang": served.say("[scene:hang] think", "hang"),
+        "text": server.say("[scene:text] say hello", "echo You said: say hello"),
+        "permission": server.say("[scene:bash:touch made.txt] make it", "permission"),
+        "question": server.say("[scene:question] ask", "question"),
+        "hang": server.say("[scene:hang] think", "hang"),
     }
-    argv = [tool("node"), str(SCRIPT), str(MODULES), served.url, str(served.place.project), sign, json.dumps(scenes)]
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=140, check=False, env=served.place.env())
+    argv = [tool("node"), str(SCRIPT), str(MODULES), server.url, str(server.place.project), sign, json.dumps(scenes)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=140, check=False, env=server.place.env())
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout)
     assert seen["text"] == ["You said: say hello"]

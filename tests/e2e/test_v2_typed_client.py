@@ -23,10 +23,10 @@ from opencode.types import ModelRef, SessionIdleEvent, SessionMessageAssistant, 
 
 from tools.contract2 import operations_of_sdk
 
-from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
+from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.children import wait_for
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240), pytest.mark.server(*nightly(MOCK), CLAUDE)]
 
 TURN_S = 60
 QUIET_S = 1.0
@@ -66,7 +66,7 @@ def complaints(value: object) -> list[str]:
     return complaints(data) if data is not None else []
 
 
-class Noting(httpx.HTTPTransport):
+class RecordingTransport(httpx.HTTPTransport):
     """Notes which operations are asked for."""
 
     def __init__(self, asked: set[str]) -> None:
@@ -96,10 +96,10 @@ RECORDS: dict[str, Record] = {}
 
 
 @dataclass
-class Typed:
+class TypedClient:
     """A client, the events of its server, and the record of its agent."""
 
-    served: Bench
+    server: Bench
     client: Opencode
     events: Any
     record: Record
@@ -110,7 +110,7 @@ class Typed:
         assert complaints(value) == []
         return value
 
-    def refused(self, call: Callable[[], Any]) -> str:
+    def unsupported_reason(self, call: Callable[[], Any]) -> str:
         """The reason of an operation that this server has not (501)."""
         with pytest.raises(opencode.NotImplementedServerError) as caught:
             call()
@@ -123,7 +123,7 @@ class Typed:
         return str(self.ok(self.client.session.create(**more)).id)
 
     def say(self, scene: str, mock: str) -> str:
-        return self.served.say(scene, mock)
+        return self.server.say(scene, mock)
 
     def turn(self, session: str, text: str) -> str:
         """A prompt, waited for as the SDK's README does; how it ended."""
@@ -163,32 +163,31 @@ class Typed:
         return "\n".join(getattr(part, "text", "") for step in steps for part in step.content)
 
 
-@pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
-def typed(request: pytest.FixtureRequest) -> Iterator[Typed]:
-    with bench(request.param) as served:
-        served.models()
-        record = RECORDS.setdefault(request.param, Record())
-        client = Opencode(served.url, directory=str(served.place.project), timeout=TURN_S, transport=Noting(record.asked))
-        with client, client.events.subscribe() as events:
-            typed = Typed(served, client, events, record, record.stream())
-            typed.seen.append(events.get(timeout=TURN_S))
-            yield typed
-            typed.take_what_is_left()
+@pytest.fixture(scope="module")
+def typed_client(server: Bench) -> Iterator[TypedClient]:
+    server.models()
+    record = RECORDS.setdefault(server.agent, Record())
+    client = Opencode(server.url, directory=str(server.place.project), timeout=TURN_S, transport=RecordingTransport(record.asked))
+    with client, client.events.subscribe() as events:
+        typed_client = TypedClient(server, client, events, record, record.stream())
+        typed_client.seen.append(events.get(timeout=TURN_S))
+        yield typed_client
+        typed_client.take_what_is_left()
 
 
 @pytest.fixture(autouse=True)
-def fresh(typed: Typed) -> None:
-    typed.served.place.reset()
+def fresh(typed_client: TypedClient) -> None:
+    typed_client.server.place.reset()
 
 
-def test_server_location_and_configuration(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
+def test_server_location_and_configuration(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
     info = ok(client.server.info())
     assert info.version == opencode.API_VERSION
     code = ok(client.server.pair())
     assert ok(client.server.connect(code.code))
     here = ok(client.location.get())
-    assert here.directory == str(typed.served.place.project)
+    assert here.directory == str(typed_client.server.place.project)
     client.location.reload()
     ok(client.config.get())
     shell = ok(client.config.shells())[0].path
@@ -197,61 +196,63 @@ def test_server_location_and_configuration(typed: Typed) -> None:
     client.debug.location.evict()
 
 
-def test_agents_models_and_what_they_offer(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
+def test_agents_models_and_what_they_offer(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
     agents = ok(client.agent.list()).data
     assert ok(client.agent.get(agents[0].id)).data == agents[0]
     ok(client.command.list())
     ok(client.skill.list())
     ok(client.reference.list())
     models = ok(client.model.list()).data
-    assert typed.served.shim.provider in {one.provider_id for one in models}
+    assert typed_client.server.shim.provider in {one.provider_id for one in models}
     ok(client.model.default())
     provider = ok(client.provider.list()).data[0]
     assert ok(client.provider.get(provider.id)).data == provider
     ok(client.plugin.list())
-    typed.refused(client.plugin.check)
-    typed.refused(lambda: client.plugin.update(targets=["x"]))
+    typed_client.unsupported_reason(client.plugin.check)
+    typed_client.unsupported_reason(lambda: client.plugin.update(targets=["x"]))
     ok(client.mcp.list())
     ok(client.mcp.resource.catalog())
-    typed.refused(lambda: client.mcp.add("x", config={"type": "local", "command": ["true"]}))
+    typed_client.unsupported_reason(lambda: client.mcp.add("x", config={"type": "local", "command": ["true"]}))
     for name in ("remove", "connect", "disconnect"):
-        typed.refused(lambda name=name: getattr(client.mcp, name)("x"))
+        typed_client.unsupported_reason(lambda name=name: getattr(client.mcp, name)("x"))
     ok(client.websearch.providers())
-    typed.refused(lambda: client.websearch.query(query="x"))
-    typed.refused(client.migration.v1.status)
+    typed_client.unsupported_reason(lambda: client.websearch.query(query="x"))
+    typed_client.unsupported_reason(client.migration.v1.status)
 
 
-def test_integrations_and_credentials(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
+def test_integrations_and_credentials(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
     names = [one.id for one in ok(client.integration.list()).data]
     assert names
     ok(client.integration.get(names[0]))
     client.integration.connect.key(names[0], key="a-key-that-is-not-one")
     client.credential.activate(names[0])
     client.credential.remove(names[0])
-    typed.refused(client.credential.list)
-    typed.refused(lambda: client.credential.create(integration_id=names[0], value={"type": "key", "key": "x"}))
-    typed.refused(lambda: client.credential.update(names[0], label="x"))
-    typed.refused(lambda: client.integration.wellknown.add(url="https://example.org"))
-    typed.refused(lambda: client.integration.connect.external(names[0], method_id="x"))
+    typed_client.unsupported_reason(client.credential.list)
+    typed_client.unsupported_reason(lambda: client.credential.create(integration_id=names[0], value={"type": "key", "key": "x"}))
+    typed_client.unsupported_reason(lambda: client.credential.update(names[0], label="x"))
+    typed_client.unsupported_reason(lambda: client.integration.wellknown.add(url="https://example.org"))
+    typed_client.unsupported_reason(lambda: client.integration.connect.external(names[0], method_id="x"))
     for group in (client.integration.oauth, client.integration.command):
-        typed.refused(lambda group=group: group.connect(names[0], method_id="x"))
-        typed.refused(lambda group=group: group.status(names[0], "x"))
-        typed.refused(lambda group=group: group.cancel(names[0], "x"))
-    typed.refused(lambda: client.integration.oauth.complete(names[0], "x", code="x"))
+        typed_client.unsupported_reason(lambda group=group: group.connect(names[0], method_id="x"))
+        typed_client.unsupported_reason(lambda group=group: group.status(names[0], "x"))
+        typed_client.unsupported_reason(lambda group=group: group.cancel(names[0], "x"))
+    typed_client.unsupported_reason(lambda: client.integration.oauth.complete(names[0], "x", code="x"))
 
 
-def test_voice_and_rpc_say_what_is_missing(typed: Typed) -> None:
-    client = typed.client
-    assert "voice model" in typed.refused(lambda: client.voice.session(model="x", transport={"type": "websocket"}))
+def test_voice_and_rpc_say_what_is_missing(typed_client: TypedClient) -> None:
+    client = typed_client.client
+    assert "voice model" in typed_client.unsupported_reason(
+        lambda: client.voice.session(model="x", transport={"type": "websocket"})
+    )
     with pytest.raises(opencode.RpcError) as caught:
         client.rpc.call("counter", "add", input={"amount": 2})
-    assert "counter" in typed.ok(caught.value.error).message
+    assert "counter" in typed_client.ok(caught.value.error).message
 
 
-def test_files_versions_and_working_trees(typed: Typed) -> None:
-    client, ok, project = typed.client, typed.ok, typed.served.place.project
+def test_files_versions_and_working_trees(typed_client: TypedClient) -> None:
+    client, ok, project = typed_client.client, typed_client.ok, typed_client.server.place.project
     ok(client.file.write(path="typed.txt", payload=b"written\n"))
     assert client.file.read("typed.txt") == b"written\n"
     assert "typed.txt" in [Path(one.path).name for one in ok(client.file.list()).data]
@@ -271,8 +272,8 @@ def test_files_versions_and_working_trees(typed: Typed) -> None:
     client.worktree.remove(project_id=row.id, directory=made.directory, force=True)
 
 
-def test_terminals_and_commands(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
+def test_terminals_and_commands(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
     pty = ok(client.pty.create(command="/bin/sh")).data
     assert ok(client.pty.get(pty.id)).data.id == pty.id
     assert pty.id in [one.id for one in ok(client.pty.list()).data]
@@ -281,11 +282,11 @@ def test_terminals_and_commands(typed: Typed) -> None:
     client.pty.remove(pty.id)
     shell = ok(client.shell.create(command="until [ -e go ]; do sleep 0.05; done; echo typed")).data
     assert shell.id in [one.id for one in ok(client.shell.list()).data]  # which lists commands that run
-    (typed.served.place.project / "go").touch()
+    (typed_client.server.place.project / "go").touch()
     wait_for(lambda: ok(client.shell.get(shell.id)).data.status == "exited", TURN_S, "the command does not end")
     assert "typed" in ok(client.shell.output(shell.id)).data.output
     client.shell.remove(shell.id)
-    session, persistent = typed.session(), client.experimental.persistent_pty
+    session, persistent = typed_client.session(), client.experimental.persistent_pty
     for call in (
         lambda: persistent.list(session),
         lambda: persistent.read(session),
@@ -298,49 +299,49 @@ def test_terminals_and_commands(typed: Typed) -> None:
         persistent.shutdown,
         persistent.handoff,
     ):
-        typed.refused(call)
+        typed_client.unsupported_reason(call)
 
 
-def test_a_turn_is_waited_for_by_its_idle(typed: Typed) -> None:
+def test_a_turn_is_waited_for_by_its_idle(typed_client: TypedClient) -> None:
     """As the README says it; one idle, and the answer is there when it comes."""
-    session = typed.session(title="Typed")
-    assert typed.turn(session, typed.say("[scene:text] hello", "echo You said: hello")) == "succeeded"
-    assert "You said: hello" in typed.texts(session)
-    told = [event.type for event in typed.take() if getattr(event.data, "session_id", "") == session]
+    session = typed_client.session(title="Typed")
+    assert typed_client.turn(session, typed_client.say("[scene:text] hello", "echo You said: hello")) == "succeeded"
+    assert "You said: hello" in typed_client.texts(session)
+    told = [event.type for event in typed_client.take() if getattr(event.data, "session_id", "") == session]
     assert [kind for kind in told if kind in (*ENDS, "session.idle")] == ["session.execution.succeeded", "session.idle"]
     assert told[-1] == "session.idle"
 
 
-def test_run_in_one_call(typed: Typed) -> None:
-    result = typed.client.session.run(typed.say("[scene:text] once", "echo You said: once"), timeout=TURN_S)
+def test_run_in_one_call(typed_client: TypedClient) -> None:
+    result = typed_client.client.session.run(typed_client.say("[scene:text] once", "echo You said: once"), timeout=TURN_S)
     assert (result.outcome, result.text, result.error) == ("succeeded", "You said: once", None)
-    typed.ok(result.messages)
+    typed_client.ok(result.messages)
 
 
-def test_sessions_are_made_listed_changed_and_removed(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
+def test_sessions_are_made_listed_changed_and_removed(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
     rules = [{"action": "shell", "resource": "git *", "effect": "allow"}]
-    session = typed.session(title="One", metadata={"a": 1}, permissions=rules)
-    child = typed.session(parent_id=session)
+    session = typed_client.session(title="One", metadata={"a": 1}, permissions=rules)
+    child = typed_client.session(parent_id=session)
     assert [one.id for one in ok(client.session.list(parent_id=session))] == [child]
     client.session.update(session, title="Two", metadata={"b": 2}, archived=True)
     assert [one.id for one in ok(client.session.list(archived=True, limit=1))] == [session]
     assert session not in [one.id for one in client.session.list(archived=False)]
-    first = typed.served.api.get(f"/session/{session}")["time"]["archived"]
+    first = typed_client.server.api.get(f"/session/{session}")["time"]["archived"]
     assert isinstance(first, int)
     assert first == ok(client.session.get(session)).time.archived
     client.session.update(session, archived=False)
     assert ok(client.session.get(session)).time.archived is None
     client.session.switch_agent(session, agent="plan")
     client.session.switch_agent(session, agent="build")
-    provider = typed.served.shim.provider
-    client.session.switch_model(session, model=ModelRef(id=typed.served.models()[0], provider_id=provider))
+    provider = typed_client.server.shim.provider
+    client.session.switch_model(session, model=ModelRef(id=typed_client.server.models()[0], provider_id=provider))
     client.session.environment(session, variables={"GREETING": "good day"})
     entry = client.session.instructions.entry
     entry.put(session, "style", value="Speak like a sailor.")
     assert [one.key for one in ok(entry.list(session))] == ["style"]
     entry.remove(session, "style")
-    other = typed.served.place.project / "elsewhere"
+    other = typed_client.server.place.project / "elsewhere"
     other.mkdir()
     client.session.move(session, directory=str(other))
     assert ok(client.session.get(session)).location.directory == str(other)
@@ -348,15 +349,15 @@ def test_sessions_are_made_listed_changed_and_removed(typed: Typed) -> None:
     with pytest.raises(opencode.SessionNotFoundError) as caught:
         client.session.get(child)
     assert caught.value.error.session_id == child
-    kinds = [event.type for event in typed.take()]
+    kinds = [event.type for event in typed_client.take()]
     assert kinds.count("session.archived") == kinds.count("session.unarchived") == 1
 
 
-def test_the_typed_client_reads_a_conversation(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
-    session = typed.session()
-    typed.turn(session, typed.say("[scene:text] first", "echo first"))
-    typed.turn(session, typed.say("[scene:text] second", "echo second"))
+def test_the_typed_client_reads_a_conversation(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
+    session = typed_client.session()
+    typed_client.turn(session, typed_client.say("[scene:text] first", "echo first"))
+    typed_client.turn(session, typed_client.say("[scene:text] second", "echo second"))
     idle = ok(list(client.message.list(session, type="idle")))
     assert [type(one) for one in idle] == [SessionMessageIdle] * 2
     page = ok(client.message.list(session, order="asc", limit=1))
@@ -364,7 +365,7 @@ def test_the_typed_client_reads_a_conversation(typed: Typed) -> None:
     assert ok(client.session.message.get(session, everything[0].id)) == everything[0]
     ok(client.session.context(session))
     ok(client.session.diff(session))
-    assert typed.active() == []
+    assert typed_client.active() == []
     client.session.view(session, idle=ok(client.session.get(session)).time.idle)
     with client.session.log(session) as log:
         items = ok(list(log))
@@ -381,17 +382,17 @@ def test_the_typed_client_reads_a_conversation(typed: Typed) -> None:
     assert ok(client.session.import_(info=info, messages=messages)).id == session
 
 
-def test_prompts_that_wait(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
-    session = typed.session()
+def test_prompts_that_wait(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
+    session = typed_client.session()
     with client.events.of_type(SessionIdleEvent).for_session(session) as idle:
-        client.session.prompt(session, text=typed.say("[scene:hang] think", "hang"))
-        wait_for(lambda: session in typed.active(), TURN_S, "nothing runs")
-        queued = ok(client.session.prompt(session, text=typed.say("[scene:text] later", "echo later"), delivery="queue"))
+        client.session.prompt(session, text=typed_client.say("[scene:hang] think", "hang"))
+        wait_for(lambda: session in typed_client.active(), TURN_S, "nothing runs")
+        queued = ok(client.session.prompt(session, text=typed_client.say("[scene:text] later", "echo later"), delivery="queue"))
         assert queued.id in [one.id for one in ok(client.session.inbox.list(session))]
         client.session.inbox.update(session, queued.id, delivery="steer")
         client.session.inbox.cancel(session, queued.id)
-        if typed.served.real:
+        if typed_client.server.real:
             client.session.background(session)
         else:
             with pytest.raises(opencode.InvalidRequestError):
@@ -404,13 +405,13 @@ def test_prompts_that_wait(typed: Typed) -> None:
     assert ok(client.session.get(session)).outcome == "interrupted"
 
 
-def test_the_typed_client_writes_into_a_conversation(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
-    skill = typed.served.place.project / ".claude" / "skills" / "greet"
+def test_the_typed_client_writes_into_a_conversation(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
+    skill = typed_client.server.place.project / ".claude" / "skills" / "greet"
     skill.mkdir(parents=True, exist_ok=True)
     (skill / "SKILL.md").write_text("---\nname: greet\ndescription: Greets.\n---\necho You said: greetings\n")
-    session = typed.session()
-    ok(client.session.synthetic(session, text=typed.say("[scene:text] told", "echo told"), description="A note"))
+    session = typed_client.session()
+    ok(client.session.synthetic(session, text=typed_client.say("[scene:text] told", "echo told"), description="A note"))
     client.session.wait(session)
     assert "greet" in [one.id for one in ok(client.skill.list()).data]
     client.session.skill(session, id="greet")
@@ -426,22 +427,22 @@ def test_the_typed_client_writes_into_a_conversation(typed: Typed) -> None:
     client.session.wait(session)
     kinds = {one.type for one in ok(list(client.message.list(session)))}
     assert {"synthetic", "skill", "shell", "idle"} <= kinds
-    made = ok(client.session.generate(session, prompt=typed.say("[scene:text] a title", "echo a title")))
+    made = ok(client.session.generate(session, prompt=typed_client.say("[scene:text] a title", "echo a title")))
     assert "a title" in made.text
-    assert "another" in ok(client.generate.text(prompt=typed.say("[scene:text] another", "echo another"))).text
+    assert "another" in ok(client.generate.text(prompt=typed_client.say("[scene:text] another", "echo another"))).text
 
 
-def test_permissions(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
-    session = typed.session()
+def test_permissions(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
+    session = typed_client.session()
     with client.events.of_type(SessionIdleEvent).for_session(session) as idle:
-        client.session.prompt(session, text=typed.say("[scene:bash:touch made.txt] make it", "permission"))
+        client.session.prompt(session, text=typed_client.say("[scene:bash:touch made.txt] make it", "permission"))
         asked = wait_for(lambda: client.permission.list(session), TURN_S, "nothing is asked")[0]
         assert ok(client.permission.get(session, asked.id)) == asked
         assert asked.id in [one.id for one in ok(client.permission.request_.list()).data]
         client.permission.reply(session, asked.id, decision="always")
         idle.get(timeout=TURN_S)
-    assert [tool.state.status for tool in typed.tools(session)] == ["completed"]
+    assert [tool.state.status for tool in typed_client.tools(session)] == ["completed"]
     ok(client.permission.create(session, action="shell", resources=["touch made.txt"]))
     saved = ok(client.permission.saved.list())[0]
     changed = ok(client.permission.saved.update(saved.id, resource="git fetch *"))
@@ -452,11 +453,11 @@ def test_permissions(typed: Typed) -> None:
     assert ok(caught.value.error).id == saved.id
 
 
-def test_forms(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
-    session = typed.session()
+def test_forms(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
+    session = typed_client.session()
     with client.events.of_type(SessionIdleEvent).for_session(session) as idle:
-        client.session.prompt(session, text=typed.say("[scene:question] ask", "question"))
+        client.session.prompt(session, text=typed_client.say("[scene:question] ask", "question"))
         form = wait_for(lambda: client.session.form.list(session), TURN_S, "nothing is asked")[0]
         assert form.id in [one.id for one in ok(client.form.list()).data]
         ok(client.session.form.get(session, form.id))
@@ -467,10 +468,10 @@ def test_forms(typed: Typed) -> None:
     assert ok(client.session.form.get(session, mine.id)).state.status == "answered"
 
 
-def test_an_undo(typed: Typed) -> None:
-    client, ok = typed.client, typed.ok
-    session = typed.session()
-    typed.turn(session, typed.say("[scene:text] one", "echo one"))
+def test_an_undo(typed_client: TypedClient) -> None:
+    client, ok = typed_client.client, typed_client.ok
+    session = typed_client.session()
+    typed_client.turn(session, typed_client.say("[scene:text] one", "echo one"))
     prompt = next(one for one in client.message.list(session, order="asc") if one.type == "user")
     ok(client.session.revert.stage(session, message_id=prompt.id))
     assert ok(client.session.get(session)).revert.message_id == prompt.id
@@ -480,22 +481,22 @@ def test_an_undo(typed: Typed) -> None:
     assert [one for one in client.message.list(session) if one.type == "user"] == []
 
 
-def test_an_unknown_model_shows_the_prompt_and_what_to_do(typed: Typed) -> None:
-    client, ok, provider = typed.client, typed.ok, typed.served.shim.provider
-    session = typed.session(model=ModelRef(id="no-such-model", provider_id=provider))
-    assert typed.turn(session, typed.say("[scene:text] asked before", "echo asked before")) == "failed"
+def test_an_unknown_model_shows_the_prompt_and_what_to_do(typed_client: TypedClient) -> None:
+    client, ok, provider = typed_client.client, typed_client.ok, typed_client.server.shim.provider
+    session = typed_client.session(model=ModelRef(id="no-such-model", provider_id=provider))
+    assert typed_client.turn(session, typed_client.say("[scene:text] asked before", "echo asked before")) == "failed"
     prompt, idle = ok(list(client.message.list(session, order="asc")))
     assert (prompt.type, idle.type, idle.outcome) == ("user", "idle", "failed")
     assert f"{provider}/no-such-model" in idle.error.message
     assert "send the next prompt" in idle.error.message
-    client.session.switch_model(session, model=ModelRef(id=typed.served.models()[0], provider_id=provider))
-    assert typed.turn(session, typed.say("[scene:text] go on", "echo go on")) == "succeeded"
+    client.session.switch_model(session, model=ModelRef(id=typed_client.server.models()[0], provider_id=provider))
+    assert typed_client.turn(session, typed_client.say("[scene:text] go on", "echo go on")) == "succeeded"
 
 
-def test_every_event_is_in_the_models_and_each_end_has_one_idle(typed: Typed) -> None:
+def test_every_event_is_in_the_models_and_each_end_has_one_idle(typed_client: TypedClient) -> None:
     """Of all that was told in the tests before. A server that a failed test has ended may have ended within a turn."""
-    typed.take()
-    streams = typed.record.streams
+    typed_client.take()
+    streams = typed_client.record.streams
     assert sum(map(len, streams)) > 100
     wrong = [one for seen in streams for event in seen if event.type not in OUR_EVENTS for one in complaints(event)]
     assert wrong == []
@@ -505,15 +506,15 @@ def test_every_event_is_in_the_models_and_each_end_has_one_idle(typed: Typed) ->
             events = [event.type for event in seen if session_id_of(event) == session]
             turns = [kind for kind in events if kind in (*ENDS, "session.execution.started", "session.idle")]
             cut = len(turns) % 3
-            assert cut == 0 or seen is not typed.seen
+            assert cut == 0 or seen is not typed_client.seen
             for place in range(0, len(turns) - cut, 3):
                 start, end, idle = turns[place : place + 3]
                 assert (start, end in ENDS, idle) == ("session.execution.started", True, "session.idle")
 
 
-def test_every_operation_was_asked_for(typed: Typed) -> None:
+def test_every_operation_was_asked_for(typed_client: TypedClient) -> None:
     def is_asked(operation: str) -> bool:
         pattern = re.compile(re.escape(operation).replace(re.escape("{}"), "[^/]+").replace(re.escape("*"), ".+"))
-        return any(pattern.fullmatch(one) for one in typed.record.asked)
+        return any(pattern.fullmatch(one) for one in typed_client.record.asked)
 
     assert sorted(one for one in operations_of_sdk() if not is_asked(one)) == []

@@ -7,81 +7,60 @@ from collections.abc import Iterator
 import pytest
 
 from .support import webui
-from .support.bench import CLAUDE, MOCK, Bench, bench, nightly
+from .support.bench import CLAUDE, MOCK, Bench, nightly
 from .support.browser import Browser
 from .support.children import wait_for
-from .support.places import program
 from .support.wire import texts
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
-
-
-@pytest.fixture(scope="module", params=[*nightly(MOCK), CLAUDE])
-def served(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    with bench(request.param, command="web", SHIM_OPENCODE_BIN=program("opencode")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def browser(served: Bench) -> Iterator[Browser]:
-    made = Browser(served.place)
-    webui.know_project(made, served.place)
-    yield made
-    made.close()
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.server(*nightly(MOCK), CLAUDE, command="web")]
 
 
 @pytest.fixture(autouse=True)
-def new_session(served: Bench, browser: Browser) -> Iterator[None]:
+def new_session(server: Bench, web_ui: Browser) -> Iterator[None]:
     """Each test has a session of its own, and must leave the page without an error of its scripts."""
-    served.place.reset()
-    webui.new_session(browser, served.place, served.url)
-    browser.notes()
+    server.place.reset()
+    webui.new_session(web_ui, server.place, server.url)
+    web_ui.notes()
     yield
-    assert [note for note in browser.notes() if note["kind"] == "pageerror"] == []
+    assert [note for note in web_ui.notes() if note["kind"] == "pageerror"] == []
 
 
-def finished(browser: Browser) -> None:
-    """The turn has its foot line, and nothing is busy."""
-    browser.wait_text(r"·\s+\d+(\.\d+)?m?s", 60)
-    webui.wait_idle(browser)
-
-
-def test_a_prompt_is_answered_in_a_stream_and_a_second_one_too(served: Bench, browser: Browser) -> None:
-    early, late = served.say("word3", "tick 1"), served.say("word59", "tick 5")
-    webui.submit(browser, served.say("[scene:drip:60] say much", "slow 5"))
+def test_a_prompt_is_answered_in_a_stream_and_a_second_one_too(server: Bench, browser: Browser) -> None:
+    early, late = server.say("word3", "tick 1"), server.say("word59", "tick 5")
+    webui.submit(browser, server.say("[scene:drip:60] say much", "slow 5"))
     browser.wait_text(rf"{early}\b", 40)
     assert late not in browser.text(), "the text must be seen to grow"
-    finished(browser)
+    webui.wait_for_turn_end(browser)
     assert late in browser.text()
-    webui.submit(browser, served.say("[scene:text] again", "echo You said: again"))
+    webui.submit(browser, server.say("[scene:text] again", "echo You said: again"))
     browser.wait_text("You said: again", 40)
-    finished(browser)
+    webui.wait_for_turn_end(browser)
 
 
-def test_an_edit_shows_its_diff(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:read_edit] edit", "edit README.md"))
-    finished(browser)
+def test_an_edit_shows_its_diff(server: Bench, browser: Browser) -> None:
+    webui.submit(browser, server.say("[scene:read_edit] edit", "edit README.md"))
+    webui.wait_for_turn_end(browser)
     assert "Edit" in browser.text()
-    assert len((served.place.project / "README.md").read_text().splitlines()) == 2
+    assert len((server.place.project / "README.md").read_text().splitlines()) == 2
     browser.click('[data-slot="collapsible-trigger"]:has-text("Edit")')
-    added = (served.place.project / "README.md").read_text().splitlines()[1]
+    added = (server.place.project / "README.md").read_text().splitlines()[1]
     wait_for(lambda: added in webui.transcript(browser), 20, lambda: webui.transcript(browser))
 
 
-def test_a_permission_is_answered(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:bash:touch made.txt] make it", "permission"))
+def test_a_permission_is_answered(server: Bench, browser: Browser) -> None:
+    webui.submit(browser, server.say("[scene:bash:touch made.txt] make it", "permission"))
     browser.wait_text("Allow once", 40)
     browser.click('button:text-is("Allow once")')
-    finished(browser)
-    if served.real:
-        assert (served.place.project / "made.txt").exists()
+    webui.wait_for_turn_end(browser)
+    if server.real:
+        assert (server.place.project / "made.txt").exists()
 
 
-def test_a_question_is_answered(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:question] ask", "question"))
+def test_a_question_is_answered(server: Bench, browser: Browser) -> None:
+    webui.submit(browser, server.say("[scene:question] ask", "question"))
     browser.wait(webui.DIALOG, timeout_s=40)
     session = webui.session_id(browser)
-    api = served.api
+    api = server.api
     [question] = [q for q in api.get("/question") if q["sessionID"] == session]
     assert question["questions"][0]["question"] in browser.text(webui.DIALOG)
     for _ in question["questions"]:
@@ -90,12 +69,12 @@ def test_a_question_is_answered(served: Bench, browser: Browser) -> None:
             if browser.do("count", selector=f'button:text-is("{button}")'):
                 browser.click(f'button:text-is("{button}")')
                 break
-    finished(browser)
+    webui.wait_for_turn_end(browser)
     assert [q for q in api.get("/question") if q["sessionID"] == session] == []
 
 
-def test_stop(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:hang] think", "hang"))
+def test_stop(server: Bench, browser: Browser) -> None:
+    webui.submit(browser, server.say("[scene:hang] think", "hang"))
     browser.wait(webui.STOP, timeout_s=40)
     wait_for(lambda: "hang" in browser.text() or "long time" in browser.text(), 40, lambda: browser.text())
     browser.click(webui.STOP)
@@ -103,47 +82,47 @@ def test_stop(served: Bench, browser: Browser) -> None:
     browser.wait_text("Interrupted", 20)
 
 
-def test_a_reload_in_the_middle_of_a_turn_loses_nothing(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:drip:120] say much", "slow 12"))
-    browser.wait_text(served.say("word9", "tick 1"), 40)
+def test_a_reload_in_the_middle_of_a_turn_loses_nothing(server: Bench, browser: Browser) -> None:
+    webui.submit(browser, server.say("[scene:drip:120] say much", "slow 12"))
+    browser.wait_text(server.say("word9", "tick 1"), 40)
     session = webui.session_id(browser)
     browser.do("reload")
-    browser.wait_text(served.say("word9", "tick 1"), 20)
+    browser.wait_text(server.say("word9", "tick 1"), 20)
     browser.wait(webui.STOP)
-    assert session in served.api.status(), "the turn must still run"
-    finished(browser)
-    (said,) = texts(served.api.messages(session))
+    assert session in server.api.status(), "the turn must still run"
+    webui.wait_for_turn_end(browser)
+    (said,) = texts(server.api.messages(session))
     assert " ".join(said.split()) in " ".join(browser.text().split())
 
 
 @pytest.mark.nightly
-def test_the_home_page_lists_the_sessions(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:text] to be found again", "echo to be found again"))
-    finished(browser)
-    browser.goto(f"{served.url}/")
+def test_the_home_page_lists_the_sessions(server: Bench, browser: Browser) -> None:
+    webui.submit(browser, server.say("[scene:text] to be found again", "echo to be found again"))
+    webui.wait_for_turn_end(browser)
+    browser.goto(f"{server.url}/")
     browser.wait_text("Today", 20)
     browser.click('main :text("to be found again")')
-    browser.wait_text(served.say("You said: to be found again", "to be found again"), 20)
-    assert webui.session_id(browser) == served.api.get("/session?roots=true")[0]["id"]
+    browser.wait_text(server.say("You said: to be found again", "to be found again"), 20)
+    assert webui.session_id(browser) == server.api.get("/session?roots=true")[0]["id"]
 
 
-def test_a_waiting_permission_survives_a_reload(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:bash:touch made.txt] make it", "permission"))
+def test_a_waiting_permission_survives_a_reload(server: Bench, browser: Browser) -> None:
+    webui.submit(browser, server.say("[scene:bash:touch made.txt] make it", "permission"))
     browser.wait_text("Allow once", 40)
     browser.goto(browser.do("url"))
     browser.wait_text("Allow once", 40)
     browser.click('button:text-is("Allow once")')
-    finished(browser)
+    webui.wait_for_turn_end(browser)
 
 
 @pytest.mark.nightly
-def test_the_file_tree_and_a_file(served: Bench, browser: Browser) -> None:
+def test_the_file_tree_and_a_file(server: Bench, browser: Browser) -> None:
     """Beside the conversation: the changed files as git says, all files with folders, and the text of one."""
-    (served.place.project / "src").mkdir(exist_ok=True)
-    (served.place.project / "src" / "main.py").write_text("def main():\n    return 'hello'\n")
+    (server.place.project / "src").mkdir(exist_ok=True)
+    (server.place.project / "src" / "main.py").write_text("def main():\n    return 'hello'\n")
     row = '[data-slot="file-tree-v2-row"]'
-    webui.submit(browser, served.say("[scene:text] hello", "echo You said: hello"))
-    finished(browser)
+    webui.submit(browser, server.say("[scene:text] hello", "echo You said: hello"))
+    webui.wait_for_turn_end(browser)
     browser.click('[aria-label="Toggle review"]')
     browser.wait(f'{row}:has-text("main.py")')
     assert not browser.do("count", selector=f'{row}:has-text("notes.txt")'), "it is as it was committed"
@@ -157,13 +136,13 @@ def test_the_file_tree_and_a_file(served: Bench, browser: Browser) -> None:
 
 
 @pytest.mark.nightly
-def test_sessions_are_there_after_the_server_was_killed(served: Bench, browser: Browser) -> None:
-    webui.submit(browser, served.say("[scene:text] before", "echo You said: before"))
-    finished(browser)
+def test_sessions_are_there_after_the_server_was_killed(server: Bench, browser: Browser) -> None:
+    webui.submit(browser, server.say("[scene:text] before", "echo You said: before"))
+    webui.wait_for_turn_end(browser)
     url = browser.do("url")
-    served.restart(kill=True)
+    server.restart(kill=True)
     browser.goto(url)
     browser.wait_text("You said: before", 60)
-    webui.submit(browser, served.say("[scene:text] after", "echo You said: after"))
+    webui.submit(browser, server.say("[scene:text] after", "echo You said: after"))
     browser.wait_text("You said: after", 60)
-    finished(browser)
+    webui.wait_for_turn_end(browser)

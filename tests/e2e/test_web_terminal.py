@@ -8,12 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from .support import webui
-from .support.bench import MOCK, Bench, bench
+from .support.bench import MOCK, Bench
 from .support.browser import Browser
 from .support.children import wait_for
-from .support.places import program
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.server(MOCK, command="web")]
 
 TERMINAL = '[data-component="terminal"]'
 INK = f"""(() => {{
@@ -29,16 +28,10 @@ INK = f"""(() => {{
 """The terminal is drawn on a canvas, so what is seen of it is counted: bright pixels, which are letters."""
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Bench]:
-    with bench(MOCK, command="web", SHIM_OPENCODE_BIN=program("opencode")) as made:
-        yield made
-
-
 @pytest.fixture
-def browser(served: Bench) -> Iterator[Browser]:
-    made = Browser(served.place, f"browser-{os.urandom(3).hex()}")
-    webui.know_project(made, served.place)
+def browser(server: Bench) -> Iterator[Browser]:
+    made = Browser(server.place, f"browser-{os.urandom(3).hex()}")
+    webui.know_project(made, server.place)
     yield made
     made.close()
 
@@ -53,9 +46,9 @@ def ink(browser: Browser) -> int:
     return browser.do("eval", script=INK)
 
 
-def open_terminal(served: Bench, browser: Browser) -> None:
-    webui.new_session(browser, served.place, served.url)
-    webui.submit(browser, served.say("[scene:text] hello", "hello"))
+def open_terminal(server: Bench, browser: Browser) -> None:
+    webui.new_session(browser, server.place, server.url)
+    webui.submit(browser, server.say("[scene:text] hello", "hello"))
     webui.wait_idle(browser)
     browser.press("Control+`")
     browser.wait(TERMINAL)
@@ -63,21 +56,21 @@ def open_terminal(served: Bench, browser: Browser) -> None:
     browser.click(TERMINAL)
 
 
-def test_a_command_is_typed_and_its_output_seen(served: Bench, browser: Browser) -> None:
-    open_terminal(served, browser)
-    made = served.place.project / "from-terminal.txt"
+def test_a_command_is_typed_and_its_output_seen(server: Bench, browser: Browser) -> None:
+    open_terminal(server, browser)
+    made = server.place.project / "from-terminal.txt"
     type_line(browser, "tty > from-terminal.txt")
     wait_for(
         lambda: made.exists() and made.read_text().startswith("/dev/"),
         20,
-        lambda: f"the command did not run in a terminal: {served.api.get('/pty')}",
+        lambda: f"the command did not run in a terminal: {server.api.get('/pty')}",
     )
     browser.do("rest")
     before = ink(browser)
     type_line(browser, "printf '%0400d' 8")
     wait_for(lambda: ink(browser) > before + 400 * 10, 20, lambda: f"the output is not seen: {before} -> {ink(browser)} pixels")
-    terminal = served.api.get("/pty")[0]
-    assert (terminal["command"], terminal["cwd"], terminal["status"]) == ("/bin/bash", str(served.place.project), "running")
+    terminal = server.api.get("/pty")[0]
+    assert (terminal["command"], terminal["cwd"], terminal["status"]) == ("/bin/bash", str(server.place.project), "running")
     before = ink(browser)
     browser.do("reload")
     browser.wait(TERMINAL)
@@ -86,9 +79,9 @@ def test_a_command_is_typed_and_its_output_seen(served: Bench, browser: Browser)
 
 
 @pytest.mark.nightly
-def test_exit_ends_it(served: Bench, browser: Browser) -> None:
-    open_terminal(served, browser)
-    known = {one["id"] for one in served.api.get("/pty")}
+def test_exit_ends_it(server: Bench, browser: Browser) -> None:
+    open_terminal(server, browser)
+    known = {one["id"] for one in server.api.get("/pty")}
     assert known
     type_line(browser, "exit")
-    wait_for(lambda: len(served.api.get("/pty")) < len(known), 20, "the terminal is still listed")
+    wait_for(lambda: len(server.api.get("/pty")) < len(known), 20, "the terminal is still listed")

@@ -32,7 +32,7 @@ Prepare = Callable[[Place, str], Env]
 
 
 @dataclass(frozen=True)
-class Driven:
+class AgentSetup:
     """One agent. `provider` is its name in the registry, `program` one of `PROGRAMS`."""
 
     provider: str
@@ -45,7 +45,7 @@ class Driven:
         return f"SHIM_{self.provider.upper().replace('-', '_')}_BIN"
 
 
-def _nothing(_place: Place, _url: str) -> Env:
+def _prepare_nothing(_place: Place, _url: str) -> Env:
     return {}
 
 
@@ -81,22 +81,22 @@ def native_config(model_url: str) -> dict[str, object]:
     return opencode_config(model_url, {"scripted": OPENCODE_MODEL})
 
 
-AGENTS: Mapping[str, Driven] = {
-    "mock": Driven("mock", None, _nothing),
-    "claude": Driven("claude", "claude", _claude),
-    "claude-2.1.197": Driven("claude", "claude-2.1.197", _claude),
-    "codex": Driven("codex", "codex", _codex),
-    "pi": Driven("pi", "pi", _pi),
-    "opencode": Driven("opencode", "opencode", _opencode),
-    "claude-agent-acp": Driven("claude-agent-acp", "claude-agent-acp", _claude),
-    "opencode-acp": Driven("opencode-acp", "opencode", _opencode),
-    "codex-acp": Driven("codex-acp", None, _codex),
-    "pi-acp": Driven("pi-acp", None, _pi),
+AGENTS: Mapping[str, AgentSetup] = {
+    "mock": AgentSetup("mock", None, _prepare_nothing),
+    "claude": AgentSetup("claude", "claude", _claude),
+    "claude-2.1.197": AgentSetup("claude", "claude-2.1.197", _claude),
+    "codex": AgentSetup("codex", "codex", _codex),
+    "pi": AgentSetup("pi", "pi", _pi),
+    "opencode": AgentSetup("opencode", "opencode", _opencode),
+    "claude-agent-acp": AgentSetup("claude-agent-acp", "claude-agent-acp", _claude),
+    "opencode-acp": AgentSetup("opencode-acp", "opencode", _opencode),
+    "codex-acp": AgentSetup("codex-acp", None, _codex),
+    "pi-acp": AgentSetup("pi-acp", None, _pi),
 }
 """By the name that tests give to `bench`. Those without a program are run only where `make adopt` brings it."""
 
 
-def inherited(place: Place, model_url: str | None, names: Iterable[str]) -> Env:
+def agents_environment(place: Place, model_url: str | None, names: Iterable[str]) -> Env:
     """The environment of a server that has these agents, and of the person's usual ones no other. Writes their homes."""
     env: Env = {"SHIM_CLAUDE_BIN": str(place.home / "no-such-claude")}
     for name in names:

@@ -92,14 +92,14 @@ class Bench:
         """The models of the agent, its default first. Waits until it has told them itself."""
         name = provider or self.shim.provider
 
-        def told() -> list[str]:
+        def list_models() -> list[str]:
             offered = self.api.get("/provider")
             models = next((list(p["models"]) for p in offered["all"] if p["id"] == name), [])
             return sorted(models, key=lambda m: m != offered["default"].get(name)) if models != ["default"] else []
 
-        return wait_for(told, MODELS_S, f"{name} does not tell its models")
+        return wait_for(list_models, MODELS_S, f"{name} does not tell its models")
 
-    def unparsed(self) -> list[str]:
+    def unparsed_messages(self) -> list[str]:
         """What the journal has of messages of agents that nobody understood."""
         with closing(sqlite3.connect(f"file:{self.place.home / 'data' / DATABASE}?mode=ro", uri=True)) as journal:
             return [body for (body,) in journal.execute("SELECT body FROM event WHERE type = 'agent.unparsed'")]
@@ -195,7 +195,7 @@ class Watch:
     def events(self, since: int | None = None) -> list[Json]:
         return self.stream.of(self.session, self.start if since is None else since)
 
-    def ended(self, since: int, *, idles: int = 1, timeout_s: float = 60) -> list[Json]:
+    def wait_for_end(self, since: int, *, idles: int = 1, timeout_s: float = 60) -> list[Json]:
         """Waits for the end of the turn, then for silence, and checks what holds after every turn. Gives the messages."""
         self.stream.idle(self.session, since=since, timeout_s=timeout_s)
         self.stream.quiet(QUIET_S)
@@ -206,9 +206,9 @@ class Watch:
         kinds = [event["type"] for event in self.events(since)]
         return not self.stream.ended and self.session not in self.api.status() and kinds[-1:] in ([], ["session.idle"])
 
-    def answered(self, since: int) -> list[Json]:
-        """As `ended`; gives the messages of this turn alone: what came after the last prompt."""
-        messages = self.ended(since)
+    def wait_for_answer(self, since: int) -> list[Json]:
+        """As `wait_for_end`; gives the messages of this turn alone: what came after the last prompt."""
+        messages = self.wait_for_end(since)
         prompts = [at for at, message in enumerate(messages) if message["info"]["role"] == "user"]
         return messages[prompts[-1] + 1 :]
 

@@ -102,19 +102,19 @@ class Story:
         self.running = True
         self.turns += 1
 
-    def _ended(self, how: str) -> None:
+    def _end_turn(self, how: str) -> None:
         assert self.running, f"{how} without a start"
         self.running = False
         self.ends.append(how)
 
     def on_session_execution_succeeded(self, data: Json) -> None:
-        self._ended("succeeded")
+        self._end_turn("succeeded")
 
     def on_session_execution_failed(self, data: Json) -> None:
-        self._ended("failed")
+        self._end_turn("failed")
 
     def on_session_execution_interrupted(self, data: Json) -> None:
-        self._ended(f"interrupted by {data['reason']}")
+        self._end_turn(f"interrupted by {data['reason']}")
 
     def on_session_step_started(self, data: Json) -> None:
         self.messages.setdefault(data["assistantMessageID"], {"type": "assistant", "texts": [], "reasoning": [], "tools": {}})
@@ -169,7 +169,7 @@ class Story:
     def on_form_cancelled(self, data: Json) -> None:
         self.forms.pop(data["id"], None)
 
-    def said(self) -> list[str]:
+    def assistant_texts(self) -> list[str]:
         """The assistant's texts."""
         return [text for one in self.messages.values() if one["type"] == "assistant" for text in one["texts"]]
 

@@ -69,7 +69,7 @@ class Ground:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TurnEvidence:
     """What is there after a turn: the files, what the agent sent to its model in it, and the hosts that it wanted to reach."""
 
     ground: Ground
@@ -101,7 +101,7 @@ class Seen:
                 return True
         return False
 
-    def tool_said(self, *words: str) -> bool:
+    def tool_result_has(self, *words: str) -> bool:
         """Whether the result of a tool that came to the model holds one of these."""
         return any(word in result for request in self.requests for result in _results(request) for word in words)
 
@@ -136,7 +136,7 @@ class Row:
 
     key: str
     rules: Mapping[str, object]
-    happened: Callable[[Seen], bool]
+    happened: Callable[[TurnEvidence], bool]
     writes: bool = False
     """It edits files, so plan mode forbids it whatever the rules say."""
 
@@ -155,7 +155,7 @@ ROWS: Mapping[str, Row] = {
     "bash in background": Row("bash", {"bash": ACTION}, lambda s: s.file("monitored.txt")),
     "read": Row("read", {"read": ACTION}, lambda s: s.model_saw(SECRET)),
     "read a path": Row("read", {"read": {"*": "allow", "secret.txt": ACTION}}, lambda s: s.model_saw(SECRET)),
-    "read an image": Row("read", {"read": ACTION}, lambda s: s.tool_said(IMAGE_WORDS)),
+    "read an image": Row("read", {"read": ACTION}, lambda s: s.tool_result_has(IMAGE_WORDS)),
     "read outside": Row("external_directory", {"external_directory": ACTION}, lambda s: s.model_saw(FAR_SECRET)),
     "write outside": Row(
         "external_directory",
@@ -175,9 +175,9 @@ ROWS: Mapping[str, Row] = {
     "write of a subagent in background": Row("edit", {"edit": ACTION}, lambda s: s.file("new.txt"), writes=True),
     "loop": Row("doom_loop", {"doom_loop": ACTION, "bash": "allow"}, lambda s: len(s.text("count.txt").splitlines()) >= LOOPS),
     "skill": Row("skill", {"skill": ACTION}, lambda s: s.model_saw(SKILL_WORDS)),
-    "todo": Row("todowrite", {"todowrite": ACTION}, lambda s: s.tool_said(*TODO_WORDS)),
-    "mcp": Row("mcp", {"scripted_*": ACTION}, lambda s: s.tool_said("echo: ")),
-    "mcp resource": Row("mcp", {"scripted_*": ACTION}, lambda s: s.tool_said("Method not found")),
+    "todo": Row("todowrite", {"todowrite": ACTION}, lambda s: s.tool_result_has(*TODO_WORDS)),
+    "mcp": Row("mcp", {"scripted_*": ACTION}, lambda s: s.tool_result_has("echo: ")),
+    "mcp resource": Row("mcp", {"scripted_*": ACTION}, lambda s: s.tool_result_has("Method not found")),
 }
 """By the name of the action."""
 

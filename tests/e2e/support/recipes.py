@@ -45,7 +45,7 @@ access_log off;
 
 
 @contextmanager
-def running(argv: list[str], port: int, folder: Path, **more: str) -> Iterator[None]:
+def run_program(argv: list[str], port: int, folder: Path, **more: str) -> Iterator[None]:
     """A program that listens on a port, until the end."""
     with (folder / f"{Path(argv[0]).name}.log").open("w") as log:
         process = subprocess.Popen(argv, env=os.environ | more, stdout=log, stderr=log, cwd=folder)
@@ -161,21 +161,23 @@ def main(name: str, folder: Path, program: str) -> None:
     with ExitStack() as stack:
         shell(block("proxy-settings"), folder)
         stack.enter_context(
-            running([program, "serve"], 4096, folder, OPENCODE_SERVER_PASSWORD=PASSWORD, SHIM_MOCK_DELAY_FACTOR="0.1")
+            run_program([program, "serve"], 4096, folder, OPENCODE_SERVER_PASSWORD=PASSWORD, SHIM_MOCK_DELAY_FACTOR="0.1")
         )
         os.environ["OPENCODE_SERVER_PASSWORD"] = PASSWORD
         url = f"https://{HOST}"
         if name == "caddy":
             (folder / "Caddyfile").write_text(CADDY + block("Caddyfile"))
-            stack.enter_context(running(["caddy", "run", "--config", "Caddyfile"], 443, folder, XDG_DATA_HOME=f"{folder}/caddy"))
+            stack.enter_context(
+                run_program(["caddy", "run", "--config", "Caddyfile"], 443, folder, XDG_DATA_HOME=f"{folder}/caddy")
+            )
         elif name == "nginx":
             certificate(folder)
             text = block("nginx.conf").replace("/etc/ssl/", f"{folder}/")
             (folder / "nginx.conf").write_text(NGINX.format(folder=folder, text=text))
-            stack.enter_context(running(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")], 443, folder))
+            stack.enter_context(run_program(["nginx", "-p", str(folder), "-c", str(folder / "nginx.conf")], 443, folder))
         else:
-            stack.enter_context(running(sshd(folder), 2222, folder))
-            stack.enter_context(running(["bash", "-c", f"exec {block('ssh').strip()}"], FORWARDED, folder))
+            stack.enter_context(run_program(sshd(folder), 2222, folder))
+            stack.enter_context(run_program(["bash", "-c", f"exec {block('ssh').strip()}"], FORWARDED, folder))
             url = f"http://127.0.0.1:{FORWARDED}"
         link = ""
         if name != "ssh":

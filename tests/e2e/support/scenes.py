@@ -27,7 +27,7 @@ Look = Callable[[str], None]
 """Takes a picture of a stop."""
 
 
-def finished(terminal: Terminal, turns: int = 1) -> None:
+def wait_for_turns(terminal: Terminal, turns: int = 1) -> None:
     """Waits for the foot line of the last turn, which has its duration."""
     terminal.wait(lambda screen: len(FINISHED.findall(screen)) >= turns, TURN_S)
 
@@ -45,18 +45,18 @@ def _shot(terminal: Terminal) -> str:
 
 
 def _simple(terminal: Terminal) -> Shots:
-    finished(terminal)
+    wait_for_turns(terminal)
     return {"end": _shot(terminal)}
 
 
-def _asked(want: str, *keys: str) -> Callable[[Terminal], Shots]:
+def _answer_dialog(want: str, *keys: str) -> Callable[[Terminal], Shots]:
     """Waits for a dialog, answers it with keys, and waits for the end."""
 
     def play(terminal: Terminal) -> Shots:
         terminal.wait(want, TURN_S)
         asked = _shot(terminal)
         terminal.key(*keys, pause_s=0.4)
-        finished(terminal)
+        wait_for_turns(terminal)
         return {"asked": asked, "end": _shot(terminal)}
 
     return play
@@ -66,7 +66,7 @@ _TICK = "echo tick 1; for i in 1 2 3 4 5 6 7 8; do sleep 3; done"
 """Claude tells what a command wrote only when it has ended, so only the call itself can be waited for, not its output."""
 
 
-def _aborted(want: str, after_s: float = 0) -> Callable[[Terminal], Shots]:
+def _abort_turn(want: str, after_s: float = 0) -> Callable[[Terminal], Shots]:
     def play(terminal: Terminal) -> Shots:
         terminal.wait(want, TURN_S)
         time.sleep(after_s)
@@ -76,7 +76,7 @@ def _aborted(want: str, after_s: float = 0) -> Callable[[Terminal], Shots]:
     return play
 
 
-def _failed(terminal: Terminal) -> Shots:
+def _wait_for_failure(terminal: Terminal) -> Shots:
     terminal.wait("scripted failure", TURN_S)
     terminal.wait("esc interrupt", TURN_S, gone=True)
     return {"end": _shot(terminal)}
@@ -96,11 +96,11 @@ TUI_SCENES: dict[str, TuiScene] = {
         TuiScene("task", "[scene:task] delegate", _simple),
         TuiScene("fail_tool", "[scene:fail_tool] read what is missing", _simple),
         TuiScene("bash_fail", "[scene:bash:echo out; echo err >&2; exit 3] fail", _simple),
-        TuiScene("question", "[scene:question] ask me", _asked(r"Which colour\?[\s\S]*enter submit", "Enter")),
-        TuiScene("permission", "[scene:bash:touch made.txt] make a file", _asked("Permission required", "Enter")),
-        TuiScene("abort", "[scene:hang] think", _aborted("for a long time")),
-        TuiScene("tool_abort", f"[scene:bash:{_TICK}] run", _aborted(rf"[{normal.SPINNER}$] echo tick 1", 2.5)),
-        TuiScene("error", "[scene:error] fail", _failed),
+        TuiScene("question", "[scene:question] ask me", _answer_dialog(r"Which colour\?[\s\S]*enter submit", "Enter")),
+        TuiScene("permission", "[scene:bash:touch made.txt] make a file", _answer_dialog("Permission required", "Enter")),
+        TuiScene("abort", "[scene:hang] think", _abort_turn("for a long time")),
+        TuiScene("tool_abort", f"[scene:bash:{_TICK}] run", _abort_turn(rf"[{normal.SPINNER}$] echo tick 1", 2.5)),
+        TuiScene("error", "[scene:error] fail", _wait_for_failure),
     )
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from shim.record.homes import OPENCODE_ENV
 
-from .agents import AGENTS, inherited, native_config
+from .agents import AGENTS, agents_environment, native_config
 from .children import Child
 from .places import CURRENT, REPO, Place, program
 
@@ -91,7 +91,7 @@ class Shim:
         **settings: str,
     ) -> None:
         self.place, self.command = place, command
-        env = {**inherited(place, model.url if model is not None else None, (agent, *also)), **settings}
+        env = {**agents_environment(place, model.url if model is not None else None, (agent, *also)), **settings}
         self.provider = AGENTS[agent].provider
         argv = [
             str(REPO / ".venv" / "bin" / "opencode-shim"), command, "--hostname", "127.0.0.1", "--port", str(port),

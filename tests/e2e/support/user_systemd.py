@@ -47,7 +47,7 @@ wait $!
 """The journal knows a unit of a user by the names of these groups."""
 
 
-def missing() -> str:
+def skip_reason() -> str:
     """Why it cannot be run here; "" if it can."""
     if os.geteuid():
         return "only root may make a mount namespace with a control group"

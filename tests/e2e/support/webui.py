@@ -72,3 +72,9 @@ def session_id(browser: Browser) -> str:
     found = re.search(r"/session/(ses_\w+)", browser.do("url"))
     assert found, f"no session is open: {browser.do('url')}"
     return found[1]
+
+
+def wait_for_turn_end(browser: Browser) -> None:
+    """Waits for the foot line of the turn, and until nothing is busy."""
+    browser.wait_text(r"·\s+\d+(\.\d+)?m?s", 60)
+    wait_idle(browser)

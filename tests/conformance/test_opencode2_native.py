@@ -22,8 +22,8 @@ from shim.faces.opencode2.events import Event
 from tests.http.opencode2.client import tui
 from tests.support.live import live
 from tests.support.opencode2_oracle import check_event
-from tests.support.opencode2_replay import OURS, SECOND, journals, kinds, native, native_scenes, of_agents, told
-from tests.support.opencode2_story import everything
+from tests.support.opencode2_replay import OURS, SECOND, journals, kinds, native, native_scenes, of_agents, wire_events
+from tests.support.opencode2_story import synthetic_stories
 from tests.support.opencode2_views import OpenCode2View
 from tests.support.two_faces import second_of
 
@@ -76,13 +76,13 @@ async def busy(delivery: str) -> list[Wire]:
         async with live(Path(folder)) as server, tui(server, "v2_july") as client:
             await client.new()
             await client.prompt("permission")
-            told: list[Wire] = []
+            wire_events: list[Wire] = []
             while not client.ends:
-                told.append(await client.one())
-                if told[-1]["type"] == "permission.v2.asked":
+                wire_events.append(await client.take_next())
+                if wire_events[-1]["type"] == "permission.v2.asked":
                     await client.prompt("echo second", delivery=delivery)
-                    await client.reply(told[-1]["data"], "once")
-            return told
+                    await client.reply(wire_events[-1]["data"], "once")
+            return wire_events
 
 
 @cache
@@ -103,7 +103,7 @@ async def order(scene: str, number: int, name: str) -> list[tuple[str, str]]:
     """How an agent's recording differs from a scene."""
     theirs = kinds(native(scene).events(), BESIDE)[number]
     agent, _, rest = name.partition("/")
-    events = await busy(rest) if agent == LIVE else told((await journals(name))[0], agent)
+    events = await busy(rest) if agent == LIVE else wire_events((await journals(name))[0], agent)
     executions = kinds(events, BESIDE)
     return list(differences(theirs, executions[min(number, len(executions) - 1)]))
 
@@ -150,7 +150,7 @@ recording was not kept; the preview's has no event of it (`preview/overload` in 
 @pytest.mark.parametrize("name", ["mock/retry", "claude/2.1.329/overload", "claude/2.1.330/overload", "claude/2.1.197/overload"])
 async def test_a_retry_is_told_as_it_was_seen_and_published(name: str) -> None:
     journal = (await journals(name))[0]
-    assert kinds(told(journal, name.split("/")[0]), BESIDE) == [RETRIED]
+    assert kinds(wire_events(journal, name.split("/")[0]), BESIDE) == [RETRIED]
     events = second_of(journal, name.split("/")[0])[1]
     for event in events:
         check_event(event.wire())
@@ -216,7 +216,7 @@ async def ours() -> Shapes:
         for journal in await journals(name):
             session, events = second_of(journal, name.split("/")[0])
             _see(shapes, events, OpenCode2View(session))
-    for story in everything():
+    for story in synthetic_stories():
         _see(shapes, story.told, story.now)
     return shapes
 

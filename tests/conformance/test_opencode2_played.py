@@ -27,9 +27,9 @@ from pydantic import SecretStr
 from shim.faces.opencode2.stream import HEARTBEAT_S
 from tests.http.conftest import repository
 from tests.support.live import live
-from tests.support.opencode2_player import Asked, Player
+from tests.support.opencode2_player import Player, Request
 from tests.support.opencode2_replay import SECOND
-from tests.support.opencode2_script import STREAM, whose
+from tests.support.opencode2_script import STREAM, session_of
 from tests.support.puppet import Puppet
 from tests.support.shapes import differences, merge, shape
 
@@ -100,7 +100,7 @@ def sequences(events: Iterable[Wire]) -> list[list[str]]:
     """The types of the events of each session, in the order of the sessions; `.delta*` for any pieces of one text."""
     found: dict[str, list[str]] = {}
     for event in events:
-        session, kind = whose(event), event["type"]
+        session, kind = session_of(event), event["type"]
         if session is None or kind in BESIDE:
             continue
         told = found.setdefault(session, [])
@@ -137,7 +137,7 @@ def logs(player: Player) -> Found:
 NAME = re.compile(r"\b(ses|msg|per|frm|que|psv|sh|evt)_[0-9A-Za-z]+")
 
 
-def path_of(asked: Asked) -> str:
+def path_of(asked: Request) -> str:
     """`POST /api/session/*/prompt`."""
     return f"{asked.method} {NAME.sub('*', asked.path.partition('?')[0])}"
 
@@ -179,7 +179,7 @@ def values(player: Player) -> Found:
         types = [[event["type"] for event in told] for told in (one, other)]
         for a, b, size in SequenceMatcher(None, *types, autojunk=False).get_matching_blocks():
             for event, made in zip(one[a : a + size], other[b : b + size], strict=True):
-                found |= {(event["type"], where) for where in unlike(player.mine(event["data"]), made["data"])}
+                found |= {(event["type"], where) for where in unlike(player.with_our_ids(event["data"]), made["data"])}
     return found
 
 
@@ -187,7 +187,7 @@ def by_session(events: Iterable[Wire]) -> list[list[Wire]]:
     """The events of each session, but pieces of texts, which may come in other pieces, and what is beside."""
     found: dict[str, list[Wire]] = {}
     for event in events:
-        session = whose(event)
+        session = session_of(event)
         if session is not None:
             left_out = event["type"] in BESIDE or event["type"].endswith(".delta")
             found.setdefault(session, []).extend([] if left_out else [event])

@@ -18,7 +18,7 @@ import pytest
 from shim.faces.opencode2.dialects import PREVIEW
 from tests.conformance.test_opencode2_native import Shapes, differences
 from tests.support.opencode2_replay import SECOND, Native, journals, of_agents
-from tests.support.opencode2_story import everything
+from tests.support.opencode2_story import synthetic_stories
 from tests.support.opencode2_views import OpenCode2View
 from tests.support.oracle import check_preview_event, check_response
 from tests.support.two_faces import second_of
@@ -151,7 +151,7 @@ async def told() -> Iterator[tuple[list[Wire], list[Wire]]]:
     """Events and messages of all recordings of all agents, and of what no recording has."""
     stories = [second_of(journal, name.split("/")[0]) for name in of_agents() for journal in await journals(name)]
     pairs = [(events, OpenCode2View(session)) for session, events in stories]
-    pairs += [(story.told, story.now) for story in everything()]
+    pairs += [(story.told, story.now) for story in synthetic_stories()]
     return iter(
         (
             [event.wire() for event in map(PREVIEW.event, events) if event is not None],

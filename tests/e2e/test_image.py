@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.dockerfile import Stage, filled, last, parse, words
+from tests.support.dockerfile import Stage, last, parse, substitute, words
 
 pytestmark = [
     pytest.mark.nightly,
@@ -97,7 +97,7 @@ def build(stage: Stage, root: Path, roots: dict[str, Path]) -> None:
     now = Stage(stage.name, stage.base, [], {name: value for name, value in stage.variables.items() if name not in later})
     for word, rest in stage.steps:
         if word == "RUN":
-            run(in_root(root, now, ["/bin/sh", "-c", filled(rest, now.variables)], user=user, cwd=cwd))
+            run(in_root(root, now, ["/bin/sh", "-c", substitute(rest, now.variables)], user=user, cwd=cwd))
         elif word == "ENV":
             name, _, value = rest.partition("=")
             now.variables[name] = value

@@ -34,14 +34,14 @@ from shim.settings import Settings
 from shim.store.memory import MemoryStore
 from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude
-from tests.http.doors import locked, start
+from tests.http.doors import client_with_password, start
 from tests.support.api import ApiClient, api
 from tests.support.live import Live, live
 from tests.support.universal import Face, face
 from universal.session import importer
 from universal.session.model import Session, SessionRecord
 
-__all__ = ["api", "locked", "start"]
+__all__ = ["api", "client_with_password", "start"]
 
 GIT_ENVIRONMENT = {
     "GIT_AUTHOR_NAME": "a",

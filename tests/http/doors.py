@@ -37,7 +37,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     opened: list[ApiClient] = []
     hubs: list[Hub] = []
 
-    async def started(
+    async def start_server(
         *,
         extend: Callable[[web.Application], None] | None = None,
         modules: Sequence[ModuleType] = opencode1.MODULES,
@@ -56,7 +56,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         opened.append(client)
         return client
 
-    yield started
+    yield start_server
     for hub in hubs:
         hub.close()
     for client in opened:
@@ -64,7 +64,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
 
 @pytest.fixture
-async def locked(start: Start) -> ApiClient:
+async def client_with_password(start: Start) -> ApiClient:
     return await start(password=SecretStr(PASSWORD))
 
 
@@ -75,7 +75,7 @@ async def status(client: ApiClient, method: str, path: str, **headers: str) -> i
         return answer.status
 
 
-def encoded(text: str, encoding: str = "utf-8") -> str:
+def base64_text(text: str, encoding: str = "utf-8") -> str:
     return base64.b64encode(text.encode(encoding)).decode()
 
 

@@ -15,7 +15,7 @@ from shim.http.access import HEALTH, PUBLIC, Access
 from shim.http.middleware import CHALLENGE
 from shim.http.throttle import Throttle
 from shim.settings import Settings
-from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, USER, Start, encoded, status, with_throttle
+from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, USER, Start, base64_text, status, with_throttle
 from tests.support.api import ApiClient
 
 FOREIGN_PAGE = "https://evil.example"
@@ -25,28 +25,28 @@ PATHS = sorted({re.sub(r"\{(\w+)\}|\*", "x", row.path) for row in OPERATIONS.val
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"])
-async def test_no_route_answers_without_the_password(locked: ApiClient, method: str) -> None:
+async def test_no_route_answers_without_the_password(client_with_password: ApiClient, method: str) -> None:
     public = PUBLIC if method in ("GET", "HEAD") else frozenset[str]()
     for path in PATHS:
-        answer = await locked.raw.request(method, path)
+        answer = await client_with_password.raw.request(method, path)
         wanted = 401 if path not in public else 200 if path in HEALTH else 404
         assert answer.status == wanted, (method, path)
         if wanted == 401:
             assert answer.headers["WWW-Authenticate"] == CHALLENGE
 
 
-async def test_every_route_answers_with_it(locked: ApiClient) -> None:
+async def test_every_route_answers_with_it(client_with_password: ApiClient) -> None:
     for path in ("/path", "/config", "/project", "/project/current", "/doc"):
-        assert await status(locked, "GET", path, Authorization=GOOD) == 200, path
+        assert await status(client_with_password, "GET", path, Authorization=GOOD) == 200, path
 
 
 @pytest.mark.parametrize("path", ["/event", "/global/event"])
-async def test_streams_want_it_too(locked: ApiClient, path: str) -> None:
-    assert await status(locked, "GET", path) == 401
-    async with locked.stream(path, params={"auth_token": TOKEN}) as events:
+async def test_streams_want_it_too(client_with_password: ApiClient, path: str) -> None:
+    assert await status(client_with_password, "GET", path) == 401
+    async with client_with_password.stream(path, params={"auth_token": TOKEN}) as events:
         first = await events.next()
         assert first.get("payload", first)["type"] == "server.connected"
-    async with locked.stream(path, headers={"Authorization": GOOD}) as events:
+    async with client_with_password.stream(path, headers={"Authorization": GOOD}) as events:
         await events.next()
 
 
@@ -67,68 +67,68 @@ async def test_streams_want_it_too(locked: ApiClient, path: str) -> None:
         ("Basic", None, 401),
         ("Basic !!!", None, 401),
         ("Digest x", None, 401),
-        (f"Basic {encoded(f'other:{PASSWORD}')}", None, 401),
-        (f"Basic {encoded(f'{USER}:')}", None, 401),
-        (f"Basic {encoded(USER)}", None, 401),
-        (f"Basic {encoded(f':{PASSWORD}')}", None, 401),
-        (f"Basic {encoded(f'{USER}:{PASSWORD}', 'latin-1')}", None, 401),
+        (f"Basic {base64_text(f'other:{PASSWORD}')}", None, 401),
+        (f"Basic {base64_text(f'{USER}:')}", None, 401),
+        (f"Basic {base64_text(USER)}", None, 401),
+        (f"Basic {base64_text(f':{PASSWORD}')}", None, 401),
+        (f"Basic {base64_text(f'{USER}:{PASSWORD}', 'latin-1')}", None, 401),
         # Bearer is the password alone, the query both.
         (f"Bearer {USER}:{PASSWORD}", None, 401),
         (None, PASSWORD, 401),
     ],
 )
-async def test_forms(locked: ApiClient, header: str | None, token: str | None, wanted: int) -> None:
+async def test_forms(client_with_password: ApiClient, header: str | None, token: str | None, wanted: int) -> None:
     headers = {"Authorization": header} if header is not None else {}
     params = {"auth_token": token} if token is not None else {}
-    assert (await locked.get("/path", headers=headers, params=params)).status == wanted
+    assert (await client_with_password.get("/path", headers=headers, params=params)).status == wanted
 
 
 async def test_without_a_password_whatever_is_shown_is_fine(start: Start) -> None:
     assert await status(await start(), "GET", "/path", Authorization="Basic nonsense") == 200
 
 
-async def test_the_refusal_says_what_to_do_and_nothing_else(locked: ApiClient) -> None:
-    body = (await locked.get("/path", status=401)).body
+async def test_the_refusal_says_what_to_do_and_nothing_else(client_with_password: ApiClient) -> None:
+    body = (await client_with_password.get("/path", status=401)).body
     assert body["name"] == "UnauthorizedError"
     assert "OPENCODE_SERVER_PASSWORD" in body["data"]["message"]
-    assert (await locked.get("/api/location", status=401)).body == {
+    assert (await client_with_password.get("/api/location", status=401)).body == {
         "_tag": "UnauthorizedError",
         "message": "Authentication required",
     }
 
 
-async def test_health_says_that_we_live_and_no_more(locked: ApiClient) -> None:
+async def test_health_says_that_we_live_and_no_more(client_with_password: ApiClient) -> None:
     for path in HEALTH:
-        body = (await locked.get(path, status=200)).body
+        body = (await client_with_password.get(path, status=200)).body
         assert set(body) <= {"healthy", "version"}, path
-        assert await status(locked, "POST", path) == 401
+        assert await status(client_with_password, "POST", path) == 401
 
 
-async def test_a_preflight_needs_none(locked: ApiClient) -> None:
+async def test_a_preflight_needs_none(client_with_password: ApiClient) -> None:
     headers = {
         "Origin": OWN_PAGE,
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Headers": "authorization,x-opencode-directory",
     }
-    async with locked.raw.options("/session", headers=headers) as answer:
+    async with client_with_password.raw.options("/session", headers=headers) as answer:
         assert answer.status == 204
         assert answer.headers["Access-Control-Allow-Origin"] == OWN_PAGE
         assert answer.headers["Access-Control-Allow-Headers"] == "authorization,x-opencode-directory"
 
 
-async def test_a_page_can_read_why_it_was_refused(locked: ApiClient) -> None:
-    async with locked.raw.get("/path", headers={"Origin": OWN_PAGE}) as answer:
+async def test_a_page_can_read_why_it_was_refused(client_with_password: ApiClient) -> None:
+    async with client_with_password.raw.get("/path", headers={"Origin": OWN_PAGE}) as answer:
         assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (401, OWN_PAGE)
 
 
-async def test_a_wrong_password_is_looked_at_before_the_ticket(locked: ApiClient) -> None:
+async def test_a_wrong_password_is_looked_at_before_the_ticket(client_with_password: ApiClient) -> None:
     path = "/pty/pty_1/connect?ticket=x"
-    assert await status(locked, "GET", path, Authorization="Basic nonsense") == 401
-    assert await status(locked, "GET", "/pty/pty_1/connect") == 401
-    assert await status(locked, "GET", "/pty/pty_1/connect?ticket=") == 401
-    assert await status(locked, "POST", path) == 401
-    assert await status(locked, "GET", "/pty/pty_1/connect/more?ticket=x") == 401
-    assert await status(locked, "GET", "/session?ticket=x") == 401
+    assert await status(client_with_password, "GET", path, Authorization="Basic nonsense") == 401
+    assert await status(client_with_password, "GET", "/pty/pty_1/connect") == 401
+    assert await status(client_with_password, "GET", "/pty/pty_1/connect?ticket=") == 401
+    assert await status(client_with_password, "POST", path) == 401
+    assert await status(client_with_password, "GET", "/pty/pty_1/connect/more?ticket=x") == 401
+    assert await status(client_with_password, "GET", "/session?ticket=x") == 401
 
 
 # --- too many wrong ones ---------------------------------------------------------------------------------
@@ -181,9 +181,9 @@ async def test_names(start: Start, host: str, wanted: int) -> None:
     assert await status(client, "POST", "/instance/dispose", Host=host) == wanted
 
 
-async def test_names_are_looked_at_before_passwords_and_health(locked: ApiClient) -> None:
-    assert await status(locked, "GET", "/path", Host="evil.example", Authorization=GOOD) == 403
-    assert await status(locked, "GET", "/global/health", Host="evil.example") == 403
+async def test_names_are_looked_at_before_passwords_and_health(client_with_password: ApiClient) -> None:
+    assert await status(client_with_password, "GET", "/path", Host="evil.example", Authorization=GOOD) == 403
+    assert await status(client_with_password, "GET", "/global/health", Host="evil.example") == 403
 
 
 async def test_more_names(start: Start) -> None:
@@ -231,7 +231,7 @@ async def test_foreign_pages_do_not_lock_the_owner_out(start: Start, page: dict[
     """A page in the owner's browser comes from the owner's address: what it guesses must not count."""
     client = await start(password=SecretStr(PASSWORD), extend=with_throttle(Throttle(burst=1, refill_s=600)))
     for guess in range(5):
-        assert await status(client, "GET", f"/path?auth_token={encoded(f'{USER}:{guess}')}", **page) == 403
+        assert await status(client, "GET", f"/path?auth_token={base64_text(f'{USER}:{guess}')}", **page) == 403
     assert await status(client, "GET", "/path", Authorization=GOOD) == 200
 
 
@@ -319,11 +319,11 @@ def test_the_password_is_not_kept() -> None:
     assert "hunter2" not in repr(Settings(password=SecretStr("hunter2hunter2")))
 
 
-async def test_a_ticket_that_nobody_made_opens_no_terminal(locked: ApiClient) -> None:
+async def test_a_ticket_that_nobody_made_opens_no_terminal(client_with_password: ApiClient) -> None:
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     upgrade |= {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
     for ticket in ("x", TOKEN, PASSWORD):
-        async with locked.raw.get("/pty/pty_1/connect", params={"ticket": ticket}, headers=upgrade) as answer:
+        async with client_with_password.raw.get("/pty/pty_1/connect", params={"ticket": ticket}, headers=upgrade) as answer:
             assert answer.status == 403
             assert (await answer.json())["_tag"] == "PtyForbiddenError"
-    assert await status(locked, "POST", "/pty/pty_1/connect-token", x_opencode_ticket="1") == 401
+    assert await status(client_with_password, "POST", "/pty/pty_1/connect-token", x_opencode_ticket="1") == 401

@@ -26,19 +26,19 @@ async def server(tmp_path: Path) -> AsyncIterator[Live]:
         yield found
 
 
-async def said(server: Live, text: str, session: str | None = None) -> Any:
+async def tool_answer(server: Live, text: str, session: str | None = None) -> Any:
     """What the agent tells of it, as JSON."""
     answer = await server.ask(session or await server.session(), text, model=HANDS)
     return json.loads(answer["parts"][-2]["text"])
 
 
-def shown(messages: list[Any]) -> dict[str, Any]:
+def tool_state(messages: list[Any]) -> dict[str, Any]:
     """State of the only tool card."""
     [state] = [part["state"] for message in messages for part in message["parts"] if part["type"] == "tool"]
     return dict(state)
 
 
-def marked(word: str) -> list[int]:
+def processes_with(word: str) -> list[int]:
     """Live processes with this in their command line."""
     return [int(place.name) for place in Path("/proc").glob("[0-9]*") if _command(place).startswith(word)]
 
@@ -53,13 +53,13 @@ def _command(place: Path) -> str:
 async def there(word: str) -> None:
     """Both: the command, and what it has started in a session of its own."""
     async with asyncio.timeout(TURN_S):
-        while len(marked(word)) < 2:
+        while len(processes_with(word)) < 2:
             await asyncio.sleep(0)
 
 
-async def gone(word: str) -> None:
+async def wait_for_processes_to_end(word: str) -> None:
     async with asyncio.timeout(TURN_S):
-        while marked(word):
+        while processes_with(word):
             await asyncio.sleep(0)
 
 
@@ -83,22 +83,22 @@ async def test_a_terminal_shows_as_growing_output_with_its_exit_code(server: Liv
         state["metadata"]["output"] for state in states if state["status"] == "running" and "output" in state.get("metadata", {})
     ]
     assert running[0] == "one\n"
-    state = shown(await server.messages(session))
+    state = tool_state(await server.messages(session))
     assert (state["status"], state["input"]["command"]) == ("completed", line)
     assert (state["metadata"]["exit"], state["metadata"]["output"]) == (3, "one\ntwo\n")
 
 
 async def test_an_agent_gets_the_exit_of_its_command(server: Live) -> None:
-    told = await said(server, "run echo hi; pwd")
+    told = await tool_answer(server, "run echo hi; pwd")
     assert told["ended"] == {"exitCode": 0, "signal": None}
     assert told["output"] == {"output": f"hi\n{server.directory}\n", "truncated": False, "exitStatus": told["ended"]}
     assert told["gone"] == -32002
-    long = await said(server, "run printf 'é%.0s' $(seq 3000)")
+    long = await tool_answer(server, "run printf 'é%.0s' $(seq 3000)")
     assert (long["output"]["output"], long["output"]["truncated"]) == ("é" * 500, True)
-    program = await said(server, "exec sh -c exit $MY")
+    program = await tool_answer(server, "exec sh -c exit $MY")
     assert program["ended"]["exitCode"] == 0
-    assert (await said(server, "exec printenv MY"))["output"]["output"] == "own\n"
-    assert (await said(server, "run kill -9 $$"))["ended"] == {"exitCode": None, "signal": "SIGKILL"}
+    assert (await tool_answer(server, "exec printenv MY"))["output"]["output"] == "own\n"
+    assert (await tool_answer(server, "run kill -9 $$"))["ended"] == {"exitCode": None, "signal": "SIGKILL"}
 
 
 async def test_a_terminal_that_cannot_start_says_why(server: Live) -> None:
@@ -122,8 +122,8 @@ async def test_an_abort_ends_the_command_and_all_that_it_has_started(server: Liv
         await there(word.replace(" ", "\0"))
         await server.api.post(f"/session/{session}/abort", status=200)
         await events.until(lambda event: event["type"] == "session.idle")
-    await gone(word.replace(" ", "\0"))
-    assert (await said(server, "run echo again", session))["output"]["output"] == "again\n"
+    await wait_for_processes_to_end(word.replace(" ", "\0"))
+    assert (await tool_answer(server, "run echo again", session))["output"]["output"] == "again\n"
 
 
 async def test_nothing_is_left_when_the_session_is_deleted_or_the_server_stops(tmp_path: Path) -> None:
@@ -136,9 +136,9 @@ async def test_nothing_is_left_when_the_session_is_deleted_or_the_server_stops(t
             await server.ask(session, f"background setsid {line} & {line}", model=HANDS)
             await there(word)
         await server.api.delete(f"/session/{first}", status=200)
-        await gone(words[0])
-        assert len(marked(words[1])) == 2
-    assert marked(words[1]) == []
+        await wait_for_processes_to_end(words[0])
+        assert len(processes_with(words[1])) == 2
+    assert processes_with(words[1]) == []
 
 
 # --- files ----------------------------------------------------------------------------------------------
@@ -147,13 +147,13 @@ async def test_nothing_is_left_when_the_session_is_deleted_or_the_server_stops(t
 async def test_files_are_written_and_read(server: Live) -> None:
     session = await server.session()
     place = server.directory / "deep" / "down.txt"
-    assert await said(server, f"write {place} a\nb\nc\n", session) == {}
+    assert await tool_answer(server, f"write {place} a\nb\nc\n", session) == {}
     assert place.read_text() == "a\nb\nc\n"
-    assert await said(server, f"read {place}", session) == {"content": "a\nb\nc\n"}
-    assert await said(server, f"read {place} 2 1", session) == {"content": "b\n"}
-    assert await said(server, f"write {place} x", session) == {}
+    assert await tool_answer(server, f"read {place}", session) == {"content": "a\nb\nc\n"}
+    assert await tool_answer(server, f"read {place} 2 1", session) == {"content": "b\n"}
+    assert await tool_answer(server, f"write {place} x", session) == {}
     assert place.read_text() == "x"
-    missing = await said(server, f"read {place}.not", session)
+    missing = await tool_answer(server, f"read {place}.not", session)
     assert (missing["code"], missing["message"]) == (-32002, f"Resource not found: {place}.not: No such file or directory.")
 
 
@@ -171,7 +171,7 @@ async def test_files_outside_are_refused(server: Live, tmp_path: Path, way: str)
     }[way]
     session = await server.session()
     for prompt in (f"read {path}", f"write {path} gone"):
-        told = await said(server, prompt, session)
+        told = await tool_answer(server, prompt, session)
         assert told["code"] in (-32602, -32603)
         assert "secret" not in told["message"].replace(path, "")
     assert secret.read_text() == "secret"

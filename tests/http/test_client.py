@@ -182,7 +182,7 @@ def line(sequence: int, type_: EventType, data: EventData) -> bytes:
     return b"id: %d\ndata: %b\n\n" % (sequence, event.model_dump_json(by_alias=True).encode())
 
 
-async def streamed(*lines: bytes) -> list[int]:
+async def prompt_sequences(*lines: bytes) -> list[int]:
     """Sequences that `prompt` gives, of a server that answers with this stream."""
 
     async def answer(_: web.Request) -> web.Response:
@@ -198,12 +198,12 @@ async def test_the_end_of_a_turn_before_the_prompt_is_not_its_end() -> None:
     ended = TurnData(phase="ended", turn_id="t", metadata={"reason": "completed"})
     said = ItemData(item=Item(item_id="i", kind=ItemKind.MESSAGE, role=ItemRole.USER, status=ItemStatus.COMPLETED))
     before, ours = line(4, EventType.TURN_ENDED, ended), line(6, EventType.ITEM_COMPLETED, said)
-    assert await streamed(before, ours, line(7, EventType.TURN_ENDED, ended)) == [4, 6, 7]
+    assert await prompt_sequences(before, ours, line(7, EventType.TURN_ENDED, ended)) == [4, 6, 7]
 
 
 async def test_a_stream_without_an_event_is_no_answer() -> None:
     with pytest.raises(aiohttp.ServerDisconnectedError, match="before the turn began"):
-        await streamed()
+        await prompt_sequences()
 
 
 async def test_a_server_that_is_not_there(tmp_path: Path) -> None:

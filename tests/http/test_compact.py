@@ -11,7 +11,7 @@ from tests.support.opencode1_fold import Fold
 MODEL = {"providerID": "mock", "modelID": "mock"}
 
 
-async def compacted(server: Live, session: str) -> tuple[Any, Fold, list[str]]:
+async def summarize(server: Live, session: str) -> tuple[Any, Fold, list[str]]:
     """The answer, the fold of the stream, and the types of events up to its idle."""
     fold = Fold(session)
     kinds: list[str] = []
@@ -29,7 +29,7 @@ async def compacted(server: Live, session: str) -> tuple[Any, Fold, list[str]]:
 async def test_the_agent_compacts_as_native_shows_it(server: Live) -> None:
     session = await server.session()
     await server.ask(session, "echo one")
-    answer, fold, kinds = await compacted(server, session)
+    answer, fold, kinds = await summarize(server, session)
     assert answer is True
     assert kinds.count("session.idle") == 1
     assert kinds.index("session.compacted") < kinds.index("session.idle")
@@ -63,7 +63,7 @@ async def test_a_compaction_in_the_middle_of_a_turn(server: Live) -> None:
 async def test_compaction_waits_for_the_running_turn(server: Live) -> None:
     session = await server.session()
     await server.prompt(session, "slow 1")
-    answer, _, kinds = await compacted(server, session)
+    answer, _, kinds = await summarize(server, session)
     assert answer is True
     assert kinds.count("session.idle") == 1
 

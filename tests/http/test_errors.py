@@ -43,7 +43,7 @@ from shim.http.throttle import Throttle
 from shim.routes import application
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.conftest import services_for
-from tests.http.doors import PASSWORD, Start, encoded, with_throttle
+from tests.http.doors import PASSWORD, Start, base64_text, with_throttle
 from tests.support.api import ApiClient
 from tests.support.live import Live, live
 
@@ -323,23 +323,23 @@ DOORS = ("/session", "/api/session", "/v1/sessions", "/nosuch", "/api/nosuch", "
 """A path of each face, served and not."""
 
 
-def filled(value: Any, names: Mapping[str, str]) -> Any:
+def fill(value: Any, names: Mapping[str, str]) -> Any:
     """The value with placeholders replaced."""
     if isinstance(value, str):
         for name, text in names.items():
             value = value.replace(f"{{{name}}}", text)
         return value
     if isinstance(value, list):
-        return [filled(inner, names) for inner in cast("list[Any]", value)]
+        return [fill(inner, names) for inner in cast("list[Any]", value)]
     if isinstance(value, dict):
-        return {key: filled(inner, names) for key, inner in cast("dict[str, Any]", value).items()}
+        return {key: fill(inner, names) for key, inner in cast("dict[str, Any]", value).items()}
     return value
 
 
 async def answer(client: ApiClient, case: Case, names: Mapping[str, str]) -> dict[str, Any]:
     """What the server says, as a golden has it."""
-    body = case.body if case.body is None or isinstance(case.body, bytes) else json.dumps(filled(case.body, names)).encode()
-    async with client.raw.request(case.method, filled(case.path, names), data=body, headers=case.headers) as response:
+    body = case.body if case.body is None or isinstance(case.body, bytes) else json.dumps(fill(case.body, names)).encode()
+    async with client.raw.request(case.method, fill(case.path, names), data=body, headers=case.headers) as response:
         text = await response.text()
     for name, value in names.items():
         text = text.replace(value, f"{{{name}}}")
@@ -477,10 +477,10 @@ async def test_refusals_at_the_door_are_as_the_golden_says(start: Start) -> None
     found |= await doors(client, DOORS, "a foreign page", Origin="http://evil.example")
     found |= await doors(client, DOORS, "an embedded picture", Sec_Fetch_Site="cross-site")
     found |= await doors(client, DOORS, "no password")
-    found |= await doors(client, DOORS, "a wrong password", Authorization=f"Basic {encoded('opencode:wrong')}")
+    found |= await doors(client, DOORS, "a wrong password", Authorization=f"Basic {base64_text('opencode:wrong')}")
     for guess in range(30):
-        wrong = f"Basic {encoded(f'opencode:{guess}')}"
+        wrong = f"Basic {base64_text(f'opencode:{guess}')}"
         found |= await doors(client, (), "", Authorization=wrong)
         await answer(client, Case("GET", "/session", headers={"Authorization": wrong}), {})
-    found |= await doors(client, DOORS, "too many wrong passwords", Authorization=f"Basic {encoded('opencode:last')}")
+    found |= await doors(client, DOORS, "too many wrong passwords", Authorization=f"Basic {base64_text('opencode:last')}")
     compare("doors", found)

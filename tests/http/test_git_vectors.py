@@ -66,7 +66,7 @@ def hooks_path(repository: Repository) -> None:
     repository.set("core.hooksPath", str(repository.project.parent / "hooks"))
 
 
-def included(key: str) -> Plant:
+def include_filter(key: str) -> Plant:
     def plant(repository: Repository) -> None:
         file = repository.project.parent / "included"
         git(repository.project.parent, "config", "--file", str(file), "filter.x.clean", str(repository.evil))
@@ -129,8 +129,8 @@ VECTORS: dict[str, tuple[Plant, tuple[str, ...]]] = {
     "filter.smudge": (setting("filter.x.smudge", attributes=FILTER), ("checkout", "-f", "README.md")),
     "filter.process": (setting("filter.x.process", attributes=FILTER), ("diff",)),
     "a filter with = in its name": (setting("filter.a=b.clean", attributes="* filter=a=b\n"), ("diff",)),
-    "include.path": (included("include.path"), ("diff",)),
-    "includeIf": (included("includeIf.gitdir:{project}/.path"), ("diff",)),
+    "include.path": (include_filter("include.path"), ("diff",)),
+    "includeIf": (include_filter("includeIf.gitdir:{project}/.path"), ("diff",)),
     "config.worktree": (worktree_settings, ("diff",)),
     "diff.external": (setting("diff.external"), ("diff",)),
     "diff.NAME.command": (setting("diff.x.command", attributes=DRIVER), ("diff",)),
@@ -152,7 +152,7 @@ VECTORS: dict[str, tuple[Plant, tuple[str, ...]]] = {
 
 
 @pytest.fixture
-def planted(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
+def evil_repository(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """The project with a changed file. `git-remote-evil` is on PATH."""
     mark = tmp_path / "ran"
     tools = tmp_path / "tools"
@@ -212,12 +212,12 @@ async def use_everything(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vector", VECTORS)
-async def test_no_program_of_the_repository_runs(place: Place, planted: Repository, tmp_path: Path, vector: str) -> None:
+async def test_no_program_of_the_repository_runs(place: Place, evil_repository: Repository, tmp_path: Path, vector: str) -> None:
     plant, plainly = VECTORS[vector]
-    plant(planted)
-    planted.mark.unlink(missing_ok=True)
+    plant(evil_repository)
+    evil_repository.mark.unlink(missing_ok=True)
     await use_everything(place, tmp_path)
-    assert not planted.mark.exists()
+    assert not evil_repository.mark.exists()
     if plainly:  # else the test would hold nothing
         environment = os.environ | GIT_ENVIRONMENT | {"GIT_TERMINAL_PROMPT": "0"}
         (place.project / "README.md").write_text("changed for git\n")
@@ -225,17 +225,17 @@ async def test_no_program_of_the_repository_runs(place: Place, planted: Reposito
         subprocess.run(
             ["git", *plainly], cwd=place.project, env=environment, input=url, capture_output=True, timeout=WAIT_S, check=False
         )
-        assert planted.mark.exists(), "plain git does not run it either"
+        assert evil_repository.mark.exists(), "plain git does not run it either"
 
 
-async def test_a_folder_that_looks_like_a_bare_repository_is_none(place: Place, planted: Repository) -> None:
+async def test_a_folder_that_looks_like_a_bare_repository_is_none(place: Place, evil_repository: Repository) -> None:
     """Such a folder can be committed into any repository, settings and all."""
     folder = place.project / "docs"
     git(place.project, "init", "-q", "--bare", str(folder))
     git(folder, "config", "core.bare", "false")
     git(folder, "config", "core.worktree", str(folder))
-    git(folder, "config", "core.fsmonitor", str(planted.evil))
+    git(folder, "config", "core.fsmonitor", str(evil_repository.evil))
     for path in ("/vcs", "/vcs/status", "/vcs/diff?mode=git", "/project/current", "/file?path=."):
         await place.api.get(path, params={"directory": str(folder)}, status=200)
-    assert not planted.mark.exists()
+    assert not evil_repository.mark.exists()
     assert (await place.api.get("/vcs", params={"directory": str(folder)}, status=200)).body == {}

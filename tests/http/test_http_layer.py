@@ -68,7 +68,7 @@ async def optional(ctx: Ctx, body: Body | None) -> object:
 
 
 @extra("test.any", "POST", "/any")
-async def anything(ctx: Ctx, body: Any) -> object:
+async def echo_body(ctx: Ctx, body: Any) -> object:
     return {"got": body}
 
 
@@ -78,7 +78,7 @@ async def thing(ctx: Ctx, path: Path_, query: Query) -> object:
 
 
 @extra("test.nothing", "DELETE", "/thing/{name}")
-async def nothing(ctx: Ctx) -> object:
+async def delete_thing(ctx: Ctx) -> object:
     return NO_CONTENT
 
 
@@ -401,11 +401,11 @@ def _module(*handlers: Any) -> ModuleType:
 
 
 def test_two_handlers_for_one_operation() -> None:
-    async def one(ctx: Ctx) -> object: ...
+    async def handler(ctx: Ctx) -> object: ...
     async def two(ctx: Ctx) -> object: ...
 
     with pytest.raises(ValueError, match=r"session\.list is served by"):
-        collect([_module(operation("session.list")(one), operation("session.list")(two))])
+        collect([_module(operation("session.list")(handler), operation("session.list")(two))])
 
 
 def test_unknown_parameter() -> None:
@@ -416,7 +416,7 @@ def test_unknown_parameter() -> None:
 
 
 def test_collect_knows_what_a_handler_takes() -> None:
-    found = {one.id: one for one in collect([sys.modules[__name__]])}
+    found = {handler.id: handler for handler in collect([sys.modules[__name__]])}
     assert found["test.optional"].body_optional and not found["test.echo"].body_optional
     assert found["test.get"].query is not None and found["test.get"].body is None
     assert found["test.get"].operation == Operation("GET", "/thing/{name}", "extra")

@@ -8,7 +8,7 @@ import json
 import zipfile
 from typing import Any
 
-from tests.support.universal import WAIT_S, Face, ours
+from tests.support.universal import WAIT_S, Face, our_document
 
 
 async def trace(v1: Face, name: str, **query: Any) -> list[dict[str, Any]]:
@@ -125,7 +125,7 @@ async def test_export(v1: Face) -> None:
     assert native
     assert "/project" in texts["native.jsonl"]
     for event in universal:
-        ours().check_event({**event})
+        our_document().check_event({**event})
 
 
 async def test_abort(v1: Face) -> None:

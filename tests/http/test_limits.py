@@ -37,11 +37,11 @@ async def test_streams(tmp_path: Path, path: str) -> None:
             assert limit_of((await server.api.get(path, status=429)).body) == ("max_streams", 1)
         async with asyncio.timeout(TURN_S):
             # The server sees a moment later that the client has gone.
-            while await refused(server, path):
+            while await is_rate_limited(server, path):
                 await asyncio.sleep(0)
 
 
-async def refused(server: Live, path: str) -> bool:
+async def is_rate_limited(server: Live, path: str) -> bool:
     async with server.api.raw.get(path) as answer:
         return answer.status == 429
 
@@ -91,7 +91,7 @@ async def test_streams_of_all_faces_count_together(tmp_path: Path) -> None:
             ):
                 assert (two.status, three.status) == (429, 429)
                 assert "max_streams" in await two.text()
-            assert await refused(server, "/event")
+            assert await is_rate_limited(server, "/event")
             async with server.api.raw.post(f"/v1/sessions/{session}/messages/stream", json={"message": "hello"}) as sent:
                 assert sent.status == 429
             assert await server.messages(session) == []

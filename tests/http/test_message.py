@@ -276,13 +276,13 @@ async def test_a_long_list_is_the_same_and_others_have_their_turn(
     seen: list[int] = []
     message_json = read.message
 
-    def watched(message: Message, session_id: str) -> Any:
+    def count_conversion(message: Message, session_id: str) -> Any:
         seen.append(turns.count)
         return message_json(message, session_id)
 
     monkeypatch.setattr(message_routes, "LONG", 2)
     monkeypatch.setattr(long_list, "PIECE", 1)
-    monkeypatch.setattr(read, "message", watched)
+    monkeypatch.setattr(read, "message", count_conversion)
     again = await server.api.get(path, status=200)
     assert again.body == whole.body
     assert again.headers["content-type"] == whole.headers["content-type"]
@@ -311,11 +311,11 @@ async def test_a_journal_is_read_in_pages_and_others_have_their_turn(
     seen: list[tuple[int, int]] = []
     load = SessionState.load
 
-    def watched(state: SessionState, events: Sequence[UniversalEvent]) -> None:
+    def count_load(state: SessionState, events: Sequence[UniversalEvent]) -> None:
         seen.append((turns.count, len(events)))
         load(state, events)
 
-    monkeypatch.setattr(SessionState, "load", watched)
+    monkeypatch.setattr(SessionState, "load", count_load)
     monkeypatch.setattr(journal_loader, "PAGE", 50)
     monkeypatch.setattr(journal_loader, "SLICE_S", -1.0)
     async with live(tmp_path, store=SqliteStore(tmp_path / "data" / DATABASE)) as server:

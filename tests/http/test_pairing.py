@@ -19,18 +19,18 @@ from shim.http.middleware import CHALLENGE
 from shim.http.pairing import CODE_S
 from shim.http.throttle import BURST
 from shim.settings import Settings
-from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, USER, Start, encoded, status
+from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, USER, Start, base64_text, status
 from tests.support.api import ApiClient
 
 WAIT_S = 10.0
 
 
 def basic(user: str, password: str) -> str:
-    return f"Basic {encoded(f'{user}:{password}')}"
+    return f"Basic {base64_text(f'{user}:{password}')}"
 
 
 @pytest.fixture
-async def paired(start: Start) -> ApiClient:
+async def pairing_server(start: Start) -> ApiClient:
     """A server with a password, a user of another name, and the second face."""
     return await start(password=SecretStr(PASSWORD), username="me", modules=(*opencode1.MODULES, pairing))
 
@@ -41,52 +41,52 @@ async def code_of(client: ApiClient) -> str:
     return body["code"]
 
 
-async def test_clients_of_2_come_in_as_opencode_whatever_the_user_is_called(paired: ApiClient) -> None:
+async def test_clients_of_2_come_in_as_opencode_whatever_the_user_is_called(pairing_server: ApiClient) -> None:
     for user, wanted in (("me", 200), (USER, 200), ("other", 401)):
-        assert await status(paired, "GET", "/path", Authorization=basic(user, PASSWORD)) == wanted, user
+        assert await status(pairing_server, "GET", "/path", Authorization=basic(user, PASSWORD)) == wanted, user
 
 
-async def test_a_tui_of_2_is_told_that_there_is_a_password(paired: ApiClient) -> None:
-    async with paired.raw.get("/api/health") as answer:
+async def test_a_tui_of_2_is_told_that_there_is_a_password(pairing_server: ApiClient) -> None:
+    async with pairing_server.raw.get("/api/health") as answer:
         assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, CHALLENGE)
         assert await answer.json() == {"_tag": "UnauthorizedError", "message": "Authentication required"}
 
 
-async def test_a_code_is_only_for_who_is_in(paired: ApiClient) -> None:
-    assert await status(paired, "POST", "/api/pair") == 401
+async def test_a_code_is_only_for_who_is_in(pairing_server: ApiClient) -> None:
+    assert await status(pairing_server, "POST", "/api/pair") == 401
 
 
-async def test_a_program_gets_a_token_that_is_the_password(paired: ApiClient) -> None:
-    link = f"/auth/connect/{await code_of(paired)}"
-    async with paired.raw.get(link, headers={"Accept": "application/json"}) as answer:
+async def test_a_program_gets_a_token_that_is_the_password(pairing_server: ApiClient) -> None:
+    link = f"/auth/connect/{await code_of(pairing_server)}"
+    async with pairing_server.raw.get(link, headers={"Accept": "application/json"}) as answer:
         token = (await answer.json())["token"]
     for shown in (basic(USER, token), basic("me", token), f"Bearer {token}"):
-        assert await status(paired, "GET", "/path", Authorization=shown) == 200
-    async with paired.raw.get("/path", params={"auth_token": encoded(f"{USER}:{token}")}) as answer:
+        assert await status(pairing_server, "GET", "/path", Authorization=shown) == 200
+    async with pairing_server.raw.get("/path", params={"auth_token": base64_text(f"{USER}:{token}")}) as answer:
         assert answer.status == 200
     changed = token[:-1] + ("0" if token[-1] != "0" else "1")
-    assert await status(paired, "GET", "/path", Authorization=f"Bearer {changed}") == 401
+    assert await status(pairing_server, "GET", "/path", Authorization=f"Bearer {changed}") == 401
 
 
-async def test_a_code_is_good_once_and_a_preview_does_not_spend_it(paired: ApiClient) -> None:
-    link = f"/auth/connect/{await code_of(paired)}"
-    assert await status(paired, "HEAD", link) == 200
-    assert await status(paired, "GET", link) == 200
-    async with paired.raw.get(link) as answer:
+async def test_a_code_is_good_once_and_a_preview_does_not_spend_it(pairing_server: ApiClient) -> None:
+    link = f"/auth/connect/{await code_of(pairing_server)}"
+    assert await status(pairing_server, "HEAD", link) == 200
+    assert await status(pairing_server, "GET", link) == 200
+    async with pairing_server.raw.get(link) as answer:
         body = await answer.json()
     assert answer.status == 401
     assert (body["_tag"], "POST /api/pair" in body["message"]) == ("UnauthorizedError", True)
 
 
-async def test_a_browser_gets_a_cookie_for_its_own_pages(paired: ApiClient) -> None:
-    link = f"/auth/connect/{await code_of(paired)}"
-    async with paired.raw.get(link, headers={"Accept": "text/html,*/*"}, allow_redirects=False) as answer:
+async def test_a_browser_gets_a_cookie_for_its_own_pages(pairing_server: ApiClient) -> None:
+    link = f"/auth/connect/{await code_of(pairing_server)}"
+    async with pairing_server.raw.get(link, headers={"Accept": "text/html,*/*"}, allow_redirects=False) as answer:
         assert (answer.status, answer.headers["Location"]) == (303, "/inspector/"), "no web UI is served here"
         set_cookie = answer.headers["Set-Cookie"]
     assert all(part in set_cookie for part in ("HttpOnly", "SameSite=Lax", "Path=/")), set_cookie
     cookie = set_cookie.partition(";")[0]
-    paired.raw.session.cookie_jar.clear()
-    own = str(paired.raw.make_url("/")).rstrip("/")
+    pairing_server.raw.session.cookie_jar.clear()
+    own = str(pairing_server.raw.make_url("/")).rstrip("/")
     for more, wanted in (
         ({}, 200),
         ({"Sec-Fetch-Site": "same-origin", "Origin": own}, 200),
@@ -94,9 +94,9 @@ async def test_a_browser_gets_a_cookie_for_its_own_pages(paired: ApiClient) -> N
         ({"Sec-Fetch-Site": "same-site"}, 401),
         ({"Origin": OWN_PAGE}, 401),
     ):
-        async with paired.raw.get("/path", headers={"Cookie": cookie, **more}) as answer:
+        async with pairing_server.raw.get("/path", headers={"Cookie": cookie, **more}) as answer:
             assert answer.status == wanted, more
-    assert await status(paired, "GET", "/path", Cookie=cookie[:-1]) == 401
+    assert await status(pairing_server, "GET", "/path", Cookie=cookie[:-1]) == 401
 
 
 async def test_wrong_codes_are_counted_as_wrong_passwords_are(start: Start) -> None:
@@ -116,22 +116,24 @@ async def test_pairing_below_a_base_path(start: Start) -> None:
     assert await status(client, "GET", "/tools/path", Authorization=f"Bearer {token}") == 200
 
 
-async def test_nobody_stops_the_server_from_afar(paired: ApiClient) -> None:
-    assert (await paired.post("/api/service/stop", headers={"Authorization": GOOD}, status=200)).body == {"accepted": False}
+async def test_nobody_stops_the_server_from_afar(pairing_server: ApiClient) -> None:
+    assert (await pairing_server.post("/api/service/stop", headers={"Authorization": GOOD}, status=200)).body == {
+        "accepted": False
+    }
 
 
-async def test_a_token_is_listed_and_taken_back(paired: ApiClient) -> None:
+async def test_a_token_is_listed_and_taken_back(pairing_server: ApiClient) -> None:
     owner = {"Authorization": basic("me", PASSWORD)}
-    link = f"/auth/connect/{await code_of(paired)}"
-    async with paired.raw.get(link, headers={"Accept": "application/json", "User-Agent": "phone"}) as answer:
+    link = f"/auth/connect/{await code_of(pairing_server)}"
+    async with pairing_server.raw.get(link, headers={"Accept": "application/json", "User-Agent": "phone"}) as answer:
         token = (await answer.json())["token"]
-    (row,) = (await paired.get("/api/pair", headers=owner, status=200)).body
+    (row,) = (await pairing_server.get("/api/pair", headers=owner, status=200)).body
     assert (row["name"], token.split("_")[2], row["expires"] > row["created"]) == ("phone", row["id"], True)
     assert token not in str(row)
-    assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 200
-    assert await status(paired, "DELETE", f"/api/pair/{row['id']}", Authorization=basic("me", PASSWORD)) == 204
-    assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 401
-    assert await status(paired, "DELETE", f"/api/pair/{row['id']}", Authorization=basic("me", PASSWORD)) == 404
+    assert await status(pairing_server, "GET", "/path", Authorization=f"Bearer {token}") == 200
+    assert await status(pairing_server, "DELETE", f"/api/pair/{row['id']}", Authorization=basic("me", PASSWORD)) == 204
+    assert await status(pairing_server, "GET", "/path", Authorization=f"Bearer {token}") == 401
+    assert await status(pairing_server, "DELETE", f"/api/pair/{row['id']}", Authorization=basic("me", PASSWORD)) == 404
 
 
 async def token_of(client: ApiClient, name: str = "phone") -> str:
@@ -197,23 +199,23 @@ async def test_a_ticket_is_no_good_when_the_token_that_got_it_is_taken_back(both
     assert refused.value.status == 403
 
 
-async def test_a_device_that_takes_its_own_token_back_gets_the_answer(paired: ApiClient) -> None:
-    token = await token_of(paired)
-    assert await revoke(paired, token, Authorization=f"Bearer {token}") == 204
-    assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 401
+async def test_a_device_that_takes_its_own_token_back_gets_the_answer(pairing_server: ApiClient) -> None:
+    token = await token_of(pairing_server)
+    assert await revoke(pairing_server, token, Authorization=f"Bearer {token}") == 204
+    assert await status(pairing_server, "GET", "/path", Authorization=f"Bearer {token}") == 401
 
 
-async def test_the_command_line_lists_tokens_and_takes_one_back(paired: ApiClient, tmp_path: Path) -> None:
+async def test_the_command_line_lists_tokens_and_takes_one_back(pairing_server: ApiClient, tmp_path: Path) -> None:
     settings = Settings(directory=tmp_path, data_dir=tmp_path / "data", username="me", password=SecretStr(PASSWORD))
-    url, shown = str(paired.raw.make_url("")).rstrip("/"), io.StringIO()
+    url, shown = str(pairing_server.raw.make_url("")).rstrip("/"), io.StringIO()
     out = screen.console(shown)
     assert await pair.show(settings, url, out) == 0
     assert "No device is paired" in shown.getvalue()
-    token = await token_of(paired, "my phone")
+    token = await token_of(pairing_server, "my phone")
     assert await pair.show(settings, url, out) == 0
     line = shown.getvalue().splitlines()[-1]
     assert line.startswith(token.split("_")[2]) and line.endswith("my phone") and token not in line
     assert await pair.revoke(settings, url, token.split("_")[2], out) == 0
-    assert await status(paired, "GET", "/path", Authorization=f"Bearer {token}") == 401
+    assert await status(pairing_server, "GET", "/path", Authorization=f"Bearer {token}") == 401
     with pytest.raises(ShimError, match="There is no pairing token"):
         await pair.revoke(settings, url, token.split("_")[2], out)

@@ -29,7 +29,7 @@ def install(site: Path, name: str, entries: dict[str, str]) -> None:
     (info / "entry_points.txt").write_text("\n".join(["[opencode_shim.agents]", *lines, ""]))
 
 
-def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def parrot_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The example package as a package manager would install it, by what its pyproject.toml says; the folder of `parrot`."""
     project = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]
     install(tmp_path / "site", project["name"], project["entry-points"]["opencode_shim.agents"])
@@ -48,7 +48,7 @@ PARROT: dict[str, Any] = {"model": {"providerID": "parrot", "modelID": "ara"}}
 
 
 async def test_the_example_runs_a_whole_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(tmp_path, monkeypatch)
+    parrot_folder(tmp_path, monkeypatch)
     async with live(tmp_path) as server:
         offered = (await server.api.get("/provider", status=200)).body
         parrot = next(provider for provider in offered["all"] if provider["id"] == "parrot")
@@ -62,16 +62,16 @@ async def test_the_example_runs_a_whole_turn(tmp_path: Path, monkeypatch: pytest
 
 
 async def test_a_plugin_agent_may_fail_stop_and_talk_nonsense(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed(tmp_path, monkeypatch)
+    parrot_folder(tmp_path, monkeypatch)
     async with live(tmp_path) as server:
         _, failed = await server.turn("fly", **PARROT)
         assert failed.errors[0]["data"]["message"] == "Its wings are clipped."
-        session = await aborted(server)
+        session = await abort_turn(server)
         assert (await server.messages(session))[-1]["info"]["error"]["name"] == "MessageAbortedError"
         await server.turn("nonsense", **PARROT)
 
 
-async def aborted(server: Live) -> str:
+async def abort_turn(server: Live) -> str:
     """A turn that waits, aborted when it has said so."""
 
     async def act(_: EventStream, event: dict[str, Any]) -> None:
@@ -139,7 +139,7 @@ AGENT = replace(PARROT, name="hasty", make=Codec)
 async def test_a_codec_that_raises_ends_its_turn_with_an_error_that_names_the_package(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    installed(tmp_path, monkeypatch)
+    parrot_folder(tmp_path, monkeypatch)
     install(tmp_path / "site", "hasty-agent", {"hasty": "hasty_agent:AGENT"})
     (tmp_path / "site" / "hasty_agent.py").write_text(RAISES)
     monkeypatch.delitem(sys.modules, "hasty_agent", raising=False)

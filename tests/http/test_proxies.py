@@ -47,10 +47,10 @@ async def test_a_proxys_own_line_is_the_last_one(start: Start) -> None:
         assert answer.status == 403
 
 
-async def test_a_slash_that_is_encoded_makes_no_other_path(locked: ApiClient) -> None:
+async def test_a_slash_that_is_encoded_makes_no_other_path(client_with_password: ApiClient) -> None:
     """`/pty/X%2Fconnect` is the terminal `X/connect`, not the WebSocket that a ticket opens."""
     for path in ("/pty/pty_1%2Fconnect?ticket=x", "/pty%2Fpty_1%2fconnect?ticket=x", "/auth/connect%2Fx", "/global%2Fhealth"):
-        async with locked.raw.get(URL(path, encoded=True)) as answer:
+        async with client_with_password.raw.get(URL(path, encoded=True)) as answer:
             assert answer.status == 401, path
 
 

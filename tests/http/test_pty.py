@@ -44,7 +44,7 @@ class Screen:
                 else:
                     raise EOFError(f"{message.type} {message.data}: {self.text!r}")
 
-    async def greeted(self) -> Screen:
+    async def wait_for_cursor(self) -> Screen:
         await self.until(lambda: self.cursor is not None)
         return self
 
@@ -78,7 +78,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def gone(pid: int) -> None:
+async def wait_for_exit(pid: int) -> None:
     async with asyncio.timeout(WAIT_S):
         while alive(pid):
             await asyncio.sleep(0.01)
@@ -108,7 +108,7 @@ async def test_life(place: Place) -> None:
             assert (await place.api.delete(path, status=200)).body is True
             assert await screen.end() == 1000
         assert (await events.until("pty.deleted"))[-1]["properties"] == {"id": made["id"]}
-        await gone(made["pid"])
+        await wait_for_exit(made["pid"])
         assert (await place.api.get("/pty", status=200)).body == []
 
 
@@ -133,10 +133,10 @@ async def test_replay_from_a_cursor(place: Place) -> None:
         await screen.until("a🙂b")
     for cursor, kept in {"0": "a🙂b", "x": "a🙂b", "3": "b", "1": "🙂b", "-1": "", "99": ""}.items():
         async with connect(place, made["id"], cursor=cursor) as screen:
-            await screen.greeted()
+            await screen.wait_for_cursor()
             assert (screen.replayed, screen.cursor) == (kept, 4), cursor
     async with connect(place, made["id"], cursor="-1") as screen:
-        await screen.greeted()
+        await screen.wait_for_cursor()
         await screen.type("é\r".encode())
         await screen.until("[é]")
         assert "a🙂b" not in screen.text
@@ -146,8 +146,8 @@ async def test_replay_from_a_cursor(place: Place) -> None:
 async def test_two_watch(place: Place) -> None:
     made = await create(place, "read x; echo got $x; read y")
     async with connect(place, made["id"]) as one, connect(place, made["id"]) as other:
-        await one.greeted()
-        await other.greeted()
+        await one.wait_for_cursor()
+        await other.wait_for_cursor()
         await one.type("it\r")
         await one.until("got it")
         await other.until("got it")
@@ -192,10 +192,10 @@ async def test_dispose_ends_what_was_started_in_terminals(place: Place) -> None:
         assert await screen.end() == 1000
     assert alive(hidden)
     await place.api.post("/instance/dispose", status=200)
-    await gone(hidden)
+    await wait_for_exit(hidden)
     assert (await place.api.get("/pty", params={"directory": str(place.home)}, status=200)).body == [other]
     await place.api.post("/global/dispose", status=200)
-    await gone(other["pid"])
+    await wait_for_exit(other["pid"])
 
 
 async def test_a_terminal_that_is_starting_is_disposed_of_too(place: Place) -> None:
@@ -217,7 +217,7 @@ async def test_a_directory_has_its_own(place: Place) -> None:
     await place.api.get(f"/pty/{made['id']}", params=elsewhere, status=404)
 
 
-async def refused(place: Place, id_: str, **query: str) -> int:
+async def refusal_status(place: Place, id_: str, **query: str) -> int:
     with pytest.raises(WSServerHandshakeError) as failed:
         async with connect(place, id_, **query):
             pass
@@ -237,15 +237,15 @@ async def test_tickets(place: Place) -> None:
 
     good = await ticket()
     async with connect(place, made["id"], ticket=good) as screen:
-        await screen.greeted()
-    assert await refused(place, made["id"], ticket=good) == 403, "used up"
-    assert await refused(place, other["id"], ticket=await ticket()) == 403, "for another terminal"
-    assert await refused(place, made["id"], ticket="nonsense") == 403
+        await screen.wait_for_cursor()
+    assert await refusal_status(place, made["id"], ticket=good) == 403, "used up"
+    assert await refusal_status(place, other["id"], ticket=await ticket()) == 403, "for another terminal"
+    assert await refusal_status(place, made["id"], ticket="nonsense") == 403
     old = await ticket()
     clock = place.services.clock
     assert isinstance(clock, ManualClock)
     clock.value_ms += 61_000
-    assert await refused(place, made["id"], ticket=old) == 403, "too old"
+    assert await refusal_status(place, made["id"], ticket=old) == 403, "too old"
 
 
 async def test_foreign_pages_may_not_connect(place: Place) -> None:
@@ -256,7 +256,7 @@ async def test_foreign_pages_may_not_connect(place: Place) -> None:
     own = str(URL(str(place.api.raw.make_url("/"))).origin())
     for origin in (own, "http://localhost:3000", "https://ide.example"):
         async with connect(place, made["id"], headers={"Origin": origin}) as screen:
-            await screen.greeted()
+            await screen.wait_for_cursor()
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ async def test_bad_requests(place: Place) -> None:
     assert answer.body["data"]["message"] == 'Expected a value greater than 0, got 0\n  at ["size"]["rows"]'
     await place.api.get("/pty/nope", status=400)
     await place.api.get(f"/pty/{made['id']}/connect", status=400)
-    assert await refused(place, "pty_none") == 404
+    assert await refusal_status(place, "pty_none") == 404
 
 
 async def test_there_is_a_limit(place: Place) -> None:

@@ -85,9 +85,9 @@ async def test_lists_hide_what_lies_outside(tmp_path: Path, outside: Path) -> No
     async with live(tmp_path, store=store) as server:
         hidden = (await server.api.post("/session", {}, params={"directory": str(outside)}, status=200)).body["id"]
         shown = await server.session()
-        assert {hidden, shown} <= await listed(server)
+        assert {hidden, shown} <= await listed_ids(server)
     async with live(tmp_path, store=store, roots=(tmp_path / "project",)) as server:
-        found = await listed(server)
+        found = await listed_ids(server)
         assert shown in found
         assert hidden not in found
 
@@ -106,7 +106,7 @@ async def test_shared_pages_of_what_lies_outside_are_not_there(tmp_path: Path, o
         assert answer.status == 404
 
 
-async def listed(server: Live) -> set[str]:
+async def listed_ids(server: Live) -> set[str]:
     """Ids in all lists of sessions."""
     rows = [
         *(await server.api.get("/session", params={"scope": "project"}, status=200)).body,
@@ -184,7 +184,7 @@ async def test_links_are_not_followed_on_the_event_loop(tmp_path: Path, outside:
     on_loop: list[str] = []
     in_thread: list[str] = []
 
-    def watched(path: str, allowed: Iterable[str | PathLike[str]]) -> bool:
+    def recorded_check(path: str, allowed: Iterable[str | PathLike[str]]) -> bool:
         try:
             asyncio.get_running_loop()
             on_loop.append(path)
@@ -194,7 +194,7 @@ async def test_links_are_not_followed_on_the_event_loop(tmp_path: Path, outside:
 
     async with live(tmp_path, roots=(tmp_path / "project",)) as server:
         session = (await server.api.post("/session", {}, status=200)).body["id"]
-        monkeypatch.setattr(roots, "within", watched)
+        monkeypatch.setattr(roots, "within", recorded_check)
         body = {"parts": [{"type": "text", "text": "hello"}]}
         await server.api.post(f"/session/{session}/prompt_async", body, status=204)
         for path in ("/session", "/experimental/session", "/project", "/api/session", f"/session/{session}/message"):

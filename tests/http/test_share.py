@@ -28,7 +28,7 @@ class Tags(HTMLParser):
         self.words += data
 
 
-async def shared(server: Live, session: str) -> str:
+async def share_path(server: Live, session: str) -> str:
     info = (await server.api.post(f"/session/{session}/share", status=200)).body
     assert info["id"] == session
     return urlsplit(info["share"]["url"]).path
@@ -46,7 +46,7 @@ async def test_the_page_shows_the_session_as_it_goes_on(server: Live) -> None:
     (server.directory / "notes.md").write_text("# Notes\n")
     session = await server.session()
     await server.ask(session, "edit notes.md")
-    path = await shared(server, session)
+    path = await share_path(server, session)
     shown = await page(server, path)
     assert ("span", {"class": "a"}) in shown.tags
     before = shown.words
@@ -60,7 +60,7 @@ async def test_nothing_of_a_session_becomes_markup(server: Live) -> None:
     await server.ask(session, f"echo {HOSTILE}")
     await server.ask(session, f"echo ```{HOSTILE}\n{HOSTILE}```\n`{HOSTILE}` **{HOSTILE}**")
     await server.api.post(f"/session/{session}/shell", {"agent": "build", "command": f"echo '{HOSTILE}'"}, status=200)
-    shown = await page(server, await shared(server, session))
+    shown = await page(server, await share_path(server, session))
     assert not {name for name, _ in shown.tags} & {"script", "img", "iframe", "link", "object", "form", "a"}
     assert not [attributes for _, attributes in shown.tags if any(name.startswith("on") for name in attributes)]
     assert shown.words.count("alert(1)") >= 4
@@ -69,7 +69,7 @@ async def test_nothing_of_a_session_becomes_markup(server: Live) -> None:
 async def test_subagents_are_in_it(server: Live) -> None:
     session = await server.session()
     await server.ask(session, "subagent")
-    path = await shared(server, session)
+    path = await share_path(server, session)
     assert "What the subagent did" in (await page(server, path)).words
     child = (await server.api.get(f"/session/{session}/children", status=200)).body[0]["id"]
     await server.api.post(f"/session/{child}/share", status=400)
@@ -77,14 +77,14 @@ async def test_subagents_are_in_it(server: Live) -> None:
 
 async def test_unshare_removes_it_and_share_makes_another_address(server: Live) -> None:
     session = await server.session()
-    path = await shared(server, session)
-    assert await shared(server, session) == path
+    path = await share_path(server, session)
+    assert await share_path(server, session) == path
     info = (await server.api.delete(f"/session/{session}/share", status=200)).body
     assert "share" not in info
     assert "share" not in (await server.api.get(f"/session/{session}", status=200)).body
     await server.api.get(path, status=404)
     await server.api.delete(f"/session/{session}/share", status=200)
-    assert await shared(server, session) != path
+    assert await share_path(server, session) != path
     await server.api.get("/share/", status=404)
     await server.api.get("/share/ses_guess", status=404)
 
@@ -94,7 +94,7 @@ async def test_a_share_outlives_a_restart_and_a_fork_is_not_shared(tmp_path: Pat
     async with live(tmp_path, store=store) as first:
         session = await first.session()
         await first.ask(session, "echo one")
-        path = await shared(first, session)
+        path = await share_path(first, session)
         fork = (await first.api.post(f"/session/{session}/fork", {}, status=200)).body
         assert "share" not in fork
     async with live(tmp_path, store=store) as second:

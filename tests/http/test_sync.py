@@ -14,7 +14,7 @@ LASTING = {"session.created", "session.updated", "message.updated", "message.par
 OLD = {"User-Agent": "opencode/1.2.27"}
 
 
-async def told(server: Live, *prompts: str, **options: Any) -> tuple[str, list[Any]]:
+async def global_events(server: Live, *prompts: str, **options: Any) -> tuple[str, list[Any]]:
     """A session of these prompts, and what `/global/event` tells of it until the last of its idles."""
     seen: list[Any] = []
     async with server.api.stream("/global/event", **options) as events, asyncio.timeout(TURN_S):
@@ -33,7 +33,7 @@ async def history(server: Live, known: dict[str, int] | None = None) -> list[Any
 
 
 async def test_each_lasting_event_has_a_twin_right_after_it(server: Live) -> None:
-    session, seen = await told(server, "tool", "edit")
+    session, seen = await global_events(server, "tool", "edit")
     twins = [e["syncEvent"] for e in seen if e["type"] == "sync"]
     assert [t["seq"] for t in twins] == list(range(len(twins)))
     assert {t["aggregateID"] for t in twins} == {session}
@@ -46,7 +46,7 @@ async def test_each_lasting_event_has_a_twin_right_after_it(server: Live) -> Non
 
 
 async def test_the_history_is_what_was_told(server: Live, tmp_path: Path) -> None:
-    session, seen = await told(server, "think", "subagent")
+    session, seen = await global_events(server, "think", "subagent")
     twins = [e["syncEvent"] for e in seen if e["type"] == "sync" and e["syncEvent"]["aggregateID"] == session]
     rows = [r for r in await history(server) if r["aggregate_id"] == session]
     assert [(r["id"], r["seq"], r["type"], r["data"]) for r in rows] == [(t["id"], t["seq"], t["type"], t["data"]) for t in twins]
@@ -55,14 +55,14 @@ async def test_the_history_is_what_was_told(server: Live, tmp_path: Path) -> Non
 
 
 async def test_clients_before_1_14_get_none(server: Live) -> None:
-    _, seen = await told(server, "echo hi", headers=OLD)
+    _, seen = await global_events(server, "echo hi", headers=OLD)
     assert not [e for e in seen if e["type"] == "sync"]
 
 
 async def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
     store = MemoryStore()
     async with live(tmp_path, store=store) as first:
-        session, _ = await told(first, "echo one")
+        session, _ = await global_events(first, "echo one")
         before = await history(first)
     async with live(tmp_path, store=store) as second:
         assert await history(second) == before
@@ -73,7 +73,7 @@ async def test_numbers_go_on_after_a_restart(tmp_path: Path) -> None:
 
 
 async def test_a_history_replayed_elsewhere_is_the_session(server: Live, tmp_path: Path) -> None:
-    session, _ = await told(server, "edit", "compact")
+    session, _ = await global_events(server, "edit", "compact")
     events = [
         {"id": r["id"], "aggregateID": r["aggregate_id"], "seq": r["seq"], "type": r["type"], "data": r["data"]}
         for r in await history(server)

@@ -26,7 +26,7 @@ def without_place(info: dict[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in info.items() if k not in PLACE}
 
 
-async def exported(server: Live, session: str) -> Any:
+async def export_session(server: Live, session: str) -> Any:
     return (await server.api.get(f"/session/{session}/export", status=200)).body
 
 
@@ -41,7 +41,7 @@ async def test_a_native_session_comes_in_field_by_field(server: Live, document: 
     assert without_place(info) == without_place({**document["info"], "permission": []})
     assert info["directory"] == str(server.directory)
     assert await server.messages(session) == document["messages"]
-    assert (await exported(server, session))["messages"] == document["messages"]
+    assert (await export_session(server, session))["messages"] == document["messages"]
     assert [t["status"] for t in (await server.api.get(f"/session/{session}/todo", status=200)).body] != []
     assert session in [s["id"] for s in (await server.api.get("/session", status=200)).body]
 
@@ -55,15 +55,15 @@ def floats(value: Any) -> Any:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def written(value: Any) -> str:
+def json_text(value: Any) -> str:
     """As JSON, where `5` and `5.0` are two texts."""
     return json.dumps(value, sort_keys=True)
 
 
 async def test_whole_numbers_are_integers_however_they_are_written(server: Live, document: Any) -> None:
     info = (await server.api.post("/session/import", floats(document), status=200)).body
-    assert written(without_place(info)) == written(without_place({**document["info"], "permission": []}))
-    assert written(await server.messages(document["info"]["id"])) == written(document["messages"])
+    assert json_text(without_place(info)) == json_text(without_place({**document["info"], "permission": []}))
+    assert json_text(await server.messages(document["info"]["id"])) == json_text(document["messages"])
 
 
 async def test_an_imported_session_is_announced_once(server: Live, document: Any) -> None:
@@ -84,9 +84,9 @@ async def test_an_imported_session_is_rebuilt_from_the_journal(tmp_path: Path, d
     session = document["info"]["id"]
     async with live(tmp_path, store=store) as first:
         await first.api.post("/session/import", document, status=200)
-        before = await exported(first, session)
+        before = await export_session(first, session)
     async with live(tmp_path, store=store) as second:
-        assert await exported(second, session) == before
+        assert await export_session(second, session) == before
 
 
 async def test_the_agent_is_told_what_was_imported(server: Live, document: Any) -> None:
@@ -120,7 +120,7 @@ async def test_our_own_session_comes_back_as_it_was(server: Live, tmp_path: Path
     session = await server.session()
     for prompt in ("think", "tool", "edit", "todo", "compact", "failtool"):
         await server.ask(session, prompt)
-    document = await exported(server, session)
+    document = await export_session(server, session)
     (tmp_path / "other").mkdir()
     async with live(tmp_path / "other") as other:
         info = (await other.api.post("/session/import", document, status=200)).body

@@ -37,12 +37,12 @@ class Launches:
         def make(ids: IdFactory) -> MockCodec:
             options = self.options
 
-            class Recorded(MockCodec):
+            class RecordingCodec(MockCodec):
                 def launch(self, launch: LaunchOptions) -> LaunchSpec:
                     options.append(launch)
                     return super().launch(launch)
 
-            return Recorded(ids)
+            return RecordingCodec(ids)
 
         use = ProjectSettingsUse(("claude",), leaves_out=self.leaves_out)
         return {"mock": replace(MOCK, make=make, project_settings=use)}
@@ -76,7 +76,7 @@ async def server(tmp_path: Path, launches: Launches) -> AsyncIterator[Live]:
 Act = Callable[[EventStream, dict[str, Any]], Any]
 
 
-def answering(server: Live, label: str, asked: list[dict[str, Any]] | None = None) -> Act:
+def answer_question(server: Live, label: str, asked: list[dict[str, Any]] | None = None) -> Act:
     async def act(_: EventStream, event: dict[str, Any]) -> None:
         if event["type"] == "question.asked":
             question = event["properties"]
@@ -99,7 +99,7 @@ def toasts(seen: list[dict[str, Any]]) -> list[str]:
 
 async def test_the_question_lists_what_would_run_and_trust_lets_it_run(server: Live, launches: Launches) -> None:
     asked: list[dict[str, Any]] = []
-    _, fold = await server.turn("echo hi", answering(server, TRUST, asked))
+    _, fold = await server.turn("echo hi", answer_question(server, TRUST, asked))
     assert fold.errors == []
     ((question,),) = [a["questions"] for a in asked]
     assert "[1] .claude/settings.json  hooks.Stop: touch hooked" in question["question"]
@@ -108,7 +108,7 @@ async def test_the_question_lists_what_would_run_and_trust_lets_it_run(server: L
 
 
 async def test_trust_is_asked_once(server: Live, launches: Launches) -> None:
-    await server.turn("echo hi", answering(server, TRUST))
+    await server.turn("echo hi", answer_question(server, TRUST))
     await server.turn("echo again", no_question)
     assert launches.used == [True, True]
 
@@ -118,7 +118,7 @@ async def test_a_declined_project_is_told_once_and_not_asked_again(server: Live,
 
     async def act(events: EventStream, event: dict[str, Any]) -> None:
         seen.append(event)
-        await answering(server, WITHOUT)(events, event)
+        await answer_question(server, WITHOUT)(events, event)
 
     session, fold = await server.turn("echo hi", act)
     assert fold.errors == []
@@ -147,7 +147,7 @@ async def test_a_repository_without_such_settings_sees_none_of_this(tmp_path: Pa
 
 
 async def test_changed_content_asks_again_and_starts_the_agent_anew(server: Live, launches: Launches, tmp_path: Path) -> None:
-    session, _ = await server.turn("echo hi", answering(server, TRUST))
+    session, _ = await server.turn("echo hi", answer_question(server, TRUST))
     plant(tmp_path, {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch other"}]}]}})
     asked: list[dict[str, Any]] = []
     fold = Fold(session)
@@ -157,7 +157,7 @@ async def test_changed_content_asks_again_and_starts_the_agent_anew(server: Live
             while fold.idles == 0:
                 event = await events.next()
                 fold.feed(event["type"], event["properties"])
-                await answering(server, WITHOUT, asked)(events, event)
+                await answer_question(server, WITHOUT, asked)(events, event)
     assert "touch other" in asked[0]["questions"][0]["question"]
     assert launches.used == [True, False]
 
@@ -165,7 +165,7 @@ async def test_changed_content_asks_again_and_starts_the_agent_anew(server: Live
 async def test_a_decision_outlives_the_server(tmp_path: Path, launches: Launches) -> None:
     plant(tmp_path)
     async with live(tmp_path) as server:
-        await server.turn("echo hi", answering(server, TRUST))
+        await server.turn("echo hi", answer_question(server, TRUST))
     file = tmp_path / "data" / "trust.json"
     assert file.stat().st_mode & 0o777 == 0o600
     async with live(tmp_path) as server:
@@ -221,7 +221,7 @@ async def test_an_agent_that_cannot_leave_them_out_is_not_started(tmp_path: Path
     plant(tmp_path)
     async with live(tmp_path) as server:
         asked: list[dict[str, Any]] = []
-        _, fold = await server.turn("echo hi", answering(server, REFUSE, asked))
+        _, fold = await server.turn("echo hi", answer_question(server, REFUSE, asked))
         assert [o["label"] for o in asked[0]["questions"][0]["options"]] == [TRUST, REFUSE]
         (error,) = fold.errors
         assert "opencode-shim trust" in str(error)
@@ -244,7 +244,7 @@ async def test_abort_while_it_is_open_ends_the_turn_once(server: Live, launches:
             while fold.idles == 0:
                 event = await events.next()
                 fold.feed(event["type"], event["properties"])
-                await answering(server, TRUST)(events, event)
+                await answer_question(server, TRUST)(events, event)
     assert launches.used == [True]
 
 
@@ -279,7 +279,7 @@ async def test_a_dismissed_question_leaves_the_settings_out_of_this_session_alon
     assert fold.errors == []
     await server.ask(session, "echo more")
     assert launches.used == [False]
-    await server.turn("echo another", answering(server, TRUST))
+    await server.turn("echo another", answer_question(server, TRUST))
     assert launches.used == [False, True]
 
 
@@ -302,7 +302,7 @@ async def test_allows_of_a_project_count_only_when_it_is_trusted(tmp_path: Path,
         asked: list[str] = []
 
         async def act(events: EventStream, event: dict[str, Any]) -> None:
-            await answering(server, answer)(events, event)
+            await answer_question(server, answer)(events, event)
             if event["type"] == "permission.asked":
                 asked.append(event["properties"]["id"])
                 await server.api.post(f"/permission/{asked[-1]}/reply", {"reply": "once"}, status=200)
@@ -317,7 +317,7 @@ async def test_denies_of_a_project_count_without_trust(tmp_path: Path, launches:
 
         async def act(events: EventStream, event: dict[str, Any]) -> None:
             assert event["type"] != "permission.asked"
-            await answering(server, WITHOUT)(events, event)
+            await answer_question(server, WITHOUT)(events, event)
 
         _, fold = await server.turn("permission", act)
     assert [p["state"]["status"] for m in fold.wire() for p in m["parts"] if p["type"] == "tool"] == ["error"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shim.store.sqlite import SqliteStore
-from tests.support.universal import WAIT_S, Face, face, ours
+from tests.support.universal import WAIT_S, Face, face, our_document
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:
@@ -27,7 +27,7 @@ def of(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 async def test_health_and_document(v1: Face) -> None:
     assert (await v1.call("get_health"))["status"] == "ok"
-    assert await v1.call("get_openapi") == ours().raw
+    assert await v1.call("get_openapi") == our_document().raw
 
 
 async def test_agents(v1: Face) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.universal import ROOT, Document, divergences, diverges, ours, theirs
+from tests.support.universal import ROOT, Document, divergences, diverges, our_document, theirs
 
 SUCCESS = ("200", "204")
 
@@ -14,19 +14,19 @@ SUCCESS = ("200", "204")
 def test_every_operation_of_the_peers_is_served() -> None:
     assert len(theirs().operations()) == 23
     for name, (method, path, operation) in theirs().operations().items():
-        found = ours().operations()[name]
+        found = our_document().operations()[name]
         assert found[:2] == (method, path)
         assert found[2]["tags"] == operation["tags"]
 
 
 def test_operations_beyond_the_universal_document_are_marked() -> None:
-    extra = {name for name, row in ours().operations().items() if row[2].get("x-extension")}
-    assert extra == set(ours().operations()) - set(theirs().operations())
+    extra = {name for name, row in our_document().operations().items() if row[2].get("x-extension")}
+    assert extra == set(our_document().operations()) - set(theirs().operations())
 
 
 @pytest.mark.parametrize("name", theirs().operations())
 def test_parameters_and_answers(name: str) -> None:
-    peer, own = theirs().operations()[name][2], ours().operations()[name][2]
+    peer, own = theirs().operations()[name][2], our_document().operations()[name][2]
     given = {(p["in"], p["name"]): p for p in own["parameters"]}
     for parameter in peer.get("parameters", ()):
         found = given[parameter["in"], parameter["name"]]
@@ -50,8 +50,8 @@ BODIES = sorted(
 
 @pytest.mark.parametrize("schema", BODIES)
 def test_bodies_have_the_same_fields(schema: str) -> None:
-    peer, own = theirs().schemas[schema], ours().schemas[schema]
-    missing = set(_fields(theirs(), schema)) - set(_fields(ours(), schema))
+    peer, own = theirs().schemas[schema], our_document().schemas[schema]
+    missing = set(_fields(theirs(), schema)) - set(_fields(our_document(), schema))
     assert not missing - {"mcp", "skills"}, missing  # of SessionInfo; for requests see below
     if schema.endswith("Request"):
         assert not missing
@@ -68,7 +68,7 @@ def test_every_divergence_is_one() -> None:
             real = [
                 name
                 for name in names
-                if str(row["status"]) in ours().operations()[name][2]["responses"]
+                if str(row["status"]) in our_document().operations()[name][2]["responses"]
                 and str(row["status"]) not in theirs().operations()[name][2]["responses"]
             ]
             assert real, f"no difference any more: {row}"

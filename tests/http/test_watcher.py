@@ -14,7 +14,7 @@ KINDS = ("file.watcher.updated", "vcs.branch.updated")
 WAIT_S = 15.0
 
 
-async def told(events: EventStream, wanted: dict[str, str]) -> dict[str, str]:
+async def file_events(events: EventStream, wanted: dict[str, str]) -> dict[str, str]:
     """Files and what happened to them, read until all wanted ones were told."""
     seen: dict[str, str] = {}
     async with asyncio.timeout(WAIT_S):
@@ -30,7 +30,7 @@ async def until(what: Callable[[], Any]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def watching(place: Place, *folders: Path) -> None:
+async def wait_for_watch(place: Place, *folders: Path) -> None:
     """The watch stands: a file that is made again and again has been told."""
     watchers = place.services.watchers
     await until(lambda: watchers.watched_directories() == [str(one) for one in folders or (place.project,)])
@@ -38,7 +38,7 @@ async def watching(place: Place, *folders: Path) -> None:
 
 async def start(place: Place, events: EventStream) -> None:
     """Wait until changes are told."""
-    await watching(place)
+    await wait_for_watch(place)
     probe = place.project / "probe"
     waiting = asyncio.ensure_future(events.until("file.watcher.updated", WAIT_S))
     number = 0
@@ -60,21 +60,21 @@ async def test_files(place: Place) -> None:
         (place.project / "build" / "out").write_text("ignored")
         (place.project / "node_modules" / "x").write_text("left out")
         deep.write_text("1")
-        seen = await told(events, {str(made): "add", str(deep): "add"})
+        seen = await file_events(events, {str(made): "add", str(deep): "add"})
         made.unlink()
         deep.write_text("2")
-        seen |= await told(events, {str(made): "unlink", str(deep): "change"})
+        seen |= await file_events(events, {str(made): "unlink", str(deep): "change"})
         new = place.project / "new" / "folder" / "file.txt"
         new.parent.mkdir(parents=True)
         new.write_text("1")
-        seen |= await told(events, {str(new): "add"})
+        seen |= await file_events(events, {str(new): "add"})
         last.write_text("1")
-        seen |= await told(events, {str(last): "add"})
+        seen |= await file_events(events, {str(last): "add"})
         names = {str(Path(name).relative_to(place.project)) for name in seen}
         assert names <= {"probe", "made.txt", "src/deep.txt", "new/folder/file.txt", "last.txt"}
         # What was new is watched by now.
         new.write_text("again")
-        await told(events, {str(new): "change"})
+        await file_events(events, {str(new): "change"})
 
 
 async def test_branch(place: Place) -> None:
@@ -93,13 +93,13 @@ async def test_only_while_somebody_listens(place: Place) -> None:
     await place.api.get("/vcs", status=200)
     assert place.services.watchers.watched_directories() == []
     async with place.api.stream("/event"):
-        await watching(place)
+        await wait_for_watch(place)
     await until(lambda: place.services.watchers.watched_directories() == [])
     # A stream of all directories: those that somebody works in.
     async with place.api.stream("/global/event"):
         assert place.services.watchers.watched_directories() == []
         await place.api.get("/file?path=.", status=200)
-        await watching(place)
+        await wait_for_watch(place)
         await place.api.post("/instance/dispose", status=200)
         await until(lambda: place.services.watchers.watched_directories() == [])
 
@@ -111,7 +111,7 @@ async def test_the_home_is_not_watched(place: Place) -> None:
 
 async def test_the_servers_stop_ends_watches(place: Place) -> None:
     async with place.api.stream("/event"):
-        await watching(place)
+        await wait_for_watch(place)
         await place.services.watchers.close()
         assert place.services.watchers.watched_directories() == []
         await place.api.get("/vcs", status=200)

@@ -67,7 +67,7 @@ class Fake:
     def home(self) -> Path:
         return Path(self.pid_file.read_text().split()[1])
 
-    def seen(self) -> list[str]:
+    def log_lines(self) -> list[str]:
         return [line.split()[0] for line in self.log.read_text().splitlines()]
 
 
@@ -143,7 +143,7 @@ async def test_the_page_and_its_files_are_passed_through(client: TestClient[web.
     for _ in range(2):
         script = await client.get("/assets/a-1.js")
         assert (script.status, script.headers["Content-Type"], await script.read()) == (200, "text/javascript", b"1")
-    assert fake.seen() == ["/", "/assets/a-1.js"], "each is fetched once"
+    assert fake.log_lines() == ["/", "/assets/a-1.js"], "each is fetched once"
 
 
 async def test_other_paths_fall_through_the_web_ui(client: TestClient[web.Request, web.Application]) -> None:

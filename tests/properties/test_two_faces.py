@@ -46,7 +46,7 @@ def compare(history: bytes) -> None:
     two = opencode2_normal(story.now.messages.values(), story.now.inbox.values())
     assert two == opencode2_normal(second.messages.values(), story.now.inbox.values())
     assert [(key, one[key], two[key]) for key in one if one[key] != two[key]] == []
-    assert story.now.running == story.opencode1.busy
+    assert story.now.is_running == story.opencode1.busy
 
 
 FAILED_AFTER_COMPACTION = b"\x00\x00vM" + bytes(10) + b"(\x01\x00\x00(\xdf" + bytes(16) + b"p\x00\x00\x00"

@@ -141,7 +141,7 @@ class Walk:
         call_id = self.one(list(self.calls), arg) or "call_unknown"
         item_id, tool = self.calls.get(call_id, ("nobody", "bash"))
         given = {"command": f"echo {arg}", "filePath": "/home/user/project/a.txt", "content": "a\nb"}
-        self.story.called(item_id, tool, given, parent=self.one(self.messages, arg), call_id=call_id)
+        self.story.set_arguments(item_id, tool, given, parent=self.one(self.messages, arg), call_id=call_id)
 
     def output(self, arg: int) -> None:
         call_id = self.one(list(self.calls), arg)

@@ -40,7 +40,7 @@ class AmpReplay(Replay):
         if isinstance(row.msg, dict) and not self.state.machine.busy:
             self.prompt(row.msg["message"]["content"][0]["text"])
 
-    def signalled(self, row: Row) -> None:
+    def on_signal(self, row: Row) -> None:
         if row.msg == "SIGINT":
             self.apply(None, Input.ABORT)
 

@@ -70,7 +70,7 @@ class EventStream:
                 elif line.startswith("id:"):
                     self.ids.append(line.removeprefix("id:").strip())
                 elif not line and data:
-                    return self._checked(json.loads("\n".join(data)))
+                    return self._check(json.loads("\n".join(data)))
 
     async def until(self, wanted: str | Callable[[dict[str, Any]], bool], timeout_s: float = WAIT_S) -> list[dict[str, Any]]:
         """All events up to the first of this type, or that satisfies, with it last. Payloads alone, on both streams."""
@@ -93,7 +93,7 @@ class EventStream:
         else:
             opencode2_oracle.check_event(event)
 
-    def _checked(self, event: dict[str, Any]) -> dict[str, Any]:
+    def _check(self, event: dict[str, Any]) -> dict[str, Any]:
         if self._second:
             self._check_second(event)
         elif self._wrapped:
@@ -128,7 +128,7 @@ class ApiClient:
         """One request, its answer checked. In: `status` that must come; the rest as for aiohttp (params, json, data, headers)."""
         async with asyncio.timeout(WAIT_S), self.raw.request(method, path, **options) as response:
             text = await response.text(errors="replace")
-        answer = Answer(response.status, self._parsed(response, text), response.headers)
+        answer = Answer(response.status, self._parse(response, text), response.headers)
         if status is not None:
             assert answer.status == status, f"{method} {path}: {answer.status} instead of {status}: {text[:2000]}"
         if method not in ("HEAD", "OPTIONS"):
@@ -171,7 +171,7 @@ class ApiClient:
             response.close()
 
     @staticmethod
-    def _parsed(response: ClientResponse, text: str) -> Any:
+    def _parse(response: ClientResponse, text: str) -> Any:
         assert response.content_type != "text/html", "HTML is never an answer of the API"
         if not text:
             return None

@@ -29,7 +29,7 @@ def state(name: str) -> Msg:
     return {"type": "system", "subtype": "session_state_changed", "state": name}
 
 
-def requesting() -> Msg:
+def status_requesting() -> Msg:
     return {"type": "system", "subtype": "status", "status": "requesting"}
 
 
@@ -42,7 +42,7 @@ def result(**more: Any) -> Msg:
     return {"type": "result", **ended, "result": "Done!", "total_cost_usd": 0.0, "usage": {}, **more}
 
 
-def aborted(**more: Any) -> Msg:
+def abort_result(**more: Any) -> Msg:
     return result(subtype="error_during_execution", is_error=True, result=None, terminal_reason="aborted_tools", **more)
 
 
@@ -116,10 +116,10 @@ class Story(Replay):
 
     def hears(self, *lines: Msg) -> list[Msg]:
         """Feed lines; what was written in return."""
-        before = len(self.written())
+        before = len(self.written_lines())
         for line in lines:
             self.receive(encode(line))
-        return self.written()[before:]
+        return self.written_lines()[before:]
 
     def does(self, command: Command) -> list[Msg]:
         """Give a command; what was written."""

@@ -44,7 +44,7 @@ class ClaudeReplay(Replay):
             )
         )
 
-    def ours(self, msg: Any) -> Any:
+    def with_our_ids(self, msg: Any) -> Any:
         text = json.dumps(msg)
         for recorded, own in self._names.items():
             text = text.replace(f'"{recorded}"', f'"{own}"')
@@ -68,7 +68,7 @@ class ClaudeReplay(Replay):
         self._names[request_id] = f"recorded_{request_id}"  # unless we ask the same
         match request["subtype"]:
             case "initialize":
-                self._asked(request_id, self.codec.start())
+                self._take_request(request_id, self.codec.start())
             case "interrupt":
                 self._interrupts.append(request_id)
                 self.apply(None, Input.ABORT)
@@ -81,7 +81,7 @@ class ClaudeReplay(Replay):
             case _:
                 pass  # we never ask that
 
-    def _asked(self, request_id: str, outputs: list[Output]) -> None:
+    def _take_request(self, request_id: str, outputs: list[Output]) -> None:
         for output in outputs:
             if isinstance(output, WriteLine):
                 self._names[request_id] = json.loads(output.data)["request_id"]
@@ -118,7 +118,7 @@ class ClaudeReplay(Replay):
     def check(self, check: ToolCheck) -> None:
         """The recording has the answer."""
 
-    def _checked(self, request_id: str) -> list[str]:
+    def _checks_of(self, request_id: str) -> list[str]:
         """The check that this request of Claude became, if it was not answered at once."""
         checks = [out.request for out in self.outputs if isinstance(out, ToolCheck)]
         found = [check.data for check in checks if check.raw and check.raw.get("request_id") == request_id]
@@ -127,7 +127,7 @@ class ClaudeReplay(Replay):
     def _reply(self, request_id: str, answer: dict[str, Any]) -> None:
         """Our reply to an ask, and that it says what the recorded one said."""
         if "behavior" not in answer:  # of a hook: the call goes on
-            self.take([out for id_ in self._checked(request_id) for out in self.codec.proceed(id_)])
+            self.take([out for id_ in self._checks_of(request_id) for out in self.codec.proceed(id_)])
             return
         ask = next(f for f in self.facts() if f.raw and f.raw.get("request_id") == request_id)
         allowed = answer["behavior"] == "allow"

@@ -92,7 +92,7 @@ class CodexReplay(Replay):
         if answer is not None:
             self.receive(encode({**answer, "id": self._pending[method].pop(0)}))
 
-    def ours(self, msg: Any) -> Any:
+    def with_our_ids(self, msg: Any) -> Any:
         if not isinstance(msg, dict) or "method" in msg or "id" not in msg:
             return msg
         method = self._asked.get(msg["id"], "")
@@ -115,6 +115,6 @@ class CodexReplay(Replay):
         else:
             assert isinstance(ask.data, PermissionData)
             reply = PermissionReply(ask.data.permission_id, DECISIONS[result["decision"]])
-        before = len(self.written())
+        before = len(self.written_lines())
         self.take(self.codec.send(reply))
-        assert self.written()[before:] == [{"id": request_id, "result": result}]
+        assert self.written_lines()[before:] == [{"id": request_id, "result": result}]

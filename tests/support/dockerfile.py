@@ -20,7 +20,7 @@ class Stage:
     variables: dict[str, str] = field(default_factory=dict)
 
 
-def filled(text: str, variables: dict[str, str]) -> str:
+def substitute(text: str, variables: dict[str, str]) -> str:
     """`${NAME}` replaced; unknown names stay for the shell."""
     return re.sub(r"\$\{(\w+)\}", lambda match: variables.get(match[1], match[0]), text)
 
@@ -36,7 +36,7 @@ def parse(path: Path, arguments: dict[str, str]) -> list[Stage]:
         if word not in KNOWN:
             raise ValueError(f"{word} is no instruction that is known here")
         if word == "FROM":
-            base, _, name = filled(rest, outer).partition(" AS ")
+            base, _, name = substitute(rest, outer).partition(" AS ")
             stages.append(Stage(name, base))
             continue
         variables = stages[-1].variables if stages else outer

@@ -58,22 +58,22 @@ class Live:
             await self.prompt(session, text, **more)
             async with asyncio.timeout(TURN_S):
                 while fold.idles == 0:
-                    await self._one(events, fold, act)
+                    await self._take_next(events, fold, act)
                 # the stream is in order: what a further request causes comes after everything of the turn
                 await self.api.patch(f"/session/{session}", {"title": "over"}, status=200)
                 while fold.info.get("title") != "over":
-                    await self._one(events, fold, act)
-        await self.same(session, fold)
+                    await self._take_next(events, fold, act)
+        await self.assert_stream_matches(session, fold)
         assert fold.idles == 1
         return session, fold
 
-    async def _one(self, events: EventStream, fold: Fold, act: Callable[[EventStream, dict[str, Any]], Any] | None) -> None:
+    async def _take_next(self, events: EventStream, fold: Fold, act: Callable[[EventStream, dict[str, Any]], Any] | None) -> None:
         event = await events.next()
         fold.feed(event["type"], event["properties"])
         if act is not None:
             await act(events, event)
 
-    async def same(self, session: str, fold: Fold) -> None:
+    async def assert_stream_matches(self, session: str, fold: Fold) -> None:
         """What SSE told is what HTTP says, and makes sense."""
         fold.check()
         assert fold.wire() == await self.messages(session)

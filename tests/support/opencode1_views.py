@@ -31,12 +31,12 @@ class Message:
         return {id_: read.part(part, self._session_id, self.typed.info.id) for id_, part in self.typed.parts.items()}
 
     @property
-    def known(self) -> set[str]:
+    def known_by(self) -> set[str]:
         """Agents that have it in their own conversation."""
         return self.typed.known_by
 
     @property
-    def done(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the model has said all."""
         return self.typed.is_said
 

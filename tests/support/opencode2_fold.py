@@ -66,7 +66,7 @@ class OpenCode2Fold:
         assert self._event is not None
         return self._event.created
 
-    def made(self) -> str:
+    def message_id(self) -> str:
         """The id of the message that this event makes."""
         assert self._event is not None
         return self._event.id.replace("evt_", "msg_", 1)
@@ -104,23 +104,23 @@ class OpenCode2Fold:
     def on_session_deleted(self, d: Wire) -> None:
         self.info = {}
 
-    def _selected(self, key: str, d: Wire) -> None:
+    def _show_selection(self, key: str, d: Wire) -> None:
         if d.get("previous") != self.info.get(key):
             self.violations.append(f"{key} was {self.info.get(key)}, not {d.get('previous')}")
         self.info[key] = d[key]
-        self.show(self.made(), f"{key}-switched", **{k: v for k, v in d.items() if k != "sessionID"})
+        self.show(self.message_id(), f"{key}-switched", **{k: v for k, v in d.items() if k != "sessionID"})
 
     def on_session_agent_selected(self, d: Wire) -> None:
-        self._selected("agent", d)
+        self._show_selection("agent", d)
 
     def on_session_model_selected(self, d: Wire) -> None:
-        self._selected("model", d)
+        self._show_selection("model", d)
 
     def on_session_skill_activated(self, d: Wire) -> None:
-        self.show(self.made(), "skill", skill=d["id"], name=d["name"], text=d["text"])
+        self.show(self.message_id(), "skill", skill=d["id"], name=d["name"], text=d["text"])
 
     def on_session_synthetic(self, d: Wire) -> None:
-        self.show(self.made(), "synthetic", **{k: v for k, v in d.items() if k != "sessionID"})
+        self.show(self.message_id(), "synthetic", **{k: v for k, v in d.items() if k != "sessionID"})
 
     # --- inbox ---------------------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class OpenCode2Fold:
         self.running = False
         self.ends += 1
         self.info["outcome"] = outcome
-        self.show(self.made(), "idle", outcome=outcome, **({"error": d["error"]} if "error" in d else {}))
+        self.show(self.message_id(), "idle", outcome=outcome, **({"error": d["error"]} if "error" in d else {}))
         self.owed = ["session.status", "session.idle"]
 
     def on_session_status(self, d: Wire) -> None:
@@ -341,7 +341,7 @@ class OpenCode2Fold:
 
     def on_session_compaction_started(self, d: Wire) -> None:
         told = {"reason": d["reason"], "status": "running", "summary": "", "recent": d["recent"]}
-        self.show(d.get("inputID") or self.made(), "compaction", **told)
+        self.show(d.get("inputID") or self.message_id(), "compaction", **told)
 
     def _compaction(self) -> Wire:
         found = [m for m in self.messages.values() if m["type"] == "compaction" and m["status"] == "running"]
@@ -363,7 +363,7 @@ class OpenCode2Fold:
 
     def on_session_shell_started(self, d: Wire) -> None:
         told = {"shellID": d["shell"]["id"], "command": d["shell"]["command"], "status": d["shell"]["status"]}
-        self.show(self.made(), "shell", **told)
+        self.show(self.message_id(), "shell", **told)
 
     def on_session_shell_ended(self, d: Wire) -> None:
         message = next(m for m in self.messages.values() if m.get("shellID") == d["shell"]["id"])
@@ -413,7 +413,7 @@ class OpenCode2Fold:
         if len(set(self.ids)) != len(self.ids):
             self.violations.append("an id is used twice")
         assert not self.violations, "\n".join(self.violations)
-        assert self.running == live.running
+        assert self.running == live.is_running
         assert self.messages == live.messages
         assert list(self.messages) == list(live.messages)
         shown = {id_: {k: e[k] for k in ("type", "payload", "delivery")} for id_, e in live.inbox.items()}

@@ -24,7 +24,7 @@ from urllib.parse import quote
 from tests.support import opencode2_script as script
 from tests.support.api import Answer, EventStream
 from tests.support.live import Live
-from tests.support.puppet import Heard, Puppet
+from tests.support.puppet import Puppet, PuppetPrompt
 
 Wire = dict[str, Any]
 
@@ -43,7 +43,7 @@ ID = re.compile(r"(ses|msg|per|frm|que|psv|sh|evt)_[0-9A-Za-z]+")
 
 
 @dataclass(frozen=True)
-class Asked:
+class Request:
     """One request: what native answered, and what we did."""
 
     method: str
@@ -69,7 +69,7 @@ class Player:
     cursors: dict[str, str] = field(default_factory=dict[str, str])
     ours: list[Wire] = field(default_factory=list[Wire])
     native: list[Wire] = field(default_factory=list[Wire])
-    answers: list[Asked] = field(default_factory=list[Asked])
+    answers: list[Request] = field(default_factory=list[Request])
     logs: list[tuple[list[Wire], list[Wire]]] = field(default_factory=list[tuple[list[Wire], list[Wire]]])
     """The log of each session, in `v2_july`."""
     late: list[str] = field(default_factory=list[str])
@@ -77,7 +77,7 @@ class Player:
     _later: list[Wire] = field(default_factory=list[Wire])
     _due: list[tuple[str, Wire]] = field(default_factory=list[tuple[str, Wire]])
     _open: dict[int, tuple[Wire, asyncio.Task[Answer]]] = field(default_factory=dict[int, "tuple[Wire, asyncio.Task[Answer]]"])
-    _runs: dict[str, Heard] = field(default_factory=dict[str, Heard])
+    _runs: dict[str, PuppetPrompt] = field(default_factory=dict[str, PuppetPrompt])
     """What the agent of a session is at."""
     _children: dict[str, str] = field(default_factory=dict[str, str])
     """Child session of native's -> the call that it is."""
@@ -105,10 +105,10 @@ class Player:
                 elif row["dir"] == "sse" and row.get("stream") == script.STREAM and isinstance(row.get("data"), dict):
                     await self._event(row["data"], place)
             await self._settle()
-            await self._answered()
+            await self._check_late_answers()
             if self.dialect == "v2_july":
                 await self._read_logs()
-            await self._over_and_told()
+            await self._wait_until_idle()
         finally:
             reading.cancel()
             for _, task in self._open.values():
@@ -124,7 +124,7 @@ class Player:
                     self.ours.append(event)
                     self._came.notify_all()
 
-    async def _over_and_told(self) -> None:
+    async def _wait_until_idle(self) -> None:
         """Wait until nothing runs, and for all that was told of it: what a further request causes comes after it.
 
         Prompts that native's agent was never given are answered without a word.
@@ -152,16 +152,18 @@ class Player:
         for path, native in told.items():
             if path.split("/")[4] not in gone:
                 options = {"params": {"dialect": self.dialect}, "headers": self.login}
-                async with self.live.api.stream(self.mine(path), **options) as log:
+                async with self.live.api.stream(self.with_our_ids(path), **options) as log:
                     self.logs.append((native, await log.until("log.synced")))
 
     # --- requests ------------------------------------------------------------------------------------------
 
-    def mine(self, value: Any) -> Any:
+    def with_our_ids(self, value: Any) -> Any:
         """The same in our ids and our directory."""
-        return script.strings(self.placed(value), lambda said: ID.sub(lambda found: self.ids.get(found[0], found[0]), said))
+        return script.strings(
+            self.with_our_directory(value), lambda said: ID.sub(lambda match: self.ids.get(match[0], match[0]), said)
+        )
 
-    def placed(self, value: Any) -> Any:
+    def with_our_directory(self, value: Any) -> Any:
         """The same in our directory."""
         place = str(self.live.directory)
         return script.strings(value, lambda said: said.replace(quote(HOME, safe=""), quote(place, safe="")).replace(HOME, place))
@@ -182,19 +184,19 @@ class Player:
 
     async def _request(self, row: Wire) -> None:
         await self._settle()
-        await self._answered()
+        await self._check_late_answers()
         options: Wire = {"headers": {**(row.get("headers") or {}), **(self.login if row.get("auth", True) else {})}}
         if isinstance(row.get("body"), str):  # none that JSON knows
             options |= {"data": row["body"], "headers": {**options["headers"], "content-type": "application/json"}}
         elif "body" in row:
-            options["json"] = self.mine(row["body"])
-        path = self.mine(row["path"])
+            options["json"] = self.with_our_ids(row["body"])
+        path = self.with_our_ids(row["path"])
         for native, ours in self.cursors.items():
             path = path.replace(quote(native), quote(ours))
         asked = asyncio.create_task(self.ask(row["method"], path, options))
         self._open[row["n"]] = (row, asked)
         if path.endswith("/interrupt") and self._runs:
-            await self.puppet.told("interrupt")
+            await self.puppet.wait_for_line("interrupt")
 
     async def ask(self, method: str, path: str, options: Wire) -> Answer:
         """As `ApiClient.request`, in a dialect that the path cannot say."""
@@ -218,17 +220,17 @@ class Player:
         del self._open[row["n"]]
         answer = task.result()
         self.learn(row.get("body"), answer.body)
-        self.answers.append(Asked(asked["method"], asked["path"], row["status"], row.get("body"), answer))
+        self.answers.append(Request(asked["method"], asked["path"], row["status"], row.get("body"), answer))
 
     async def _generate(self, words: str) -> None:
         """What the model said beside all sessions."""
-        heard = await self.puppet.prompted()
+        heard = await self.puppet.next_prompt()
         await self.puppet.say(heard, type="step_start", step="generated", model="scripted")
         await self.puppet.say(heard, type="text", step="generated", part="t0", delta=words)
         await self.puppet.say(heard, type="step_finish", step="generated", finish="stop")
         await self.puppet.say(heard, type="done", run=heard.run, status="completed")
 
-    async def _answered(self) -> None:
+    async def _check_late_answers(self) -> None:
         """What was asked and is answered only now."""
         later, self._later = self._later, []
         for row in later:
@@ -249,7 +251,7 @@ class Player:
         await self._over(place)
         if place in self._ends:
             status, idle = self._ends[place]
-            await self._done(session, "aborted" if self._stopped() else status)
+            await self._end_run(session, "aborted" if self._has_interrupt() else status)
             if idle:
                 await self._idle(self.ids[session])
         if kind.endswith(script.BY_THE_WAY):
@@ -276,30 +278,30 @@ class Player:
             known = set(self.ids.values())
             number = 1
 
-            def found() -> list[Wire]:
+            def matching_events() -> list[Wire]:
                 return [e for e in self._count(None, kind) if script.whose(e) not in known]
         else:
 
-            def found() -> list[Wire]:
+            def matching_events() -> list[Wire]:
                 return self._count(mapped, kind)
 
         if kind in self.lacks:
             return
         try:
             async with asyncio.timeout(EVENT_S), self._came:
-                await self._came.wait_for(lambda: len(found()) >= number)
+                await self._came.wait_for(lambda: len(matching_events()) >= number)
         except TimeoutError:
             self.late.append(kind)
             return
-        self.learn(event["data"], found()[number - 1]["data"])
+        self.learn(event["data"], matching_events()[number - 1]["data"])
 
     # --- what the agent does -------------------------------------------------------------------------------
 
-    async def _run(self, session: str) -> Heard:
+    async def _run(self, session: str) -> PuppetPrompt:
         """What the agent of a session is at; the next prompt that it is handed, if it is at nothing."""
         root = self._root(session)
         if root not in self._runs:
-            self._runs[root] = await self.puppet.prompted()
+            self._runs[root] = await self.puppet.next_prompt()
         return self._runs[root]
 
     def _root(self, session: str) -> str:
@@ -310,9 +312,9 @@ class Player:
     async def _say(self, session: str, **frame: Any) -> None:
         run = await self._run(session)
         child = self._children.get(session)
-        await self.puppet.say(run, **self.placed(frame), child=child)
+        await self.puppet.say(run, **self.with_our_directory(frame), child=child)
 
-    async def _promoted(self, session: str, data: Wire) -> None:
+    async def _give_prompt(self, session: str, data: Wire) -> None:
         """A prompt is the agent's: if it is at another one, that is answered now."""
         kind = "session.input.promoted" if self.dialect == "v2_july" else "session.next.prompted"
         mine = self.ids.get(session)
@@ -320,12 +322,12 @@ class Player:
             return
         if session in self._runs:
             self._waiting[session] = True
-            await self._done(session, "completed")
+            await self._end_run(session, "completed")
             self._waiting[session] = False
         with suppress(TimeoutError):  # then nothing was handed over, and what follows does not come either
             await self._run(session)
 
-    async def _done(self, session: str, status: str) -> None:
+    async def _end_run(self, session: str, status: str) -> None:
         if session in self._children:
             call = self._children[session]
             run = self._runs.get(self._root(session))
@@ -338,22 +340,22 @@ class Player:
             if self.dialect == "v2_july" and not self._waiting[session]:
                 await self._idle(self.ids[session])
 
-    async def _succeeded(self, session: str, data: Wire) -> None:
-        await self._done(session, "completed")
+    async def _end_completed(self, session: str, data: Wire) -> None:
+        await self._end_run(session, "completed")
 
-    async def _failed(self, session: str, data: Wire) -> None:
-        await self._done(session, "failed")
+    async def _end_failed(self, session: str, data: Wire) -> None:
+        await self._end_run(session, "failed")
 
-    async def _interrupted(self, session: str, data: Wire) -> None:
+    async def _end_interrupted(self, session: str, data: Wire) -> None:
         """By a person; or native gave up after a refusal, which is no more than the end of an agent's answer."""
-        await self._done(session, "aborted" if self._stopped() else "completed")
+        await self._end_run(session, "aborted" if self._has_interrupt() else "completed")
 
-    def _stopped(self) -> bool:
+    def _has_interrupt(self) -> bool:
         """The agent was told to stop what it is at."""
         runs = {run.run for run in self._runs.values()}
         return any(line["type"] == "interrupt" and line["run"] in runs for line in self.puppet.lines)
 
-    async def _created(self, session: str, data: Wire) -> None:
+    async def _begin_subagent(self, session: str, data: Wire) -> None:
         """A subagent's session: it begins with the call that runs."""
         parent = data["info"].get("parentID")
         call = next((id_ for id_, c in self._calls.items() if c["session"] == parent and c["name"] == "subagent"), None)
@@ -403,7 +405,7 @@ class Player:
             meta["answers"] = structured["answers"]
         files: list[Wire] = []
         if call["name"] == "edit":
-            files = [{"path": self.mine(call["input"].get("path", call["input"].get("filePath"))), "action": "patch"}]
+            files = [{"path": self.with_our_ids(call["input"].get("path", call["input"].get("filePath"))), "action": "patch"}]
             self._edit(Path(files[0]["path"]), call["input"])
             files[0]["diff"] = structured["files"][0]["patch"] if "files" in structured else None
         output = data["content"][0]["text"] if data["content"] else ""
@@ -415,7 +417,7 @@ class Player:
 
     async def _tool_failed(self, session: str, data: Wire) -> None:
         error = data["error"]
-        meta = {"interrupted": True} if "interrupted" in error["message"] and self._stopped() else {}
+        meta = {"interrupted": True} if "interrupted" in error["message"] and self._has_interrupt() else {}
         await self._say(session, type="tool_result", tool=data["callID"], ok=False, output=error["message"], meta=meta)
 
     async def _over(self, place: int) -> None:
@@ -465,17 +467,17 @@ class Player:
     async def _summary(self, session: str, data: Wire) -> None:
         await self._say(session, type="text", step="summary", part="t0", delta=data["text"])
 
-    async def _compacted(self, session: str, data: Wire) -> None:
+    async def _end_compaction(self, session: str, data: Wire) -> None:
         await self._say(session, type="step_finish", step="summary", finish="stop", usage={"input": 120, "output": 20})
         await self._say(session, type="compaction", phase="completed", auto=data["reason"] == "auto")
 
     _ACTS: ClassVar[dict[str, Callable[[Player, str, Wire], Awaitable[None]]]] = {
-        "session.created": _created,
-        "session.input.promoted": _promoted,
-        "session.prompted": _promoted,
-        "session.execution.succeeded": _succeeded,
-        "session.execution.failed": _failed,
-        "session.execution.interrupted": _interrupted,
+        "session.created": _begin_subagent,
+        "session.input.promoted": _give_prompt,
+        "session.prompted": _give_prompt,
+        "session.execution.succeeded": _end_completed,
+        "session.execution.failed": _end_failed,
+        "session.execution.interrupted": _end_interrupted,
         "session.step.started": _step_started,
         "session.step.ended": _step_ended,
         "session.step.failed": _step_failed,
@@ -489,7 +491,7 @@ class Player:
         "session.tool.failed": _tool_failed,
         "session.compaction.started": _compaction,
         "session.compaction.delta": _summary,
-        "session.compaction.ended": _compacted,
+        "session.compaction.ended": _end_compaction,
         "todo.updated": _todo,
         "permission.v2.asked": _permission,
         "form.created": _form,

@@ -80,7 +80,7 @@ def native(scene: str) -> Native:
 # --- of both --------------------------------------------------------------------------------------------------
 
 
-def told(journal: Sequence[UniversalEvent], agent: str, dialect: str = "v2_july") -> list[Wire]:
+def wire_events(journal: Sequence[UniversalEvent], agent: str, dialect: str = "v2_july") -> list[Wire]:
     """A journal as it is told in a dialect."""
     speaks = DIALECTS[dialect]
     made = [speaks.event(event) for event in second_of(journal, agent)[1]]

@@ -86,13 +86,13 @@ def strings(value: Any, change: Callable[[str], str]) -> Any:
     return change(value) if isinstance(value, str) else value
 
 
-def whose(event: Wire) -> str | None:
+def session_of(event: Wire) -> str | None:
     """The session of an event."""
     data = event["data"]
     return data.get("sessionID") or data.get("form", {}).get("sessionID")
 
 
-def spent(data: Wire) -> Wire:
+def step_usage(data: Wire) -> Wire:
     """`usage` and `cost` of a step, as the mock's protocol has them."""
     tokens = data.get("tokens")
     if tokens is None:

@@ -212,11 +212,13 @@ class Story:
         begun = ToolCallPart(name=name, arguments="", call_id=call_id)
         item_id = self.item(ItemKind.TOOL_CALL, begun, role=ItemRole.TOOL, parent=parent, started=True)
         if done:
-            self.called(item_id, name, arguments, parent=parent, call_id=call_id)
+            self.set_arguments(item_id, name, arguments, parent=parent, call_id=call_id)
         return item_id
 
-    def called(self, item_id: str, name: str, arguments: Wire, *, parent: str | None = None, call_id: str = "call_1") -> None:
-        """Its arguments are there."""
+    def set_arguments(
+        self, item_id: str, name: str, arguments: Wire, *, parent: str | None = None, call_id: str = "call_1"
+    ) -> None:
+        """Gives a tool call its arguments."""
         part = ToolCallPart(name=name, arguments=json.dumps(arguments), call_id=call_id)
         self.item(ItemKind.TOOL_CALL, part, role=ItemRole.TOOL, parent=parent, item_id=item_id)
 
@@ -292,7 +294,7 @@ class Story:
         self.status("compaction", "too long" if fails else None, phase="failed" if fails else "completed", auto=not wish)
         self.end()
 
-    def imported(self, role: str, *parts: Wire, message_id: str, created: int, **info: Any) -> None:
+    def import_message(self, role: str, *parts: Wire, message_id: str, created: int, **info: Any) -> None:
         """A message that was made elsewhere."""
         named = [{**p, "id": f"prt_{n}", "messageID": message_id, "sessionID": self.id} for n, p in enumerate(parts)]
         model = {"modelID": "m", "providerID": "p"}
@@ -302,7 +304,7 @@ class Story:
         self.item(ItemKind.MESSAGE, role=ItemRole(role), imported={"info": wire, "parts": named})
 
 
-def everything() -> list[Story]:
+def synthetic_stories() -> list[Story]:
     """Two sessions in which all happens that no recording has."""
     story = Story()
     story.turn()

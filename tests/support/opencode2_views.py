@@ -43,13 +43,13 @@ class OpenCode2View:
         return {wire["id"]: wire for wire in read.forms(self._session)}
 
     @property
-    def settled(self) -> dict[str, Wire]:
+    def closed_forms(self) -> dict[str, Wire]:
         """`FormDetail` of the others."""
         ids = map(asks.form_id, self._session.timeline.questions)
         return {id_: detail for id_ in ids if (detail := read.form_detail(self._session, id_)) is not None}
 
     @property
-    def running(self) -> bool:
+    def is_running(self) -> bool:
         """Whether a turn runs."""
         return self._session.timeline.is_running
 

@@ -92,7 +92,7 @@ class Oracle:
             self._instead(f"{operation} {status} {content_type}", body, covering)
             return
         wrong = [] if schema == {} else list(self._errors(schema, body, key=f"{operation} {status} {content_type}"))
-        left = [(pointer, message) for pointer, message in wrong if not _covered(pointer, covering)]
+        left = [(pointer, message) for pointer, message in wrong if not _is_covered(pointer, covering)]
         if left and any(one.instead for one in covering):
             self._instead(f"{operation} {status}", body, covering)
         elif left:
@@ -115,7 +115,7 @@ class Oracle:
         kind = str(payload.get("type"))
         covering = [one for one in self.divergences if one.covers(f"global:{kind}", 0)]
         wrapper = {**self._schemas["GlobalEvent"], "properties": {**self._schemas["GlobalEvent"]["properties"], "payload": {}}}
-        wrong = [row for row in self._errors(wrapper, item, key="GlobalEvent") if not _covered(row[0], covering)]
+        wrong = [row for row in self._errors(wrapper, item, key="GlobalEvent") if not _is_covered(row[0], covering)]
         if wrong:
             raise Violation(_report(f"/global/event {kind}", wrong, item))
 
@@ -165,7 +165,7 @@ class Oracle:
         if schema is None:
             self._instead(f"event {kind}", event, covering)
             return
-        wrong = [row for row in self._errors(schema, event, key=f"{id(known)} {kind}") if not _covered(row[0], covering)]
+        wrong = [row for row in self._errors(schema, event, key=f"{id(known)} {kind}") if not _is_covered(row[0], covering)]
         if wrong:
             raise Violation(_report(f"event {kind}", wrong, event))
 
@@ -223,7 +223,7 @@ def check_global_event(item: Mapping[str, Any]) -> None:
     oracle().check_global_event(item)
 
 
-def _covered(pointer: str, covering: Iterable[Divergence]) -> bool:
+def _is_covered(pointer: str, covering: Iterable[Divergence]) -> bool:
     return any(one.pointer and fnmatchcase(pointer, one.pointer) for one in covering)
 
 

@@ -75,7 +75,7 @@ class PiReplay(Replay):
         elif msg["type"] == "abort":
             self._aborts.append(msg["id"])
 
-    def ours(self, msg: Any) -> Any:
+    def with_our_ids(self, msg: Any) -> Any:
         if isinstance(msg, dict) and msg.get("type") == "response" and "id" in msg:
             if msg["command"] == "abort":
                 return {**msg, "id": self._aborts.pop() if self._aborts else "recorded"}
@@ -88,9 +88,9 @@ class PiReplay(Replay):
             return  # bad_stdin: we send nothing like it
         if msg["type"] == "prompt" and not self.state.machine.busy:
             images = [Attachment(mime=image["mimeType"], base64=image["data"]) for image in msg.get("images", ())]
-            before = len(self.written())
+            before = len(self.written_lines())
             self.prompt(msg["message"], attachments=images)
-            [line] = self.written()[before:]
+            [line] = self.written_lines()[before:]
             assert (line["message"], line.get("images")) == (msg["message"], msg.get("images"))
             self._names[msg["id"]] = line["id"]
         elif msg["type"] == "abort":

@@ -2,7 +2,7 @@
 
     puppet = Puppet()
     async with live(tmp_path, agent=puppet) as server: ...
-    run = await puppet.prompted()               # what the server handed to it: {run, text, ...}
+    run = await puppet.next_prompt()            # what the server handed to it: {run, text, ...}
     await puppet.say(run, type="step_start", step="s1")
 
 It speaks the mock's protocol (`universal.agents.mock`), and lines that the mock has no need of: `tool_input {tool, delta}`.
@@ -50,7 +50,7 @@ class PuppetCodec(MockCodec):
 
 
 @dataclass(frozen=True, eq=False)
-class Heard:
+class PuppetPrompt:
     """A prompt, and where its answer goes."""
 
     frame: Frame
@@ -69,7 +69,7 @@ class Puppet:
     lines: list[Frame] = field(default_factory=list)
     _told: dict[str, int] = field(default_factory=dict[str, int])
     _heard: asyncio.Condition = field(default_factory=asyncio.Condition)
-    _prompts: asyncio.Queue[Heard] = field(default_factory=asyncio.Queue)
+    _prompts: asyncio.Queue[PuppetPrompt] = field(default_factory=asyncio.Queue)
 
     async def __call__(self, stdio: Stdio) -> int:
         while (line := await stdio.read()) is not None:
@@ -80,14 +80,14 @@ class Puppet:
                 ]
                 await stdio.write(line_of({"type": "hello", "models": models, "commands": []}))
             elif frame["type"] == "prompt":
-                self._prompts.put_nowait(Heard(frame, stdio))
+                self._prompts.put_nowait(PuppetPrompt(frame, stdio))
             else:
                 async with self._heard:
                     self.lines.append(frame)
                     self._heard.notify_all()
         return 0
 
-    async def prompted(self) -> Heard:
+    async def next_prompt(self) -> PuppetPrompt:
         """The next prompt that the server hands over. Raises TimeoutError."""
         async with asyncio.timeout(HEARD_S):
             return await self._prompts.get()
@@ -98,14 +98,14 @@ class Puppet:
             heard = await self._prompts.get()
             await self.say(heard, type="done", run=heard.run, status="completed")
 
-    async def told(self, kind: str) -> None:
+    async def wait_for_line(self, kind: str) -> None:
         """Wait for the next line of this kind (see `lines`). Raises TimeoutError."""
         seen = self._told.get(kind, 0)
         async with asyncio.timeout(HEARD_S), self._heard:
             await self._heard.wait_for(lambda: sum(line["type"] == kind for line in self.lines) > seen)
         self._told[kind] = seen + 1
 
-    async def say(self, to: Heard, **frame: Any) -> None:
+    async def say(self, to: PuppetPrompt, **frame: Any) -> None:
         """One line."""
         await to.stdio.write(line_of({key: value for key, value in frame.items() if value is not None}))
 

@@ -44,7 +44,7 @@ class Recording:
     def __str__(self) -> str:
         return f"{self.version}/{self.scene}"
 
-    def said(self) -> list[Any]:
+    def agent_messages(self) -> list[Any]:
         """What the agent said."""
         return [row.msg for row in self.rows if row.direction == "out"]
 

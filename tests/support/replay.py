@@ -113,11 +113,11 @@ class Replay:
             case "in":
                 self.command(row)
             case "out":
-                self.hear(encode(self.ours(row.msg)))
+                self.hear(encode(self.with_our_ids(row.msg)))
             case "err":
                 self.stderr += str(row.msg) + "\n"
             case "sig":
-                self.signalled(row)
+                self.on_signal(row)
             case "exit":
                 signal = row.msg.get("signal")
                 number = signals.Signals[signal].value if isinstance(signal, str) else signal
@@ -134,10 +134,10 @@ class Replay:
     def command(self, row: Row) -> None:
         """A recorded line to the agent, as a command of ours."""
 
-    def signalled(self, row: Row) -> None:
+    def on_signal(self, row: Row) -> None:
         """A recorded signal to the process."""
 
-    def ours(self, msg: Any) -> Any:
+    def with_our_ids(self, msg: Any) -> Any:
         """A recorded message with our ids in it."""
         return msg
 
@@ -289,11 +289,11 @@ class Replay:
         assert len(origins) == len(reasons)
         return list(zip(origins, reasons, strict=True))
 
-    def written(self) -> list[Any]:
+    def written_lines(self) -> list[Any]:
         """What we wrote to the agent."""
         return [json.loads(out.data) for out in self.outputs if isinstance(out, WriteLine)]
 
-    def unparsed(self) -> list[UnparsedData]:
+    def unparsed_lines(self) -> list[UnparsedData]:
         """Lines that no rule knew."""
         return [fact.data for fact in self.facts(EventType.UNPARSED)]
 

@@ -25,7 +25,7 @@ async def check_replay(replay: Replay) -> None:
 
 def check_everything_is_known(replay: Replay) -> None:
     """Nothing is unparsed, and every fact names the line that it came from."""
-    assert replay.unparsed() == []
+    assert replay.unparsed_lines() == []
     assert [name for name in replay.codec.counters() if name.startswith("unparsed")] == []
     assert all(fact.raw is not None for fact in replay.facts() if not fact.synthetic)
 

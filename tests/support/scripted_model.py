@@ -283,17 +283,17 @@ class ScriptedAgent:
             Signal(Input.ACTIVITY, child=key),
         )
 
-    def done(self, **metadata: Any) -> None:
+    def end_turn(self, **metadata: Any) -> None:
         self.says(Signal(Input.DONE, metadata=metadata or None))
 
-    def failed(self, message: str = "bad request", code: str | None = None, **details: Any) -> None:
+    def fail_turn(self, message: str = "bad request", code: str | None = None, **details: Any) -> None:
         error = {"message": message, "code": code}
         self.says(
             Fact(EventType.ERROR, ErrorData(message=message, code=code, details=details or None)),
             Signal(Input.FAILED, error=error),
         )
 
-    def aborted(self) -> None:
+    def abort_turn(self) -> None:
         self.says(Signal(Input.FAILED, aborted=True))
 
 
@@ -304,7 +304,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundAgent:
     spec: AgentSpec
     located: Place
     catalogue: Catalogue
@@ -326,7 +326,7 @@ class ScriptedAgents:
         catalogue = Catalogue(models=(Model("m1", "M1", variants=("low", "high")), Model("m2", "M2")), default_model="m1")
         untold = Catalogue()  # what the registry knows, before the agent has told more
         self._agents = {
-            name: Found(
+            name: FoundAgent(
                 AgentSpec(name, name, self._maker(name), (name,), "X", (), Capabilities(), modes, untold, "", enforcement=HELD),
                 Place(),
                 catalogue,
@@ -342,13 +342,13 @@ class ScriptedAgents:
 
         return make
 
-    async def available(self, *, only: str = "") -> Sequence[Found]:
+    async def available(self, *, only: str = "") -> Sequence[FoundAgent]:
         return list(self._agents.values())
 
-    def default(self) -> Found:
+    def default(self) -> FoundAgent:
         return self._agents["one"]
 
-    def get(self, name: str) -> Found | None:
+    def get(self, name: str) -> FoundAgent | None:
         return self._agents.get(name)
 
     def limit(self, name: str, enforcement: Enforcement) -> None:

@@ -60,10 +60,10 @@ def _tool1(part: Wire) -> Any:
     status = {"pending": "streaming"}.get(state["status"], state["status"])
     given = {} if status == "streaming" or name == "todowrite" else arguments(name, state["input"])
     output = state.get("output") if status == "completed" else None
-    return (part["callID"], name, status, given, _said(output) if name == "subagent" else output)
+    return (part["callID"], name, status, given, _subagent_answer(output) if name == "subagent" else output)
 
 
-def _said(output: str | None) -> str | None:
+def _subagent_answer(output: str | None) -> str | None:
     """What a subagent said, without the first face's frame around it."""
     return output.split("<task_result>\n")[-1].split("\n</task_result>")[0] if output else output
 
@@ -143,7 +143,7 @@ def check_opencode2(events: Sequence[UniversalEvent], agent: str, first: Convers
             dialect.message(message)
     for entry in live.inbox.values():
         check_type("SessionInboxInfo", entry)
-    for detail in live.settled.values():
+    for detail in live.closed_forms.values():
         check_type("FormDetail", detail)
     if first is not None:
         second, one = (
@@ -151,5 +151,5 @@ def check_opencode2(events: Sequence[UniversalEvent], agent: str, first: Convers
             opencode1_normal(m.wire() for m in first.messages.values()),
         )
         assert [key for key in one if one[key] != second[key]] == [], f"{one}\n{second}"
-        assert live.running == first.busy
+        assert live.is_running == first.busy
     return session

@@ -107,7 +107,7 @@ PAYLOADS = {
 
 
 @cache
-def ours() -> Document:
+def our_document() -> Document:
     """What `GET /v1/openapi.json` answers."""
     return Document.of(ROOT / "shim" / "faces" / "v1" / "openapi.json")
 
@@ -136,7 +136,7 @@ def diverges(kind: str, operation: str, **more: Any) -> bool:
 
 def check_event(event: Any) -> None:
     """One event, as sent. Theirs has no question with several parts and the like, but lets more fields pass."""
-    ours().check_event(event)
+    our_document().check_event(event)
     theirs().check_event(event)
     faults = theirs().faults({"$ref": f"#/components/schemas/{PAYLOADS[event['type']]}"}, event["data"])
     assert not faults, f"{faults}\n{event}"
@@ -194,7 +194,7 @@ class Face:
     live: Live
 
     def _url(self, operation: str, names: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
-        method, path, _ = ours().operations()[operation]
+        method, path, _ = our_document().operations()[operation]
         for name in re.findall(r"{(\w+)}", path):
             path = path.replace(f"{{{name}}}", str(names.pop(name)))
         return method, path, names
@@ -206,11 +206,15 @@ class Face:
         params = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in query.items()}
         async with asyncio.timeout(WAIT_S), self.live.api.raw.request(method, path, params=params, **sent) as response:
             raw = await response.read()
-        wanted = status if status is not None else next(int(s) for s in ours().operations()[operation][2]["responses"] if s < "3")
+        wanted = (
+            status
+            if status is not None
+            else next(int(s) for s in our_document().operations()[operation][2]["responses"] if s < "3")
+        )
         assert response.status == wanted, f"{operation}: {response.status}, not {wanted}: {raw[:2000]!r}"
         kind = response.content_type
         body = json.loads(raw) if kind.endswith("json") else raw
-        ours().check_answer(operation, response.status, kind, body)
+        our_document().check_answer(operation, response.status, kind, body)
         peer = theirs().operations().get(operation)
         if peer is not None and (
             str(response.status) in peer[2]["responses"] or not diverges("status", operation, status=status)

@@ -101,7 +101,7 @@ def test_a_turn_goes_on_after_the_end_of_input(version: str) -> None:
 @pytest.mark.parametrize("version", BOTH)
 def test_settings_are_sent_before_the_prompt(version: str) -> None:
     replay = play(version, "controls")
-    kinds = [line["request"]["subtype"] if line["type"] == "control_request" else line["type"] for line in replay.written()]
+    kinds = [line["request"]["subtype"] if line["type"] == "control_request" else line["type"] for line in replay.written_lines()]
     again = ["set_permission_mode"] if version == OLD else []  # it took the mode "nonsense", which is taken back each time
     first = ["set_model", "apply_flag_settings", "user"]  # the recording has changed the mode before
     assert kinds == ["initialize", *first, *again, "set_model", "user", *again, "set_model", "user"]
@@ -165,6 +165,6 @@ def test_a_resumed_turn_costs_what_it_costs(version: str) -> None:
 
 @pytest.mark.parametrize("version", BOTH)
 def test_images_are_sent_as_blocks(version: str) -> None:
-    (line,) = [line for line in play(version, "image").written() if line["type"] == "user"]
+    (line,) = [line for line in play(version, "image").written_lines() if line["type"] == "user"]
     image, text = line["message"]["content"]
     assert (image["source"]["media_type"], text["type"]) == ("image/png", "text")

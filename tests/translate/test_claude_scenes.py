@@ -190,7 +190,7 @@ def test_permission_always_writes_no_rule(version: str) -> None:
     """The rule is the server's: Claude gets no `updatedPermissions`."""
     replay = play(version, "bash_ask_always")
     assert [f.data.status for f in replay.facts(EventType.PERMISSION_RESOLVED)] == ["accept_for_session"]
-    assert not any("updatedPermissions" in encode(line).decode() for line in replay.written())
+    assert not any("updatedPermissions" in encode(line).decode() for line in replay.written_lines())
 
 
 @pytest.mark.parametrize("version", BOTH)
@@ -251,7 +251,10 @@ def test_interrupt(version: str, scene: str) -> None:
     assert replay.facts(EventType.ERROR) == []
     stopped, _ = [s for s in replay.signals() if s.input in (Input.FAILED, Input.DONE)]
     assert (stopped.input, stopped.aborted) == (Input.FAILED, True)
-    assert sum(line["type"] == "control_request" and line["request"]["subtype"] == "interrupt" for line in replay.written()) == 1
+    assert (
+        sum(line["type"] == "control_request" and line["request"]["subtype"] == "interrupt" for line in replay.written_lines())
+        == 1
+    )
     assert replay.texts()[-1] == "You said: after the interrupt"
 
 
@@ -281,7 +284,7 @@ def test_merged_prompts_are_all_answered(version: str, scene: str) -> None:
     """Fewer results than prompts, and yet a DONE for each of them: one turn, at its end."""
     replay = play(version, scene)
     assert replay.turns() == COMPLETED
-    prompts = sum(line["type"] == "user" for line in replay.written())
+    prompts = sum(line["type"] == "user" for line in replay.written_lines())
     assert [s.input for s in replay.signals()].count(Input.DONE) == prompts == (2 if scene == "queue_tool" else 3)
 
 
@@ -289,7 +292,7 @@ def test_merged_prompts_are_all_answered(version: str, scene: str) -> None:
 def test_prompts_one_after_the_other(version: str) -> None:
     replay = play(version, "multi_turn")
     assert replay.turns() == COMPLETED * 3
-    assert [line["uuid"] for line in replay.written() if line["type"] == "user"] == [
+    assert [line["uuid"] for line in replay.written_lines() if line["type"] == "user"] == [
         prompt_uuid(f"prompt_{n}") for n in (1, 2, 3)
     ]
     costs = [s.metadata["cost"] for s in replay.signals() if s.input is Input.DONE]

@@ -87,7 +87,7 @@ def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
     """Fed to a new codec. What we send must be what was recorded."""
     recording = recordings.read(f"mock/{name}")
     played = Compact(codec=MockCodec(counting())).play(recording)
-    assert played.written() == [row.msg for row in recording.rows if row.direction == "in"]
+    assert played.written_lines() == [row.msg for row in recording.rows if row.direction == "in"]
     rows = [shown(output) for output in played.outputs if not isinstance(output, WriteLine)]
     path = FIXTURES / "universal" / f"{name}.jsonl"
     if ACCEPT:

@@ -32,7 +32,7 @@ def _parts(item: Any) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recording_is_understood(name: str) -> None:
     played = play(name)
-    assert played.unparsed() == []
+    assert played.unparsed_lines() == []
     started: Counter[str] = Counter()
     completed: Counter[str] = Counter()
     deltas: dict[tuple[str, int], str] = {}
@@ -166,7 +166,7 @@ def test_a_changed_file_is_in_the_session_diff() -> None:
 
 def test_an_early_abort_is_sent_when_the_prompt_has_begun() -> None:
     played = play("1.18.33/abort_early")
-    assert [r["path"].rsplit("/", 1)[1] for r in played.written() if r["method"] == "POST"] == [
+    assert [r["path"].rsplit("/", 1)[1] for r in played.written_lines() if r["method"] == "POST"] == [
         "session",
         "prompt_async",
         "abort",

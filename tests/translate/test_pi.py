@@ -153,6 +153,8 @@ def test_a_lost_conversation_is_said_to_be_lost(version: str) -> None:
 
 @pytest.mark.parametrize("version", BOTH)
 def test_an_interrupt_closes_the_dialog_first(version: str) -> None:
-    lines = [line for line in play(version, "interrupt_ask").written() if line["type"] in ("abort", "extension_ui_response")]
+    lines = [
+        line for line in play(version, "interrupt_ask").written_lines() if line["type"] in ("abort", "extension_ui_response")
+    ]
     assert [line["type"] for line in lines] == ["extension_ui_response", "abort"]
     assert lines[0]["cancelled"] is True

@@ -130,7 +130,7 @@ class Tui:
 
     # --- events --------------------------------------------------------------------------------------------
 
-    async def one(self, act: Act | None = None) -> Wire:
+    async def take_next(self, act: Act | None = None) -> Wire:
         """Take in the next event."""
         event = await self.events.next()
         self.take(event)
@@ -153,9 +153,9 @@ class Tui:
         count = len(self.ends)
         async with asyncio.timeout(TURN_S):
             while len(self.ends) == count:
-                await self.one(act)
+                await self.take_next(act)
             await self.call("PATCH", f"/api/session/{self.session}", {"title": f"over {count}"}, status=204)
-            while (await self.one(act))["data"].get("title") != f"over {count}":
+            while (await self.take_next(act))["data"].get("title") != f"over {count}":
                 pass
         return self.ends[-1].rpartition(".")[2]
 
@@ -185,17 +185,17 @@ class Tui:
             self.running = False
             self.ends.append(type_)
 
-    def _started(self, data: Wire) -> None:
+    def _start_turn(self, data: Wire) -> None:
         if self.running:
             self.wrong.append("started twice")
         self.running = True
         self.starts += 1
 
-    def _enqueued(self, data: Wire) -> None:
+    def _enqueue_prompt(self, data: Wire) -> None:
         payload = data[self.name("item")].get(self.name("payload"), {})
         self.waiting[data[self.name("inboxID")]] = payload.get("text", "")
 
-    def _delivered(self, data: Wire) -> None:
+    def _deliver_prompt(self, data: Wire) -> None:
         id_ = data[self.name("inboxID")]
         if id_ not in self.waiting:
             self.wrong.append(f"{id_} delivered, but never enqueued")
@@ -253,7 +253,7 @@ class Tui:
         """(name, status) of all calls."""
         return [tuple(tool) for item in self.screen.values() if item["role"] == "assistant" for tool in item["tools"].values()]
 
-    async def same(self) -> None:
+    async def assert_matches_server(self) -> None:
         """What is on the screen is what GET says; nothing was wrong; and nothing runs."""
         assert self.wrong == [], self.wrong[:3]
         assert self.starts == len(self.ends)
@@ -278,7 +278,7 @@ def as_shown(message: Wire) -> Wire:
     return {"role": "assistant", "texts": texts, "tools": tools, "over": over}
 
 
-def _called(status: str) -> Callable[[Tui, Wire], None]:
+def _tool_handler(status: str) -> Callable[[Tui, Wire], None]:
     def handler(tui: Tui, data: Wire) -> None:
         step = tui._step(data)
         id_ = data[tui.name("id")]
@@ -297,19 +297,19 @@ def _called(status: str) -> Callable[[Tui, Wire], None]:
 
 
 Tui._HANDLERS = {
-    "session.execution.started": Tui._started,
-    "session.inbox.enqueued": Tui._enqueued,
-    "session.inbox.delivered": Tui._delivered,
+    "session.execution.started": Tui._start_turn,
+    "session.inbox.enqueued": Tui._enqueue_prompt,
+    "session.inbox.delivered": Tui._deliver_prompt,
     "session.step.started": Tui._step_started,
     "session.step.ended": Tui._step_over,
     "session.step.failed": Tui._step_over,
     "session.text.started": Tui._text_started,
     "session.text.delta": Tui._text_delta,
     "session.text.ended": Tui._text_ended,
-    "session.tool.input.started": _called("streaming"),
-    "session.tool.called": _called("running"),
-    "session.tool.success": _called("completed"),
-    "session.tool.failed": _called("error"),
+    "session.tool.input.started": _tool_handler("streaming"),
+    "session.tool.called": _tool_handler("running"),
+    "session.tool.success": _tool_handler("completed"),
+    "session.tool.failed": _tool_handler("error"),
 }
 
 

@@ -15,7 +15,7 @@ Wire = dict[str, Any]
 BATCH_S = 0.016
 
 
-class Seen(NamedTuple):
+class Observation(NamedTuple):
     """An event that came, or (`read`) an answer that was laid over what was there."""
 
     at: float
@@ -37,7 +37,7 @@ class Screen:
     def lay(self, what: str, data: list[Wire]) -> None:
         match what:
             case "message":
-                self.messages = {one["id"]: copied(one) for one in reversed(data)}
+                self.messages = {one["id"]: copy_message(one) for one in reversed(data)}
             case "pending":
                 self.inputs = {one["id"]: one["data"]["text"] for one in data}
             case "permission":
@@ -101,7 +101,7 @@ class Screen:
         if latest is not None and status is not None:
             latest["state"] = {"status": status}
 
-    def shown(self) -> list[Any]:
+    def visible_rows(self) -> list[Any]:
         """What a person sees: prompts, texts, and cards of calls with their states."""
         found: list[Any] = []
         for one in self.messages.values():
@@ -115,11 +115,11 @@ class Screen:
         return found
 
 
-def copied(message: Wire) -> Wire:
+def copy_message(message: Wire) -> Wire:
     return {**message, "content": [dict(part) for part in message["content"]]} if "content" in message else dict(message)
 
 
-def screen_of(seen: Iterable[Seen]) -> Screen:
+def screen_of(seen: Iterable[Observation]) -> Screen:
     """The screen after all of it. `at` of an event is when it came, of an answer when the client has laid it."""
     screen = Screen()
     for one in sorted(seen, key=lambda one: one.at if one.read else one.at + BATCH_S):

@@ -17,7 +17,7 @@ async def inbox(client: Tui) -> list[str]:
     return [one["id"] for one in listed]
 
 
-async def failed(client: Tui) -> str:
+async def failure_message(client: Tui) -> str:
     """The message of the execution that fails next; no step was begun, and the prompt is shown before the error."""
     seen: list[dict[str, Any]] = []
 
@@ -34,13 +34,13 @@ async def failed(client: Tui) -> str:
     info = (await client.call("GET", f"/api/session/{client.session}")).body["data"]
     if client.dialect == "v2_0":
         assert info["outcome"] == "failed"
-    await client.same()
+    await client.assert_matches_server()
     assert await inbox(client) == []
     assert "send the next prompt" in error["message"], "it says what to do"
     return str(error["message"])
 
 
-async def shown(client: Tui) -> list[str]:
+async def message_types(client: Tui) -> list[str]:
     """Types of the messages, without what was chosen meanwhile."""
     page = (await client.call("GET", f"/api/session/{client.session}/message", order="asc")).body["data"]
     return [one["type"] for one in page if not one["type"].endswith("-switched")]
@@ -59,17 +59,17 @@ async def test_an_unknown_choice_is_named_and_the_prompt_can_be_resumed(client: 
     base = f"/api/session/{client.session}"
     await client.call("POST", f"{base}/{switch}", body, status=204)
     waiting = await client.prompt("echo after all")
-    assert names in await failed(client)
-    assert await shown(client) == (["user", "idle"] if client.dialect == "v2_0" else ["user"])
+    assert names in await failure_message(client)
+    assert await message_types(client) == (["user", "idle"] if client.dialect == "v2_0" else ["user"])
     assert waiting["id"] in [one["id"] for one in (await client.call("GET", f"{base}/message")).body["data"]]
     back = {"model": {"providerID": "mock", "id": "mock"}} if switch == "model" else {"agent": "build"}
     await client.call("POST", f"{base}/{switch}", back, status=204)
     await client.call("POST", f"{base}/resume", status=204)
     assert await client.end() == "succeeded"
-    await client.same()
+    await client.assert_matches_server()
     assert client.texts() == ["after all"]
     assert await inbox(client) == []
-    assert (await shown(client)).count("user") == 1, "it is the same prompt"
+    assert (await message_types(client)).count("user") == 1, "it is the same prompt"
 
 
 async def test_the_next_prompt_takes_along_the_one_that_failed(r: Tui) -> None:
@@ -78,12 +78,12 @@ async def test_the_next_prompt_takes_along_the_one_that_failed(r: Tui) -> None:
     base = f"/api/session/{r.session}"
     await r.call("POST", f"{base}/model", {"model": NONE}, status=204)
     await r.prompt("echo what was asked")
-    await failed(r)
+    await failure_message(r)
     await r.call("POST", f"{base}/model", {"model": {"providerID": "mock", "id": "mock"}}, status=204)
     await r.prompt("remember")
     assert await r.end() == "succeeded"
-    await r.same()
-    assert await shown(r) == ["user", "idle", "user", "assistant", "idle"]
+    await r.assert_matches_server()
+    assert await message_types(r) == ["user", "idle", "user", "assistant", "idle"]
     [said] = r.texts()
     assert "I was also told what others said" in said
 
@@ -94,7 +94,7 @@ async def test_a_session_is_made_with_any_model(r: Tui) -> None:
     assert made["model"]["providerID"] == "nosuch"
     r.session = made["id"]
     await r.prompt("echo hello")
-    assert 'Provider not found: "nosuch"' in await failed(r)
+    assert 'Provider not found: "nosuch"' in await failure_message(r)
     assert "mock" in (await r.call("GET", "/api/model")).body["data"][0]["id"]
 
 
@@ -103,10 +103,10 @@ async def test_resumed_again_without_a_change_it_fails_again(r: Tui) -> None:
     base = f"/api/session/{r.session}"
     await r.call("POST", f"{base}/agent", {"agent": "nosuch"}, status=204)
     await r.prompt("echo hello")
-    await failed(r)
+    await failure_message(r)
     await r.call("POST", f"{base}/resume", status=204)
     assert await r.end() == "failed"
-    assert await shown(r) == ["user", "idle", "idle"]
+    assert await message_types(r) == ["user", "idle", "idle"]
 
 
 async def test_a_prompt_that_waits_is_handed_to_the_model_that_the_session_has_then(r: Tui) -> None:

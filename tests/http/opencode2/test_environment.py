@@ -16,7 +16,7 @@ async def put(client: Tui, variables: dict[str, Any], status: int = 204) -> Any:
     return await client.call("PUT", path, {"variables": variables}, status=status)
 
 
-async def printed(client: Tui, command: str) -> str:
+async def shell_output(client: Tui, command: str) -> str:
     await client.call("POST", f"/api/session/{client.session}/shell", {"command": command}, status=204)
     messages = (await client.call("GET", f"/api/session/{client.session}/message")).body["data"]
     return str(next(one for one in messages if one["type"] == "shell")["output"]["output"]).strip()
@@ -25,9 +25,9 @@ async def printed(client: Tui, command: str) -> str:
 async def test_commands_have_them(r: Tui) -> None:
     await r.new()
     await put(r, {"GREETING": "hello there", "OPENCODE_SERVER_PASSWORD": "of another server"})
-    assert await printed(r, 'echo "$GREETING" "$OPENCODE_SERVER_PASSWORD" "${PATH:+path}"') == "hello there  path"
+    assert await shell_output(r, 'echo "$GREETING" "$OPENCODE_SERVER_PASSWORD" "${PATH:+path}"') == "hello there  path"
     await put(r, {"OTHER": "1"})
-    assert await printed(r, 'echo "<$GREETING>" $OTHER') == "<> 1"
+    assert await shell_output(r, 'echo "<$GREETING>" $OTHER') == "<> 1"
 
 
 async def test_the_agent_is_started_anew_with_the_next_prompt(r: Tui) -> None:
@@ -43,7 +43,7 @@ async def test_the_agent_is_started_anew_with_the_next_prompt(r: Tui) -> None:
     assert actor.alive, "nothing has changed"
     await r.prompt("hang")
     while not r.running:
-        await r.one()
+        await r.take_next()
     await put(r, {})
     assert actor.alive, "what runs is not disturbed"
     await r.interrupt()

@@ -22,7 +22,7 @@ async def create(client: Tui, session: str = "", status: int = 200, **more: Any)
     return (await client.call("POST", f"/api/session/{session or client.session}/form", body, status=status)).body
 
 
-async def told(client: Tui, type_: str) -> dict[str, Any]:
+async def next_event(client: Tui, type_: str) -> dict[str, Any]:
     while (event := await client.events.next())["type"] != type_:
         pass
     return event["data"]
@@ -32,7 +32,7 @@ async def test_made_told_listed_and_answered(client: Tui) -> None:
     await client.new()
     form = (await create(client, metadata={"kind": "mine"}))["data"]
     assert form["fields"] == FIELDS
-    assert (await told(client, "form.created"))["form"] == form
+    assert (await next_event(client, "form.created"))["form"] == form
     base = f"/api/session/{client.session}/form"
     assert (await client.call("GET", base)).body["data"] == [form]
     place = {"location[directory]": str(client.live.directory)}
@@ -43,7 +43,7 @@ async def test_made_told_listed_and_answered(client: Tui) -> None:
     assert wrong.body["_tag"] == "FormInvalidAnswerError"
     answer = {"name": "Ann", "age": 7, "colours": ["r"]}
     await client.call("POST", f"{base}/{form['id']}/reply", {"answer": answer}, status=204)
-    replied = await told(client, "form.replied")
+    replied = await next_event(client, "form.replied")
     assert (replied["id"], replied["sessionID"], replied["answer"]) == (form["id"], client.session, answer)
     again = await client.call("POST", f"{base}/{form['id']}/reply", {"answer": answer}, status=409)
     assert again.body["_tag"] == "FormAlreadySettledError"
@@ -58,7 +58,7 @@ async def test_cancelled_with_the_reason(r: Tui) -> None:
     path = f"/api/session/{r.session}/form/frm_mine"
     assert (await r.call("GET", path)).body["data"]["state"] == {"status": "pending"}
     await r.call("DELETE", path, status=204, message="not now")
-    assert (await told(r, "form.cancelled"))["id"] == "frm_mine"
+    assert (await next_event(r, "form.cancelled"))["id"] == "frm_mine"
     assert (await r.call("GET", path)).body["data"]["state"] == {"status": "cancelled", "message": "not now"}
     await r.call("DELETE", path, status=409)
 
@@ -77,7 +77,7 @@ async def test_of_no_session(r: Tui) -> None:
 async def test_beside_an_agents_question(r: Tui) -> None:
     await r.new()
     await r.prompt("question")
-    asked = (await told(r, "form.created"))["form"]
+    asked = (await next_event(r, "form.created"))["form"]
     made = (await create(r))["data"]
     assert [one["id"] for one in (await r.call("GET", f"/api/session/{r.session}/form")).body["data"]] == [
         asked["id"],

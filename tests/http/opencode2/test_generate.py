@@ -31,7 +31,7 @@ async def test_a_text_of_a_session_that_works(r: Tui) -> None:
     await r.turn("echo hello")
     await r.prompt("hang")
     while r.types[-1:] != ["session.text.delta"]:  # interrupted before it is handed over, it would wait
-        await r.one()
+        await r.take_next()
     path = f"/api/session/{r.session}/generate"
     said = (await r.call("POST", path, {"prompt": "help"})).body["data"]["text"]
     assert "echo" in said, "the mock lists its words"

@@ -13,7 +13,7 @@ from tests.support.live import live
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Path:
+def second_project(tmp_path: Path) -> Path:
     made = tmp_path / "other"
     (made / "sub").mkdir(parents=True)
     for command in (("init", "-q"), ("commit", "-q", "--allow-empty", "-m", "first")):
@@ -29,11 +29,11 @@ async def info(client: Tui) -> dict[str, Any]:
     return (await client.call("GET", f"/api/session/{client.session}")).body["data"]
 
 
-async def test_a_moved_session_goes_on_in_the_other_directory(client: Tui, other: Path) -> None:
+async def test_a_moved_session_goes_on_in_the_other_directory(client: Tui, second_project: Path) -> None:
     await client.turn("echo before")
     was = await info(client)
     waiting = await client.prompt("echo waits", resume=False)
-    await move(client, other / "sub")
+    await move(client, second_project / "sub")
     seen: list[dict[str, Any]] = []
 
     async def act(_: Tui, event: dict[str, Any]) -> None:
@@ -42,10 +42,10 @@ async def test_a_moved_session_goes_on_in_the_other_directory(client: Tui, other
 
     assert await client.turn("remember", act) == "succeeded"
     now = await info(client)
-    assert now["location"] == {"directory": str(other / "sub")}
+    assert now["location"] == {"directory": str(second_project / "sub")}
     assert now["projectID"] != was["projectID"]
     [event] = seen
-    assert event["data"]["location"] == {"directory": str(other / "sub")}
+    assert event["data"]["location"] == {"directory": str(second_project / "sub")}
     assert event["data"]["projectID"] == now["projectID"]
     if client.dialect == "v2_0":
         assert event["data"]["subpath"] == now["subpath"] == "sub"
@@ -56,43 +56,43 @@ async def test_a_moved_session_goes_on_in_the_other_directory(client: Tui, other
         assert moved["previous"]["location"] == was["location"]
         assert kinds.index("location-switched") < [one["id"] for one in messages].index(waiting["id"])
     assert "also told what others said" in " ".join(client.texts()), "the agent is a new one, and is told"
-    listed = (await client.call("GET", "/api/session", directory=str(other / "sub"))).body["data"]
+    listed = (await client.call("GET", "/api/session", directory=str(second_project / "sub"))).body["data"]
     assert [one["id"] for one in listed] == [client.session]
     assert (await client.call("GET", "/api/session", directory=str(client.live.directory))).body["data"] == []
-    await client.same()
+    await client.assert_matches_server()
 
 
-async def test_commands_run_there(r: Tui, other: Path) -> None:
+async def test_commands_run_there(r: Tui, second_project: Path) -> None:
     await r.new()
-    await move(r, other)
+    await move(r, second_project)
     await r.call("POST", f"/api/session/{r.session}/shell", {"command": "pwd"}, status=204)
     [shell] = [one for one in (await r.call("GET", f"/api/session/{r.session}/message")).body["data"] if one["type"] == "shell"]
-    assert shell["output"]["output"].strip() == str(other)
+    assert shell["output"]["output"].strip() == str(second_project)
 
 
-async def test_impossible_moves_are_refused(r: Tui, other: Path) -> None:
+async def test_impossible_moves_are_refused(r: Tui, second_project: Path) -> None:
     await r.new()
     await move(r, r.live.directory)
     assert "session.moved" not in r.types
-    assert "There is no directory" in (await move(r, other / "none", status=400)).body["message"]
+    assert "There is no directory" in (await move(r, second_project / "none", status=400)).body["message"]
     await r.prompt("hang")
     while not r.running:
-        await r.one()
-    assert "is at work" in (await move(r, other, status=400)).body["message"]
+        await r.take_next()
+    assert "is at work" in (await move(r, second_project, status=400)).body["message"]
     await r.interrupt()
     await r.end()
-    await move(r, other)
-    assert (await info(r))["location"] == {"directory": str(other)}
+    await move(r, second_project)
+    assert (await info(r))["location"] == {"directory": str(second_project)}
 
 
-async def test_an_undo_of_what_was_done_elsewhere_touches_no_file(r: Tui, other: Path) -> None:
+async def test_an_undo_of_what_was_done_elsewhere_touches_no_file(r: Tui, second_project: Path) -> None:
     """The same names may be there, and are somebody else's."""
     await r.new()
     await r.prompt("edit")
     await r.end()
     [changed] = [file.name for file in r.live.directory.iterdir() if file.is_file()]
-    (other / changed).write_text("somebody else's\n")
-    await move(r, other)
+    (second_project / changed).write_text("somebody else's\n")
+    await move(r, second_project)
     await r.turn("echo after")
     first = next(
         one["id"]
@@ -101,15 +101,15 @@ async def test_an_undo_of_what_was_done_elsewhere_touches_no_file(r: Tui, other:
     )
     staged = await r.call("POST", f"/api/session/{r.session}/revert/stage", {"messageID": first, "files": True})
     assert staged.body["data"]["messageID"] == first
-    assert (other / changed).read_text() == "somebody else's\n"
+    assert (second_project / changed).read_text() == "somebody else's\n"
     assert (r.live.directory / changed).exists()
 
 
-async def test_roots_hold(tmp_path: Path, other: Path) -> None:
+async def test_roots_hold(tmp_path: Path, second_project: Path) -> None:
     inside = tmp_path / "project"
     async with live(tmp_path, roots=(inside,)) as server:
         session = await server.session()
-        body = {"directory": str(other)}
+        body = {"directory": str(second_project)}
         await server.api.post(f"/api/session/{session}/move", body, status=403)
         (inside / "below").mkdir()
         await server.api.post(f"/api/session/{session}/move", {"directory": str(inside / "below")}, status=204)

@@ -14,23 +14,23 @@ from tests.support.live import Live, live
 KEPT = ("user", "assistant")
 
 
-async def worked(server: Live, *prompts: str) -> str:
+async def session_with_prompts(server: Live, *prompts: str) -> str:
     session = await server.session(title="Mine")
     for prompt in prompts:
         await server.ask(session, prompt)
     return session
 
 
-async def exported(server: Live, session: str, **params: str) -> dict[str, Any]:
+async def export_session(server: Live, session: str, **params: str) -> dict[str, Any]:
     return (await server.api.get(f"/api/experimental/session/{session}/export", params=params, status=200)).body["data"]
 
 
 def talk(document: dict[str, Any]) -> list[Any]:
     """What was said and done, in the second wire's form, without what an import makes anew."""
-    return [_said(one) for one in document["messages"] if one["type"] in KEPT]
+    return [_message_content(one) for one in document["messages"] if one["type"] in KEPT]
 
 
-def _said(message: dict[str, Any]) -> Any:
+def _message_content(message: dict[str, Any]) -> Any:
     if message["type"] == "user":
         return message["id"], message["text"], message.get("files", [])
     content = [
@@ -50,21 +50,21 @@ def _said(message: dict[str, Any]) -> Any:
     "prompts", [("echo hello",), ("think", "tool"), ("edit", "failtool"), ("parallel", "subagent"), ("image",)]
 )
 async def test_out_and_in_again(server: Live, tmp_path: Path, prompts: tuple[str, ...]) -> None:
-    session = await worked(server, *prompts)
-    document = await exported(server, session)
+    session = await session_with_prompts(server, *prompts)
+    document = await export_session(server, session)
     assert [one["type"] for one in document["messages"]].count("user") == len(prompts)
     (tmp_path / "other").mkdir()
     async with live(tmp_path / "other") as other:
         made = (await other.api.post("/api/experimental/session/import", document, status=200)).body["data"]
         assert (made["id"], made["title"]) == (session, "Mine")
         assert made["location"] == {"directory": str(other.directory)}
-        assert talk(await exported(other, session)) == talk(document)
+        assert talk(await export_session(other, session)) == talk(document)
         assert await other.ask(session, "echo and on") is not None
 
 
 async def test_counts(server: Live) -> None:
-    await worked(server, "tool", "failtool")
-    await worked(server, "subagent")
+    await session_with_prompts(server, "tool", "failtool")
+    await session_with_prompts(server, "subagent")
     path = "/api/experimental/session/stats"
     found = (await server.api.get(path, params={"tools": "detail", "timezone": "Pacific/Auckland"}, status=200)).body["data"]
     assert (found["sessions"], found["prompts"], found["activeDays"], found["streak"]) == (2, 4, 1, 1)
@@ -81,7 +81,7 @@ async def test_counts(server: Live) -> None:
 
 async def test_counting_reads_a_session_once_for_each_state_of_it(server: Live) -> None:
     path = "/api/experimental/session/stats"
-    sessions = [await worked(server, "tool") for _ in range(3)]
+    sessions = [await session_with_prompts(server, "tool") for _ in range(3)]
     services: Services = server.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
     assert services.opencode2 is not None
     for session in sessions:

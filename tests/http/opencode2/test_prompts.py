@@ -32,7 +32,7 @@ async def test_the_same_prompt_twice_is_one_prompt(client: Tui) -> None:
         "resource": ID,
     }
     await client.end()
-    await client.same()
+    await client.assert_matches_server()
     await client.prompt("echo once", id=ID)
     assert client.texts() == ["once"]
 
@@ -43,7 +43,7 @@ async def test_the_july_build_is_told_where_in_the_log_a_prompt_was_accepted(cli
     [listed] = await inbox(client)
     assert listed == waiting
     while client.types[-1] != client.name("session.inbox.enqueued"):
-        event = await client.one()
+        event = await client.take_next()
     if client.dialect == "v2_july":
         assert waiting["admittedSeq"] == event["durable"]["seq"]
     else:
@@ -55,7 +55,7 @@ async def test_two_at_the_same_moment_are_one(r: Tui) -> None:
     answers = await asyncio.gather(*(r.prompt("echo once", id=ID) for _ in range(5)))
     assert {one["id"] for one in answers} == {ID}
     await r.end()
-    await r.same()
+    await r.assert_matches_server()
     assert r.texts() == ["once"]
 
 
@@ -67,7 +67,7 @@ async def test_a_prompt_that_is_not_to_run_waits(client: Tui) -> None:
     assert (await client.call("GET", f"/api/session/{client.session}/message")).body["data"] == []
     await client.call("POST", f"/api/session/{client.session}/resume", status=204)
     await client.end()
-    await client.same()
+    await client.assert_matches_server()
     assert client.texts() == ["later"]
     assert await inbox(client) == []
 
@@ -76,7 +76,7 @@ async def test_a_prompt_that_waits_goes_along_with_the_next(client: Tui) -> None
     await client.new()
     waiting = await client.prompt("remember this", resume=False)
     await client.turn("echo now")
-    await client.same()
+    await client.assert_matches_server()
     assert await inbox(client) == []
     assert next(iter(client.screen)) == waiting["id"]
 
@@ -90,7 +90,7 @@ async def test_steered_prompts_go_before_queued_ones_in_one_execution(client: Tu
     waiting = [(one["delivery"], one[client.name("payload")]["text"]) for one in await inbox(client)]
     assert ("queue", "echo queued") in waiting
     assert await client.end() == "succeeded"
-    await client.same()
+    await client.assert_matches_server()
     assert client.texts()[-3:] == ["steered", "steered too", "queued"]
     assert client.starts == 1
 
@@ -108,7 +108,7 @@ async def test_the_order_is_changed_while_they_wait(r: Tui) -> None:
     await r.call("DELETE", f"{base}/{first['id']}", status=204)
     assert first["id"] not in [one["id"] for one in await inbox(r)]
     await r.end()
-    await r.same()
+    await r.assert_matches_server()
     assert r.texts()[-2:] == ["c", "b"]
     assert r.types.count("session.inbox.cancelled") == 1
     assert r.types.count("session.inbox.delivery.changed") == 1
@@ -121,7 +121,7 @@ async def test_an_interrupt_parks_what_waits_and_resume_goes_on(r: Tui) -> None:
     await r.prompt("hang")
     parked = await r.prompt("echo parked")
     while r.types[-1:] != ["session.text.delta"]:
-        await r.one()
+        await r.take_next()
     answer = await r.call("POST", f"/api/session/{r.session}/interrupt")
     assert answer.body == {"interrupted": True}
     assert await r.end() == "interrupted"
@@ -129,7 +129,7 @@ async def test_an_interrupt_parks_what_waits_and_resume_goes_on(r: Tui) -> None:
     answer = await r.call("POST", f"/api/session/{r.session}/interrupt", resume="true")
     assert answer.body == {"interrupted": False}
     assert await r.end() == "succeeded"
-    await r.same()
+    await r.assert_matches_server()
     assert r.texts()[-1] == "parked"
 
 
@@ -196,7 +196,7 @@ async def test_a_command_of_the_project(client: Tui) -> None:
     name, text = ("command", "arguments") if client.dialect == "v2_july" else ("name", "text")
     await client.call("POST", path, {name: "hello", text: "world"}, status=204)
     await client.end()
-    await client.same()
+    await client.assert_matches_server()
     assert client.texts() == ["Hello world"]
     unknown = await client.call("POST", path, {name: "nosuch", text: ""}, status=404)
     assert (unknown.body["_tag"], unknown.body["command"]) == ("CommandNotFoundError", "nosuch")

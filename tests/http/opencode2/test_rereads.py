@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode2.rereads import LONGEST_S
-from tests.http.opencode2.july_screen import Screen, Seen, Wire, screen_of
+from tests.http.opencode2.july_screen import Observation, Screen, Wire, screen_of
 from tests.support.api import WAIT_S, EventStream
 from tests.support.live import Live
 
@@ -29,7 +29,7 @@ class July:
     server: Live
     events: EventStream
     lay_s: float
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[Observation] = field(default_factory=list)
     session: str = ""
     more: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -43,9 +43,9 @@ class July:
             event = await self.events.next()
             data = event["data"]
             if self.session in (data.get("sessionID"), data.get("form", {}).get("sessionID")):
-                self.note(Seen(self.now(), event["type"], data))
+                self.note(Observation(self.now(), event["type"], data))
 
-    def note(self, seen: Seen) -> None:
+    def note(self, seen: Observation) -> None:
         self.seen.append(seen)
         self.more.set()
 
@@ -54,7 +54,7 @@ class July:
 
     async def read(self, what: str) -> None:
         data = await self.ask("GET", f"/api/session/{self.session}{READS[what]}")
-        self.note(Seen(self.now() + self.lay_s, what, data, read=True))
+        self.note(Observation(self.now() + self.lay_s, what, data, read=True))
 
     async def begin(self, text: str) -> None:
         """The first prompt, and what this client reads after it."""
@@ -74,11 +74,11 @@ class July:
     async def over(self) -> Screen:
         return await self.until(lambda _: any(one.what.startswith("session.execution.succeeded") for one in self.seen))
 
-    async def same(self, screen: Screen) -> None:
+    async def assert_matches_server(self, screen: Screen) -> None:
         """The screen is what the server says when nothing runs any more."""
         fresh = Screen()
         fresh.lay("message", await self.ask("GET", f"/api/session/{self.session}{READS['message']}"))
-        assert screen.shown() == fresh.shown()
+        assert screen.visible_rows() == fresh.visible_rows()
         assert (screen.inputs, screen.permissions, screen.forms, screen.running) == ({}, {}, {}, False)
 
 
@@ -98,7 +98,7 @@ async def july(server: Live, lay_s: float) -> AsyncIterator[July]:
 async def test_nothing_of_the_first_answer_is_lost_or_there_twice(server: Live, scene: str, lay_s: float) -> None:
     async with july(server, lay_s) as client:
         await client.begin(scene)
-        await client.same(await client.over())
+        await client.assert_matches_server(await client.over())
 
 
 @pytest.mark.parametrize("lay_s", [0.0, 0.03, 0.08])
@@ -106,10 +106,10 @@ async def test_the_dialog_of_a_quick_permission_is_there_with_its_card(server: L
     async with july(server, lay_s) as client:
         await client.begin("permission")
         screen = await client.until(lambda screen: bool(screen.permissions))
-        assert ("shell", "running") in screen.shown()
+        assert ("shell", "running") in screen.visible_rows()
         [request] = screen.permissions
         await client.ask("POST", f"/api/session/{client.session}/permission/{request}/reply", {"reply": "once"})
-        await client.same(await client.over())
+        await client.assert_matches_server(await client.over())
 
 
 async def test_a_question_that_is_asked_while_the_client_reads_is_told_again(

@@ -11,16 +11,16 @@ from tests.http.opencode2.client import Tui
 from tests.support.live import Live
 
 
-async def made(r: Tui, **body: Any) -> dict[str, Any]:
+async def create_session(r: Tui, **body: Any) -> dict[str, Any]:
     return (await r.call("POST", "/api/session", body)).body["data"]
 
 
 async def test_a_client_names_its_session_and_makes_it_once(r: Tui) -> None:
     id_ = "ses_01client0000000000000000000"
     rules = [{"action": "shell", "resource": "git *", "effect": "allow"}]
-    first = await made(r, id=id_, title="Mine", metadata={"a": 1}, permissions=rules)
+    first = await create_session(r, id=id_, title="Mine", metadata={"a": 1}, permissions=rules)
     assert (first["id"], first["title"], first["metadata"], first["permissions"]) == (id_, "Mine", {"a": 1}, rules)
-    assert await made(r, id=id_, title="Another") == first
+    assert await create_session(r, id=id_, title="Another") == first
 
 
 async def test_a_session_that_cannot_be_made_says_why(r: Tui) -> None:
@@ -34,8 +34,8 @@ async def test_a_session_that_cannot_be_made_says_why(r: Tui) -> None:
 
 
 async def test_a_child_is_where_its_parent_is(r: Tui) -> None:
-    parent = await made(r)
-    child = await made(r, parentID=parent["id"])
+    parent = await create_session(r)
+    child = await create_session(r, parentID=parent["id"])
     assert child["location"] == parent["location"]
     found = (await r.call("GET", "/api/session", parentID=parent["id"])).body["data"]
     assert [one["id"] for one in found] == [child["id"]]
@@ -59,7 +59,7 @@ async def test_unknown_sessions(r: Tui, path: str, tag: str) -> None:
 
 
 async def test_pages_of_sessions_go_both_ways(r: Tui) -> None:
-    sessions = [await made(r, title=f"number {n}") for n in range(5)]
+    sessions = [await create_session(r, title=f"number {n}") for n in range(5)]
     ids = [one["id"] for one in sorted(sessions, key=lambda one: (one["time"]["updated"], one["id"]))]
 
     async def page(**query: str) -> tuple[list[str], dict[str, str]]:
@@ -109,12 +109,12 @@ async def test_idle_marks_are_a_type_of_message(r: Tui) -> None:
     assert [(one["type"], one["outcome"]) for one in found] == [("idle", "succeeded")] * 2
 
 
-async def archived(r: Tui, **query: str) -> list[str]:
+async def session_ids(r: Tui, **query: str) -> list[str]:
     return [one["id"] for one in (await r.call("GET", "/api/session", **query)).body["data"]]
 
 
 async def test_a_session_is_archived_and_restored(r: Tui) -> None:
-    kept = (await made(r))["id"]
+    kept = (await create_session(r))["id"]
     await r.new()
     base = f"/api/session/{r.session}"
     await r.call("PATCH", base, {"archived": True}, status=204)
@@ -122,22 +122,22 @@ async def test_a_session_is_archived_and_restored(r: Tui) -> None:
     assert isinstance(time, int)
     first = (await r.live.api.get(f"/session/{r.session}", status=200)).body
     assert first["time"]["archived"] == time
-    assert await archived(r, archived="true") == [r.session]
-    assert await archived(r, archived="false") == [kept]
-    assert await archived(r) == [r.session, kept]
+    assert await session_ids(r, archived="true") == [r.session]
+    assert await session_ids(r, archived="false") == [kept]
+    assert await session_ids(r) == [r.session, kept]
     await r.call("PATCH", base, {"archived": True}, status=204)
     assert (await r.call("GET", base)).body["data"]["time"]["archived"] == time, "again is no change"
     await r.call("PATCH", base, {"archived": False}, status=204)
     await r.call("PATCH", base, {"title": "over"}, status=204)
     while "session.renamed" not in r.types:
-        await r.one()
+        await r.take_next()
     told = [kind for kind in r.types if "archived" in kind]
     assert told == ["session.archived", "session.unarchived"]
-    assert await archived(r, archived="true") == []
+    assert await session_ids(r, archived="true") == []
 
 
 async def test_a_page_of_archived_sessions_goes_on_with_archived_ones(r: Tui) -> None:
-    ids = [(await made(r))["id"] for _ in range(4)]
+    ids = [(await create_session(r))["id"] for _ in range(4)]
     for id_ in ids[1:]:
         await r.call("PATCH", f"/api/session/{id_}", {"archived": True}, status=204)
     first = (await r.call("GET", "/api/session", archived="true", limit="2")).body
@@ -153,9 +153,9 @@ async def test_a_session_archived_on_opencode1_is_archived_on_opencode2(r: Tui) 
     assert repr(answer.body["time"]["archived"]) == "1795383022066"
     shown = (await r.call("GET", f"/api/session/{r.session}")).body["data"]["time"]["archived"]
     assert repr(shown) == "1795383022066"
-    assert await archived(r, archived="true") == [r.session]
+    assert await session_ids(r, archived="true") == [r.session]
     await r.live.api.patch(f"/session/{r.session}", {"time": {"archived": None}}, status=200)
-    assert await archived(r, archived="true") == []
+    assert await session_ids(r, archived="true") == []
 
 
 async def test_an_rpc_of_an_unknown_plugin_is_an_rpc_error(r: Tui) -> None:
@@ -184,7 +184,7 @@ async def test_a_session_is_changed_and_told_so(r: Tui) -> None:
     assert (info["title"], info["metadata"], info["permissions"], info["agent"]) == ("New", {"k": [1]}, rules, "plan")
     assert info["time"]["viewed"] == 17
     while r.types[-1:] != ["session.viewed"]:
-        await r.one()
+        await r.take_next()
     told = ["session.renamed", "session.metadata.updated", "session.permissions", "session.agent.selected"]
     assert [t for t in r.types if t in told] == told
     assert r.types.count("session.model.selected") == 1
@@ -211,7 +211,7 @@ async def test_a_fork_has_the_conversation_and_says_of_what(client: Tui) -> None
     client.session, client.screen = fork["id"], {}
     await client.open()
     assert await client.turn("echo three") == "succeeded"
-    await client.same()
+    await client.assert_matches_server()
     assert client.texts()[-1] == "three"
 
 
@@ -219,7 +219,7 @@ async def test_a_deleted_session_is_gone_for_everybody(client: Tui) -> None:
     await client.turn("echo x")
     await client.call("DELETE", f"/api/session/{client.session}", status=204)
     while client.types[-1] != "session.deleted":
-        await client.one()
+        await client.take_next()
     await client.call("GET", f"/api/session/{client.session}", status=404)
     assert (await client.call("GET", "/api/session")).body["data"] == []
 

@@ -45,18 +45,18 @@ async def test_a_session_of_1x_is_seen_live_on_2x_and_back(client: Tui) -> None:
             event = await first.next()
             fold.feed(event["type"], event["properties"])
 
-        async def both(turns: int) -> None:
+        async def read_both_streams(turns: int) -> None:
             async with asyncio.timeout(TURN_S):
                 while fold.idles < turns:
                     await read_first()
                 while len(client.ends) < turns:
-                    await client.one()
+                    await client.take_next()
 
         await server.prompt(client.session, "tool")
-        await both(1)
+        await read_both_streams(1)
         await client.prompt("echo from the second wire")
-        await both(2)
-        await client.same()
+        await read_both_streams(2)
+        await client.assert_matches_server()
         fold.check()
         assert fold.wire() == await server.messages(client.session)
     said = [p["text"] for m in fold.wire() if m["info"]["role"] == "assistant" for p in m["parts"] if p["type"] == "text"]
@@ -70,20 +70,20 @@ async def test_a_request_of_one_wire_is_answered_on_the_other(client: Tui) -> No
         client.session = await server.session()
         await server.prompt(client.session, "permission")
         while client.types[-1:] != [client.name("permission.asked")]:
-            await client.one()
+            await client.take_next()
         [asked] = (await server.api.get("/permission", status=200)).body
         await server.api.post(f"/permission/{asked['id']}/reply", {"reply": "once"}, status=200)
         await first.until("session.idle")
         await client.end()
     assert client.types.count(client.name("permission.replied")) == 1
-    await client.same()
+    await client.assert_matches_server()
 
 
 async def test_a_reader_that_was_cut_off_goes_on_where_it_was(client: Tui) -> None:
     await client.turn("echo one")
     await client.prompt("echo two")
     places = client.events.ids[-1:]
-    seen = [await client.one() for _ in range(3)]
+    seen = [await client.take_next() for _ in range(3)]
     client.events.response.close()
     count = len(seen)
     async with client.live.api.stream(
@@ -93,7 +93,7 @@ async def test_a_reader_that_was_cut_off_goes_on_where_it_was(client: Tui) -> No
         assert connected["type"] == "server.connected"
         client.events = again
         await client.end()
-    await client.same()
+    await client.assert_matches_server()
     assert client.texts() == ["one", "two"]
     assert count == 3
     assert places != again.ids[-1:]
@@ -125,14 +125,14 @@ async def test_a_running_text_is_not_in_what_is_read(client: Tui) -> None:
     await client.new()
     await client.prompt("hang")
     while client.types[-1:] != ["session.text.delta"]:
-        await client.one()
+        await client.take_next()
     page = (await client.call("GET", f"/api/session/{client.session}/message")).body["data"]
     running = next(m for m in page if m["type"] == "assistant")
     assert running["content"][0]["text"] == ""
     assert "completed" not in running["time"]
     await client.interrupt()
     await client.end()
-    await client.same()
+    await client.assert_matches_server()
 
 
 async def test_a_session_that_nobody_has_read_is_told_from_where_it_is(server: Live) -> None:
@@ -145,7 +145,7 @@ async def test_a_session_that_nobody_has_read_is_told_from_where_it_is(server: L
         before = dict(client.screen)
         assert await client.turn("echo second") == "succeeded"
         assert client.types[0] == "session.inbox.enqueued"
-        await client.same()
+        await client.assert_matches_server()
     assert list(client.screen)[: len(before)] == list(before)
 
 
@@ -160,7 +160,7 @@ async def test_a_session_that_is_loaded_anew_is_the_same(server: Live, r: Tui) -
     rebuilt = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
     assert rebuilt == live_
     assert await r.turn("echo on") == "succeeded"
-    await r.same()
+    await r.assert_matches_server()
 
 
 async def test_the_log_is_what_was_told(r: Tui) -> None:

@@ -12,7 +12,7 @@ from aiohttp import WSServerHandshakeError
 from yarl import URL
 
 from tests.http.conftest import Place
-from tests.http.test_pty import TICKET, WAIT_S, Screen, gone
+from tests.http.test_pty import TICKET, WAIT_S, Screen, wait_for_exit
 
 POLL_S = 0.01
 
@@ -32,13 +32,13 @@ async def test_life(place: Place) -> None:
     async with place.api.raw.ws_connect(f"/api/pty/{made['id']}/connect?cursor=0") as socket:
         screen = Screen(socket)
         await screen.until("ready")
-        await screen.greeted()
+        await screen.wait_for_cursor()
         assert screen.cursor == 5
         await screen.type("hello\n")
         await screen.until("hello\r\nhello")
         await place.api.delete(f"/api/pty/{made['id']}", status=204)
         assert await screen.end() == 1000
-    await gone(made["pid"])
+    await wait_for_exit(made["pid"])
     for method in ("GET", "DELETE"):
         assert (await place.api.request(method, f"/api/pty/{made['id']}", status=404)).body["_tag"] == "PtyNotFoundError"
 
@@ -57,7 +57,7 @@ async def test_tickets(place: Place) -> None:
     token = (await place.api.post(f"{path}-token", headers=TICKET, status=200)).body["data"]
     assert token["expires_in"] == 60
     async with place.api.raw.ws_connect(URL(path).with_query(ticket=token["ticket"])) as socket:
-        await Screen(socket).greeted()
+        await Screen(socket).wait_for_cursor()
     with pytest.raises(WSServerHandshakeError) as again:  # it is used up
         await place.api.raw.ws_connect(URL(path).with_query(ticket=token["ticket"]))
     assert again.value.status == 403
@@ -70,7 +70,7 @@ async def command(place: Place, text: str, **more: Any) -> dict[str, Any]:
     return (await place.api.post("/api/shell", {"command": text, **more}, status=200)).body["data"]
 
 
-async def ended(place: Place, id_: str) -> dict[str, Any]:
+async def finished_shell(place: Place, id_: str) -> dict[str, Any]:
     task = place.services.shells.get(place.directory, id_).task
     assert task is not None
     async with asyncio.timeout(WAIT_S):
@@ -86,7 +86,7 @@ async def output(place: Place, id_: str, **query: int) -> dict[str, Any]:
 async def test_a_command_and_its_pages(place: Place) -> None:
     made = await command(place, "printf 'äbc'; printf def >&2; exit 3", metadata={"by": "test"})
     assert (made["status"], made["cwd"], made["metadata"]) == ("running", place.directory, {"by": "test"})
-    done = await ended(place, made["id"])
+    done = await finished_shell(place, made["id"])
     assert (done["status"], done["exit"], "completed" in done["time"]) == ("exited", 3, True)
     assert (await place.api.get("/api/shell", status=200)).body["data"] == []
     assert await output(place, made["id"]) == {"output": "äbcdef", "cursor": 7, "size": 7, "truncated": False}
@@ -102,7 +102,7 @@ async def test_a_command_and_its_pages(place: Place) -> None:
 
 async def test_its_time_is_over(place: Place) -> None:
     made = await command(place, "sleep 60", timeout=20)
-    done = await ended(place, made["id"])
+    done = await finished_shell(place, made["id"])
     assert (done["status"], done["signal"]) == ("timeout", "SIGTERM")
 
 
@@ -118,7 +118,7 @@ async def test_the_time_limit_of_a_running_command_can_be_changed_and_taken_away
     await place.api.patch(path, {"timeout": -1}, status=400)
     await place.api.patch("/api/shell/sh_none/timeout", {"timeout": 1}, status=404)
     await place.api.patch(path, {"timeout": 1}, status=200)
-    assert (await ended(place, made["id"]))["status"] == "timeout"
+    assert (await finished_shell(place, made["id"]))["status"] == "timeout"
 
 
 async def test_removing_ends_what_it_has_started(place: Place) -> None:
@@ -128,13 +128,13 @@ async def test_removing_ends_what_it_has_started(place: Place) -> None:
             await asyncio.sleep(POLL_S)
     assert [one["id"] for one in (await place.api.get("/api/shell", status=200)).body["data"]] == [made["id"]]
     await place.api.delete(f"/api/shell/{made['id']}", status=204)
-    await gone(int(found["output"]))
+    await wait_for_exit(int(found["output"]))
 
 
 async def test_a_command_belongs_to_its_directory(place: Place, tmp_path: Path) -> None:
     (place.project / "src").mkdir()
     made = await command(place, "pwd", cwd="src")
-    await ended(place, made["id"])
+    await finished_shell(place, made["id"])
     assert (await output(place, made["id"]))["output"] == os.path.realpath(place.project / "src") + "\n"
     elsewhere = {"location[directory]": str(tmp_path)}
     await place.api.get(f"/api/shell/{made['id']}", params=elsewhere, status=404)
@@ -154,7 +154,7 @@ async def test_output_left_by_a_killed_server_is_removed(place: Place) -> None:
     folder.mkdir(parents=True)
     (folder / "sh_old.log").write_text("old")
     made = await command(place, "true")
-    await ended(place, made["id"])
+    await finished_shell(place, made["id"])
     assert [file.name for file in folder.iterdir()] == [f"{made['id']}.log"]
 
 
@@ -165,8 +165,8 @@ async def test_there_is_a_limit(place: Place, monkeypatch: pytest.MonkeyPatch) -
     assert "limit" in (await place.api.post("/api/shell", {"command": "true"}, status=400)).body["message"]
     await place.api.delete(f"/api/shell/{made['id']}", status=204)
     first = await command(place, "exit 1")
-    await ended(place, first["id"])
+    await finished_shell(place, first["id"])
     second = await command(place, "exit 2")
-    await ended(place, second["id"])
+    await finished_shell(place, second["id"])
     await place.api.get(f"/api/shell/{first['id']}", status=404)
     assert not Path(first["file"]).exists()

@@ -32,16 +32,16 @@ from tests.http.opencode2.client import Tui
 )
 async def test_a_scene_is_shown_as_it_is(client: Tui, scene: str) -> None:
     assert await client.turn(scene) == "succeeded"
-    await client.same()
+    await client.assert_matches_server()
     assert await client.turn("echo and again") == "succeeded"
-    await client.same()
+    await client.assert_matches_server()
     assert client.texts()[-1] == "and again"
 
 
 @pytest.mark.parametrize("scene", ["error", "crash", "exit"])
 async def test_a_turn_that_fails_ends_once(client: Tui, scene: str) -> None:
     assert await client.turn(scene) == "failed"
-    await client.same()
+    await client.assert_matches_server()
     assert client.types.count("session.step.failed") == 1
     assert client.types.index("session.step.failed") < client.types.index("session.execution.failed")
 
@@ -49,11 +49,11 @@ async def test_a_turn_that_fails_ends_once(client: Tui, scene: str) -> None:
 async def test_three_turns(client: Tui) -> None:
     for number in range(3):
         assert await client.turn(f"echo number {number}") == "succeeded"
-    await client.same()
+    await client.assert_matches_server()
     assert client.texts() == [f"number {number}" for number in range(3)]
 
 
-def answering(decision: str, **more: str) -> Any:
+def reply_to_permission(decision: str, **more: str) -> Any:
     async def act(client: Tui, event: dict[str, Any]) -> None:
         if event["type"] == client.name("permission.asked"):
             request = event["data"]
@@ -70,15 +70,15 @@ def answering(decision: str, **more: str) -> Any:
 
 @pytest.mark.parametrize(("decision", "status"), [("once", "completed"), ("always", "completed"), ("reject", "error")])
 async def test_a_permission(client: Tui, decision: str, status: str) -> None:
-    await client.turn("permission", answering(decision))
-    await client.same()
+    await client.turn("permission", reply_to_permission(decision))
+    await client.assert_matches_server()
     assert client.tools() == [("shell", status)]
     assert client.types.count(client.name("permission.replied")) == 1
 
 
 async def test_always_is_not_asked_again_and_can_be_taken_back(client: Tui) -> None:
     """By the rules; whether the agent asks again is its own affair (the mock does not)."""
-    await client.turn("permission", answering("always"))
+    await client.turn("permission", reply_to_permission("always"))
     [saved] = (await client.call("GET", "/api/permission/saved")).body["data"]
     assert (saved["action"], saved["resource"]) == ("shell", "git push *")
     await client.turn("permission")
@@ -89,7 +89,7 @@ async def test_always_is_not_asked_again_and_can_be_taken_back(client: Tui) -> N
 
 async def test_a_lasting_grant_can_be_changed(r: Tui) -> None:
     """A changed rule allows what it says now, and no more what it said."""
-    await r.turn("permission", answering("always"))
+    await r.turn("permission", reply_to_permission("always"))
     [saved] = (await r.call("GET", "/api/permission/saved")).body["data"]
     path = f"/api/permission/saved/{saved['id']}"
     changed = (await r.call("PATCH", path, {"resource": "git fetch *"})).body["data"]
@@ -138,7 +138,7 @@ async def test_a_form(client: Tui) -> None:
         assert state == {"status": "answered", "answer": answer}
 
     assert await client.turn("question", act) == "succeeded"
-    await client.same()
+    await client.assert_matches_server()
     assert client.types.count("form.created") == 0  # it has no sessionID beside its form
     assert (await client.call("GET", base.format(client.session))).body["data"] == []
 
@@ -153,7 +153,7 @@ async def test_a_form_that_is_cancelled(client: Tui) -> None:
                 await client.call("DELETE", path, status=204)
 
     await client.turn("question", act)
-    await client.same()
+    await client.assert_matches_server()
 
 
 async def test_an_interrupt(client: Tui) -> None:
@@ -165,7 +165,7 @@ async def test_an_interrupt(client: Tui) -> None:
             await client.interrupt()
 
     assert await client.turn("hang", act) == "interrupted"
-    await client.same()
+    await client.assert_matches_server()
     assert "session.text.ended" in client.types
     idle = await client.call(
         "POST", f"/api/session/{client.session}/interrupt", status=204 if client.dialect == "v2_july" else 200
@@ -192,5 +192,5 @@ async def test_active_and_the_outcome_agree_at_every_moment(client: Tui) -> None
     checked: list[bool] = []
     for scene in ("tool", "error", "echo x"):
         await client.turn(scene, act)
-    await client.same()
+    await client.assert_matches_server()
     assert client.dialect == "v2_july" or len(checked) > 10

@@ -26,7 +26,7 @@ WITHOUT_ANYTHING = {f"/api/{what}" for what in (*ALONE.split(), *(f"session/{{se
 """GETs that need nothing but what the test has."""
 
 
-async def filled(server: Live, path: str) -> str:
+async def fill_path(server: Live, path: str) -> str:
     """The path for things that are there (session, project, provider), and for others that are not."""
     session = await server.session()
     project = (await server.api.get("/project/current", status=200)).body["id"]
@@ -39,7 +39,7 @@ async def test_each_route_is_known(server: Live, method: str, path: str, status:
     if path in STREAMS:
         pytest.skip("a stream")
     body = {} if method in ("GET", "DELETE") else {"json": {}}
-    async with server.api.raw.request(method, await filled(server, path), params=WEB_UI, **body) as answer:
+    async with server.api.raw.request(method, await fill_path(server, path), params=WEB_UI, **body) as answer:
         said = await answer.text()
         assert "No such route" not in said
         assert str(answer.status) == status or answer.status in (400, 404, 409, 501), said

@@ -28,7 +28,7 @@ async def test_a_turn_from_prompt_to_idle(w: World) -> None:
     assert statuses(w.manager) == {session: {"type": "busy"}}
     assert w.agent.prompts == ["fix the bug\nplease"]
     w.agent.text("Done!")
-    w.agent.done(cost=0.5, usage={"input": 10})
+    w.agent.end_turn(cost=0.5, usage={"input": 10})
     assert statuses(w.manager) == {}
     conversation = view(await w.manager.session(session))
     user, answer = (m.wire() for m in conversation.messages.values())
@@ -46,7 +46,7 @@ async def test_busy_is_told_before_the_prompt_is_acknowledged(w: World) -> None:
     await submit(w.manager, session, body())
     assert w.hub.folds[session].status == {"type": "busy"}
     await w.settle()
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_prompts_sent_while_busy_are_handed_over_in_order_and_end_in_one_idle(w: World) -> None:
@@ -56,12 +56,12 @@ async def test_prompts_sent_while_busy_are_handed_over_in_order_and_end_in_one_i
     third = await ask(w, session, "third")
     assert w.agent.prompts == ["first"]
     w.agent.text("one")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.agent.prompts == ["first", "second"]
     w.agent.text("two")
-    w.agent.done()
+    w.agent.end_turn()
     w.agent.text("three")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.agent.prompts == ["first", "second", "third"]
     assert w.hub.folds[session].idles == 1
     parents = [
@@ -73,7 +73,7 @@ async def test_prompts_sent_while_busy_are_handed_over_in_order_and_end_in_one_i
 async def test_a_model_error_ends_the_turn_once_with_the_error_on_the_message(w: World) -> None:
     session = w.session()
     await ask(w, session)
-    w.agent.failed("scripted failure", status_code=400)
+    w.agent.fail_turn("scripted failure", status_code=400)
     fold = w.hub.folds[session]
     assert fold.idles == 1
     assert fold.errors == [{"name": "APIError", "data": {"message": "scripted failure", "statusCode": 400, "isRetryable": False}}]
@@ -86,11 +86,11 @@ async def test_an_error_goes_on_with_the_queued_prompt(w: World) -> None:
     session = w.session()
     await ask(w, session, "first")
     await ask(w, session, "second")
-    w.agent.failed()
+    w.agent.fail_turn()
     assert w.hub.folds[session].idles == 0
     assert w.agent.prompts == ["first", "second"]
     w.agent.text("fine")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.hub.folds[session].idles == 1
 
 
@@ -113,7 +113,7 @@ async def test_abort_at_any_moment_is_one_idle_and_leaves_nothing_open(w: World,
     waiting = asyncio.ensure_future(w.manager.abort(session))
     await w.settle()
     assert any(isinstance(c, Interrupt) for c in agent.commands)
-    agent.aborted()
+    agent.abort_turn()
     await asyncio.wait_for(waiting, 5)
     fold = w.hub.folds[session]
     assert fold.idles == 1
@@ -123,7 +123,7 @@ async def test_abort_at_any_moment_is_one_idle_and_leaves_nothing_open(w: World,
     assert permissions(w.manager) == questions(w.manager) == []
     await ask(w, session, "again")
     agent.text("here")
-    agent.done()
+    agent.end_turn()
     assert fold.idles == 2
 
 
@@ -140,7 +140,7 @@ async def test_an_agent_that_does_not_stop_is_killed_and_the_turn_ends_aborted(w
     await ask(w, session, "again")
     assert w.agent is not agent
     w.agent.text("new process")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.hub.folds[session].idles == 2
 
 
@@ -158,7 +158,7 @@ async def test_abort_before_the_agent_has_started_never_gives_it_the_prompt(w: W
     # what was cancelled is not lost: the agent hears of it with the next prompt
     assert w.agent.prompts[0].startswith("<earlier-in-this-conversation>\nUser:\nhello")
     assert w.agent.prompts[0].endswith("second")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_no_agent_is_started_for_a_prompt_that_is_aborted_before_its_launch(w: World) -> None:
@@ -185,14 +185,14 @@ async def test_queued_prompts_are_cancelled_by_an_abort_and_told_with_the_next_o
     await ask(w, session, "second")
     waiting = asyncio.ensure_future(w.manager.abort(session))
     await w.settle()
-    w.agent.aborted()
+    w.agent.abort_turn()
     await waiting
     await ask(w, session, "third")
     assert "User:\nsecond" in w.agent.prompts[-1]
-    w.agent.done()
+    w.agent.end_turn()
     await ask(w, session, "fourth")
     assert w.agent.prompts[-1] == "fourth"
-    w.agent.done()
+    w.agent.end_turn()
 
 
 @pytest.mark.parametrize(("code", "signal"), [(None, 9), (1, None), (0, None)])
@@ -209,7 +209,7 @@ async def test_an_agent_that_dies_ends_the_turn_once_and_is_resumed(w: World, co
     assert (w.agent.options.resume, w.agent.options.native_session_id) == (True, "native-1")
     assert w.agent.prompts == ["go on"]
     w.agent.text("resumed")
-    w.agent.done()
+    w.agent.end_turn()
     assert fold.idles == 2
 
 
@@ -222,7 +222,7 @@ async def test_a_crash_with_queued_prompts_hands_the_next_one_to_a_new_process(w
     assert len(w.agents.spawned) == 2
     assert w.agent.prompts[0].endswith("second")
     w.agent.text("two")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.hub.folds[session].idles == 1
 
 
@@ -235,7 +235,7 @@ async def test_an_agent_that_cannot_start_is_an_error_with_its_reason(w: World) 
     assert "not installed" in fold.errors[0]["data"]["message"]
     w.agents.fail = None
     await ask(w, session, "again")
-    w.agent.done()
+    w.agent.end_turn()
     assert fold.idles == 2
 
 
@@ -243,16 +243,16 @@ async def test_a_lost_native_conversation_is_begun_anew_with_ours_as_text(w: Wor
     session = w.session()
     await ask(w, session, "remember 42")
     w.agent.text("I will")
-    w.agent.done()
+    w.agent.end_turn()
     w.agent.exits(0)
     await ask(w, session, "which number?")
     assert w.agent.options.resume
-    w.agent.failed("No conversation found", "session_not_found")
+    w.agent.fail_turn("No conversation found", "session_not_found")
     await w.settle()
     assert not w.agent.options.resume
     assert "User:\nremember 42\n\nAssistant:\nI will" in w.agent.prompts[0]
     w.agent.text("42")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.hub.folds[session].idles == 2
     assert w.hub.folds[session].errors == []
 
@@ -261,7 +261,7 @@ async def test_a_native_conversation_may_be_told_lost_by_the_last_words_of_the_p
     session = w.session()
     await ask(w, session, "remember 42")
     w.agent.text("I will")
-    w.agent.done()
+    w.agent.end_turn()
     w.agent.exits(0)
     await ask(w, session, "which number?")
     w.agent.last_words(Signal(Input.FAILED, error={"message": "No session", "code": "session_not_found"}))
@@ -270,7 +270,7 @@ async def test_a_native_conversation_may_be_told_lost_by_the_last_words_of_the_p
     assert not w.agent.options.resume
     assert "User:\nremember 42\n\nAssistant:\nI will" in w.agent.prompts[0]
     w.agent.text("42")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.hub.folds[session].idles == 2
     assert w.hub.folds[session].errors == []
 
@@ -285,7 +285,7 @@ async def test_a_prompt_that_needs_another_process_is_handed_to_it(w: World) -> 
     assert w.agent is not first
     assert w.agent.prompts == first.prompts
     w.agent.text("here")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.hub.folds[session].idles == 1
 
 
@@ -313,7 +313,7 @@ async def test_a_prompt_that_needs_another_process_is_handed_to_it_where_snapsho
     assert w.agent is not first
     assert w.agent.prompts == ["again"]
     w.agent.text("here")
-    w.agent.done()
+    w.agent.end_turn()
     await reached_idles(w, session, 2)
 
 
@@ -328,17 +328,17 @@ async def test_a_process_is_interrupted_by_a_signal_where_the_codec_says_so(w: W
     await ask(w, session)
     w.agent.says(InterruptProcess())
     assert w.agent.interrupted
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_late_text_after_the_turn_is_journaled_but_not_shown(w: World) -> None:
     session = w.session()
     await ask(w, session)
     w.agent.text("answer")
-    w.agent.done()
+    w.agent.end_turn()
     seen = len(w.hub.events)
     w.agent.text("late words")
-    w.agent.done()
+    w.agent.end_turn()
     assert len(w.hub.events) == seen
     events = await w.store.events(session)
     assert any(e.type is EventType.ITEM_DELTA and "late words" in e.data.delta for e in events)  # type: ignore[union-attr]
@@ -349,14 +349,14 @@ async def test_background_work_holds_the_turn_and_a_wake_up_later_is_a_turn_of_i
     await ask(w, session)
     w.agent.says(Signal(Input.OPENED, key="bg"))
     w.agent.text("started it")
-    w.agent.done()
+    w.agent.end_turn()
     fold = w.hub.folds[session]
     assert (fold.idles, fold.status["type"]) == (0, "busy")
     w.agent.says(Signal(Input.CLOSED, key="bg"))
     assert fold.idles == 1
     w.agent.says(Signal(Input.ACTIVITY))
     w.agent.text("it is over")
-    w.agent.done()
+    w.agent.end_turn()
     assert (fold.busies, fold.idles) == (2, 2)
 
 
@@ -378,7 +378,7 @@ async def test_an_invalid_prompt_stores_nothing(w: World) -> None:
     with pytest.raises(NotFound):
         await submit(w.manager, "ses_nosuch", body())
     assert len(w.hub.events) == before
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_context_only_prompts_make_no_turn_and_reach_the_agent_with_the_next(w: World) -> None:
@@ -387,24 +387,24 @@ async def test_context_only_prompts_make_no_turn_and_reach_the_agent_with_the_ne
     assert w.hub.folds[session].busies == 0
     await ask(w, session, "now answer")
     assert "User:\nknow this" in w.agent.prompts[0]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_another_agent_in_the_same_session_is_told_what_was_said(w: World) -> None:
     session = w.session()
     await ask(w, session, "I am Ann", model=ModelRef("one", "m1"))
     w.agent.text("Hello Ann")
-    w.agent.done()
+    w.agent.end_turn()
     await ask(w, session, "who am I?", model=ModelRef("two", "m2"))
     assert w.agents.spawned[0].stopped
     assert "User:\nI am Ann\n\nAssistant:\nHello Ann" in w.agent.prompts[0]
     w.agent.text("Ann")
-    w.agent.done()
+    w.agent.end_turn()
     await ask(w, session, "and back", model=ModelRef("one", "m1"))
     assert w.agent.options.native_session_id == "native-1"
     assert "who am I?" in w.agent.prompts[0]
     assert "I am Ann" not in w.agent.prompts[0]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_model_variant_and_mode_reach_the_agent(w: World) -> None:
@@ -414,7 +414,7 @@ async def test_model_variant_and_mode_reach_the_agent(w: World) -> None:
     assert (prompt.model, prompt.variant, prompt.mode) == ("m1", "high", "plan")
     shown = info(w.manager, session)
     assert (shown["agent"], shown["model"]) == ("plan", {"id": "m1", "providerID": "one", "variant": "high"})
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_deleting_a_busy_session_ends_its_turn_and_its_agent(w: World) -> None:
@@ -434,14 +434,14 @@ async def test_idle_agents_are_ended_and_resumed_at_the_next_prompt(w: World) ->
     session = w.session()
     await ask(w, session)
     w.agent.text("hi")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.manager.reap(w.clock.now_ms()) == 0
     assert w.manager.reap(w.clock.now_ms() + 10_000_000) == 1
     await w.settle()
     assert w.agent.stopped
     await ask(w, session, "again")
     assert w.agent.options.resume
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_turn_that_ran_when_the_server_died_is_closed_at_the_next_start(w: World) -> None:
@@ -468,10 +468,10 @@ async def test_fork_has_the_conversation_before_a_message_and_tells_its_agent(w:
     session = w.session()
     await ask(w, session, "one", message_id="msg_client1")
     w.agent.text("first answer")
-    w.agent.done()
+    w.agent.end_turn()
     second = await ask(w, session, "two")
     w.agent.text("second answer")
-    w.agent.done()
+    w.agent.end_turn()
     made = await fork(w.manager, session, second)
     conversation = view(await w.manager.session(made.id))
     assert made.title == "one (fork #1)"
@@ -481,7 +481,7 @@ async def test_fork_has_the_conversation_before_a_message_and_tells_its_agent(w:
     assert "User:\none\n\nAssistant:\nfirst answer" in w.agent.prompts[0]
     assert "second" not in w.agent.prompts[0]
     w.agent.text("third")
-    w.agent.done()
+    w.agent.end_turn()
     assert w.hub.folds[made.id].idles == 1
 
 
@@ -501,14 +501,14 @@ async def test_a_retry_is_shown_until_something_comes(w: World) -> None:
     assert (status["type"], status["attempt"], status["message"]) == ("retry", 1, "Overloaded")
     w.agent.text("back")
     assert statuses(w.manager)[session] == {"type": "busy"}
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_an_agent_that_does_not_leave_is_killed_when_the_server_stops(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shim.sessions.agent_process.CLOSE_S", 0.01)
     session = w.session()
     await ask(w, session)
-    w.agent.done()
+    w.agent.end_turn()
     gone = asyncio.Event()
     agent = w.agent
 

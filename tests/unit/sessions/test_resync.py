@@ -66,7 +66,7 @@ async def test_changes_since_a_read_are_sent_again(w: World) -> None:
     assert permission
     assert now[-1]["parts"][-1]["state"]["status"] == "running"
     w.agent.result("c1")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_message_that_began_while_it_was_read(w: World) -> None:
@@ -81,7 +81,7 @@ async def test_a_message_that_began_while_it_was_read(w: World) -> None:
     again = w.hub.events[meanwhile:]
     assert with_events(stale, again) == [m.wire() for m in view(await w.manager.session(session)).messages.values()]
     w.agent.complete(second, "Hello")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_nothing_is_told_after_the_end_of_the_turn(w: World) -> None:
@@ -89,7 +89,7 @@ async def test_nothing_is_told_after_the_end_of_the_turn(w: World) -> None:
     await ask(w, session)
     await read(w, session)
     w.agent.text("Hello")
-    w.agent.done()
+    w.agent.end_turn()
     await all_told(w, session)
     assert w.hub.kinds(session)[-1] == "session.idle"
     await read(w, session)
@@ -105,7 +105,7 @@ async def test_changes_long_before_a_read_are_not_sent_again(w: World, monkeypat
     meanwhile = len(w.hub.events)
     await all_told(w, session)
     assert w.hub.events[meanwhile:] == []
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_many_reads_are_told_once_at_each_time(w: World) -> None:
@@ -119,4 +119,4 @@ async def test_many_reads_are_told_once_at_each_time(w: World) -> None:
     await all_told(w, session)
     assert [event.type for event in w.hub.events[meanwhile:]] == ["message.part.updated"] * 2
     w.agent.complete(growing, "Hello")
-    w.agent.done()
+    w.agent.end_turn()

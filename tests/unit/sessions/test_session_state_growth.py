@@ -42,5 +42,5 @@ async def test_messages_of_a_long_turn_cost_what_the_first_ones_cost(w: World) -
     few = calls(lambda: say(w.agent, MESSAGES))
     say(w.agent, OTHERS)
     many = calls(lambda: say(w.agent, MESSAGES))
-    w.agent.done()
+    w.agent.end_turn()
     assert many < few * 1.1

@@ -34,7 +34,7 @@ async def test_the_first_are_kept_and_the_rest_counted_each_turn(w: World) -> No
             agent = w.agent
             agent.says(*(unknown(number) for number in range(KEPT + more)))
             agent.text("done")
-            agent.done()
+            agent.end_turn()
     kept = [f"one stdout: {number}: unknown kind of message" for number in range(KEPT)]
     total = f"one stdout: {KEPT + 1}: 2 more that no rule knows: counted, not kept"
     assert await told(w, session) == [*kept, total, "end", *kept, "end"]
@@ -48,10 +48,10 @@ async def test_unparsed_lines_between_turns_count_for_the_next(w: World) -> None
     session = w.session()
     await ask(w, session)
     agent = w.agent
-    agent.done()
+    agent.end_turn()
     agent.says(*(unknown(number) for number in range(KEPT + 5)))
     assert len(await told(w, session)) == 1 + KEPT
     await ask(w, session)
     agent.says(unknown(7))
-    agent.done()
+    agent.end_turn()
     assert (await told(w, session))[-2:] == ["one stdout: 7: 6 more that no rule knows: counted, not kept", "end"]

@@ -440,7 +440,7 @@ VALUES = st.recursive(
 def lines_of_all_kinds() -> list[Any]:
     found: dict[str, Any] = {}
     for recording in load_all("acp"):
-        for msg in recording.said():
+        for msg in recording.agent_messages():
             if isinstance(msg, dict):
                 update = msg.get("params", {}).get("update", {}) if "method" in msg else {}
                 kind = str([msg.get("method"), update.get("sessionUpdate"), sorted(update), sorted(msg.get("result") or {})])

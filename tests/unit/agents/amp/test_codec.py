@@ -163,7 +163,7 @@ def test_any_bytes(line: bytes) -> None:
 @given(st.data())
 @settings(max_examples=30, deadline=None)
 def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
-    said = load("amp", "0.0.1774569934-g39e3ec", "multi_turn").said()
+    said = load("amp", "0.0.1774569934-g39e3ec", "multi_turn").agent_messages()
     codec, _ = launched()
     for message in data.draw(st.lists(st.sampled_from(said), max_size=20)):
         codec.receive(json.dumps(message).encode())

@@ -64,7 +64,9 @@ def test_a_call_goes_on_by_claudes_own_mode_and_nothing_is_told() -> None:
     story.hears(hook("h1", "Read", file_path="/project/a"))
     outputs = story.codec.proceed("permission_1")
     story.take(outputs)
-    assert [line["response"] for line in story.written()[-1:]] == [{"subtype": "success", "request_id": "h1", "response": {}}]
+    assert [line["response"] for line in story.written_lines()[-1:]] == [
+        {"subtype": "success", "request_id": "h1", "response": {}}
+    ]
     assert story.facts(EventType.PERMISSION_RESOLVED) == []
     assert story.codec.proceed("permission_1") == []
 

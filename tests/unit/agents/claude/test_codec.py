@@ -10,14 +10,14 @@ import pytest
 from tests.support.claude_lines import (
     Msg,
     Story,
-    aborted,
+    abort_result,
     assistant,
     can_use,
     init,
     lifecycle,
-    requesting,
     result,
     state,
+    status_requesting,
     task_over,
     task_started,
     text,
@@ -184,7 +184,7 @@ def test_a_mode_that_we_set_is_no_news() -> None:
 def test_a_refused_handshake_is_told() -> None:
     story = Story()
     story.take(story.codec.start())
-    (request,) = story.written()
+    (request,) = story.written_lines()
     assert request["request"] == {"subtype": "initialize", "hooks": HOOKS, "forwardSubagentText": True}
     story.answers(request, subtype="error", error="no")
     assert [fact.data.code for fact in story.facts(EventType.ERROR)] == ["initialize_refused"]
@@ -195,14 +195,16 @@ def test_a_refused_handshake_is_told() -> None:
 # --- interrupts ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("sign", [state("running"), init(), requesting(), lifecycle("p1", "started")], ids=lambda m: str(m)[:60])
+@pytest.mark.parametrize(
+    "sign", [state("running"), init(), status_requesting(), lifecycle("p1", "started")], ids=lambda m: str(m)[:60]
+)
 def test_an_interrupt_waits_for_the_turn_to_begin(sign: Msg) -> None:
     """While the CLI is idle it would do nothing, and the prompt would run."""
     story = Story()
     story.prompts()
     assert story.does(Interrupt()) == []
     assert requests(story.hears(sign)) == [INTERRUPT]
-    assert requests(story.hears(requesting())) == []
+    assert requests(story.hears(status_requesting())) == []
 
 
 def test_an_interrupt_that_came_too_early_is_sent_again() -> None:
@@ -214,7 +216,7 @@ def test_an_interrupt_that_came_too_early_is_sent_again() -> None:
     story.answers(first, response={"still_queued": [prompt_uuid("p1")]})
     (second,) = story.hears(init())
     assert second["request"] == INTERRUPT
-    story.hears(aborted())
+    story.hears(abort_result())
     assert story.hears(state("idle"), state("running"), init()) == []
 
 
@@ -230,9 +232,9 @@ def test_the_next_prompt_is_not_interrupted() -> None:
     story.prompts()
     story.hears(state("running"), init())
     story.does(Interrupt())
-    story.hears(aborted())
+    story.hears(abort_result())
     story.prompts()
-    assert story.hears(state("idle"), state("running"), init(), requesting()) == []
+    assert story.hears(state("idle"), state("running"), init(), status_requesting()) == []
 
 
 def test_an_interrupt_ends_background_commands_too() -> None:
@@ -475,4 +477,4 @@ def test_other_requests_of_the_cli(subtype: str) -> None:
     lines = story.hears({"type": "control_request", "request_id": "r1", "request": {"subtype": subtype}})
     how = REFUSED.get(subtype, ("error", ""))[0]
     assert [line["response"]["subtype"] for line in lines] == {"answer": ["success"], "error": ["error"], "silence": []}[how]
-    assert len(story.unparsed()) == (subtype not in REFUSED)
+    assert len(story.unparsed_lines()) == (subtype not in REFUSED)

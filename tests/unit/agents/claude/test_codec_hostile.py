@@ -60,7 +60,7 @@ def lines_of_all_kinds() -> list[Any]:
     """One line of each kind that the recordings show, and of each kind that only the tables know."""
     found: dict[str, Any] = {}
     for recording in load_all("claude"):
-        for msg in recording.said():
+        for msg in recording.agent_messages():
             found.setdefault(shape(msg), msg)
     for kind in [*ClaudeCodec.HANDLERS, *IGNORED]:
         type_, _, sub = kind.partition("/")
@@ -137,7 +137,7 @@ def test_known_lines_with_something_wrong_in_them(data: st.DataObject) -> None:
 def test_recordings_out_of_order(scene: str, seed: int) -> None:
     """Lost, doubled and exchanged lines: each item still has one life, and nothing is left open."""
     rng = random.Random(seed)
-    lines = load("claude", "2.1.330", scene).said()
+    lines = load("claude", "2.1.330", scene).agent_messages()
     lines = [line for line in lines for _ in range(rng.choice([0, 1, 1, 1, 1, 2]))]
     for _ in range(len(lines) // 10):
         a, b = rng.randrange(len(lines)), rng.randrange(len(lines))
@@ -201,7 +201,7 @@ def test_unknown_parts_of_known_lines_are_told() -> None:
     novel = {"type": "content_block_start", "index": 0, "content_block": {"type": "novelty"}}
     delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "novel_delta"}}
     story.hears(init(), *({"type": "stream_event", "event": event} for event in (started, novel, delta)))
-    assert [data.location.rpartition(" ")[2] for data in story.unparsed()] == ["block/novelty", "delta/novel_delta"]
+    assert [data.location.rpartition(" ")[2] for data in story.unparsed_lines()] == ["block/novelty", "delta/novel_delta"]
 
 
 def test_numbers_and_texts_that_cannot_be_stored_become_ones_that_can() -> None:

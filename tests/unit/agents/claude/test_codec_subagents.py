@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.claude_lines import (
     Story,
-    aborted,
+    abort_result,
     assistant,
     can_use,
     init,
@@ -107,7 +107,7 @@ def test_late_lines_of_a_subagent_wake_nothing() -> None:
 
 def test_an_interrupted_turn_ends_its_subagents() -> None:
     story = begun()
-    story.hears(task_started("a1", "t1"), assistant(text("A f"), id="m2", parent="t1"), aborted())
+    story.hears(task_started("a1", "t1"), assistant(text("A f"), id="m2", parent="t1"), abort_result())
     assert not story.states["t1"].machine.busy
     assert story.signals("t1")[-1].aborted
 

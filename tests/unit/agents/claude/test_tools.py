@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.claude_lines import Story, assistant, init, requesting, text, tool_result, tool_use
+from tests.support.claude_lines import Story, assistant, init, status_requesting, text, tool_result, tool_use
 from universal.agents.claude.tools import Todos, input_diff, read_result, title_of, unified_diff
 from universal.agents.claude.wire import FINISH, usage_of
 from universal.events import EventType
@@ -254,7 +254,7 @@ def test_a_text_that_was_streamed_otherwise_stays_as_it_was_seen() -> None:
 def test_the_next_request_ends_a_message_that_was_not_streamed() -> None:
     story = Story()
     story.prompts()
-    story.hears(init(), assistant(text("cut")), requesting())
+    story.hears(init(), assistant(text("cut")), status_requesting())
     assert story.texts() == ["cut"]
 
 

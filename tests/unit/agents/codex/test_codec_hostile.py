@@ -15,7 +15,7 @@ from universal.agents.codex.codec import CodexCodec
 from universal.codec import Exit, Fact, Interrupt, LaunchOptions, Output, Prompt
 
 LINES = [json.dumps(m, ensure_ascii=False).encode() for r in load_all("codex") if "exec" not in r.argv
-         for m in r.said() if isinstance(m, dict)]  # fmt: skip
+         for m in r.agent_messages() if isinstance(m, dict)]  # fmt: skip
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5) | st.sampled_from([THREAD, TURN, "call_1"]),
     lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(sorted(

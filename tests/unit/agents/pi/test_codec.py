@@ -401,7 +401,7 @@ def test_any_bytes(line: bytes) -> None:
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
-    said_ = load("pi", data.draw(st.sampled_from(["0.73.1", "0.87.1"])), "question").said()
+    said_ = load("pi", data.draw(st.sampled_from(["0.73.1", "0.87.1"])), "question").agent_messages()
     codec = PiCodec(counting_ids())
     codec.send(Prompt("k", "x"))
     for message in data.draw(st.lists(st.sampled_from(said_), max_size=30)):

@@ -9,7 +9,7 @@ import pytest
 from shim.faces.opencode2 import read, render
 from shim.faces.opencode2.events import Event
 from tests.support.opencode2_fold import ENDS
-from tests.support.opencode2_story import START_MS, Story, everything
+from tests.support.opencode2_story import START_MS, Story, synthetic_stories
 from tests.support.two_faces import check_opencode2
 from universal.events import Question, QuestionOption
 from universal.items import ReasoningPart, TextPart
@@ -65,14 +65,14 @@ def test_a_turn() -> None:
 def test_the_end_of_a_turn(reason: str, outcome: str, data: dict[str, Any]) -> None:
     story = Story()
     story.prompt("hello")
-    assert (story.now.running, story.now.outcome) == (True, None)
+    assert (story.now.is_running, story.now.outcome) == (True, None)
     if "error" in data:
         story.error("broken")
     story.end(reason)
     assert end(story).type == f"session.execution.{outcome}"
     assert end(story).data == {"sessionID": story.id, **data}
     assert end(story).directory is None
-    assert (story.now.running, story.now.outcome) == (False, outcome)
+    assert (story.now.is_running, story.now.outcome) == (False, outcome)
     assert story.now.info["time"]["idle"] == end(story).created
 
 
@@ -436,7 +436,7 @@ def test_a_question_is_a_form() -> None:
     story.answer("que_1", ("Red",), ("Red", "Blue"))
     answer = {"q0": "Red", "q1": ["Red", "Blue"]}
     assert told(story, "form.replied") == [{"sessionID": story.id, "id": form["id"], "answer": answer}]
-    assert story.now.settled[form["id"]]["state"] == {"status": "answered", "answer": answer}
+    assert story.now.closed_forms[form["id"]]["state"] == {"status": "answered", "answer": answer}
 
 
 def test_a_text_ends_with_the_question_behind_it() -> None:
@@ -453,7 +453,7 @@ def test_a_question_that_nobody_answers_is_cancelled() -> None:
     story = asking()
     story.question("que_1", Question(question="Which?"))
     story.answer("que_1")
-    (detail,) = story.now.settled.values()
+    (detail,) = story.now.closed_forms.values()
     assert detail["state"] == {"status": "cancelled"}
     assert types(story)[-1].endswith("form.cancelled")
 
@@ -461,7 +461,7 @@ def test_a_question_that_nobody_answers_is_cancelled() -> None:
 # --- the rest -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("story", everything(), ids=["all", "fork"])
+@pytest.mark.parametrize("story", synthetic_stories(), ids=["all", "fork"])
 def test_stories_that_no_recording_has(story: Story) -> None:
     check_opencode2(story.journal, "mock", story.opencode1)
 
@@ -471,8 +471,10 @@ def test_an_import_is_told_as_if_it_came_now_at_its_own_time() -> None:
     tool = {"type": "tool", "tool": "bash", "callID": "c", "state": {"status": "completed", "input": {"command": "ls"}}}
     tool["state"] |= {"output": "a", "title": "ls", "metadata": {"exit": 0}, "time": {"start": 1, "end": 2}}
     created = START_MS - 5_000
-    story.imported("user", {"type": "text", "text": "list"}, message_id="msg_a", created=created)
-    story.imported("assistant", {"type": "text", "text": "Yes."}, tool, message_id="msg_b", created=created + 1, finish="stop")
+    story.import_message("user", {"type": "text", "text": "list"}, message_id="msg_a", created=created)
+    story.import_message(
+        "assistant", {"type": "text", "text": "Yes."}, tool, message_id="msg_b", created=created + 1, finish="stop"
+    )
     user, step = story.now.messages.values()
     assert (user["text"], user["time"]) == ("list", {"created": created})
     assert [part["type"] for part in step["content"]] == ["text", "tool"]

@@ -147,7 +147,7 @@ def test_pieces_of_arguments_are_told_until_they_are_whole() -> None:
     story.delta(call, '{"comm', kind="tool_input")
     assert story.told[-1].data["delta"] == '{"comm'
     assert tool_of(story)["state"] == {"status": "streaming", "input": ""}
-    story.called(call, "bash", {"command": "ls"}, parent=item)
+    story.set_arguments(call, "bash", {"command": "ls"}, parent=item)
     before = len(story.told)
     story.delta(call, "late", kind="tool_input")
     assert story.told[before:] == []

@@ -39,7 +39,7 @@ async def test_a_permission_is_asked_answered_and_remembered(w: World) -> None:
     assert PermissionReply(again, "accept") in w.agent.commands
     w.agent.result("c1")
     w.agent.complete(message, "")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_rules_of_the_session_and_the_config_answer_for_the_person(w: World) -> None:
@@ -55,7 +55,7 @@ async def test_rules_of_the_session_and_the_config_answer_for_the_person(w: Worl
     assert QuestionReply(refused, None) in w.agent.commands
     assert not {"permission.asked", "question.asked"} & set(w.hub.kinds(session))
     w.agent.result("c1", failed=True)
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_rejection_rejects_all_open_requests_of_its_session(w: World) -> None:
@@ -70,7 +70,7 @@ async def test_a_rejection_rejects_all_open_requests_of_its_session(w: World) ->
     replies = [c for c in w.agent.commands if isinstance(c, PermissionReply)]
     assert [(r.permission_id, r.decision, r.message) for r in replies] == [(first, "reject", "no"), (second, "reject", "no")]
     assert w.hub.kinds(session).count("permission.replied") == 2
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_an_always_answers_what_it_covers_in_its_own_session_only(w: World) -> None:
@@ -83,8 +83,8 @@ async def test_an_always_answers_what_it_covers_in_its_own_session_only(w: World
     other = w.agent.ask("c3", "bash", command="echo c")
     w.manager.requests.reply_permission(asked, "always")
     assert [p["id"] for p in permissions(w.manager)] == [other]
-    first_agent.done()
-    w.agent.done()
+    first_agent.end_turn()
+    w.agent.end_turn()
 
 
 async def test_a_question_is_answered_or_refused(w: World) -> None:
@@ -98,7 +98,7 @@ async def test_a_question_is_answered_or_refused(w: World) -> None:
     w.manager.requests.reply_question(refused, None)
     kinds = w.hub.kinds(session)
     assert (kinds.count("question.replied"), kinds.count("question.rejected")) == (1, 1)
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_subagent_is_a_session_that_can_be_opened(w: World) -> None:
@@ -117,7 +117,7 @@ async def test_a_subagent_is_a_session_that_can_be_opened(w: World) -> None:
     assert w.hub.folds[child["id"]].idles == 1
     w.agent.result("t1", "I see")
     w.agent.complete(message, "")
-    w.agent.done()
+    w.agent.end_turn()
     tool = next(
         p for p in list(view(await w.manager.session(session)).messages.values())[1].wire()["parts"] if p["type"] == "tool"
     )
@@ -139,7 +139,7 @@ async def test_subagents_end_with_their_parents_turn(w: World, how: str) -> None
     if how == "abort":
         waiting = asyncio.ensure_future(w.manager.abort(session))
         await w.settle()
-        w.agent.aborted()
+        w.agent.abort_turn()
         await waiting
     else:
         w.agent.exits(1)
@@ -160,7 +160,7 @@ async def test_a_checked_call_that_no_rule_concerns_goes_on_unseen(w: World) -> 
     assert w.agent.proceeded == [checked]
     assert w.agent.replies() == []
     assert "permission.asked" not in w.hub.kinds(session)
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_denied_call_is_held_although_the_agent_does_not_ask(w: World) -> None:
@@ -171,7 +171,7 @@ async def test_a_denied_call_is_held_although_the_agent_does_not_ask(w: World) -
     assert w.agent.replies() == [(checked, "reject")]
     assert w.agent.proceeded == []
     assert permissions(w.manager) == []
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_rule_that_asks_is_asked_although_the_agent_does_not_ask(w: World) -> None:
@@ -182,7 +182,7 @@ async def test_a_rule_that_asks_is_asked_although_the_agent_does_not_ask(w: Worl
     assert shown(w) == [("read", ["secret/key"])]
     w.manager.requests.reply_permission(checked, "once")
     assert w.agent.replies() == [(checked, "accept")]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_outside_of_the_project_is_asked_before_the_call_itself(w: World) -> None:
@@ -199,7 +199,7 @@ async def test_outside_of_the_project_is_asked_before_the_call_itself(w: World) 
     w.manager.requests.reply_permission(checked, "once")
     assert w.agent.replies() == [(checked, "accept")]
     assert w.hub.kinds(session).count("permission.replied") == 2
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_refused_folder_refuses_the_call(w: World) -> None:
@@ -211,7 +211,7 @@ async def test_a_refused_folder_refuses_the_call(w: World) -> None:
     w.manager.requests.reply_permission(outside["id"], "reject")
     assert w.agent.replies() == [(checked, "reject")]
     assert permissions(w.manager) == []
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_always_inside_covers_no_path_outside(w: World) -> None:
@@ -221,7 +221,7 @@ async def test_always_inside_covers_no_path_outside(w: World) -> None:
     w.manager.requests.reply_permission(inside, "always")
     w.agent.check("c2", "edit", filePath="../elsewhere/b.txt")
     assert [permission for permission, _ in shown(w)] == ["external_directory"]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_always_for_a_folder_covers_the_rest_of_it(w: World) -> None:
@@ -233,7 +233,7 @@ async def test_always_for_a_folder_covers_the_rest_of_it(w: World) -> None:
     again = w.agent.check("c2", "read", filePath="/opt/x/b")
     assert permissions(w.manager) == []
     assert again in w.agent.proceeded
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_granting_a_folder_does_not_grant_edits_in_it(w: World) -> None:
@@ -248,7 +248,7 @@ async def test_granting_a_folder_does_not_grant_edits_in_it(w: World) -> None:
     assert shown(w) == [("edit", ["/opt/x/a"])], "the folder is not asked about twice"
     w.manager.requests.reply_permission(asked, "reject")
     assert w.agent.replies() == [(asked, "reject")]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_granting_a_folder_grants_reading_in_it(w: World) -> None:
@@ -258,7 +258,7 @@ async def test_granting_a_folder_grants_reading_in_it(w: World) -> None:
     [outside] = permissions(w.manager)
     w.manager.requests.reply_permission(outside["id"], "once")
     assert w.agent.replies() == [(checked, "accept")]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_request_that_the_agent_withdraws_is_not_shown_any_more(w: World) -> None:
@@ -270,7 +270,7 @@ async def test_a_request_that_the_agent_withdraws_is_not_shown_any_more(w: World
     w.agent.says(Fact(EventType.PERMISSION_RESOLVED, data))
     assert permissions(w.manager) == []
     assert w.hub.kinds(session).count("permission.replied") == 1
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_equal_calls_in_a_row_are_asked_as_a_loop(w: World) -> None:
@@ -281,7 +281,7 @@ async def test_equal_calls_in_a_row_are_asked_as_a_loop(w: World) -> None:
     assert shown(w) == []
     w.agent.check("c3", command="make")
     assert shown(w) == [("doom_loop", ["bash"])]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_call_that_is_checked_and_asked_counts_once_for_a_loop(w: World) -> None:
@@ -291,7 +291,7 @@ async def test_a_call_that_is_checked_and_asked_counts_once_for_a_loop(w: World)
         w.agent.check(f"c{number}", command="make")
         w.agent.ask(f"c{number}", command="make")
     assert {permission for permission, _ in shown(w)} == {"bash"}
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_plan_mode_edits_nothing_whatever_the_rules_allow(w: World) -> None:
@@ -301,7 +301,7 @@ async def test_plan_mode_edits_nothing_whatever_the_rules_allow(w: World) -> Non
     w.agent.mode = "plan"
     asked = w.agent.ask("c1", "edit", filePath="a.txt")
     assert w.agent.replies() == [(asked, "reject")]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_the_agent_is_given_the_rules_with_its_prompt(w: World) -> None:
@@ -311,7 +311,7 @@ async def test_the_agent_is_given_the_rules_with_its_prompt(w: World) -> None:
     [prompt] = [command for command in w.agent.commands if isinstance(command, Prompt)]
     assert prompt.rules[-2:] == (Rule("bash", "rm *", "deny"), Rule("edit", "*", "ask"))
     assert w.agent.options.rules == prompt.rules
-    w.agent.done()
+    w.agent.end_turn()
 
 
 @pytest.mark.parametrize(("rule", "told"), [(Rule("read", "*.key", "deny"), 1), (Rule("bash", "rm *", "deny"), 0)])
@@ -322,7 +322,7 @@ async def test_rules_that_the_agent_cannot_be_held_to_are_told_once(w: World, ru
     for _ in range(2):
         await ask(w, session)
         w.agent.complete(w.agent.begin(), "done")
-        w.agent.done()
+        w.agent.end_turn()
         w.manager.reap(w.clock.now_ms() + 10**9)
     notices = [event for event in w.hub.events if "cannot be held" in str(event.properties)]
     assert len(notices) == told
@@ -343,7 +343,7 @@ async def test_default_rules_follow_the_agents_folder_of_the_server_and_of_the_s
     assert actions() == ["allow", "ask"]
     state.variables["OWN_DIR"] = "/srv/session"
     assert actions() == ["ask", "allow"]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 class SlowPlace:
@@ -386,7 +386,7 @@ async def test_files_are_looked_at_while_the_loop_goes_on(w: World) -> None:
     assert [c.permission_id for c in w.agent.commands if isinstance(c, PermissionReply)] == [denied]
     assert [wire["id"] for wire in permissions(w.manager)] == [asked]
     w.manager.requests.reply_permission(asked, "once")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_call_that_is_withdrawn_while_files_are_looked_at_is_never_shown(w: World) -> None:
@@ -403,7 +403,7 @@ async def test_a_call_that_is_withdrawn_while_files_are_looked_at_is_never_shown
     assert w.hub.kinds(session).count("permission.asked") == 1
     assert "permission.replied" not in w.hub.kinds(session)
     w.manager.requests.reply_permission(asked, "once")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_turn_that_ends_while_files_are_looked_at_leaves_nothing_open(w: World) -> None:
@@ -411,14 +411,14 @@ async def test_a_turn_that_ends_while_files_are_looked_at_leaves_nothing_open(w:
     await ask(w, session)
     w.agent.ask("c1", "bash", command="ls x")
     await reached(w, place.wants_file.is_set)
-    w.agent.done()
+    w.agent.end_turn()
     place.let_go.set()
     await ask(w, session, "again")
     later = w.agent.ask("c2", "bash", command="ls y")
     await reached(w, lambda: permissions(w.manager))
     assert [wire["id"] for wire in permissions(w.manager)] == [later]
     w.manager.requests.reply_permission(later, "once")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 @pytest.mark.parametrize("trouble", ["slow", "broken"])
@@ -436,4 +436,4 @@ async def test_a_call_whose_files_cannot_be_looked_at_is_rejected(
     await reached(w, lambda: any(isinstance(c, PermissionReply) for c in w.agent.commands))
     place.let_go.set()
     assert PermissionReply(asked, "reject", requests.NOT_LOOKED_UP) in w.agent.commands
-    w.agent.done()
+    w.agent.end_turn()

@@ -107,7 +107,7 @@ async def test_an_ask_waits_by_default(w: World, timers: ManualTimers) -> None:
     assert timers.pending == []
     assert w.manager.requests.unattended_policy(id_) == WAIT
     assert [p["id"] for p in permissions(w.manager)] == [request]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_permission_that_nobody_answers_is_rejected_with_the_reason(w: World, timers: ManualTimers) -> None:
@@ -128,7 +128,7 @@ async def test_a_permission_that_nobody_answers_is_rejected_with_the_reason(w: W
     assert counts(w.manager) == {"timeout": 1, "rules": 0}
     w.agent.result("c1", failed=True)
     w.agent.complete(message, "")
-    w.agent.done()
+    w.agent.end_turn()
     assert timers.pending == []
     assert w.hub.folds[id_].idles == 1
 
@@ -143,7 +143,7 @@ async def test_a_question_that_nobody_answers_is_rejected_with_the_reason(w: Wor
     assert QuestionReply(request, None, parse("reject:30").rejection) in w.agent.commands
     assert questions(w.manager) == []
     assert w.hub.kinds(id_).count("question.rejected") == 1
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_an_answer_cancels_the_rejection(w: World, timers: ManualTimers) -> None:
@@ -153,7 +153,7 @@ async def test_an_answer_cancels_the_rejection(w: World, timers: ManualTimers) -
     w.manager.requests.reply_question(w.agent.question(), [["Blue"]])
     assert timers.pending == []
     assert w.manager.requests.open_asks() == (0, None)
-    w.agent.done()
+    w.agent.end_turn()
     assert counts(w.manager) == {"timeout": 0, "rules": 0}
 
 
@@ -165,7 +165,7 @@ async def test_a_question_that_the_agent_withdraws_is_not_rejected(w: World, tim
     w.agent.says(Fact(EventType.QUESTION_RESOLVED, withdrawn))
     assert timers.pending == []
     assert w.manager.requests.open_asks() == (0, None)
-    w.agent.done()
+    w.agent.end_turn()
 
 
 @pytest.mark.parametrize("how", ["abort", "crash", "terminate"])
@@ -183,7 +183,7 @@ async def test_no_rejection_comes_after_the_turn(w: World, timers: ManualTimers,
     match how:
         case "abort":
             w.manager.index.get(id_).actor.abort()  # type: ignore[union-attr]
-            w.agent.aborted()
+            w.agent.abort_turn()
         case "crash":
             w.agent.exits(1)
         case _:
@@ -206,7 +206,7 @@ async def test_every_request_of_a_call_has_its_own_time(w: World, timers: Manual
     assert (edit["permission"], second is first) == ("edit", False)
     second.fire()
     assert [reply.decision for reply in permission_replies(w)] == ["reject"]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_by_rules_only_rules_allow_and_nobody_is_asked(w: World, timers: ManualTimers) -> None:
@@ -221,7 +221,7 @@ async def test_by_rules_only_rules_allow_and_nobody_is_asked(w: World, timers: M
     assert not {"permission.asked", "question.asked"} & set(w.hub.kinds(id_))
     assert timers.pending == []
     assert counts(w.manager) == {"timeout": 0, "rules": 2}
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_by_rules_a_checked_call_is_held_only_if_a_rule_asks_for_it(w: World) -> None:
@@ -232,7 +232,7 @@ async def test_by_rules_a_checked_call_is_held_only_if_a_rule_asks_for_it(w: Wor
     held = w.agent.check("c2", command="make all")
     assert w.agent.proceeded == [free]
     assert permission_replies(w) == [PermissionReply(held, "reject", NOT_ALLOWED)]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_prompt_counts_before_the_session_and_the_session_before_the_server(w: World, timers: ManualTimers) -> None:
@@ -240,19 +240,19 @@ async def test_a_prompt_counts_before_the_session_and_the_session_before_the_ser
     plain, own = w.session(), session(w, "reject:2")
     await ask(w, plain)
     w.agent.ask("c1", "bash", command="make")
-    w.agent.done()
+    w.agent.end_turn()
     await ask(w, own)
     w.agent.ask("c1", "bash", command="make")
-    w.agent.done()
+    w.agent.end_turn()
     await ask(w, own, unattended=parse("reject:3"))
     w.agent.ask("c1", "bash", command="make")
     assert w.manager.requests.unattended_policy(own) == parse("reject:3")
     assert [timer.delay_s for timer in timers.pending] == [3.0]
-    w.agent.done()
+    w.agent.end_turn()
     await ask(w, own)
     assert w.manager.requests.unattended_policy(own) == parse("reject:2")
     assert w.manager.requests.unattended_policy(plain) == parse("reject:1")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_prompt_that_waits_keeps_its_value(w: World) -> None:
@@ -260,10 +260,10 @@ async def test_a_prompt_that_waits_keeps_its_value(w: World) -> None:
     await ask(w, id_)
     await submit(w.manager, id_, body("next", unattended=parse("rules")))
     assert w.manager.requests.unattended_policy(id_) == WAIT
-    w.agent.done()
+    w.agent.end_turn()
     await w.settle()
     assert w.manager.requests.unattended_policy(id_) == UnattendedPolicy("rules")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_subagents_ask_is_rejected_when_the_main_turn_is_idle(w: World, timers: ManualTimers) -> None:
@@ -274,7 +274,7 @@ async def test_a_subagents_ask_is_rejected_when_the_main_turn_is_idle(w: World, 
     w.agent.child("t1")
     w.agent.result("t1", "started")
     w.agent.complete(message, "")
-    w.agent.done()
+    w.agent.end_turn()
     [child] = children(w.manager, id_)
     assert w.hub.folds[id_].idles == 1
     inner = w.agent.begin(child="t1")
@@ -305,7 +305,7 @@ async def test_the_end_of_a_subagents_turn_cancels_its_rejections(w: World, time
     assert w.manager.requests.open_asks() == (0, None)
     w.agent.result("t1", "x")
     w.agent.complete(message, "")
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_open_asks_are_counted_from_the_oldest(w: World) -> None:
@@ -320,7 +320,7 @@ async def test_open_asks_are_counted_from_the_oldest(w: World) -> None:
     assert since is not None
     assert before <= since < between
     assert w.manager.requests.waiting_since_ms(id_) == since
-    w.agent.done()
+    w.agent.end_turn()
     assert w.manager.requests.waiting_since_ms(id_) is None
 
 

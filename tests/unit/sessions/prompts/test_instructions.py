@@ -15,7 +15,7 @@ async def system(w: World, session: str, text: str) -> tuple[str | None, dict[st
     """What its agent is told beside a prompt, and what the journal says has changed."""
     await ask(w, session, text)
     w.agent.text("yes")
-    w.agent.done()
+    w.agent.end_turn()
     await w.settle()
     told = [c for c in w.agent.commands if isinstance(c, Prompt)][-1]
     handed = [

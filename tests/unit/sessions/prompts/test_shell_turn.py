@@ -58,7 +58,7 @@ async def test_a_shell_command_is_a_turn(w: World, tmp_path: Path) -> None:
     assert w.hub.folds[session].idles == 1
     await ask(w, session, "what happened?")
     assert "out\nerr" in w.agent.prompts[0]
-    w.agent.done()
+    w.agent.end_turn()
 
 
 async def test_a_shell_command_can_be_aborted(w: World, tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ async def test_a_shell_command_can_be_aborted(w: World, tmp_path: Path) -> None:
 async def test_an_agent_that_dies_meanwhile_had_nothing_to_do_with_it(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     await ask(w, session)
-    w.agent.done()
+    w.agent.end_turn()
     fold = w.hub.folds[session]
     async with waiting_shell(w, session, tmp_path):
         w.agent.exits(1)
@@ -86,18 +86,18 @@ async def test_an_agent_that_dies_meanwhile_had_nothing_to_do_with_it(w: World, 
 async def test_agent_activity_during_a_shell_command_belongs_to_its_turn(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     await ask(w, session)
-    w.agent.done()
+    w.agent.end_turn()
     fold = w.hub.folds[session]
     async with waiting_shell(w, session, tmp_path):
         w.agent.says(Signal(Input.ACTIVITY))
         w.agent.text("my background work is over")
-        w.agent.done()
+        w.agent.end_turn()
         assert fold.idles == 1
         w.agent.says(Signal(Input.ACTIVITY))
         await let_go(tmp_path)
     assert fold.idles == 1
     w.agent.text("so is this")
-    w.agent.done()
+    w.agent.end_turn()
     assert fold.idles == 2
     assert w.hub.kinds(session)[-1] == "session.idle"
 
@@ -105,13 +105,13 @@ async def test_agent_activity_during_a_shell_command_belongs_to_its_turn(w: Worl
 async def test_an_abort_stops_it_and_what_the_agent_does_by_itself(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     await ask(w, session)
-    w.agent.done()
+    w.agent.end_turn()
     async with waiting_shell(w, session, tmp_path):
         w.agent.says(Signal(Input.ACTIVITY))
         aborting = asyncio.ensure_future(w.manager.abort(session))
         await w.settle()
         assert any(isinstance(c, Interrupt) for c in w.agent.commands)
-        w.agent.aborted()
+        w.agent.abort_turn()
         await aborting
     assert w.hub.folds[session].idles == 2
     assert not w.agent.killed
@@ -120,7 +120,7 @@ async def test_an_abort_stops_it_and_what_the_agent_does_by_itself(w: World, tmp
 async def test_a_prompt_meanwhile_waits_for_it(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     await ask(w, session, "first")
-    w.agent.done()
+    w.agent.end_turn()
     async with waiting_shell(w, session, tmp_path):
         await ask(w, session, "second")
         assert len(w.agent.prompts) == 1
@@ -128,7 +128,7 @@ async def test_a_prompt_meanwhile_waits_for_it(w: World, tmp_path: Path) -> None
     await w.settle()
     assert w.agent.prompts[1].endswith("second")
     assert "over" in w.agent.prompts[1]
-    w.agent.done()
+    w.agent.end_turn()
     assert w.hub.folds[session].idles == 2
 
 

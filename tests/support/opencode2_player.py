@@ -130,7 +130,7 @@ class Player:
         Prompts that native's agent was never given are answered without a word.
         """
         answering = asyncio.create_task(self.puppet.answer())
-        for session in {script.whose(event) for event in self.ours} - {None}:
+        for session in {script.session_of(event) for event in self.ours} - {None}:
             await self._idle(session)
         answering.cancel()
         await self.ask("POST", "/tui/append-prompt", {"json": {"text": "the end"}})
@@ -267,7 +267,7 @@ class Player:
             await self._wait(session, event)
 
     def _count(self, session: str | None, kind: str) -> list[Wire]:
-        return [e for e in self.ours if e["type"] == kind and session in (None, script.whose(e))]
+        return [e for e in self.ours if e["type"] == kind and session in (None, script.session_of(e))]
 
     async def _wait(self, session: str, event: Wire) -> None:
         kind = event["type"]
@@ -279,7 +279,7 @@ class Player:
             number = 1
 
             def matching_events() -> list[Wire]:
-                return [e for e in self._count(None, kind) if script.whose(e) not in known]
+                return [e for e in self._count(None, kind) if script.session_of(e) not in known]
         else:
 
             def matching_events() -> list[Wire]:
@@ -427,13 +427,13 @@ class Player:
             self._finished.add(ended["assistantMessageID"])
             session, step = ended["sessionID"], ended["assistantMessageID"]
             await self._say(
-                session, type="step_finish", step=step, finish=ended.get("finish", "tool-calls"), **script.spent(ended)
+                session, type="step_finish", step=step, finish=ended.get("finish", "tool-calls"), **script.step_usage(ended)
             )
 
     async def _step_ended(self, session: str, data: Wire) -> None:
         step = data["assistantMessageID"]
         if step not in self._finished:
-            await self._say(session, type="step_finish", step=step, finish=data["finish"], **script.spent(data))
+            await self._say(session, type="step_finish", step=step, finish=data["finish"], **script.step_usage(data))
 
     async def _step_failed(self, session: str, data: Wire) -> None:
         error = data["error"]
@@ -442,7 +442,8 @@ class Player:
             await self._say(session, type="error", message=error["message"], status=script.STATUS.get(error["type"]))
         finish = "aborted" if aborted else "error"
         if data["assistantMessageID"] not in self._finished:
-            await self._say(session, type="step_finish", step=data["assistantMessageID"], finish=finish, **script.spent(data))
+            usage = script.step_usage(data)
+            await self._say(session, type="step_finish", step=data["assistantMessageID"], finish=finish, **usage)
 
     async def _permission(self, session: str, data: Wire) -> None:
         call = data["source"]["callID"]

@@ -47,7 +47,7 @@ def rows_of(session: MockSession, scenario: Scenario) -> list[Row]:
 class Compact(MockReplay):
     """Hears lines without blanks, as the mock writes them: hashes of lines that nobody understood are of these bytes."""
 
-    def ours(self, msg: Any) -> Any:
+    def with_our_ids(self, msg: Any) -> Any:
         return orjson.dumps(msg).decode() if isinstance(msg, dict) else msg
 
 

@@ -306,7 +306,7 @@ async def test_a_prompt_that_needs_another_process_is_handed_to_it_where_snapsho
     await ask(w, session)
     first = w.agent
     first.text("here")
-    first.done()
+    first.end_turn()
     first.restarts = True
     await ask(w, session, "again")
     assert first.stopped

@@ -1,7 +1,7 @@
 """Renders the offers of agents as OpenCode's providers and agents. Pure. `offered_commands` has their slash commands.
 
     coding agent (claude)             provider; its models are the provider's models, effort levels their variants
-    mode of it (build, plan, ...)     agent of mode `primary`, which a person chooses beside the prompt
+    mode of it (build, plan, ...)     agent of mode `primary`, which a person chooses next to the prompt
 
 Unknown prices and limits are 0, and clients then leave them out. Web UIs request providers three to five times a page, so the
 answer holds only fields that a client reads.
@@ -40,7 +40,7 @@ GENERAL: Wire = {
 """The subagent that `@general` in a prompt names. Offered only if an agent has subagents."""
 
 BUILD = Mode("build", "The default agent.", "build")
-"""Offered even without an installed agent: otherwise clients send no prompt, and nobody sees what is missing."""
+"""The mode that is offered without any installed agent. Without it, clients send no prompt and show no error."""
 
 
 def providers(offers: Iterable[Offer]) -> list[Wire]:

@@ -84,8 +84,8 @@ class AgentDirectory:
 
     In: the registry, in order of preference; `default_agent` by name; `environ`, the person's environment;
     `delay_factor` for the mock's waits; `record_dir` for raw traffic; `programs` that run inside of the server, by agent;
-    `owner`, the name of what one server at a time may own: what an earlier one left behind under it is ended at the start;
-    `broken`, what other packages wanted to add and could not; `packages`, who brought an agent, by its name.
+    `owner`, the name that marks this server's processes, so that `start` ends those that an earlier server left behind;
+    `broken`, entry points of packages that failed to load; `packages`, agent -> the package that added it.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class AgentDirectory:
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
-    # --- life ----------------------------------------------------------------------------------------------
+    # --- start and stop ----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """End the processes of killed servers, look for all programs, and start the discoveries.
@@ -181,14 +181,14 @@ class AgentDirectory:
         if running:
             await asyncio.wait(running)
 
-    # --- what there is ---------------------------------------------------------------------------------------
+    # --- the agents ---------------------------------------------------------------------------------------
 
     def list_agents(self) -> list[Agent]:
         """Return every known agent, usable or not, in the order of preference."""
         return list(self._agents.values())
 
     def key_variables(self) -> dict[str, tuple[str, ...]]:
-        """Whom an API key can be given for (agents, and who makes models) -> the variables that it becomes."""
+        """Agent or model provider that takes an API key -> the variables that hold the key."""
         return key_variables(agent.spec for agent in self._agents.values())
 
     def get(self, name: str) -> Agent | None:
@@ -232,7 +232,7 @@ class AgentDirectory:
         """Return the person's environment. `shim.runtime.environment` decides what an agent gets of it."""
         return dict(self._environ)
 
-    # --- starting one ------------------------------------------------------------------------------------------
+    # --- starting an agent ------------------------------------------------------------------------------------------
 
     async def spawn(self, agent: Agent, options: LaunchOptions, codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
         """Start this agent for a codec. The caller then writes the lines of `codec.start()`. It fills in `options.binary`.
@@ -328,7 +328,7 @@ class AgentDirectory:
         located = find(spec, self._environ)
         return located, stamp_of(located.path) if located.path else None
 
-    # --- asking ------------------------------------------------------------------------------------------------
+    # --- discovery ------------------------------------------------------------------------------------------------
 
     async def _stored_offers(self) -> dict[str, StoredOffer]:
         """Return the results of earlier discoveries from the store."""

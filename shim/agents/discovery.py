@@ -1,7 +1,7 @@
-"""What an agent offers, asked of the agent itself, and kept for the next start.
+"""Asks an agent for its models, modes and commands, and stores the answer for the next start.
 
-`discover` starts a throw-away agent, does the codec's handshake until `codec.catalogue` is set, and stops it again.
-No prompt is sent, so it costs nothing. `Kept` is what the store holds: it counts only for the very file that was asked.
+`discover` starts an agent, runs the codec's handshake until `codec.catalogue` is set, and stops the agent. It sends no prompt, so
+it costs nothing. A `StoredOffer` is valid only for the program file that was asked.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from universal.jsonvalue import obj, text
 from universal.turn import Input
 
 DISCOVERY_TIMEOUT_S = 20.0
-"""For an agent to tell what it offers. Claude Code takes 1 to 3 s, more on its first start from a cold disk."""
+"""Timeout in seconds of a discovery. Claude Code takes 1 to 3 s, and more on its first start from a cold disk."""
 STDERR_SHOWN_CHARS = 500
-"""So much of what a failing agent wrote is shown."""
+"""Maximum characters of a failing agent's stderr in the error."""
 
 Spawn: TypeAlias = Callable[[Codec, OnLines, OnExit], Awaitable[AgentHandle]]
-"""Starts a process for this codec. Raises AgentError."""
+"""Starts a process for a codec. Raises AgentError."""
 
 
 class DiscoveryFailed(AgentError):
-    """The agent did not say what it offers; the text says why, `code` is that of its error if it told one."""
+    """The discovery failed. The text says why; `code` is that of the agent's error, if it reported one."""
 
     def __init__(self, why: str, code: str = "") -> None:
         super().__init__(why)
@@ -43,9 +43,9 @@ class DiscoveryFailed(AgentError):
 async def discover(
     codec: Codec, spawn: Spawn, tell: Callable[[Catalogue], None], *, timeout_s: float = DISCOVERY_TIMEOUT_S
 ) -> None:
-    """Ask one agent. `tell` gets its catalogue as soon as it is known; this returns when the process is gone.
+    """Discover one agent. `tell` gets the catalogue as soon as it is known; this returns when the process has ended.
 
-    Cancelling it ends the process at once. Raises: DiscoveryFailed, and what `spawn` raises.
+    Cancelling it ends the process at once. Raises DiscoveryFailed, and the errors of `spawn`.
     """
     known: asyncio.Future[Catalogue] = asyncio.get_running_loop().create_future()
     handle: AgentHandle | None = None
@@ -83,7 +83,7 @@ async def discover(
 
 
 async def _end(handle: AgentHandle) -> None:
-    """Stop it politely; at once if we are cancelled meanwhile."""
+    """Stop the process; kill it if this task is cancelled meanwhile."""
     try:
         await handle.stop()
     except asyncio.CancelledError:
@@ -93,7 +93,7 @@ async def _end(handle: AgentHandle) -> None:
 
 
 def _trouble(output: Output) -> DiscoveryFailed | None:
-    """Why an agent that says this will not tell what it offers; None for all that is no trouble."""
+    """Why the agent will not report its offers, if an output is an error. None for every other output."""
     if isinstance(output, Stop):
         return DiscoveryFailed(output.why)
     if isinstance(output, Fact) and isinstance(output.data, ErrorData):
@@ -110,15 +110,15 @@ def _exit_reason(exit_: Exit) -> str:
     return f"it ended ({how}) before it said what it offers{': ' + stderr if stderr else ''}"
 
 
-# --- kept for the next start -----------------------------------------------------------------------------
+# --- stored for the next start -----------------------------------------------------------------------------
 
 NAMESPACE = "agents"
-"""In the store; the keys are names of agents."""
+"""Namespace in the store. The keys are names of agents."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredOffer:
-    """What was discovered of a program: it is true as long as the file is the same (`stamp`)."""
+    """The discovered offers of a program. They are valid as long as the file's `stamp` is the same."""
 
     path: str
     stamp: str
@@ -128,14 +128,14 @@ class StoredOffer:
 
 @cache
 def _offer_adapter() -> TypeAdapter[StoredOffer]:
-    """Built when it is first needed: that takes as long as importing this module."""
+    """Build the adapter at its first use, because that takes as long as the import of this module."""
     return TypeAdapter(StoredOffer)
 
 
 def stamp_of(path: str) -> str | None:
-    """What changes when a program is installed anew, None when it is not there. Blocking.
+    """A stamp that changes with each installation of a program; None if the program is missing. Blocking.
 
-    Not its time of modification alone: npm gives all files the same one.
+    The time of modification alone does not do, because npm gives all files the same time.
     """
     try:
         real = Path(path).resolve()
@@ -146,12 +146,12 @@ def stamp_of(path: str) -> str | None:
 
 
 def to_store(kept: StoredOffer) -> Json:
-    """A JSON value."""
+    """Encode an offer as a JSON value."""
     return _offer_adapter().dump_python(kept, mode="json")
 
 
 def from_store(value: Json) -> StoredOffer | None:
-    """The inverse of `to_store`; None for what another version of this server has written."""
+    """The inverse of `to_store`. None for a value of another version of this server."""
     try:
         return _offer_adapter().validate_python(value)
     except ValidationError:

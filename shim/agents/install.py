@@ -1,9 +1,9 @@
-"""Installing agents with npm, into the server's own data directory: nothing of the machine is changed.
+"""Installs agents with npm into the server's data directory. Nothing else on the machine changes.
 
     <data dir>/agents/<agent>/node_modules/.bin/<program>     found there before PATH (`shim.runtime.locate`)
 
-One installation for each agent at a time, bounded in time; who asks meanwhile waits for the running one. What npm says is
-kept (its last lines) so that a person can watch it.
+Each agent has one installation at a time, bounded in time; further calls wait for the running one. The last lines of npm's output
+are kept, so that a person can watch.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from shim.runtime.process import AgentProcess
 from universal.codec import Exit, LaunchSpec
 
 INSTALL_TIMEOUT_S = 600.0
-"""For one installation. Agents have up to 400 MB."""
+"""Timeout in seconds of one installation. Agents have up to 400 MB."""
 LOG_LINES = 40
 
 log = structlog.get_logger(__name__)
 
 
 class InstallFailed(AgentError):
-    """It was not installed; the text says why and what to do."""
+    """The agent was not installed. The text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """How one goes. `state`: running, done, failed; times in epoch ms; `lines`: the last ones that npm has said."""
+    """The state of an installation: running, done or failed. Times in epoch milliseconds; `lines`: npm's last lines."""
 
     state: str
     packages: tuple[str, ...]
@@ -57,7 +57,7 @@ class _RunningInstall:
 
 
 class Installer:
-    """Installations of this server. `folder` is `<data dir>/agents`."""
+    """The installations of this server. `folder` is `<data dir>/agents`."""
 
     def __init__(self, agents: AgentDirectory, folder: Path, clock: Clock, *, timeout_s: float = INSTALL_TIMEOUT_S) -> None:
         self._agents = agents
@@ -68,12 +68,12 @@ class Installer:
         self._known: dict[str, Installation] = {}
 
     def state(self, agent: str) -> Installation | None:
-        """The running or last installation of an agent; None if there was none since the start."""
+        """The running or last installation of an agent, or None if there was none since the server's start."""
         known, running = self._known.get(agent), self._running.get(agent)
         return known if known is None or running is None else replace(known, lines=_last_lines(running))
 
     async def install(self, agent: str) -> None:
-        """Install or renew it; returns when it is there and found. Raises InstallFailed."""
+        """Install or update an agent. Returns when the program is found. Raises InstallFailed."""
         running = self._running.get(agent)
         if running is None:
             known = self._agents.get(agent)
@@ -87,7 +87,7 @@ class Installer:
         await asyncio.shield(running.task)
 
     async def close(self) -> None:
-        """End what runs."""
+        """End the running installations."""
         tasks = [running.task for running in self._running.values()]
         for task in tasks:
             task.cancel()
@@ -158,11 +158,11 @@ class Installer:
 
 
 def _last_lines(running: _RunningInstall) -> tuple[str, ...]:
-    """npm's last lines: its stderr, where it tells what it fetches, then its stdout."""
+    """npm's last lines: of stderr, which shows the progress, then of stdout."""
     stderr = running.process.stderr.split("\n") if running.process is not None and running.process.stderr else []
     return tuple([*stderr, *running.lines][-LOG_LINES:])
 
 
 def found_in(folder: Path) -> dict[str, str]:
-    """The environment in which agents that were installed here are found."""
+    """The environment with the installed agents on PATH."""
     return {INSTALLED: os.fspath(folder)}

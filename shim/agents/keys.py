@@ -1,10 +1,9 @@
-"""API keys that a client gave (`PUT /auth/{providerID}`): kept in one file for its owner only, handed to agents as variables.
+"""Stores API keys from clients (`PUT /auth/{providerID}`) in one private file, and gives them to agents as variables.
 
     auth.json   {"claude": {"type": "api", "key": "..."}}     the form of OpenCode's own file of that name; mode 0600
 
-An agent that runs keeps what it was started with; the next start has the new key. A key never stands in a log, event,
-recording or answer: no route reads it. What the person's environment says is replaced: the key was given
-later, and on purpose.
+A running agent keeps the key of its start; the next start gets the new one. No log, event, recording or answer holds a key, and
+no route reads it. A key replaces the variable of the person's environment, because the person set it later and on purpose.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ MODEL_PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "mistral": ("MISTRAL_API_KEY",),
     "deepseek": ("DEEPSEEK_API_KEY",),
 }
-"""Company that makes models -> its variables. Such a key is for every agent (Pi and OpenCode ask several providers)."""
+"""Model provider -> its variables. Every agent gets such a key, since Pi and OpenCode use several providers."""
 
 
 def key_variables(specs: Iterable[AgentSpec]) -> dict[str, tuple[str, ...]]:
-    """Whom a key can be given for -> the variables that it becomes: these agents, each for itself, and `MODEL_PROVIDERS`."""
+    """Agent or model provider that takes a key -> the variables that hold it: these agents, and `MODEL_PROVIDERS`."""
     return {spec.name: spec.key_variables for spec in specs if spec.key_variables} | dict(MODEL_PROVIDERS)
 
 
 class KeyStore:
-    """The keys, in memory and in the file; without a path in memory alone. Methods that write block on the disk."""
+    """The keys, in memory and in the file. Without a path, in memory alone. Methods that write block."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -48,28 +47,28 @@ class KeyStore:
             assert self._path is not None
             try:
                 given = obj(json.loads(self._path.read_text()))
-            except (OSError, ValueError):  # none yet, or of no use: the person is asked again
+            except (OSError, ValueError):  # missing or invalid: the person is asked again
                 given = {}
             found = {name: text(obj(row).get("key")) for name, row in given.items()}
             self._keys = {name: key for name, key in found.items() if key}
         return self._keys
 
     def environment(self, spec: AgentSpec) -> dict[str, str]:
-        """Variables for an agent's process: keys for all, then its own."""
+        """Variables for an agent's process: keys of model providers, then the agent's own key."""
         keys = self._stored_keys()
         shared = {name: key for provider, key in keys.items() for name in MODEL_PROVIDERS.get(provider, ())}
         return shared | (dict.fromkeys(spec.key_variables, keys[spec.name]) if spec.name in keys else {})
 
     def providers(self) -> list[str]:
-        """For whom there are keys; never the keys."""
+        """Agents and model providers with a key. The keys are not returned."""
         return list(self._stored_keys())
 
     def set(self, provider: str, key: str) -> None:
-        """Keep a key. Raises StoreError if it cannot be written; then the old one holds."""
+        """Store a key. Raises StoreError if it cannot be written; then the old key stays."""
         self._write({**self._stored_keys(), provider: key})
 
     def remove(self, provider: str) -> None:
-        """Forget a key; one that is not there is fine. Raises StoreError."""
+        """Remove a key. Succeeds also if there is none. Raises StoreError."""
         if provider in self._stored_keys():
             self._write({name: key for name, key in self._stored_keys().items() if name != provider})
 

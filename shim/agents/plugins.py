@@ -67,7 +67,7 @@ class Plugins:
 
 
 def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> Plugins:
-    """Load all entry points of the group; `taken` are names that a package may not have. Raises nothing."""
+    """Load all entry points of the group. `taken`: names that a package may not use. Raises nothing."""
     specs: dict[str, AgentSpec] = {}
     broken: list[BrokenPlugin] = []
     packages: dict[str, str] = {}
@@ -79,7 +79,7 @@ def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> P
                 raise _Unusable(f'the name "{spec.name}" is taken. Ask its author for another one')
         except _Unusable as error:
             broken.append(BrokenPlugin(entry.name, package, f"{error}."))
-        except (Exception, SystemExit) as error:  # whatever its import does
+        except (Exception, SystemExit) as error:  # an import may raise anything
             log.warning("plugin.failed", entry=entry.name, package=package, exc_info=True)
             broken.append(
                 BrokenPlugin(
@@ -97,7 +97,7 @@ def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> P
 
 
 class _Unusable(Exception):
-    """It was loaded, and is no agent."""
+    """The entry point was loaded and is no valid agent."""
 
 
 def _spec(value: object) -> AgentSpec:
@@ -116,7 +116,7 @@ def _guard(make: Callable[[IdFactory], Codec], package: str, ids: IdFactory) -> 
 
 
 class GuardedCodec:
-    """A codec of somebody else's: what it raises becomes an error of the turn, and the process ends. See `Codec`."""
+    """Wraps the codec of a package: an exception becomes an error of the turn and ends the process. See `Codec`."""
 
     def __init__(self, inner: Codec, package: str) -> None:
         self._inner = inner
@@ -126,7 +126,7 @@ class GuardedCodec:
         self.native_session_id: str | None = inner.native_session_id
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """What it raises is told as a failed start already; here it only learns whose fault it is."""
+        """Name the package in an exception. The caller reports it as a failed start."""
         try:
             return self._inner.launch(options)
         except Exception as error:
@@ -149,7 +149,7 @@ class GuardedCodec:
         return self._guard("eof", self._inner.eof, exit_)
 
     def counters(self) -> Mapping[str, int]:
-        """Counts of the codec."""
+        """The counters of the codec."""
         return self._inner.counters()
 
     def _guard(self, method: str, call: Callable[..., list[Output]], *arguments: Any) -> list[Output]:

@@ -1,6 +1,6 @@
-"""Recordings of real agents: our scenes played against the scripted model, each line in and out written down.
+"""Records real agents: plays scenes with the scripted model, and writes down each line in and out.
 
-scenes    what is played, as data             homes    a fresh home per agent, which leads to the scripted model
-driver    one scene with one agent            scrub    no path, name or secret of this machine
-report    kinds and fields, new or gone       take     all scenes of one agent, into a folder
+scenes    the scenes, as data                     homes    a fresh home for an agent, configured for the scripted model
+driver    plays one scene with one agent          scrub    removes paths, names and secrets of this machine
+report    kinds and fields, new or gone           take     records all scenes of one agent into a folder
 """

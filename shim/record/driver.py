@@ -1,8 +1,8 @@
 """Plays one scene to a real agent and records its traffic. It uses the codec, turn machine and transports of a session.
 
-A recording is one process: a head, then rows {t, dir, msg}; `in` what we wrote, `out` what it said, `err` the end of its
-stderr, `sig` what was done to the process, `exit`, and `do` the commands that a session would have given (a prompt, an
-abort, a reply), so that it can be replayed without guessing. Ids of ours are counted, so a replay makes the same.
+A recording is one process: a head, then rows {t, dir, msg}. `dir` is `in` for lines that we wrote, `out` for lines of the agent,
+`err` for the end of its stderr, `sig` for signals, `exit`, and `do` for the commands of a session (a prompt, an abort, a reply),
+so that a replay need not guess. Our ids are counted, so a replay makes the same ids.
 """
 
 from __future__ import annotations
@@ -123,9 +123,9 @@ class Driver:
     # --- the scene --------------------------------------------------------------------------------------
 
     async def play(self, given: dict[str, str], model: str | None = None, mode: str = "build") -> None:
-        """All steps. `given`: what the agent inherits besides the place's environment; `model` and `mode` of prompts.
+        """Play all steps. `given`: variables besides the place's environment; `model` and `mode` of prompts.
 
-        Raises: SceneFailed; AgentError when it cannot be started. The process is ended in any case.
+        Raises SceneFailed, and AgentError if the agent cannot be started. The process is ended in any case.
         """
         self._given, self._environment = given, self._place.environment(given)
         self._model, self._mode = model, mode
@@ -171,7 +171,7 @@ class Driver:
         if step.model or step.effort:
             await self._wait(lambda: self._codec is not None and self._codec.catalogue is not None, "its models", CATALOGUE_S)
         model, effort = self._choices(step)
-        self._said += 1  # over all processes: Claude does not answer the same prompt twice
+        self._said += 1  # counted over all processes, because Claude does not answer the same prompt twice
         prompt = Prompt(
             key=f"prompt_{self._said}",
             text=f"[scene:{step.tag}] {step.text}",
@@ -205,7 +205,7 @@ class Driver:
         usual = self._model or (catalogue.default_model if catalogue is not None else None)
         chosen = next((m for m in models if m.id == usual), next(iter(models), None))
         if step.model:
-            provider = usual.partition("/")[0] if usual else ""  # another provider's models are not the scripted one
+            provider = usual.partition("/")[0] if usual else ""  # models of other providers are not the scripted model
             others = [m.id for m in models if chosen is not None and m.id != chosen.id]
             others = [id_ for id_ in others if "/" not in id_ or id_.partition("/")[0] == provider]
             if chosen is None or not others:
@@ -312,7 +312,7 @@ class Driver:
         self._exited.set()
         self._apply(Input.EXIT)
 
-    # --- as a session does --------------------------------------------------------------------------------
+    # --- the session's part --------------------------------------------------------------------------------
 
     def _act(self, outputs: Sequence[Output]) -> None:
         for output in outputs:
@@ -445,7 +445,7 @@ SHOWN: Mapping[str, Callable[[Fact], bool]] = {
         isinstance(fact.data, ItemData) and any(getattr(part, "label", "") == "todo" for part in fact.data.item.content)
     ),
 }
-"""Kinds of facts that a scene can be required to show."""
+"""Kind -> whether a fact is of this kind. A scene can require kinds."""
 
 
 def text_of(part: Part) -> str:
@@ -462,6 +462,6 @@ def recorded_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def is_own(path: Path) -> bool:
-    """Whether this driver has made a recording on disk, so that the commands that were given are in it (`FORM`)."""
+    """Whether this driver wrote a recording on disk, so that it holds the session's commands (`FORM`)."""
     with path.open(encoding="utf-8") as file:
         return json.loads(file.readline()).get("form") == FORM

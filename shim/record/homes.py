@@ -1,7 +1,7 @@
-"""A fresh home and project for a scene, and what is written into them so that an agent asks the scripted model.
+"""Makes a fresh home and project for a scene, with configurations that lead an agent to the scripted model.
 
-Nothing of the person's own configuration or login is seen or changed. `TARGETS` is the table of agents that can be recorded. The
-end-to-end tests lead their agents to the model in the same way: with `sealed`, and the parts of configurations below.
+The person's configuration and login are neither read nor changed. `TARGETS` has the agents that can be recorded. The end-to-end
+tests configure their agents in the same way, with `sealed_environment` and the parts of configurations below.
 Source: docs/agents-wire.md; the agents' own documentation of their configuration.
 """
 
@@ -84,15 +84,14 @@ class Place:
 
 
 Prepare: TypeAlias = Callable[[Place, str], Env]
-"""(place, URL of the scripted model) -> what the agent inherits besides; it writes the agent's configuration."""
+"""Writes an agent's configuration. In: place, URL of the scripted model. Out: further variables for the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
     """An agent that can be recorded.
 
-    `package` on npm, `program` in it; `folder` of its recordings; `model` and `mode` of prompts; `lacks`: what it has not, and
-    why.
+    `package` on npm and its `program`; `folder` of recordings; `model` and `mode` of prompts; `lacks`: missing feature -> reason.
     """
 
     prepare: Prepare
@@ -105,7 +104,7 @@ class Target:
 
 
 KEY = "sk-scripted"
-"""The scripted model takes any; agents want one."""
+"""An API key. The scripted model takes any, but agents need one."""
 
 CLAUDE_ENV: Mapping[str, str] = {
     "ANTHROPIC_API_KEY": "sk-ant-scripted",
@@ -115,7 +114,7 @@ CLAUDE_ENV: Mapping[str, str] = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "ENABLE_TOOL_SEARCH": "0",  # all tools are offered at once, so that the scripted model can call them
 }
-"""Keeps claude on the machine; beside it ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR."""
+"""Variables that keep Claude Code from using the network. ANTHROPIC_BASE_URL and CLAUDE_CONFIG_DIR are set too."""
 
 
 def _claude(place: Place, url: str) -> Env:
@@ -161,7 +160,7 @@ def _codex(place: Place, url: str) -> Env:
 
 
 PI_ENV: Mapping[str, str] = {"PI_OFFLINE": "1", "PI_TELEMETRY": "0", "PI_SKIP_VERSION_CHECK": "1"}
-"""Keeps pi on the machine."""
+"""Variables that keep Pi from using the network."""
 PI_SETTINGS: Mapping[str, str] = {"defaultProvider": "scripted", "defaultModel": "scripted"}
 _PI_LIMITS = {"contextWindow": 200000, "maxTokens": 16000}
 PI_MODEL: Mapping[str, object] = {
@@ -194,7 +193,7 @@ OPENCODE_ENV: Mapping[str, str] = {
     "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
     "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
 }
-"""Keeps an opencode process, server or client, on the machine."""
+"""Variables that keep an OpenCode process, server or client, from using the network."""
 OPENCODE_MODEL: Mapping[str, object] = {
     "name": "Scripted",
     "reasoning": True,
@@ -205,7 +204,7 @@ OPENCODE_MODEL: Mapping[str, object] = {
 
 
 def opencode_config(url: str, models: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """OpenCode's configuration with the scripted model's server as its only provider; `models` by id, with `scripted`."""
+    """OpenCode's configuration with the scripted model's server as its only provider. `models`: further models by id."""
     options = {"baseURL": f"{url}/v1", "apiKey": KEY}
     provider = {"npm": "@ai-sdk/openai-compatible", "name": "Scripted", "options": options, "models": models}
     return {"model": "scripted/scripted", "small_model": "scripted/scripted", "provider": {"scripted": provider}}
@@ -235,20 +234,20 @@ TARGETS: Mapping[str, Target] = {
     "pi": _target("pi", _pi),
     "claude-agent-acp": _target("claude-agent-acp", _claude, "acp/claude-agent-acp-"),
     "codex-acp": _target("codex-acp", _codex, "acp/codex-acp-", mode="read-only"),
-    # The same program as `opencode`, which nobody installs a second time.
+    # The program is `opencode`, which is installed already.
     "opencode-acp": Target(
         _opencode, agents()["opencode"].npm[0], "opencode", "acp/opencode-", lacks=agents()["opencode-acp"].lacks
     ),
     "pi-acp": _target("pi-acp", _pi, "acp/pi-acp-"),
 }
-"""By the agent's name in the registry."""
+"""Name in the registry -> the agent's target."""
 
 CANNOT: Mapping[str, str] = {name: spec.unrecorded for name, spec in agents().items() if spec.unrecorded}
 """Agents that cannot be recorded, and why."""
 
 
 URL_HERE = "{url}"
-"""Stands for the scripted model's URL in what a person names for an agent's environment and home."""
+"""Placeholder for the scripted model's URL, in the variables and files that a person gives for an agent."""
 FOREIGN_ENV: Mapping[str, str] = {
     "OPENAI_BASE_URL": "{url}/v1",
     "OPENAI_API_BASE": "{url}/v1",
@@ -256,11 +255,11 @@ FOREIGN_ENV: Mapping[str, str] = {
     "ANTHROPIC_BASE_URL": "{url}",
     "ANTHROPIC_API_KEY": KEY,
 }
-"""What most agents read to find a model; an agent that is not in the table gets them all."""
+"""Variables by which most agents find a model. An agent without a target gets them all."""
 
 
 def foreign(program: str, environment: Mapping[str, str], home: Path | None = None) -> Target:
-    """An agent that is not in the table. `home`: files that it needs in its home; in both, `{url}` is the model's URL."""
+    """The target of an agent that has none. `home`: files for its home. In both, `{url}` stands for the model's URL."""
 
     def prepare(place: Place, url: str) -> Env:
         if home is not None:

@@ -25,8 +25,8 @@ _DATA = frozenset(
 
 
 def kind_of(msg: dict[str, Any], asked: Mapping[Any, str]) -> str:
-    """What a message of any agent is. `asked`: id of a request of ours -> its kind, for answers."""
-    if "event" in msg and "properties" in obj(msg["event"]):  # OpenCode's stream
+    """The kind of a message of any agent. `asked`: id of our request -> its kind, for answers."""
+    if "event" in msg and "properties" in obj(msg["event"]):  # an event of OpenCode's stream
         event = obj(msg["event"])
         part = text(obj(obj(event["properties"]).get("part")).get("type"))
         return " ".join(filter(None, (text(event.get("type")), part)))
@@ -117,7 +117,7 @@ def compare(before: Kinds, now: Kinds) -> Difference:
 
 
 def _kinds_without_answers(kinds: AbstractSet[str]) -> tuple[str, ...]:
-    """Without answers to requests of ours: which ones there are depends on what was asked."""
+    """Leave out answers to our requests, which depend on what we asked."""
     return tuple(sorted(kind for kind in kinds if not kind.startswith(("answer to ", "response "))))
 
 

@@ -1,7 +1,7 @@
-"""The scenes that are played to an agent, as data. The scripted model's scenes are in `shim.scripted.answers`.
+"""The scenes of recordings, as data. The scripted model's part is in `shim.scripted.answers`.
 
-A scene is one session: prompts and what is waited for, answers to what the agent asks, and perhaps more than one process.
-Asked permissions are accepted unless the scene says otherwise.
+A scene is one session: prompts, waits, and answers to the agent's requests, in one or more processes. Permissions are accepted
+unless the scene says otherwise.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Until: TypeAlias = Literal["end", "delta", "tool", "ask", "accepted"]
-"""What is waited for after a prompt: the end of the turn, the first piece of text, a tool at work, an open request, nothing."""
+"""The wait after a prompt: for the end of the turn, the first piece of text, a running tool, an open request, or nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Say:
-    """A prompt. `model`: none is named, or the default, or another one; `effort`: with the strongest effort level."""
+    """A prompt. `model`: no model, the default one or another one. `effort`: the strongest effort level."""
 
     tag: str
     text: str = "please"
@@ -54,7 +54,7 @@ Step: TypeAlias = Say | Abort | Kill | Again | End
 class Scene:
     """One scene. `permission` None leaves requests open; `answers` None refuses a question; `needs`: see `homes.Target.lacks`.
 
-    `shows`: kinds of facts (`driver.SHOWN`) without which it is not what it is meant to be, and is not written.
+    `shows`: kinds of facts (`driver.SHOWN`) that a recording must have; without them it is not written.
     """
 
     steps: tuple[Step, ...]

@@ -1,7 +1,7 @@
 """Removes paths, names and secrets of this machine from a recording's text. `leaks` reports what is left.
 
-A recording looks as if it was made in /home/user/project with a model on port 8900. Paths are replaced in the whole text,
-in each spelling that agents make of them; pieces of JSON that stream are cut so that no path is in two (`shim.scripted.wire`).
+A recording looks as if it was made in /home/user/project with a model on port 8900. Paths are replaced in the whole text, in each
+spelling of agents. Streamed pieces of JSON are cut so that no path is split (`shim.scripted.wire`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def spellings(path: str, neutral: str) -> Iterator[tuple[str, str]]:
 
 
 SECRET_CHARS = 6
-"""Shorter values of the person's environment are no secrets: `1`, `true` ..."""
+"""Minimum length of a secret. Shorter values of the environment are none: `1`, `true` ..."""
 
 
 def scrub(text: str, place: Place, model_url: str, binary: str, secrets: Collection[str] = ()) -> str:
-    """The text without anything of this machine, and without these secrets."""
+    """Remove everything of this machine, and these secrets, from a text."""
     for secret in sorted((one for one in secrets if len(one) >= SECRET_CHARS), key=len, reverse=True):
         text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], "<secret>").replace(secret, "<secret>")
     for path, neutral in ((place.project, PROJECT), (place.home, HOME), (place.root, HOME)):
@@ -57,7 +57,7 @@ def scrub(text: str, place: Place, model_url: str, binary: str, secrets: Collect
     text = re.sub(r"/[A-Za-z0-9_./-]*?/node_modules", PACKAGES, text)
     temporary = re.escape(tempfile.gettempdir())
     text = re.sub(rf"(?<![A-Za-z0-9]){temporary}(?![A-Za-z0-9])", f"{HOME}/temp", text)
-    text = re.sub(r"/\$bunfs/r[o]ot/", "/$bunfs/", text)  # a folder inside of programs made with Bun
+    text = re.sub(r"/\$bunfs/r[o]ot/", "/$bunfs/", text)  # a virtual folder inside of programs built with Bun
     for own in _homes():
         others = "|".join(re.escape(name.removeprefix(own)) for name in LOGICAL if name.startswith(own))
         text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9]{f'|{others}' if others else ''})", HOME, text)

@@ -21,19 +21,19 @@ from universal.codec import AgentSpec
 from universal.jsonvalue import obj, text
 
 SAME_FAILURES = 2
-"""So many equal failures at the start, and the other scenes are not played: the agent does not run at all."""
+"""Number of equal failures at the start after which the other scenes are skipped, because the agent does not run at all."""
 AT_ONCE = 3
-"""Scenes that are played at the same time, each in a home of its own."""
+"""Maximum scenes that run at the same time, each in its own home."""
 ATTEMPT_S = 30.0
-"""Seconds that a step may take in a scene for which the agent is known to have nothing."""
+"""Timeout in seconds of a step in a scene whose feature the agent is known to lack."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingResult:
     """The recordings of one version and their report.
 
-    `skipped` and `failed`: scene -> why; `possible`: what the agent was known to lack -> its scenes, which went well now;
-    `before`: the folder that it is compared with.
+    `skipped` and `failed`: scene -> reason. `possible`: feature that the agent was known to lack -> its scenes, all successful.
+    `before`: the folder of the version to compare with.
     """
 
     agent: str
@@ -107,7 +107,7 @@ async def take(
 
 
 def has_failed_at_start(taken: RecordingResult) -> bool:
-    """Whether the first scenes failed alike, so that the others need not be played."""
+    """Whether the first scenes failed in the same way, so that the others are skipped."""
     reasons = list(taken.failed.values())
     return not taken.scenes and len(reasons) >= SAME_FAILURES and len(set(reasons)) == 1
 
@@ -150,7 +150,7 @@ class _Stage:
             place.remove()
 
     async def play_all(self, taken: RecordingResult, scenes: Mapping[str, Scene], say: Callable[[str], None]) -> None:
-        """Play scenes side by side: mostly they wait."""
+        """Play scenes concurrently, because they mostly wait."""
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def play(name: str, scene: Scene) -> None:
@@ -164,7 +164,7 @@ class _Stage:
     async def attempt(
         self, taken: RecordingResult, need: str, names: Sequence[str], why: str, say: Callable[[str], None]
     ) -> None:
-        """Play the scenes of something that the agent is known to lack. When all go well, the agent has learned it."""
+        """Play the scenes of a feature that the agent is known to lack. If all succeed, a newer version has it."""
         attempt = RecordingResult(taken.agent, taken.version, taken.folder)
         for name in names:
             await self.play(attempt, name, SCENES[name], lambda _: None, turn_s=ATTEMPT_S)
@@ -201,9 +201,9 @@ def order(folder: Path) -> tuple[str, list[int]]:
 
 
 def version_before(folder: Path) -> Path | None:
-    """The folder of the version below this one, else of any other of the same agent; None when there is none.
+    """The folder of the next lower version, else of any other version of the agent, or None.
 
-    Only recordings of this recorder count: others show other scenes.
+    Only recordings of this recorder count, because others have other scenes.
     """
     others = [p for p in folder.parent.glob("*") if p != folder and order(p)[0] == order(folder)[0] and is_own_folder(p)]
     ordered = sorted(others, key=order)
@@ -212,7 +212,7 @@ def version_before(folder: Path) -> Path | None:
 
 
 def is_own_folder(folder: Path) -> bool:
-    """Whether all recordings of a folder are of this recorder."""
+    """Whether this recorder wrote all recordings of a folder."""
     files = sorted(folder.glob("*.jsonl"))
     return bool(files) and all(map(is_own, files))
 
@@ -223,7 +223,7 @@ def scene_of(path: Path) -> str:
 
 
 def scene_files(folder: Path, scene: str) -> list[Path]:
-    """The recordings of a scene: one for each process."""
+    """The recordings of a scene, one for each process."""
     return [path for path in sorted(folder.glob("*.jsonl")) if scene_of(path) == scene]
 
 

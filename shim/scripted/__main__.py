@@ -1,4 +1,4 @@
-"""`python -m shim.scripted [PORT] [REQUEST_LOG]`: prints "listening on PORT" and serves until it is ended."""
+"""`python -m shim.scripted [PORT] [REQUEST_LOG]`: prints "listening on PORT" and serves until it is killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the scripted model says. Pure: a request in, an `Answer` out.
+"""Chooses the scripted model's answer to a request. Pure.
 
 The tag `[scene:NAME]` or `[scene:NAME:ARGUMENT]` in the last prompt chooses the scene, and the number of tool results that
 came after that prompt the step.
@@ -30,8 +30,7 @@ came after that prompt the step.
     hang         some text, then silence, for aborts
     markdown     a heading, a list and a block of code
 
-What OpenCode's and Claude's own small requests ask for (titles, summaries) gets a fixed answer, whatever the scene.
-Everything else echoes the prompt.
+Small requests of OpenCode and Claude Code for titles and summaries get a fixed answer in every scene. Any other prompt is echoed.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def f(x):
 The end."""
 TAG = re.compile(r"\[scene:([a-z_]+)(?::([^\]]*))?\]")
 TOOL = re.compile(r"(?:tool|task:tool):[^:\]]+:")
-"""Begin of a scene whose argument ends in JSON, which may hold brackets."""
+"""Beginning of a scene whose argument ends in JSON, which may hold brackets."""
 
 Turn: TypeAlias = tuple[str, str]
 """("user", its text) or ("tool", ""), in the order of the conversation."""
@@ -74,9 +73,9 @@ Turn: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the model says in one request.
+    """The answer to one request.
 
-    `status` other than 200: an HTTP error instead. `hang`: silence after the text; `cut`: it stops for its length; `drop`: the
+    A `status` other than 200 is an HTTP error. `hang`: silence after the text; `cut`: the text stops for its length; `drop`: the
     connection breaks in the middle.
     """
 
@@ -92,7 +91,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ScriptedRequest:
-    """A request, whatever its wire. `images` in it; `body` as JSON text."""
+    """A request of any wire format. `images`: their number; `body`: its JSON text."""
 
     history: tuple[Turn, ...]
     tools: tuple[str, ...]
@@ -101,7 +100,7 @@ class ScriptedRequest:
 
 
 def text_of(content: Json) -> str:
-    """The text of a message's content: a string, or a list of parts of which the texts count."""
+    """The text of a message's content, which is a string or a list of parts."""
     if isinstance(content, str):
         return content
     parts = [part if isinstance(part, str) else str(obj(part).get("text") or "") for part in arr(content)]
@@ -109,12 +108,12 @@ def text_of(content: Json) -> str:
 
 
 def choose_scene(history: Iterable[Turn]) -> tuple[str, str, int, str]:
-    """(scene, argument, step, prompt) of the last prompt with a tag; scene "" when there is none."""
+    """(scene, argument, step, prompt) of the last prompt with a tag. The scene is "" without a tag."""
     scene, argument, step, prompt = "", "", 0, ""
     for kind, text in history:
         tag = _last_tag(text) if kind == "user" else None
         if tag is not None:
-            # Agents put notes of their own around the prompt, on other lines.
+            # Agents add notes around the prompt, on other lines.
             (scene, argument, end), step = tag, 0
             prompt = text[end:].split("\n", 1)[0]
         elif kind == "tool":
@@ -123,7 +122,7 @@ def choose_scene(history: Iterable[Turn]) -> tuple[str, str, int, str]:
 
 
 def _last_tag(text: str) -> tuple[str, str, int] | None:
-    """(scene, argument, where it ends) of the last tag of a text."""
+    """(scene, argument, end position) of the last tag in a text."""
     found: tuple[str, str, int] | None = None
     at = text.find("[scene:")
     while at >= 0:
@@ -145,7 +144,7 @@ def _tag(text: str, at: int) -> tuple[str, str, int] | None:
 
 
 def directory_of(body: Body) -> str:
-    """Where the agent says that it works; "." when it does not say."""
+    """The directory in which the agent says that it works, or "."."""
     said = json.dumps(body)
     found = re.search(r"[Ww]orking directory:?\s*(/[^\s\\\"<]+)", said) or re.search(r"<cwd>(/[^<]+)</cwd>", said)
     return found.group(1) if found else "."
@@ -156,7 +155,7 @@ Step: TypeAlias = tuple[str, list[tuple[str, tuple[str, ...]]]]
 
 
 def _steps(scene: str, argument: str, cwd: str, tools: tuple[str, ...]) -> list[Step]:
-    """The steps before the final text of a scene with tools. Codex waits for subagents, and looks for MCP tools, by tools."""
+    """The steps before the final text of a scene with tools. Codex waits for subagents and finds MCP tools by tools."""
     wait: list[Step] = [("Waiting.", [("wait", ())])] if "wait_agent" in tools else []
     search: list[Step] = [("Looking for it.", [("search", (argument or "echo",))])] if "tool_search" in tools else []
     readme, notes = f"{cwd}/README.md", f"{cwd}/notes.txt"
@@ -184,7 +183,7 @@ def _steps(scene: str, argument: str, cwd: str, tools: tuple[str, ...]) -> list[
 
 
 def named_calls(argument: str) -> list[tuple[str, str]]:
-    """(tool, JSON of its arguments) of each step of a `tool` scene. Bad JSON is no call."""
+    """(tool, JSON of its arguments) for each step of a `tool` scene. Invalid JSON gives no call."""
     name, _, text = argument.partition(":")
     try:
         value = json.loads(text or "{}")
@@ -194,7 +193,7 @@ def named_calls(argument: str) -> list[tuple[str, str]]:
 
 
 def answer(asked: ScriptedRequest, attempts: dict[str, int]) -> Answer:
-    """What the model says to this request. `attempts` counts the tries of each overloaded prompt; it is written to."""
+    """Choose the answer to a request. `attempts` counts the tries of each overloaded prompt, and is changed."""
     scene, argument, step, prompt = choose_scene(asked.history)
     if not scene or ("title" in asked.system.lower() and not asked.tools):
         return Answer(TITLE)
@@ -232,7 +231,7 @@ def answer(asked: ScriptedRequest, attempts: dict[str, int]) -> Answer:
 
 
 def describe_images(body: Body, word: str) -> str:
-    """What a model with eyes would have seen: images in the request, and `word` outside of the tag."""
+    """Describe the request: its number of images, and whether it holds `word` outside of the tag."""
     said = json.dumps(body)
     images = len(re.findall(r'"type": "(?:image|input_image|image_url)"', said))
     there = bool(word) and word in said.replace(f"[scene:see:{word}]", "")

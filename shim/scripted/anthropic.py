@@ -1,4 +1,4 @@
-"""Anthropic Messages: `POST /v1/messages`, as a stream or whole."""
+"""The wire format of Anthropic Messages: `POST /v1/messages`, streamed or whole."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Frame: TypeAlias = tuple[str, Body]
 
 
 def parse_request(body: Body) -> ScriptedRequest:
-    """The request. Tool results stand in user messages, many in one."""
+    """Parse a request. A user message may hold several tool results."""
     history: list[Turn] = []
     for message in map(obj, arr(body.get("messages"))):
         if message.get("role") != "user":
@@ -29,7 +29,7 @@ def parse_request(body: Body) -> ScriptedRequest:
 
 
 def frames(said: Answer, model: str, directory: str = "") -> list[Frame]:
-    """The events of the stream. `directory` is not cut in two."""
+    """The events of a streamed answer. `directory` is never cut in two."""
     usage = {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS}
     usage |= {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     head: Body = {"id": new_id("msg_"), "type": "message", "role": "assistant", "model": model, "content": []}
@@ -60,7 +60,7 @@ def frames(said: Answer, model: str, directory: str = "") -> list[Frame]:
 
 
 def whole(events: list[Frame]) -> Body:
-    """The same message for a caller that does not stream (Claude's small requests)."""
+    """The whole answer, for a client that does not stream (Claude's small requests)."""
     message = dict(obj(events[0][1]["message"]))
     blocks: list[Body] = []
     for name, data in events:

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: `POST /v1/chat/completions`, as a stream or whole."""
+"""The wire format of OpenAI Chat Completions: `POST /v1/chat/completions`, streamed or whole."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ USAGE: Body = {
 
 
 def parse_request(body: Body) -> ScriptedRequest:
-    """The request. Results of one step are messages in a row."""
+    """Parse a request. Tool results of one step are messages in a row."""
     history: list[Turn] = []
     system: list[str] = []
     previous: Json = ""
@@ -53,7 +53,7 @@ def _calls(said: Answer) -> list[Body]:
 
 
 def frames(said: Answer, model: str, directory: str = "") -> list[Body]:
-    """The chunks of the stream. `directory` is not cut in two."""
+    """The chunks of a streamed answer. `directory` is never cut in two."""
     head: Body = {
         "id": new_id("chatcmpl-"),
         "object": "chat.completion.chunk",
@@ -78,7 +78,7 @@ def frames(said: Answer, model: str, directory: str = "") -> list[Body]:
 
 
 def whole(said: Answer, model: str) -> Body:
-    """The same for a caller that does not stream."""
+    """The whole answer, for a client that does not stream."""
     message: Body = {"role": "assistant", "content": said.text}
     if said.calls:
         message["tool_calls"] = _calls(said)

@@ -1,4 +1,4 @@
-"""OpenAI Responses: `POST /v1/responses`, as a stream or whole. What Codex speaks."""
+"""The wire format of OpenAI Responses, which Codex speaks: `POST /v1/responses`, streamed or whole."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USAGE: Body = {
 
 
 def offered_tools(body: Body) -> dict[str, tuple[str, str]]:
-    """The offered tools, and those that a search has found: name -> (type, namespace). MCP: `mcp__server__` + `echo`."""
+    """Offered tools, and tools that a search has found: name -> (type, namespace). MCP: `mcp__server__` + `echo`."""
     out: dict[str, tuple[str, str]] = {}
     found = [tool for item in map(obj, arr(body.get("input"))) for tool in arr(item.get("tools"))]
     for tool in map(obj, [*arr(body.get("tools")), *found]):
@@ -36,7 +36,7 @@ def offered_tools(body: Body) -> dict[str, tuple[str, str]]:
 
 
 def parse_request(body: Body) -> ScriptedRequest:
-    """The request. Results of one step stand in a row."""
+    """Parse a request. Tool results of one step stand in a row."""
     given = body.get("input")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else [obj(item) for item in arr(given)]
     history: list[Turn] = []
@@ -45,7 +45,7 @@ def parse_request(body: Body) -> ScriptedRequest:
         kind = str(item.get("type", "message"))
         if kind.endswith("_output") and not previous.endswith("_output"):
             history.append(("tool", ""))
-        elif kind == "agent_message":  # a subagent's task, called encrypted, and its answer to the parent
+        elif kind == "agent_message":  # a subagent's task, which is marked as encrypted, and its answer to the parent
             parts = [str(obj(part).get("encrypted_content") or "") for part in arr(item.get("content"))]
             history.append(("user", "".join(parts)))
         elif kind == "message" and item.get("role") == "user":
@@ -69,7 +69,7 @@ def _item(call: Call, tools: dict[str, tuple[str, str]]) -> Body:
 
 
 class _Stream:
-    """Events numbered as they are added."""
+    """Collects events and numbers them."""
 
     def __init__(self, response: Body) -> None:
         self.out: list[Json] = []
@@ -114,7 +114,7 @@ class _Stream:
 
 
 def frames(said: Answer, body: Body) -> list[Body]:
-    """The events of the stream; the last one has the whole response."""
+    """The events of a streamed answer. The last one has the whole response."""
     response: Body = {"id": new_id("resp_"), "object": "response", "created_at": CREATED}
     response |= {"model": body.get("model", "m"), "status": "in_progress", "output": []}
     stream = _Stream(response)

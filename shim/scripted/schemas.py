@@ -1,6 +1,6 @@
-"""Calls of tools that no table knows: which offered tool does what, by its name, and its arguments, by its schema.
+"""Makes calls of tools that no table has: finds the tool by its name, and its arguments by its schema.
 
-So the scenes can be played to any agent. A tool that does the work cannot always be told from its name; then there is no call.
+So any agent can play the scenes. If no name of an offered tool fits, there is no call.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROLES: Mapping[str, tuple[str, ...]] = {
     "todo": (r"(write|update|manage)_?todos?(_list)?", r"todo(_?(write|list|update))?", r"(update_)?plan", r"update_task_list"),
     "task": (r"(new_)?(sub_?)?task", r"(spawn_|use_|run_)?(sub)?agents?", r"delegate(_task)?"),
 }
-"""Abstract action -> what tools that do it are called, as whole names in any case, most telling first."""
+"""Abstract action -> names of tools that do it, the most specific first. Whole names, in any case."""
 
 PATHS = re.compile(r"^(absolute_?|target_?|relative_?|file_?)?(path|file|file_?name)s?$", re.I)
 OLD = re.compile(r"^(old|search|find|from)(_?(str(ing)?|text|content))?$", re.I)
@@ -64,7 +64,7 @@ PARTS: Mapping[str, tuple[tuple[re.Pattern[str], int], ...]] = {
 
 
 def tool_for(tool: str, offered: Schemas) -> str | None:
-    """The offered tool that does an abstract action."""
+    """The offered tool for an abstract action, or None."""
     for pattern in ROLES.get(tool, ()):
         for name in offered:
             if re.fullmatch(pattern, _snake(name)):
@@ -73,7 +73,7 @@ def tool_for(tool: str, offered: Schemas) -> str | None:
 
 
 def generic(tool: str, arguments: tuple[str, ...], offered: Schemas) -> tuple[str, dict[str, Json]] | None:
-    """(tool, arguments) of an abstract action; None when no offered tool does it."""
+    """(tool, arguments) for an abstract action, or None if no offered tool does it."""
     role = "bash" if tool == "ask_bash" else tool
     name = tool_for(role, offered)
     if name is None:
@@ -86,7 +86,7 @@ def _snake(name: str) -> str:
 
 
 def _value_of(schema: Mapping[str, Json], role: str, arguments: tuple[str, ...], name: str) -> Json:
-    """A value of a schema: what `name` stands for in this action, else the simplest value that is allowed."""
+    """A value for a schema: the action's argument for the property `name`, else the simplest allowed value."""
     kind = _type(schema)
     if kind == "object":
         properties, required = obj(schema.get("properties")), {text(one) for one in arr(schema.get("required"))}
@@ -115,7 +115,7 @@ def _type(schema: Mapping[str, Json]) -> str:
 
 
 def _argument(name: str, role: str, arguments: tuple[str, ...]) -> str | None:
-    """What a property takes of the action's arguments."""
+    """The argument of the action that a property takes, or None."""
     if role == "edit" and DIFF.match(name):
         return _patch(name, arguments)
     if role == "question" and QUESTION.match(name):
@@ -124,7 +124,7 @@ def _argument(name: str, role: str, arguments: tuple[str, ...]) -> str | None:
 
 
 def _patch(name: str, arguments: tuple[str, ...]) -> str:
-    """An edit as text: blocks of search and replacement for `diff`, else the form of Codex's `apply_patch`."""
+    """An edit as text: blocks of search and replacement for a property `diff`, else a patch of Codex's `apply_patch`."""
     path, old, new = arguments
     if name.lower() == "diff":
         return f"------- SEARCH\n{old}\n=======\n{new}\n+++++++ REPLACE\n"

@@ -1,4 +1,4 @@
-"""Serves the scripted model on loopback: the three wires, a list of models, and 404 for the rest."""
+"""Serves the scripted model on loopback: three wire formats, a list of models, and 404 for other paths."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from universal.items import Json
 from universal.jsonvalue import obj
 
 HANG_S = 600.0
-"""How long a hanging answer hangs; whoever waits for it aborts long before."""
+"""Seconds that a hanging answer hangs. Tests abort long before."""
 REQUEST_BYTES = 64 * 2**20
 STOP_S = 0.5
-"""For answers that still stream when the server stops."""
+"""Seconds for answers that still stream when the server stops."""
 
 
 def _sse(data: Body, event: str = "") -> bytes:
@@ -32,7 +32,7 @@ def _sse(data: Body, event: str = "") -> bytes:
 async def _send(request: web.Request, frames: list[bytes], said: Answer) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     await response.prepare(request)
-    with suppress(ConnectionResetError):  # the agent has what it wants, or was aborted
+    with suppress(ConnectionResetError):  # the agent has enough, or was aborted
         for frame in frames[: len(frames) // 2] if said.drop else frames:
             await response.write(frame)
             await asyncio.sleep(said.pause_s)
@@ -110,7 +110,7 @@ class ScriptedModel:
         return web.json_response({"error": {"type": "not_found_error", "message": request.path}}, status=404)
 
     def app(self) -> web.Application:
-        """The application. Agents differ in whether their base URL has the `/v1`."""
+        """Build the application. Routes exist with and without `/v1`, because agents' base URLs differ."""
         app = web.Application(client_max_size=REQUEST_BYTES)
         for prefix in ("", "/v1"):
             app.router.add_post(f"{prefix}/messages", self._anthropic)
@@ -130,7 +130,7 @@ def _openai_error(status: int) -> web.Response:
 
 @asynccontextmanager
 async def serve(model: ScriptedModel, port: int = 0) -> AsyncGenerator[int]:
-    """Serves on loopback until the block is left; gives the port (0 picks one)."""
+    """Serve on loopback until the block ends. Yields the port (0 picks a free one)."""
     runner = web.AppRunner(model.app(), access_log=None, shutdown_timeout=STOP_S)
     await runner.setup()
     try:

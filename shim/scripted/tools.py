@@ -1,6 +1,6 @@
-"""The agents' own tools: how a model calls for a read, an edit, a command ... from each of them. Tables.
+"""Tables of the agents' tools: how a model calls a read, an edit, a command and so on with each agent.
 
-An agent is known by the tools that it offers in its request: `dialect`. Source: requests of Claude Code 2.1.330,
+`dialect` recognises an agent by the tools that its request offers. Source: requests of Claude Code 2.1.330,
 OpenCode 1.18.33, Codex 0.169.0 and Pi 0.87.1 to this server.
 """
 
@@ -20,7 +20,7 @@ Body: TypeAlias = dict[str, Json]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One tool call of the model. `free`: the whole input as text, for tools that take no JSON (Codex's `apply_patch`)."""
+    """A tool call of the model. `free`: the whole input as text, for tools without JSON input (Codex's `apply_patch`)."""
 
     name: str
     arguments: Body
@@ -102,7 +102,7 @@ def dialect(names: Sequence[str]) -> Dialect:
 
 
 def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: Schemas | None = None) -> list[Call]:
-    """An abstract action as calls of the offered tools; [] when the agent has nothing for it.
+    """The calls of offered tools for an abstract action; [] if the agent has no tool for it.
 
     Agents without a table here get calls by the names and schemas of the tools that they offer (`shim.scripted.schemas`).
 

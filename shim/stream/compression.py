@@ -1,7 +1,7 @@
-"""Compression of a stream, where a client takes it. Pure but for its own state.
+"""Compresses a stream with gzip, if its client accepts it. Pure but for its own state.
 
-Each write is flushed, so that nothing waits in the compressor; what a piece of text costs is then a tenth of its JSON.
-The window is small: a thousand readers have a thousand of them.
+Each write is flushed, so that nothing waits in the compressor. A piece of text then costs a tenth of its JSON. The window is
+small, because each of a thousand readers has one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import zlib
 from typing import Literal, TypeAlias
 
 When: TypeAlias = Literal["auto", "always", "never"]
-"""`auto`: for clients on other machines. Between programs of one machine it only costs time."""
+"""`auto`: only for clients on other machines. Between programs of one machine, compression only costs time."""
 
 WINDOW_BITS = 13
 MEMORY_LEVEL = 5
@@ -20,22 +20,22 @@ GZIP = 16
 
 
 class Gzip:
-    """The gzip of one stream. Every `write` can be read by the client at once."""
+    """The gzip compressor of one stream. A client can decode each `write` at once."""
 
     def __init__(self) -> None:
         self._zlib = zlib.compressobj(6, zlib.DEFLATED, GZIP + WINDOW_BITS, MEMORY_LEVEL)
 
     def write(self, data: bytes) -> bytes:
-        """Compressed, up to the end of `data`."""
+        """Compress all of `data`."""
         return self._zlib.compress(data) + self._zlib.flush(zlib.Z_SYNC_FLUSH)
 
     def end(self) -> bytes:
-        """The trailer."""
+        """Return the trailer."""
         return self._zlib.flush(zlib.Z_FINISH)
 
 
 def wants_gzip(accept_encoding: str, peer: str | None, when: When) -> bool:
-    """Whether a client is to get gzip. In: its Accept-Encoding, and its address as the server sees it."""
+    """Whether a client gets gzip. In: its Accept-Encoding, and its address as the server sees it."""
     if when == "never" or not _takes_gzip(accept_encoding):
         return False
     return when == "always" or not _is_here(peer)

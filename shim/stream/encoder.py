@@ -1,4 +1,4 @@
-"""What a face gives the hub: events that say whom they concern, and an encoder for each of its wires."""
+"""The protocols of a face towards the hub: its events, and an encoder for each form of its stream."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
 
 
 class StreamEvent(Protocol):
-    """An event of a face, as far as the hub reads it."""
+    """An event of a face, with the fields that the hub reads."""
 
     @property
     def face(self) -> str:
-        """The face whose readers get it."""
+        """The face whose readers get the event."""
         ...
 
     @property
     def scope(self) -> str | None:
-        """The directory whose readers get it, normalised; None: all readers."""
+        """The normalised directory whose readers get the event; None: all readers."""
         ...
 
     @property
     def subject(self) -> tuple[str, str] | None:
-        """The request that it is about: a replay that has it makes its repetition in the greeting superfluous."""
+        """The request that the event is about. If the replay has the event, the greeting does not repeat the request."""
         ...
 
     @property
     def event_id(self) -> str | None:
-        """Its own id, which a reader may name as its position; None: the id is given with the position."""
+        """The event's own id, which a reader may send as its position. None: the hub makes it from the position."""
         ...
 
 
@@ -38,7 +38,7 @@ EventT_contra = TypeVar("EventT_contra", contravariant=True)
 
 
 class Encoder(Protocol[EventT_contra]):
-    """One wire of a face. Equal encoders have the same readers' bytes."""
+    """The encoder of one form of a face's stream. Readers with equal encoders get the same bytes."""
 
     @property
     def face(self) -> str:
@@ -52,16 +52,16 @@ class Encoder(Protocol[EventT_contra]):
 
     @property
     def joins(self) -> bool:
-        """Whether pieces of text that go out together are joined: for clients to which each costs a redraw."""
+        """Whether pieces of text that are sent together are joined, for clients that redraw with each piece."""
         ...
 
     @property
     def heartbeat_s(self) -> float:
-        """Seconds between heartbeats, as native sends them."""
+        """Seconds between heartbeats, as in OpenCode."""
         ...
 
     def encode(self, event: EventT_contra, event_id: str, position: str) -> Frame | None:
-        """The frame of an event, None if this wire has no such event. Called while the event is published.
+        """Encode an event. None if this stream has no such event. Called while the event is published.
 
         In: `event_id`, for events without an id of their own. A frame for one reader alone names the `position` of the last
         event before it that can be replayed.
@@ -69,7 +69,7 @@ class Encoder(Protocol[EventT_contra]):
         ...
 
     def layout(self, frame: Frame) -> bytes:
-        """A frame's bytes for readers of this wire."""
+        """The bytes of a frame for the readers of this encoder."""
         ...
 
     def greeting(self, position: str, ids: Ids) -> list[Frame]:

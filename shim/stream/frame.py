@@ -1,7 +1,7 @@
 """Frames: events as bytes, the position that each names, and how frames are batched and joined. Pure.
 
-A position is where a reader is in the stream, and what it sends as `Last-Event-ID`. It is the id of an event; on the wire it
-has eight characters, so that a piece of text with an `id:` line is no longer than native's, which has none.
+A position is a place in the stream, which a reader sends as `Last-Event-ID`. It is the id of an event. On the wire it has eight
+characters, so that a piece of text with an `id:` line is no longer than OpenCode's, which has no such line.
 Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`; docs/adr/0021-what-a-piece-of-text-may-cost.md.
 """
 
@@ -51,7 +51,7 @@ class Frame(NamedTuple):
     body      the JSON of the event; empty for a comment
     urgent    to be sent at once
     piece     set for a frame that adds text to a part
-    envelope  JSON members that stand beside the body on a stream of all scopes
+    envelope  JSON members that are added to the body on a stream of all scopes
     twin      the JSON of a second payload, which some wires send after the first
     """
 
@@ -97,10 +97,10 @@ def batches(frames: Iterable[Frame], layout: Callable[[Frame], bytes]) -> list[B
 
 
 def compact(frames: Iterable[Frame]) -> list[Frame]:
-    """The same stream with fewer frames: pieces of text of one part, with only pieces of text between them, are joined.
+    """Join pieces of text of one part that have only pieces of text between them.
 
-    Out: what is not a piece of text keeps its place and order; the joined text of each part is the same between any two
-    of them; positions ascend, and each is that of its last piece.
+    Other frames keep their place and order. Between two of them, the joined text of each part is the same. Positions ascend; a
+    joined frame has that of its last piece.
     """
     out: list[Frame] = []
     run: Run[Frame] = Run()
@@ -115,13 +115,13 @@ def compact(frames: Iterable[Frame]) -> list[Frame]:
 
 
 def _join(last: Frame, text: str) -> Frame:
-    """One frame for pieces of one part: the last one, with the text of all."""
+    """Join pieces of one part: the last frame, with the text of all."""
     assert last.piece is not None
     return last if last.piece.text == text else last.piece.frame(text, last.position)
 
 
 def encode_position(event_id: str) -> bytes:
-    """The position as an `id:` line names it: the six bytes of an event's id in URL-safe base 64; another text as it is."""
+    """Encode a position for an `id:` line: the six bytes of an event's id in URL-safe base 64. Other texts stay as they are."""
     try:
         if len(event_id) == ID_LENGTH:
             return b2a_base64(bytes.fromhex(event_id[4:]), newline=False).translate(_URL_SAFE)
@@ -131,7 +131,7 @@ def encode_position(event_id: str) -> bytes:
 
 
 def decode_position(text: str) -> str:
-    """The inverse, for a client's Last-Event-ID. An event's id is taken as well."""
+    """Decode a client's `Last-Event-ID`. An event's id is accepted too."""
     try:
         return "evt_" + b64decode(text, b"-_", validate=True).hex() if len(text) == POSITION_LENGTH else text
     except ValueError:
@@ -139,14 +139,14 @@ def decode_position(text: str) -> str:
 
 
 def normal_scope(directory: str) -> str:
-    """A directory as events and readers are compared by: without a slash at its end."""
+    """A directory without a slash at its end. Scopes of events and readers are compared in this form."""
     return directory.rstrip("/") or directory[:1]
 
 
 def to_json(value: Any) -> bytes:
-    """JSON, by orjson; by the standard library for what orjson refuses (lone surrogates, integers over 64 bits).
+    """Encode JSON with orjson, or with the standard library if orjson refuses (lone surrogates, integers over 64 bits).
 
-    Raises nothing: a lone surrogate becomes U+FFFD, and what is not JSON its `str`.
+    Raises nothing: a lone surrogate becomes U+FFFD, and a value that is no JSON becomes its `str`.
     """
     try:
         return b"%b" % orjson.dumps(value)  # a copy: what orjson returns occupies 4 KiB, however short it is
@@ -155,7 +155,7 @@ def to_json(value: Any) -> bytes:
 
 
 def _clean(value: Any) -> Any:
-    """`value` with UTF-8 text only, and nothing that is not JSON."""
+    """A copy of `value` with valid UTF-8 and JSON values only."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if value is None or isinstance(value, bool | int):

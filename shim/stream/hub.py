@@ -1,12 +1,12 @@
-"""The hub: each change goes in once, and out to everyone who reads, on the wires of all faces. One event loop, no awaiting.
+"""The hub: takes each change once, and sends its events to the readers of all faces. One event loop, no awaiting.
 
     emit(change)        -> the events that each face with readers makes of it
-    publish(event)      -> a frame for each wire that somebody reads -> ring (the last 4,096) and each matching subscription
+    publish(event)      -> a frame for each encoder with readers -> ring (the last 4,096) and each matching subscription
     subscribe(encoder)  -> server.connected, what was missed, what is still open, then live: in one step, so nothing is
                            lost or doubled between them
 
-Publishers never wait: a reader that does not read is dropped (`subscription.py`). An event is encoded while it is published,
-for wires that somebody reads, and for as long after the last reader left as it could come back and ask for what it missed.
+Publishers never wait: a reader that does not read is dropped (`subscription.py`). An event is encoded while it is published, for
+encoders with readers, and for a while after the last reader has left, so that it can come back and get what it missed.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from shim.stream.scheduling import Bursts, WriteQueue
 from shim.stream.subscription import Bounds, State, Subscription
 
 RING_FRAMES = 4096
-"""The number of events of each face that can be replayed."""
+"""Maximum events of each face that can be replayed."""
 RING_BYTES = 32 * 1024 * 1024
-"""The same in bytes of all frames: a few large tool outputs shorten the ring instead of filling the memory."""
+"""Maximum bytes of all frames in the ring, so that a few large tool outputs shorten the ring and do not fill the memory."""
 SETTLE_S = 0.25
-"""The longest that `settled` waits for readers that do not read."""
+"""Maximum seconds that `settle` waits for readers that do not read."""
 CACHED_SCOPES = 1024
-"""Directories whose audiences are remembered between two subscriptions."""
+"""Maximum directories whose audiences are cached."""
 LOGGED_CHARS = 40
-"""Of a client's Last-Event-ID."""
+"""Maximum characters of a client's `Last-Event-ID` in the log."""
 
 log = structlog.get_logger()
 
 
 class HubBounds(NamedTuple):
-    """The bounds of a hub, as tests may want them smaller. `reader`: of faces that have no bounds of their own."""
+    """The bounds of a hub. Tests set smaller ones. `reader`: the bounds of readers of faces without their own."""
 
     reader: Bounds = Bounds()
     ring_frames: int = RING_FRAMES
@@ -53,13 +53,12 @@ DEFAULT_BOUNDS = HubBounds()
 
 
 class Face(NamedTuple):
-    """What the hub must know of a face.
+    """The description of a face for the hub.
 
     render        makes events of a change
     reader        how far a reader may be behind
-    keep_s        how long after its last reader left its events are still wanted, and what was published before is known;
-                  None: always
-    keeps_events  the ring keeps events too, so that a wire that nobody read can be replayed: for events that are values
+    keep_s        seconds after its last reader left for which events are still made and can be replayed; None: always
+    keeps_events  the ring keeps the events too, so that a new reader of another encoder gets a replay; events must be immutable
     """
 
     name: str
@@ -70,7 +69,7 @@ class Face(NamedTuple):
 
 
 class _Readers:
-    """The readers of one face. `begun`: number of ring entries before the first event that is known."""
+    """The readers of one face. `begun`: number of ring entries before the first event that can be replayed."""
 
     __slots__ = ("begun", "count", "face", "wanted_until_ms")
 
@@ -92,9 +91,9 @@ class HubStats(NamedTuple):
 
 
 class Audience:
-    """The readers that get the same bytes: those of one encoder and one scope.
+    """The readers with one encoder and one scope, which get the same bytes.
 
-    `pending` are frames of the burst that is under way. Without readers, events are encoded until `encoded_until` were published.
+    `pending`: frames of the running burst. Without readers, events are encoded until `encoded_until` events were published.
     """
 
     __slots__ = ("encode", "encoded_until", "encoder", "face", "generation", "pending", "readers", "scope")
@@ -106,7 +105,7 @@ class Audience:
         self.generation = encoder.generation
         self.scope = scope
         self.readers: dict[Subscription, int] = {}
-        """Each reader, and when it came (epoch ms)."""
+        """Reader -> when it came, in epoch milliseconds."""
         self.pending: list[Frame] = []
         self.encoded_until = 0
 
@@ -114,7 +113,7 @@ class Audience:
 class Hub:
     """All event streams of the server. Used from one event loop.
 
-    In: `faces`; one that is not among them makes no events of changes, and has what `Face` has by default.
+    In: `faces`. A face that is not among them makes no events of changes, and has the defaults of `Face`.
     """
 
     def __init__(
@@ -137,23 +136,23 @@ class Hub:
         self._ring = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
         self._audiences: dict[str | None, dict[Encoder[Any], Audience]] = {}
         self._audiences_by_scope: dict[str | None, list[Audience]] = {}
-        """As `_audiences_of` made them since the last audience came or went."""
+        """Cache of `_audiences_of`. It is cleared when an audience comes or goes."""
         self._due: list[Audience] = []
         self._published = 0
         self._counts: Counter[str] = Counter()
         self._is_closed = False
 
     def add_face(self, face: Face) -> None:
-        """One more face, from now on."""
+        """Add a face."""
         self._faces[face.name] = _Readers(face)
 
     def wants(self, face: str) -> bool:
-        """Whether events of a face need to be published: somebody reads, or may come back."""
+        """Whether events of a face must be published: it has readers, or a reader may come back."""
         readers = self._readers_of(face)
         return readers.face.keep_s is None or readers.count > 0 or self._clock.now_ms() < readers.wanted_until_ms
 
     def stats(self) -> HubStats:
-        """For metrics and health."""
+        """The counts for metrics and health."""
         counts, readers = self._counts, sum(face.count for face in self._faces.values())
         return HubStats(readers, self._published, counts["dropped"], counts["replayed"], counts["replay_missed"])
 
@@ -166,14 +165,14 @@ class Hub:
     # --- events ----------------------------------------------------------------------------------------------
 
     def emit(self, change: object) -> None:
-        """Publish the events that each face makes of a change. A face that nobody reads is not asked."""
+        """Publish the events that each face makes of a change. A face without readers is not asked."""
         for readers in tuple(self._faces.values()):
             if self.wants(readers.face.name):
                 for event in readers.face.render(change):
                     self.publish(event)
 
     def publish(self, event: StreamEvent) -> None:
-        """Give an event a position and queue it for all who want it. Never waits. After `close` it does nothing."""
+        """Give an event a position and queue it for its readers. Never waits. Does nothing after `close`."""
         if self._is_closed:
             return
         face = event.face
@@ -197,17 +196,17 @@ class Hub:
                 audience.pending.append(frame)
                 arrived = True
                 urgent = urgent or frame.urgent
-        kept = event if size and self._readers_of(face).face.keeps_events else None  # what has no bytes would not be bounded
+        kept = event if size and self._readers_of(face).face.keeps_events else None  # an event without bytes would not be bounded
         self._ring.add(Entry(position, face, scope, event.subject, event.event_id, frames, size, kept))
         if arrived:
             self.bursts.notify(urgent=urgent)
 
     def burst(self) -> AbstractContextManager[None]:
-        """Gives what the block publishes to the readers in one go, as `Bursts.burst`."""
+        """Deliver all events of the block together (`Bursts.burst`)."""
         return self.bursts.burst()
 
     def send(self, event: StreamEvent, readers: Iterable[Subscription]) -> None:
-        """Send an event to these readers alone; it is in no replay."""
+        """Send an event to these readers alone. It is not replayed."""
         self.bursts.deliver()
         for reader in readers:
             frame = reader.encoder.encode(event, self._ids.moment(), self._ring.last)
@@ -215,7 +214,7 @@ class Hub:
                 reader.put(batch)
 
     def _deliver(self) -> None:
-        """Give each reader its frames of the burst. The bytes are made once for each audience."""
+        """Give each reader the frames of the burst. The bytes are made once for each audience."""
         due, self._due = self._due, []
         for audience in due:
             frames, audience.pending = audience.pending, []
@@ -247,12 +246,12 @@ class Hub:
         greeting: Sequence[StreamEvent] = (),
         client: Hashable = None,
     ) -> Subscription:
-        """A new reader. The caller must give it to `response.stream`, or `close` it.
+        """Add a reader. The caller must give it to `response.stream`, or `close` it.
 
         In: `scope`, the directory whose events it gets, None for all; `last_event_id`, the last frame or event that it saw;
-        `greeting`, what is open and must be repeated (permissions, questions), read in the same step of the loop.
-        Out: first the encoder's greeting; then what followed `last_event_id`, if that is still known (if not, the client reads
-        everything again at `server.connected`, or has to); then `greeting`, less what the replay has; then live.
+        `greeting`, the open requests (permissions, questions), read in the same step of the loop.
+        Out: first the encoder's greeting; then the events after `last_event_id`, if the ring has them (if not, the client must
+        read everything again at `server.connected`); then `greeting` without the requests of the replay; then live events.
         """
         self.bursts.deliver()
         readers = self._readers_of(encoder.face)
@@ -285,7 +284,7 @@ class Hub:
         return any(audience.readers for audience in self._audiences_of(normal_scope(directory)))
 
     def hold(self, encoder: Encoder[Any], client: Hashable) -> list[Subscription]:
-        """Keep back what is published from now on from this client's readers, until their `release`."""
+        """Hold back new events from this client's readers, until their `release`."""
         self.bursts.deliver()
         readers = [reader for reader in self._all_readers() if reader.encoder == encoder and reader.client == client]
         for reader in readers:
@@ -293,10 +292,10 @@ class Hub:
         return readers
 
     async def settle(self, directory: str | None = None, timeout_s: float = SETTLE_S, *, face: str | None = None) -> None:
-        """Wait until readers of a directory and a face (None: all) have been sent what was published so far, at most `timeout_s`.
+        """Wait until the readers of a directory and a face (None: all) have got all published events, at most `timeout_s`.
 
-        For answers that end a turn: `opencode run --attach` exits at that answer and prints only what it has read by then
-        (seen with 1.1.53 and 1.18.33).
+        Used before answers that end a turn: `opencode run --attach` exits at that answer, and prints only what it has read by
+        then (seen with 1.1.53 and 1.18.33).
         """
         self.bursts.deliver()
         scope = None if directory is None else normal_scope(directory)
@@ -308,14 +307,14 @@ class Hub:
                 wait.cancel()
 
     def end(self, directory: str) -> None:
-        """End the streams of one directory after what waits, as OpenCode does when it disposes of an instance."""
+        """End the streams of one directory after their waiting frames, as OpenCode does when it disposes of an instance."""
         self.bursts.deliver()
         for audience in tuple(self._audiences.get(normal_scope(directory), {}).values()):
             for reader in tuple(audience.readers):
                 reader.end()
 
     def close(self) -> None:
-        """End all streams after what waits. For the server's shutdown; it may be called again."""
+        """End all streams after their waiting frames, when the server stops. May be called again."""
         self.bursts.deliver()
         self._is_closed = True
         for reader in self._all_readers():
@@ -347,15 +346,15 @@ class Hub:
     # --- replay ----------------------------------------------------------------------------------------------
 
     def _begin(self, readers: _Readers) -> None:
-        """Somebody reads after a time in which events were not published: what the ring has is not all that happened.
+        """Note that a face has readers again after a time without events, so that the ring is not complete.
 
-        A mark of its own stands at the place: a position before it is not known to this face.
+        A mark in the ring stands at this place. Positions before it are unknown to the face.
         """
         self._ring.add(Entry(self._ids.moment(), readers.face.name, None, None, None, {}, 0))
         readers.begun = self._ring.published_count
 
     def _forget_audiences(self) -> None:
-        """Forget audiences that nobody can come back to."""
+        """Remove audiences whose last reader cannot come back any more."""
         for scope, group in tuple(self._audiences.items()):
             for encoder, audience in tuple(group.items()):
                 if not audience.readers and audience.encoded_until <= self._published:
@@ -364,9 +363,9 @@ class Hub:
                 del self._audiences[scope]
 
     def _resume(self, encoder: Encoder[Any], scope: str | None, last_event_id: str | None) -> tuple[str, list[Entry]]:
-        """The position of the first frame, and what the reader missed; nothing if that is not known.
+        """The position of the first frame, and the events that the reader missed, or none if they are unknown.
 
-        A reader that is cut off before the replay arrived must be able to ask for it again, so its position is the old one.
+        The position is the old one, so that a reader which is cut off before the replay arrives can ask for it again.
         """
         if not last_event_id:
             return self._ring.last, []
@@ -384,12 +383,12 @@ class Hub:
 
 
 def _is_encoded(entry: Entry, encoder: Encoder[Any]) -> bool:
-    """Whether it is known what this wire has of an event. Encodes it if the event was kept."""
+    """Whether the ring has the event's frame for this encoder. Encodes the event if the ring has kept it."""
     if encoder.generation not in entry.frames and entry.event is not None:
         entry.frames[encoder.generation] = encoder.encode(entry.event, entry.position, entry.position)
     return encoder.generation in entry.frames
 
 
 def _wants(scope: str | None, event_scope: str | None) -> bool:
-    """Whether a reader of one scope gets events of the other; None stands for all."""
+    """Whether a reader of one scope gets events of the other. None stands for all."""
     return scope is None or event_scope is None or scope == event_scope

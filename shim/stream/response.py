@@ -1,11 +1,11 @@
-"""One event stream as an HTTP response. Only this module imports aiohttp_sse.
+"""Serves one event stream as an HTTP response. Only this module imports aiohttp_sse.
 
-    take -> gather <= 4 ms since the last (none when urgent, little when not much comes) -> join -> one write, with a time limit
+    take -> gather <= 4 ms since the last (none if urgent, little if few frames come) -> join -> one write, with a time limit
 
-aiohttp_sse gives the response class and TCP_USER_TIMEOUT on the socket. Its ping comment is not needed, since each wire has
-a heartbeat, and is put off for a day. How a stream ends tells the client what to do: OpenCode's
-SDK ends its iteration at a clean end, and reconnects with Last-Event-ID when the connection breaks (read in
-@opencode-ai/sdk 1.19.3, seen with 1.1.53). So a reader that was too slow is broken off, and a shutdown ends cleanly.
+aiohttp_sse has the response class and sets TCP_USER_TIMEOUT on the socket. Its ping comment is put off for a day, because each
+face has a heartbeat. The end of a stream tells the client what to do: OpenCode's SDK ends its iteration at a clean end, and
+reconnects with Last-Event-ID if the connection breaks (source of @opencode-ai/sdk 1.19.3, seen with 1.1.53). So the connection of
+a slow reader is broken, and a shutdown ends streams cleanly.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from shim.stream.scheduling import WriteQueue
 from shim.stream.subscription import State, Subscription
 
 GATHER_S = 0.004
-"""Seconds between writes while much comes, except for urgent frames: one write for many frames costs a tenth."""
+"""Seconds between writes while many frames come, except for urgent ones. One write for many frames costs a tenth."""
 SEND_TIMEOUT_S = 30.0
-"""Seconds after which a client that takes nothing is taken for gone."""
+"""Seconds after which a client that reads nothing counts as gone."""
 END_GRACE_S = 0.2
-"""Seconds that all further writes may take once the stream is to end."""
+"""Seconds for all remaining writes once the stream is to end."""
 PING_INTERVAL_S = 86_400.0
-"""Required by aiohttp_sse, for a comment that nobody needs."""
+"""Required by aiohttp_sse for its ping comment, which no client needs."""
 
 HEADERS = {
     "Content-Type": "text/event-stream",
@@ -36,7 +36,7 @@ HEADERS = {
     "X-Accel-Buffering": "no",
     "X-Content-Type-Options": "nosniff",
 }
-"""As OpenCode 1.18.33 sends them."""
+"""The headers of OpenCode 1.18.33."""
 
 log = structlog.get_logger()
 
@@ -53,9 +53,8 @@ async def stream(
 ) -> web.StreamResponse:
     """Send a subscription to a client until one of them ends, then close it.
 
-    In: `heartbeat_s`, if it is not that of the wire; `gzip`, whether the body is compressed; `write_queue`, that of all
-    streams.
-    Raises: HTTPMethodNotAllowed if it is not a GET; nothing for a client that went away.
+    In: `heartbeat_s`, if it is not that of the encoder; `gzip`, whether the body is compressed; `write_queue`, shared by all
+    streams. Raises HTTPMethodNotAllowed if it is not a GET, and nothing for a client that went away.
     """
     response = EventSourceResponse(sep="\n", send_timeout=send_timeout_s, ping_interval=PING_INTERVAL_S)
     response.headers.update(HEADERS)
@@ -94,9 +93,9 @@ async def _pump(
     gzip: Gzip | None,
     write_queue: WriteQueue,
 ) -> None:
-    """Frames and heartbeats, until the subscription is over; then the end of the body.
+    """Send frames and heartbeats until the subscription is over, then end the body.
 
-    Raises: TimeoutError, ConnectionError.
+    Raises TimeoutError, ConnectionError.
     """
     loop = asyncio.get_running_loop()
     heartbeat_at = loop.time() + heartbeat_s
@@ -138,13 +137,13 @@ class _Sender:
                 self._limit = None  # also when the client is gone: an expired limit cannot be changed
 
     def _shorten(self) -> None:
-        """The stream is to end: a running write has little time left, and none if its reader was dropped."""
+        """Shorten a running write's time limit, because the stream is to end: to nothing if the reader was dropped."""
         self._end_at = self._loop.time() + (END_GRACE_S if self._subscription.state is State.ENDING else 0.0)
         if self._limit is not None and not self._limit.expired():
             self._limit.reschedule(min(self._end_at, self._limit.when() or self._end_at))
 
 
 def _break_off(request: web.Request) -> None:
-    """Close the connection in the middle of the body: to the client that is an error, not an end."""
+    """Close the connection in the middle of the body, which the client sees as an error and not as an end."""
     if request.transport is not None:
         request.transport.abort()

@@ -1,4 +1,4 @@
-"""The last events of the hub, so that a reader that was cut off can go on where it was. Pure, bounded."""
+"""Keeps the last events of the hub, so that a reader that was cut off can go on. Pure, bounded."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Entry(NamedTuple):
     scope     the directory whose readers get it; None: all
     subject   the request that it is about
     event_id  its own id, if that is not the position
-    frames    by generation of the wire, those that were wanted when it was published; None: that wire has no such event
+    frames    generation of an encoder -> the frame, for those in use when it was published; None: it has no such event
     size      bytes of all frames
-    event     itself, if it can be encoded for other wires later
+    event     the event, if it can be encoded for other encoders later
     """
 
     position: str
@@ -33,11 +33,10 @@ class Entry(NamedTuple):
 
 
 class Ring:
-    """Entries of all faces in order. The oldest are forgotten when there are too many or they are too large.
+    """Entries of all faces in order. The oldest are removed when they are too many or too large.
 
-    In: `frames` and `size` (bytes), for each face whose events it has. An entry stays while its face has no more than `frames`
-    and all together have no more than that for each. `origin` is the position before the first entry: a reader that is there
-    gets all of them.
+    In: `frames`, the maximum of entries of each face; `size`, the maximum of bytes for each face, of all entries together;
+    `origin`, the position before the first entry, from which a reader gets all of them.
     """
 
     def __init__(self, origin: str, *, frames: int, size: int) -> None:
@@ -66,7 +65,7 @@ class Ring:
         return self._forgotten + len(self._entries)
 
     def add(self, entry: Entry) -> None:
-        """Add the newest; forget the oldest if need be. The newest always stays."""
+        """Add the newest entry, and remove the oldest ones if needed. The newest always stays."""
         entries = self._entries
         self._last = position = entry.position
         self._number[position] = self._forgotten + len(entries)
@@ -93,17 +92,17 @@ class Ring:
         self._forgotten += 1
 
     def position(self, last_event_id: str) -> str:
-        """The position that a client names: the `id:` of a frame, or the id of an event."""
+        """The position of a client's `Last-Event-ID`: the `id:` of a frame, or the id of an event."""
         return self._position_by_event.get(last_event_id) or decode_position(last_event_id)
 
     def number_of(self, position: str) -> int | None:
-        """How many entries were added up to a position; None if that is not known any more, or never was."""
+        """Number of entries that were added up to a position, or None for an unknown position."""
         if position == self._origin:
             return self._forgotten
         number = self._number.get(position)
         return None if number is None else number + 1
 
     def after(self, position: str) -> list[Entry] | None:
-        """What followed a position, oldest first; None if that is not known any more, or never was."""
+        """The entries after a position, oldest first, or None for an unknown position."""
         number = self.number_of(position)
         return None if number is None else list(islice(self._entries, number - self._forgotten, None))

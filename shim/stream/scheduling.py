@@ -1,4 +1,4 @@
-"""When frames go to readers: with which burst a hub delivers them, and which stream writes next."""
+"""Decides when a hub delivers frames to readers, and which stream writes next."""
 
 from __future__ import annotations
 
@@ -10,18 +10,17 @@ from contextlib import contextmanager
 from time import monotonic
 
 APART_S = 0.0005
-"""Bursts that are closer together are delivered together. Longer, and a turn of a busy loop passes before readers are woken."""
+"""Seconds between bursts that are delivered together. With a longer time, a busy loop would turn before readers wake up."""
 WRITES_AT_ONCE = 64
-"""Streams that write in one turn of the loop: 2 ms of writes."""
+"""Maximum streams that write in one turn of the loop: 2 ms of writes."""
 CHECK_S = 1.0
-"""Seconds between checks for clients that have gone. A stream whose client has gone is open for as long."""
+"""Seconds between checks for clients that have gone. A stream stays open so long after its client has gone."""
 
 
 class Bursts:
-    """Decides when the hubs deliver: at once, at the end of a burst, or together with the bursts after it.
+    """Decides when the hub delivers: at once, at the end of a burst, or together with the next bursts.
 
-    One for all hubs of a server, since each event of an agent goes to every face. Used from one event loop.
-    In: `soon` calls a function in the loop's next turn; `now` in s.
+    Used from one event loop. In: `soon` calls a function in the loop's next turn; `now` returns seconds.
     """
 
     def __init__(
@@ -35,11 +34,11 @@ class Bursts:
         self._delivered_at = -math.inf
 
     def register(self, deliver: Callable[[], None]) -> None:
-        """Add a hub's function that gives its readers what waits for them, if anything does."""
+        """Add a hub's function that delivers its waiting frames."""
         self._deliveries.append(deliver)
 
     def notify(self, *, urgent: bool) -> None:
-        """A hub has something for its readers. Outside of a burst it is delivered at once."""
+        """Note that a hub has frames for its readers. Outside of a burst they are delivered at once."""
         self._waits = True
         self._is_urgent = self._is_urgent or urgent
         if not self._depth:
@@ -47,10 +46,10 @@ class Bursts:
 
     @contextmanager
     def burst(self) -> Generator[None]:
-        """Gives what the block publishes to the readers in one go, at its end. For work that does not wait in between.
+        """Deliver all frames of the block together, at its end. The block must not await.
 
-        A burst that ends less than APART_S after another one goes together with the next ones, when the loop has turned, unless
-        something in it is urgent. Bursts may be nested: the outermost one counts.
+        A burst that ends less than APART_S after another one is delivered with the next ones, after a turn of the loop, unless it
+        has an urgent frame. Bursts may be nested: the outermost one counts.
         """
         self._depth += 1
         try:
@@ -61,7 +60,7 @@ class Bursts:
                 self._deliver_or_wait()
 
     def deliver(self) -> None:
-        """Deliver all that waits, now."""
+        """Deliver all waiting frames now."""
         self._waits = self._is_urgent = self._is_scheduled = False
         for deliver in self._deliveries:
             deliver()
@@ -83,11 +82,11 @@ def _soon(call: Callable[[], None]) -> None:
 class WriteQueue:
     """A fair queue that limits how many streams write in one loop iteration. It also closes streams whose client has gone.
 
-    A piece of text wakes all readers in the same turn. With 1,000 of them the writes take 30 ms and more, and a request that
-    comes meanwhile would wait for all of them, several times; so it waits for WRITES_AT_ONCE of them.
-    A connection that is closed is noticed by the next write, which on a quiet stream is a heartbeat. Until then it would
-    keep its place and the watchers of its directory, so all streams are checked every CHECK_S.
-    One for all streams of a server. Used from one event loop. With few readers nobody waits.
+    A piece of text wakes all readers in the same turn. With 1,000 readers the writes take 30 ms or more, and a request would wait
+    for all of them. With this queue it waits for WRITES_AT_ONCE of them.
+    The server notices a closed connection at the next write, which on a quiet stream is a heartbeat. Until then the stream would
+    keep its place and the watchers of its directory. So all streams are checked every CHECK_S.
+    The server has one queue for all streams, used from one event loop. With few readers, no stream waits.
     """
 
     def __init__(self, at_once: int = WRITES_AT_ONCE) -> None:
@@ -105,7 +104,7 @@ class WriteQueue:
 
     @contextmanager
     def stream(self, is_gone: Callable[[], bool], close: Callable[[], None]) -> Generator[None, None, None]:
-        """One stream, as long as it is open. `close` is called once `is_gone` says that its client has gone."""
+        """Register a stream for as long as it is open. `close` is called when `is_gone` becomes true."""
         self._opened = number = self._opened + 1
         self._open[number] = (is_gone, close)
         if self._check_timer is None:
@@ -128,7 +127,7 @@ class WriteQueue:
         self._check_later()
 
     async def enter(self) -> None:
-        """Returns when it is the caller's turn: at once, or in one of the next turns of the loop."""
+        """Wait until the caller may write: at once, or in one of the next turns of the loop."""
         self._turn_soon()
         if self._left > 0 and not self._queue:
             self._left -= 1

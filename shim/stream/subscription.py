@@ -1,8 +1,8 @@
-"""One reader of an event stream: what waits for it, and when it is cut off.
+"""A reader of an event stream: its queues of frames, and the rule by which a slow reader is cut off.
 
-Two queues: the opening (greeting and replay, bounded by the ring), then live frames, bounded here. A reader that is over a
-bound is judged when the event loop has turned once, so that a burst within one callback is not held against it: pieces of
-text are joined first, and only if that does not help the reader is dropped.
+A reader has two queues: the opening (greeting and replay, bounded by the ring), then live frames, bounded here. A reader over a
+bound is judged after one turn of the event loop, so that a burst within one callback does not count. Pieces of text are joined
+first; only if that does not help, the reader is dropped.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from shim.stream.encoder import Encoder
 from shim.stream.frame import CHUNK_BYTES, Batch, Frame, batches, compact
 
 FIRST_SHARE = 1 / 8
-"""Share of the gather time that the first wait takes: two pieces that happen to come together are no burst."""
+"""Share of the gather time for the first wait, because two pieces that come together are no burst yet."""
 HARD_FACTOR = 8
 """A reader that is this many times over its bounds is dropped without being judged."""
 JUDGED_FACTOR = 0.75
-"""Share of its bounds under which a judged reader must be: room for a while, or each frame would have it judged again."""
+"""Share of its bounds below which a judged reader must be. Without this room, each frame would cause another judgement."""
 
 
 class Bounds(NamedTuple):
-    """How far a reader may be behind."""
+    """Maximum frames and bytes that wait for a reader."""
 
     frames: int = 1024
     bytes: int = 4 * 1024 * 1024
 
 
 class State(StrEnum):
-    """OPEN; ENDING: gets what waits, then the end of the stream; CLOSED: gets nothing more; DROPPED: too slow."""
+    """OPEN; ENDING: gets the waiting frames and then the end; CLOSED: gets nothing more; DROPPED: was too slow."""
 
     OPEN = "open"
     ENDING = "ending"
@@ -71,7 +71,7 @@ class Subscription:
         self._opening = deque(batches(compact(opening) if encoder.joins else opening, encoder.layout))
         self._live: deque[Batch] = deque()
         self._held: deque[Batch] | None = None
-        """Live frames since `hold`; None when it is not on hold."""
+        """Live frames since `hold`, or None without a hold."""
         self._frames = self._bytes = 0
         self._is_urgent = True
         self._is_judged_soon = False
@@ -81,7 +81,7 @@ class Subscription:
         self._taken_at = -math.inf
         self._share = FIRST_SHARE
         self._due_at = math.inf
-        """Until when (loop time) a take gathers. `put` checks it too: a busy loop is late with its timers."""
+        """Loop time at which gathering ends. `put` checks it too, because a busy loop is late with its timers."""
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -94,15 +94,15 @@ class Subscription:
         return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not self._has_waiting())
 
     async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Batch]:
-        """The next frames, oldest first: waits for one, and for more until `gather_s` after the last take, unless one is urgent.
+        """Wait for the next frames, oldest first. Gather more until `gather_s` after the last take, unless one is urgent.
 
-        So the first piece of a burst goes out at once, and each of a quiet stream. Frames soon after a take wait for
-        FIRST_SHARE of `gather_s`, and twice as long each time that it happens again.
-        Out: about CHUNK_BYTES at most; [] at `until` (loop time), and when it is `over`.
+        So the first piece of a burst is sent at once, and each piece of a quiet stream. Frames soon after a take wait for
+        FIRST_SHARE of `gather_s`, and twice as long each time that this happens again.
+        Out: at most about CHUNK_BYTES; [] at the loop time `until`, and when it is `over`.
         """
         loop = asyncio.get_running_loop()
         while not self._has_waiting() and self.state is State.OPEN and (until is None or loop.time() < until):
-            self._quiet.set()  # a reader that takes again has sent what it took before
+            self._quiet.set()  # a reader that takes again has sent its earlier frames
             await _wait(self._more, until)
         gather_until = self._taken_at + gather_s * self._share
         if gather_until <= loop.time():
@@ -116,13 +116,13 @@ class Subscription:
         return self._pop()
 
     def close(self) -> None:
-        """End it from the reader's side. It may be called again."""
+        """Close the subscription from the reader's side. May be called again."""
         if self.state is not State.DROPPED:
             self.state = State.CLOSED
         self._forget()
 
     def put(self, batch: Batch) -> None:
-        """Queue live frames. Never waits; a reader that is too far behind is dropped, now or when the loop has turned."""
+        """Queue live frames. Never waits. A reader that is too far behind is dropped, now or after a turn of the loop."""
         if self.state is not State.OPEN:
             return
         self._frames += len(batch.frames)
@@ -149,12 +149,12 @@ class Subscription:
         self._more.set()
 
     def hold(self) -> None:
-        """Keep back what comes from now on; what waits already is sent. It may be called again."""
+        """Hold back new frames. Frames that wait already are sent. May be called again."""
         if self._held is None:
             self._held = deque()
 
     def release(self) -> None:
-        """Send what was kept back, in order, and what comes. Without a `hold` before it, nothing happens."""
+        """Send the held frames in order, and new ones. Does nothing without a `hold`."""
         held, self._held = self._held, None
         for batch in held or ():
             self._frames -= len(batch.frames)
@@ -162,7 +162,7 @@ class Subscription:
             self.put(batch)
 
     async def settle(self) -> None:
-        """Wait until all that is queued now has been sent, without gathering, or the reader is gone."""
+        """Wait until all queued frames were sent, without gathering, or the reader is gone."""
         if self._has_waiting():
             self._is_urgent = True
             self._now.set()
@@ -174,14 +174,14 @@ class Subscription:
             self.put(batch)
 
     def end(self) -> None:
-        """End the stream after what waits."""
+        """End the stream after the waiting frames."""
         self.release()
         if self.state is State.OPEN:
             self._become(State.ENDING)
             self._closed(self)
 
     def drop(self) -> None:
-        """Cut it off: its connection is broken off, and the client reconnects by itself."""
+        """Drop the reader: its connection is broken, and the client reconnects."""
         if self.state is State.OPEN:
             self._become(State.DROPPED)
             self._closed(self)
@@ -215,7 +215,7 @@ class Subscription:
             self.drop()
 
     def _is_over(self, factor: float) -> bool:
-        """Whether more waits than `factor` times the bounds. One frame alone is never too much."""
+        """Whether more than `factor` times the bounds waits. One frame alone is never too much."""
         frames, size = self._bounds
         return self._frames > 1 and (self._frames > frames * factor or self._bytes > size * factor)
 
@@ -243,7 +243,7 @@ class Subscription:
 
 
 async def _wait(event: asyncio.Event, until: float | None) -> None:
-    """Wait until the event is set again, or `until` (loop time). A bare timer: each write of each stream waits here twice."""
+    """Wait until the event is set, or until the loop time `until`. It uses a bare timer, because each write waits here twice."""
     event.clear()
     timer = None if until is None else asyncio.get_running_loop().call_at(until, event.set)
     try:

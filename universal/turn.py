@@ -1,24 +1,30 @@
-"""The turn machine: the one place that decides when a session is busy and when a turn ends.
+"""The turn machine alone decides when a session is busy and when a turn ends. Pure.
 
-Rule 1: whatever affects turn state is in this file. A turn is one stretch of being busy: it begins when a
-prompt is accepted (or when the agent wakes up by itself) and ends exactly once, by one door, `_end`.
+All turn state is in this file. A turn begins when a prompt is accepted, or when the agent starts to work without a prompt. It
+ends exactly once, in `_end`.
 
-`TRANSITIONS` maps (state, input) to (next state, step). A missing pair is ignored and counted: bookkeeping
-after the end can never reopen a turn. After each input the *joint conditions* of `_settle` run to a fixed
-point, so that it does not matter in which order the agent said things.
+`TRANSITIONS` maps (state, input) to (next state, step). A missing pair is ignored and counted, so that messages after the end
+cannot reopen a turn. After each input, `_settle` checks its conditions until none applies, so that the order of the agent's
+messages does not matter.
 
-Prompts that arrive in a turn are queued, and handed to the agent one at a time, each when the one before is
-answered (Claude 2.1.197 merges prompts otherwise; docs/agents-wire.md, "Results ≠ prompts").
-They belong to the running turn: one turn, one end, however many prompts. Its reason is that of the last prompt
-handed: the first of FAILED and EXIT after that hand, or completed; aborted whenever ABORT or DELETE ended it.
+Prompts that arrive during a turn are queued. The agent gets one at a time, when it has answered the one before (Claude 2.1.197
+would merge them; docs/agents-wire.md, "Results ≠ prompts"). All of them belong to the running turn, which has one end. The reason
+of the end is that of the last dispatched prompt: the first FAILED or EXIT after its dispatch, else completed. It is aborted if
+ABORT or DELETE ended the turn.
 
-A key that begins with `OURS` is work of the server itself (a snapshot, a shell command of the person's). Until it is
-closed, nothing is handed over and the turn does not end, be it aborted or its agent gone; only DELETE does not wait.
+A key that begins with `OURS` is work of the server itself (a snapshot, a person's shell command). Until it is closed, no prompt
+is dispatched and the turn does not end, even if it is aborted or the agent has exited. Only DELETE does not wait.
 
-Laws (tests/properties/laws.py): L1 each Started(n) is followed by exactly one Ended(n), before Started(n+1).
-L2 busy iff started and not ended. L3 nothing is open when idle. L4 accepted = handed + queued + cancelled.
-L5 inputs after the end change nothing but ACTIVITY and PROMPT. L6 crash, error, abort: the same door.
-Diagram of the table: docs/turn.md.
+Laws (tests/properties/laws.py):
+
+    L1  each TurnStart(n) is followed by exactly one TurnEnd(n), before TurnStart(n+1)
+    L2  the session is busy if and only if a turn has started and not ended
+    L3  nothing is open while it is idle
+    L4  accepted prompts = dispatched + queued + cancelled
+    L5  after the end, only ACTIVITY and PROMPT change anything
+    L6  a crash, an error and an abort end the turn in the same place
+
+docs/turn.md has a diagram of the table.
 """
 
 from __future__ import annotations
@@ -31,8 +37,15 @@ from typing import Literal, TypeAlias, assert_never
 
 
 class State(StrEnum):
-    """IDLE no turn; RUNNING the agent works; DRAINING it answered, but something holds the turn open;
-    ABORTING we asked it to stop; RESTORED a turn of a journal, on which nobody works; CLOSED the session is gone."""
+    """The state of a session.
+
+    IDLE      no turn
+    RUNNING   the agent works
+    DRAINING  the agent has answered, but something holds the turn open
+    ABORTING  the agent was asked to stop
+    RESTORED  a turn of a journal that no agent works on
+    CLOSED    the session is deleted
+    """
 
     IDLE = "idle"
     RUNNING = "running"
@@ -43,7 +56,7 @@ class State(StrEnum):
 
 
 class Input(StrEnum):
-    """What can happen to a turn. REPLAY_STARTED, REPLAY_ENDED: a journal that is read, or copied, says so."""
+    """The inputs of the machine. REPLAY_STARTED and REPLAY_ENDED come from a journal that is read or copied."""
 
     PROMPT = "prompt"
     ACTIVITY = "activity"
@@ -64,7 +77,7 @@ Reason: TypeAlias = Literal["completed", "aborted", "error", "agent_exited"]
 
 @dataclass(frozen=True, slots=True)
 class TurnStart:
-    """A turn has begun: the session is busy."""
+    """A turn has begun, so the session is busy."""
 
     turn: int
     origin: Literal["user", "agent"]
@@ -79,30 +92,30 @@ class DispatchPrompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptsCancelled:
-    """These prompts were accepted but will not be handed over by this turn (abort, deletion)."""
+    """These prompts were accepted, but this turn will not dispatch them (abort, deletion)."""
 
     keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class InterruptAgent:
-    """Ask the agent to stop, and feed ABORT_TIMEOUT if the turn has not ended after a while.
+    """Ask the agent to stop. Apply ABORT_TIMEOUT if the turn has not ended after a while.
 
-    The timer belongs to this turn: drop it at `Ended`, or it cuts short the abort of a later turn.
+    The timer belongs to this turn. Cancel it at `TurnEnd`, because it would shorten the abort of a later turn.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class KillAgent:
-    """It did not stop, or the session is deleted: end the process.
+    """Kill the process: the agent did not stop, or the session is deleted.
 
-    Nothing of this process may be fed any more, its EXIT included: a `DispatchPrompt` right after this one is for a new process.
+    Apply no more inputs of this process, not even its EXIT. A `DispatchPrompt` after this effect is for a new process.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class TurnEnd:
-    """The turn is over: the session is idle. The last effect of the turn, always."""
+    """The turn is over, so the session is idle. This is always the last effect of a turn."""
 
     turn: int
     reason: Reason
@@ -131,7 +144,7 @@ Step: TypeAlias = Literal[
 ]
 
 OURS = "server:"
-"""How keys of OPENED and CLOSED begin that are ours: whoever opens one closes it, soon after an abort at the latest."""
+"""Prefix of keys of OPENED and CLOSED for the server's own work, which must be closed soon after an abort at the latest."""
 
 Table: TypeAlias = Mapping[tuple[State, Input], tuple[State, Step]]
 
@@ -177,10 +190,10 @@ TRANSITIONS: Table = {
 
 @dataclass(slots=True)
 class TurnMachine:
-    """State of one session's turns. Feed `apply`, act on the effects in order.
+    """The turns of one session. Give inputs to `apply`, and carry out its effects in order.
 
-    In: an `Input` and a key (PROMPT: the prompt's; OPENED/CLOSED: the work's). Out: effects, in order.
-    Raises: nothing; pairs not in the table are counted in `ignored` (a PROMPT of a CLOSED session too: check first).
+    An input has a key: of the prompt (PROMPT), or of the work (OPENED, CLOSED). Raises nothing. Pairs without a row in the table
+    are counted in `ignored`, also a PROMPT of a CLOSED session, which the caller must check.
     """
 
     state: State = State.IDLE
@@ -222,14 +235,14 @@ class TurnMachine:
         return effects
 
     def withdraw(self, key: str) -> bool:
-        """This prompt is not to be handed over; False if it is not queued (any more)."""
+        """Remove a prompt from the queue. False if it is not queued (any more)."""
         queued = key in self.queue
         if queued:
             self.queue.remove(key)
         return queued
 
     def advance(self, key: str, others: Collection[str]) -> None:
-        """A queued prompt goes before the first of these that is queued before it. Anything else is no change."""
+        """Move a queued prompt before the first of `others` that is queued before it. Otherwise nothing changes."""
         place = next((index for index, queued in enumerate(self.queue) if queued in others or queued == key), len(self.queue))
         if key in self.queue[place:]:
             self.queue.remove(key)
@@ -271,25 +284,25 @@ class TurnMachine:
                 assert_never(step)
 
     def _step_restored(self, step: Literal["restore", "replayed", "recover", "drop"], effects: list[Effect]) -> None:
-        """A turn of a journal begins, is found ended, was lost with the server, or is left out of a copy."""
+        """A step for a turn of a journal: it begins, has ended, was lost with the server, or is left out of a copy."""
         if step == "restore":
             self.turn += 1
         elif step != "replayed":
             self._end("agent_exited" if step == "recover" else "aborted", effects)
 
     def _settle(self, effects: list[Effect]) -> None:
-        """The joint conditions, to a fixed point. The only place where a prompt is handed over."""
+        """Check the conditions for the next dispatch and for the end, until none applies. Only this method dispatches prompts."""
         while not self._is_held():
             if self.state is State.ABORTING and not self.agent_at_work:
                 self._end("aborted", effects)
             elif self.state is State.DRAINING and self.queue:
                 self.state = State.RUNNING
-                self._hand(effects)
+                self._dispatch(effects)
             elif self.state is State.DRAINING and not self.open:
                 self._end(self._reason, effects)
             elif self.state is State.IDLE and self.queue:
                 self._begin("user", effects)
-                self._hand(effects)
+                self._dispatch(effects)
             else:
                 return
 
@@ -303,15 +316,15 @@ class TurnMachine:
         self._reason = "completed"
         effects.append(TurnStart(self.turn, origin))
 
-    def _hand(self, effects: list[Effect]) -> None:
+    def _dispatch(self, effects: list[Effect]) -> None:
         self._at_work = True
         self._reason = "completed"
         effects.append(DispatchPrompt(self.queue.pop(0)))
 
     def _fail(self, *, lost: bool) -> None:
-        """FAILED, or the process is gone (then nothing of it is open any more). The first failure gives the reason.
+        """Note a failure: FAILED, or the exit of the process (`lost`), which closes all its open work.
 
-        A process that had nothing more to do fails nobody.
+        The first failure is the reason of the turn's end. The exit of a process that had nothing to do is no failure.
         """
         failed = not lost or self.agent_at_work
         self._at_work = False
@@ -321,7 +334,7 @@ class TurnMachine:
             self._reason = "agent_exited" if lost else "error"
 
     def _end(self, reason: Reason, effects: list[Effect]) -> None:
-        """Close the machine. Only this method does."""
+        """End the turn. Only this method does."""
         if self.state is not State.CLOSED:
             self.state = State.IDLE
         self.open.clear()

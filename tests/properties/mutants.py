@@ -155,9 +155,9 @@ class DoubleEndAfterKill(TurnMachine):
 class HandedTwice(TurnMachine):
     """The prompt stays in the queue and is handed again."""
 
-    def _hand(self, effects: list[Effect]) -> None:
+    def _dispatch(self, effects: list[Effect]) -> None:
         again = self.queue[0]
-        super()._hand(effects)
+        super()._dispatch(effects)
         if self.turn % 2 == 0:
             self.queue.insert(0, again)
 
@@ -168,15 +168,15 @@ class HandedAtOnce(TurnMachine):
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
         super()._step(step, key, effects)
         if step == "queue" and self.state is State.RUNNING:
-            self._hand(effects)
+            self._dispatch(effects)
 
 
 class LastInFirstOut(TurnMachine):
     """The newest prompt overtakes."""
 
-    def _hand(self, effects: list[Effect]) -> None:
+    def _dispatch(self, effects: list[Effect]) -> None:
         self.queue.insert(0, self.queue.pop())
-        super()._hand(effects)
+        super()._dispatch(effects)
 
 
 class StartedWithoutHand(TurnMachine):
@@ -253,9 +253,9 @@ class FailureForgotten(TurnMachine):
 class FailureSticks(TurnMachine):
     """The failure of one prompt is told of the next one, which went well."""
 
-    def _hand(self, effects: list[Effect]) -> None:
+    def _dispatch(self, effects: list[Effect]) -> None:
         reason = self._reason
-        super()._hand(effects)
+        super()._dispatch(effects)
         self._reason = reason
 
 

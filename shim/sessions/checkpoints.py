@@ -1,7 +1,8 @@
 """Checkpoints of sessions in the store: a session is opened from its newest one and the events after it.
 
-    turn ends -> old messages are packed in pages -> head and new pages are queued behind the events they stand for
-    opened    -> head, pages, then the rest of the journal; if the checkpoint cannot be used: the whole journal
+    turn ends -> old messages and entries are packed in pages -> head and new pages are queued behind the events they stand for
+    opened    -> head, then the rest of the journal; if the checkpoint cannot be used: the whole journal
+    asked for -> a page is read from the store; if it is lost or damaged: it is made again from the journal
 
 A checkpoint is a copy of what the journal says. It is used only if it was written by code with the same `FORMAT`, is whole, and
 stands at an event that the journal has. There is one for each session; it is written when `EVERY` events have come, or more if
@@ -12,10 +13,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 import zlib
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 
@@ -25,37 +27,42 @@ from shim.store.base import Checkpoint, Store
 from universal.events import SessionEndedData
 from universal.items import Item, Json
 from universal.session import checkpoint as core
-from universal.session.messages import Messages, Page
-from universal.session.model import Message
-from universal.session.value_codec import PACKER, encode, read, shape_of
+from universal.session.entries import Entries, Entry
+from universal.session.messages import Messages
+from universal.session.model import Message, Session
+from universal.session.pages import Page, PagedDict, PageRef, ReadPage, stored_page
+from universal.session.value_codec import ENTRIES, MESSAGES, encode, read, shape_of
 
 if TYPE_CHECKING:
     from shim.sessions.prompts.pending_prompt import PendingPrompt
     from shim.sessions.session_state import SessionState
 
+T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 EVERY = 500
 """Events between two checkpoints: some 50 ms when the session is opened."""
 HEAD_STEP_BYTES = 2**17
 """For each so many bytes of its head, a checkpoint is written EVERY events later: so that its cost stays in proportion."""
-ENTRIES = 2_000
-"""A session whose timeline has more entries has no checkpoint: they are not packed in pages, and to write so many takes 50 ms."""
 HEAD_LIMIT_BYTES = 2**23
 """A larger head is not written: the session is opened from its journal, or from an older checkpoint."""
-LENGTH = struct.Struct(">I")
-"""Stands before the index of a page: its length."""
-UNUSABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error, struct.error)
+READ_AHEAD = 6
+"""Pages that are read in a thread before they are asked for; fewer than are kept unpacked."""
+UNUSABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.error)
 """What a text raises that was not written by this code, or is damaged."""
+
+
+class PageLost(StoreError):
+    """A page of a checkpoint is not in the store as it was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
     """All that a session's writer knows between two turns, after the event `event_id`.
 
-    announced  hashes of the instructions that its agent was told
-    waiting    message ids and items of prompts that no agent has been given
-    messages   those that are in no page
+    announced          hashes of the instructions that its agent was told
+    waiting            message ids and items of prompts that no agent has been given
+    messages, entries  those that are in no page
     """
 
     sequence: int
@@ -68,6 +75,9 @@ class WriterState:
     waiting: tuple[tuple[str, Json], ...]
     reducer: core.ReducerState
     messages: tuple[Message, ...]
+    entries: tuple[Entry, ...]
+    message_pages: tuple[PageRef, ...]
+    entry_pages: tuple[PageRef, ...]
 
 
 FORMAT = f"{core.FORMAT}-{shape_of(WriterState)}"
@@ -77,117 +87,183 @@ FORMAT = f"{core.FORMAT}-{shape_of(WriterState)}"
 class StoredCheckpoint:
     """What is stored of a session: the event of its checkpoint, the size of its head, its pages.
 
-    is_off  it has something that cannot be written
+    is_off      it has something that cannot be written
+    is_writing  one is being written
+    is_damaged  a page could not be read
     """
 
     sequence: int = 0
     head_bytes: int = 0
     pages: frozenset[int] = frozenset()
     is_off: bool = False
+    is_writing: bool = False
+    is_damaged: bool = False
 
     def is_due(self, sequence: int) -> bool:
         """Whether enough has happened since it was written."""
-        return sequence - self.sequence >= EVERY * (1 + self.head_bytes // HEAD_STEP_BYTES) and not self.is_off
+        is_idle = not (self.is_off or self.is_writing)
+        return is_idle and sequence - self.sequence >= EVERY * (1 + self.head_bytes // HEAD_STEP_BYTES)
 
 
-def save(state: SessionState, store: Store) -> None:
-    """Queue a checkpoint if one is due and the session is at rest. Never raises: without one, opening takes longer."""
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+async def save_in_steps(state: SessionState, store: Store) -> None:
+    """Write a checkpoint if one is due and the session is at rest. Never raises: without one, opening takes longer.
+
+    The event loop is free between two pages, and while the head is encoded.
+    """
     stored = state.stored
-    if not stored.is_due(state.sequence) or not state.is_at_rest:
+    if not stored.is_due(state.sequence):
         return
+    stored.is_writing = True
     try:
-        pack(state)
-        if len(state.session.timeline.entries) > ENTRIES:
-            state.stored = replace(stored, sequence=state.sequence)
+        await pack_in_steps(state)
+        if not state.is_at_rest:
             return
-        pages = state.session.messages.pages
-        number = max(stored.pages, default=0)
-        for page in pages:
-            if page.number == 0:
-                page.number = number = number + 1
-        head = _head(state)
-        numbers = frozenset(page.number for page in pages)
-        if len(head) > HEAD_LIMIT_BYTES:
-            log.info("checkpoint.too_large", session_id=state.id, bytes=len(head))
-            state.stored = StoredCheckpoint(state.sequence, len(head), stored.pages)
+        snapshot = take(state)
+        head = await asyncio.to_thread(snapshot.encode)
+        if state.journal.is_closed or not _queue(state, store, snapshot, head):
             return
-        changed = {page.number: page_bytes(page) for page in pages if page.is_changed}
-        store.save_checkpoint(state.id, Checkpoint(state.sequence, head, changed), stored.pages - numbers)
-    except StoreError as error:  # the queue is full, or closed
+        await store.flush()
+        release(state, store, snapshot)
+    except StoreError as error:  # the queue is full, or closed; or it cannot be written
         log.info("checkpoint.not_queued", session_id=state.id, error=str(error))
-        return
     except (TypeError, ValueError) as error:
         log.warning("checkpoint.failed", session_id=state.id, error=str(error))
         stored.is_off = True
-        return
+    finally:
+        stored.is_writing = False
+
+
+def save(state: SessionState, store: Store) -> None:
+    """The same at once, on the event loop. Raises what cannot be written."""
+    if state.stored.is_due(state.sequence) and state.is_at_rest:
+        pack(state)
+        snapshot = take(state)
+        _queue(state, store, snapshot, snapshot.encode())
+
+
+async def pack_in_steps(state: SessionState) -> None:
+    """Pack what is old, page by page, as long as the session is at rest. Raises TypeError or ValueError."""
+    has_more = True
+    while has_more:
+        has_more = pack(state, most=1)
+        if has_more:
+            await asyncio.sleep(0)
+
+
+def pack(state: SessionState, most: int | None = None) -> bool:
+    """Pack old messages and entries of a session that is at rest, `most` pages of each; whether there is more.
+
+    Raises TypeError or ValueError for what cannot be written.
+    """
+    if not state.is_at_rest or state.stored.is_off:
+        return False
+    session = state.session
+    has_more = session.messages.pack(MESSAGES, most=most)
+    return session.timeline.entries.pack(ENTRIES, most=most) or has_more
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A session's state of one moment; what happens later does not change it.
+
+    pages  those that are not stored, by number
+    all    numbers of all its pages
+    """
+
+    saved: WriterState
+    pages: Mapping[int, Page[Any]]
+    all: frozenset[int]
+
+    def encode(self) -> bytes:
+        """The head of the checkpoint. Takes a while: for a thread. Raises TypeError or ValueError for what cannot be written."""
+        return zlib.compress(json.dumps([FORMAT, encode(self.saved, WriterState)]).encode(), 1)
+
+
+def take(state: SessionState) -> Snapshot:
+    """What a checkpoint holds of a session that is at rest and packed. Pages that are new get their numbers."""
+    session, waiting, stored = state.session, state.pending_prompts.prompts, state.stored
+    messages, entries = session.messages, session.timeline.entries
+    pages: list[Page[Any]] = [*messages.pages, *entries.pages]
+    number = max(stored.pages, default=0)
     for page in pages:
-        page.is_changed = False
-    state.stored = StoredCheckpoint(state.sequence, len(head), numbers)
-
-
-def pack(state: SessionState) -> None:
-    """Pack old messages of a session that is at rest. Raises TypeError or ValueError for one that cannot be written."""
-    if state.is_at_rest and not state.stored.is_off:
-        state.session.messages.pack(PACKER)
-
-
-def _head(state: SessionState) -> bytes:
-    reducer, waiting = state.reducer, state.pending_prompts.prompts
-    messages = state.session.messages
+        number = max(number, page.number)
+    for page in pages:
+        if page.number == 0:
+            page.number = number = number + 1
     saved = WriterState(
         state.sequence,
         state.journal.event_id,
         state.journal.native_session_id,
         state.turn_id,
         state.ended.model_dump(mode="json") if state.ended is not None else None,
-        state.instructions.entries,
-        state.instructions.announced,
+        dict(state.instructions.entries),
+        dict(state.instructions.announced),
         tuple((id_, one.item.model_dump(mode="json")) for id_, one in waiting.items() if id_ in messages),
-        core.state_of(reducer),
-        tuple(messages.unpacked_messages()),
+        core.state_of(state.reducer),
+        tuple(core.detach(message) for message in messages.held_values()),
+        tuple(entries.held_values()),
+        tuple(page.ref() for page in messages.pages),
+        tuple(page.ref() for page in entries.pages),
     )
-    pages = [[page.number, zlib.crc32(page_bytes(page))] for page in messages.pages]
-    return zlib.compress(json.dumps([FORMAT, pages, encode(saved, WriterState)]).encode(), 1)
+    new = {page.number: page for page in pages if page.number not in stored.pages}
+    return Snapshot(saved, new, frozenset(page.number for page in pages))
 
 
-def page_bytes(page: Page) -> bytes:
-    """A packed page as the store has it: its index, then its body."""
-    assert page.body is not None
-    index = json.dumps(
-        [list(page.ids), list(page.created_times), [sorted(known) for known in page.known_by]], separators=(",", ":")
-    )
-    return LENGTH.pack(len(index)) + index.encode() + page.body
+def _queue(state: SessionState, store: Store, snapshot: Snapshot, head: bytes) -> bool:
+    """Queue a checkpoint for the store; whether it is small enough. Raises StoreError."""
+    stored, sequence = state.stored, snapshot.saved.sequence
+    if len(head) > HEAD_LIMIT_BYTES:
+        log.info("checkpoint.too_large", session_id=state.id, bytes=len(head))
+        stored.sequence, stored.head_bytes = sequence, len(head)
+        return False
+    pages = {number: page.bytes() for number, page in snapshot.pages.items()}
+    store.save_checkpoint(state.id, Checkpoint(sequence, head, snapshot.all), pages, stored.pages - snapshot.all)
+    stored.sequence, stored.head_bytes, stored.pages = sequence, len(head), snapshot.all
+    return True
 
 
-def page_of(number: int, stored: bytes) -> Page:
-    """Read `page_bytes` back."""
-    end = LENGTH.size + LENGTH.unpack_from(stored)[0]
-    ids, created, known = json.loads(stored[LENGTH.size : end])
-    return Page(PACKER, ids, created, [frozenset(one) for one in known], stored[end:], number)
+def release(state: SessionState, store: Store, snapshot: Snapshot) -> None:
+    """Let the bytes of pages go that the store has now."""
+    read_page = reader_of(state, store)
+    for page in snapshot.pages.values():
+        page.release(read_page)
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedCheckpoint:
-    """A checkpoint that was read."""
-
-    saved: WriterState
-    messages: Messages
-    head_bytes: int
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def decode(checkpoint: Checkpoint) -> DecodedCheckpoint:
+def reader_of(state: SessionState, store: Store) -> ReadPage:
+    """What reads the pages of a session. A page that is lost is noted in the state, and raises PageLost."""
+    session_id = state.id
+
+    def read_page(number: int, checksum: int) -> bytes:
+        body = store.checkpoint_page(session_id, number)
+        if body is None or zlib.crc32(body) != checksum:
+            state.stored.is_damaged = True
+            raise PageLost(
+                f"Page {number} of session {session_id} is not in the store as it was written. "
+                "It will be made again from the session's journal: ask again."
+            )
+        return body
+
+    return read_page
+
+
+def decode(checkpoint: Checkpoint) -> WriterState:
     """What a stored checkpoint holds. Raises UNUSABLE if it is damaged or of another format. Takes a while: for a thread."""
-    format_, index, text = json.loads(zlib.decompress(checkpoint.head))
+    format_, *text = json.loads(zlib.decompress(checkpoint.head))
     if format_ != FORMAT:
         raise ValueError(f"its format is {format_}, not {FORMAT}")
-    for number, checksum in index:
-        if zlib.crc32(checkpoint.pages[number]) != checksum:
-            raise ValueError(f"page {number} is damaged")
-    saved: WriterState = read(text, WriterState)
+    saved: WriterState = read(text[0], WriterState)
     if saved.sequence != checkpoint.sequence:
         raise ValueError(f"it stands at event {saved.sequence}, not {checkpoint.sequence}")
-    pages = [page_of(number, checkpoint.pages[number]) for number, _ in index]
-    return DecodedCheckpoint(saved, Messages(saved.messages, pages), len(checkpoint.head))
+    missing = {ref.number for ref in (*saved.message_pages, *saved.entry_pages)} - checkpoint.pages
+    if missing:
+        raise ValueError(f"page {min(missing)} is missing")
+    return saved
 
 
 async def open_from(state: SessionState, store: Store) -> bool:
@@ -196,20 +272,23 @@ async def open_from(state: SessionState, store: Store) -> bool:
     if checkpoint is None:
         return False
     try:
-        found = await asyncio.to_thread(decode, checkpoint)
-        await _need_event(store, state.id, found.saved)
+        saved = await asyncio.to_thread(decode, checkpoint)
+        await _need_event(store, state.id, saved)
     except UNUSABLE as error:
         log.info("checkpoint.ignored", session_id=state.id, sequence=checkpoint.sequence, why=str(error))
-        state.stored = StoredCheckpoint(0, 0, frozenset(checkpoint.pages))
+        state.stored = StoredCheckpoint(0, 0, checkpoint.pages)
         return False
-    saved = found.saved
-    state.reducer = core.restore(saved.reducer, found.messages)
+    read_page = reader_of(state, store)
+    messages = Messages.of(saved.messages, [stored_page(MESSAGES, ref, read_page) for ref in saved.message_pages])
+    held = ((entry.id, entry) for entry in saved.entries)
+    entries = Entries(held, [stored_page(ENTRIES, ref, read_page) for ref in saved.entry_pages])
+    state.reducer = core.restore(saved.reducer, messages, entries)
     state.journal.sequence, state.journal.event_id = saved.sequence, saved.event_id
     state.journal.native_session_id, state.turn_id = saved.native_session_id, saved.turn_id
     state.ended = None if saved.ended is None else SessionEndedData.model_validate(saved.ended)
     state.instructions.entries, state.instructions.announced = saved.instructions, saved.announced
     state.pending_prompts.prompts = _pending_prompts(saved.waiting)
-    state.stored = StoredCheckpoint(saved.sequence, found.head_bytes, frozenset(page.number for page in found.messages.pages))
+    state.stored = StoredCheckpoint(saved.sequence, len(checkpoint.head), checkpoint.pages)
     return True
 
 
@@ -223,3 +302,50 @@ async def _need_event(store: Store, session_id: str, saved: WriterState) -> None
 def _pending_prompts(items: tuple[tuple[str, Json], ...]) -> dict[str, PendingPrompt]:
     pending = ((id_, pending_prompt_of(Item.model_validate(item))) for id_, item in items)
     return {id_: prompt.with_message_id(id_) for id_, prompt in pending if prompt is not None}
+
+
+# --- pages that are asked for ------------------------------------------------------------------------------------------
+
+
+async def read_ahead(session: Session, id_: str | None, count: int, *, is_back: bool) -> None:
+    """Read the pages of `count` messages from this one on (`is_back`: and those before it), so that a look does not block.
+
+    In: `id_`, None for the first message, or with `is_back` for the last one. Raises StoreError.
+    """
+    await _unpack(session.messages, session.messages.pages_near(id_, count, is_back=is_back))
+
+
+async def read_entries_ahead(session: Session, id_: str | None, count: int, *, is_back: bool) -> None:
+    """The same for entries of the timeline and their messages. Raises StoreError."""
+    entries = session.timeline.entries
+    await _unpack(entries, entries.pages_near(id_, count, is_back=is_back))
+    ids = (entries.ids_until(id_) if is_back else entries.ids_since(id_)) if id_ is not None else ()
+    message_id = next((one for one in islice(ids, count) if one in session.messages), None)
+    if id_ is None or message_id is not None:
+        await read_ahead(session, message_id, count, is_back=is_back)
+
+
+async def read_ids(session: Session) -> None:
+    """Read the ids of all messages, so that a look at them does not block. Raises StoreError."""
+    pages = [page for page in session.messages.pages if page.values is None]
+    await asyncio.to_thread(lambda: [page.ids for page in pages])
+
+
+async def _unpack(values: PagedDict[T], pages: Sequence[Page[T]]) -> None:
+    """Unpack these pages in a thread, as many as are kept."""
+    wanted = [page for page in pages if values.needs(page)][:READ_AHEAD]
+    if wanted:
+        unpacked = await asyncio.to_thread(lambda: [page.unpack() for page in wanted])
+        for page, found in zip(wanted, unpacked, strict=True):
+            if page in values.pages:
+                values.keep(page, found)
+
+
+def mend(state: SessionState, whole: Session) -> None:
+    """Take pages that lie in the store from the same session as its whole journal makes it. They are due to be stored at once.
+
+    Raises ValueError if it is not the same.
+    """
+    state.session.messages.mend(whole.messages, MESSAGES)
+    state.session.timeline.entries.mend(whole.timeline.entries, ENTRIES)
+    state.stored = StoredCheckpoint(-EVERY, 0, state.stored.pages)

@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from shim.collector import collector
+from shim.errors import StoreError
 from shim.sessions import checkpoints
 from shim.sessions.session_state import SessionState
 from shim.store.base import Store
@@ -35,9 +36,16 @@ LONG = 5_000
 """Events from which on a journal leaves so much in memory that the collector of cycles is kept from it."""
 
 
-async def load_journal(state: SessionState, store: Store) -> None:
-    """Feed a session's state what it has not read of its journal. Raises StoreError if an event cannot be read."""
-    if state.sequence == 0:
+TRIES = 8
+"""So often a journal that grows meanwhile is read on, to mend a session."""
+
+
+async def load_journal(state: SessionState, store: Store, *, is_whole: bool = False) -> None:
+    """Feed a session's state what it has not read of its journal. Raises StoreError if an event cannot be read.
+
+    In: `is_whole`, read all of the journal, although there may be a checkpoint.
+    """
+    if state.sequence == 0 and not is_whole:
         await checkpoints.open_from(state, store)
     long = store.last_sequence(state.id) - state.sequence >= LONG
     with collector.paused() if long else nullcontext():
@@ -47,10 +55,23 @@ async def load_journal(state: SessionState, store: Store) -> None:
                 state.load((event,))
                 if event.type is EventType.TURN_ENDED:
                     with suppress(TypeError, ValueError):  # told when its checkpoint is written
-                        checkpoints.pack(state)
+                        await checkpoints.pack_in_steps(state)
                 if perf_counter() > until:
                     await asyncio.sleep(0)
                     until = perf_counter() + SLICE_S
+
+
+async def mend(state: SessionState, whole: SessionState, store: Store) -> None:
+    """Make pages of a session that the store has lost anew from its journal.
+
+    In: `whole`, a state of the same session that has read nothing. Raises StoreError.
+    """
+    for _ in range(TRIES):
+        await load_journal(whole, store, is_whole=True)
+        if whole.sequence == state.sequence:
+            checkpoints.mend(state, whole.session)
+            return
+    raise StoreError(f"Session {state.id} cannot be mended while so much happens in it: ask again.")
 
 
 def join_deltas(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:

@@ -7,7 +7,7 @@ the server died is closed at the next start, as `agent_exited`, so that no clien
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,7 @@ from shim.sessions.actor import SessionActor
 from shim.sessions.dependencies import ProjectLike, SessionDeps
 from shim.sessions.exit_errors import termination_data
 from shim.sessions.feed import ChangeFeed
-from shim.sessions.journal_loader import load_journal
+from shim.sessions.journal_loader import load_journal, mend
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.open_requests import OpenRequests
@@ -49,6 +49,8 @@ from universal.session.record_json import record_json
 
 log = structlog.get_logger()
 
+CHECKPOINTS_S = 5.0
+"""Longest that a server that stops waits for checkpoints that are being written."""
 REAP_EVERY_S = 30.0
 """How often idle agent processes are looked for."""
 
@@ -71,6 +73,8 @@ class SessionManager:
         self.generating = 0
         """Answers of `shim.sessions.prompts.generate` that are being made."""
         self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
+        self._saving: set[asyncio.Task[None]] = set()
+        self._is_closed = False
         self._reaper: asyncio.Task[None] | None = None
         self.others = OtherServers(self, deps.clean_up)
 
@@ -93,6 +97,9 @@ class SessionManager:
             self._reaper.cancel()
             await asyncio.wait([self._reaper])
         await asyncio.gather(*(actor.close() for actor in self.index.actors()))
+        self._is_closed = True
+        if self._saving:
+            await asyncio.wait(self._saving, timeout=CHECKPOINTS_S)
         self.index.retry()
 
     async def _reap_idle(self) -> None:
@@ -269,13 +276,19 @@ class SessionManager:
             session_id, agent, store=deps.store, changes=ChangeFeed(), clock=deps.clock, ids=deps.ids, on_change=lambda _: None
         )
 
+    def unloaded_state(self, session_id: str) -> SessionState | None:
+        """A state to read a session into for a moment; None if there is no such session."""
+        entry = self.index.find(session_id)
+        return None if entry is None else self.detached_state(session_id, entry.agent)
+
     async def _load(self, session_id: str) -> SessionEntry:
         entry = self.index.get(session_id)
-        if entry.state is not None:
+        if entry.state is not None and not entry.state.stored.is_damaged:
             return entry
         task = self._loading.get(session_id)
         if task is None:
-            task = self._loading[session_id] = asyncio.create_task(self._read(session_id, entry), name=f"load {session_id}")
+            work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
+            task = self._loading[session_id] = asyncio.create_task(work, name=f"load {session_id}")
             task.add_done_callback(lambda _: self._loading.pop(session_id, None))
         return await asyncio.shield(task)
 
@@ -291,6 +304,13 @@ class SessionManager:
         self._save_checkpoint_soon(state)
         return entry
 
+    async def _mend(self, entry: SessionEntry, state: SessionState) -> SessionEntry:
+        """Make pages of a loaded session anew that the store has lost."""
+        log.warning("session.mended", session_id=state.id)
+        await mend(state, self.detached_state(state.id, entry.agent), self.deps.store)
+        self._save_checkpoint_soon(state)
+        return entry
+
     def restore_pending_prompts(self, session_id: str) -> None:
         """Park the prompts that wait in a journal that was read, or copied."""
         entry = self.index.get(session_id)
@@ -300,6 +320,17 @@ class SessionManager:
     async def session(self, session_id: str) -> Session:
         """What can be read of a session, also of another server's. Raises NotFound."""
         return (await self.readable_state(session_id)).session
+
+    async def read_ahead(self, session: Session, read: Callable[[Session], Awaitable[None]]) -> None:
+        """Read pages of a session's checkpoint, by `shim.sessions.checkpoints`. Pages that are lost are made anew.
+
+        Raises StoreError.
+        """
+        try:
+            await read(session)
+        except checkpoints.PageLost:
+            await self.session(session.id)
+            await read(session)
 
     def loaded_session(self, session_id: str) -> Session | None:
         """What can be read of a session, if it is loaded."""
@@ -440,12 +471,10 @@ class SessionManager:
 
     def _save_checkpoint_soon(self, state: SessionState) -> None:
         """Save a checkpoint when clients know what happens now."""
-        if state.stored.is_due(state.sequence) and not state.journal.is_closed:
-            asyncio.get_running_loop().call_soon(self._save_checkpoint, state)
-
-    def _save_checkpoint(self, state: SessionState) -> None:
-        if not state.journal.is_closed:
-            checkpoints.save(state, self.deps.store)
+        if state.stored.is_due(state.sequence) and not state.journal.is_closed and not self._is_closed:
+            saving = asyncio.create_task(checkpoints.save_in_steps(state, self.deps.store), name=f"checkpoint {state.id}")
+            self._saving.add(saving)
+            saving.add_done_callback(self._saving.discard)
 
     def _actor_changed(self, actor: SessionActor) -> None:
         entry = self.index.find(actor.main.id)

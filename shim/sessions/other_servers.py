@@ -79,7 +79,9 @@ class OtherServers:
     async def state(self, entry: SessionEntry) -> SessionState:
         """A session that is not ours as it is stored now. Nothing is written."""
         session_id = entry.record.id
-        state = self._read.pop(session_id, None) or self._manager.detached_state(session_id, entry.agent)
+        state = self._read.pop(session_id, None)
+        if state is None or state.stored.is_damaged:  # its server has written other pages meanwhile
+            state = self._manager.detached_state(session_id, entry.agent)
         await self._ownership.refresh(session_id)
         await load_journal(state, self._manager.deps.store)
         self._read[session_id] = state

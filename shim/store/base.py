@@ -34,12 +34,12 @@ class SessionRow:
 class Checkpoint:
     """A session as it was after the event `sequence` of its journal, in the form of `shim.sessions.checkpoints`.
 
-    The store does not look into it. `pages` are those to be written, or all that were read.
+    The store does not look into it. `pages` are the numbers of its pages.
     """
 
     sequence: int
     head: bytes
-    pages: Mapping[int, bytes] = field(default_factory=dict[int, bytes])
+    pages: frozenset[int] = frozenset()
 
 
 class Store(Protocol):
@@ -77,7 +77,9 @@ class Store(Protocol):
         """Queue the removal of a session, its journal and its checkpoint."""
         ...
 
-    def save_checkpoint(self, session_id: str, checkpoint: Checkpoint, dropped: Collection[int] = ()) -> None:
+    def save_checkpoint(
+        self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
+    ) -> None:
         """Queue the session's checkpoint, in place of the one before: its head, its new pages, and the removal of `dropped` ones.
 
         All of it is on disk or nothing, and not before the events that were queued before it.
@@ -85,7 +87,14 @@ class Store(Protocol):
         ...
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        """The session's newest checkpoint with all its pages; None if there is none."""
+        """The session's newest checkpoint with the numbers of the pages that are there; None if there is none."""
+        ...
+
+    def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
+        """A page that was written before the newest checkpoint was read; None if it is gone.
+
+        Blocks for one look-up in the database, and may be called in any thread. Raises StoreError.
+        """
         ...
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ class MemoryStore:
         self._events: dict[str, list[UniversalEvent]] = {}
         self._values: dict[tuple[str, str], str] = {}
         self._checkpoints: dict[str, Checkpoint] = {}
+        self._pages: dict[str, dict[int, bytes]] = {}
         self._ownership = SoleOwner()
 
     @property
@@ -63,19 +64,27 @@ class MemoryStore:
         self._sessions.pop(session_id, None)
         self._events.pop(session_id, None)
         self._checkpoints.pop(session_id, None)
+        self._pages.pop(session_id, None)
 
-    def save_checkpoint(self, session_id: str, checkpoint: Checkpoint, dropped: Collection[int] = ()) -> None:
+    def save_checkpoint(
+        self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
+    ) -> None:
         """Keep it in place of the one before."""
         self._check_open()
-        old = self._checkpoints.get(session_id)
-        kept = old.pages.items() if old is not None else ()
-        pages = {number: body for number, body in kept if number not in dropped}
-        self._checkpoints[session_id] = replace(checkpoint, pages={**pages, **checkpoint.pages})
+        old = self._pages.get(session_id, {})
+        self._pages[session_id] = {number: body for number, body in old.items() if number not in dropped} | dict(pages)
+        self._checkpoints[session_id] = checkpoint
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest one."""
         self._check_open()
-        return self._checkpoints.get(session_id)
+        found = self._checkpoints.get(session_id)
+        return None if found is None else replace(found, pages=frozenset(self._pages[session_id]))
+
+    def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
+        """A page of it."""
+        self._check_open()
+        return self._pages.get(session_id, {}).get(number)
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Set a small value; None removes it."""

@@ -16,13 +16,14 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import resources
 from itertools import chain, count, groupby
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple, TypeVar
 
 import structlog
@@ -82,7 +83,8 @@ EVENTS_WITHOUT_RAW = EVENTS.replace(" raw ", " NULL ")
 EVENTS_BEFORE = EVENTS_WITHOUT_RAW.replace(" ORDER", " AND sequence < ? ORDER")
 NEXT_STRETCH = "SELECT session_id, first, last, rows FROM stretch WHERE session_id = ? AND first > ? ORDER BY first LIMIT 1"
 CHECKPOINT = "SELECT sequence, head FROM checkpoint WHERE session_id = ?"
-PAGES = "SELECT number, body FROM checkpoint_page WHERE session_id = ?"
+PAGES = "SELECT number FROM checkpoint_page WHERE session_id = ?"
+PAGE = "SELECT body FROM checkpoint_page WHERE session_id = ? AND number = ?"
 VALUES = "SELECT key, value FROM value WHERE namespace = ?"
 OWNER = "SELECT server FROM session_owner WHERE session_id = ?"
 OWNERS = "SELECT session_id, server FROM session_owner WHERE server != ?"
@@ -134,6 +136,7 @@ class _OpenDatabase:
     read: sqlite3.Connection
     write: sqlite3.Connection
     claims: sqlite3.Connection
+    pages: sqlite3.Connection
     lock: DirectoryLock
     presence: Presence
     writer: GroupWriter
@@ -141,6 +144,7 @@ class _OpenDatabase:
     found: Present
     version: int
     stretches: Stretches = field(default_factory=Stretches)
+    pages_lock: Lock = field(default_factory=Lock)
 
 
 def explain(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
@@ -257,12 +261,14 @@ class SqliteStore:
         opened.last.pop(session_id, None)
         opened.stretches.drop(session_id)
 
-    def save_checkpoint(self, session_id: str, checkpoint: Checkpoint, dropped: Collection[int] = ()) -> None:
+    def save_checkpoint(
+        self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
+    ) -> None:
         """Queue a checkpoint, in one transaction and after all that was queued before it."""
         removals = [_statement(DELETE_PAGE, (session_id, number)) for number in dropped]
-        pages = [_bytes_statement(SAVE_PAGE, session_id, number, body) for number, body in checkpoint.pages.items()]
+        added = [_bytes_statement(SAVE_PAGE, session_id, number, body) for number, body in pages.items()]
         head = _bytes_statement(SAVE_CHECKPOINT, session_id, checkpoint.sequence, checkpoint.head)
-        self._use().writer.put([*removals, *pages, head])
+        self._use().writer.put([*removals, *added, head])
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small value; None removes it."""
@@ -314,18 +320,29 @@ class SqliteStore:
         return {text_of(key): load(text_of(text), f"value {namespace}/{text_of(key)}") for key, text in rows}
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        """The newest one, with all its pages."""
+        """The newest one, with the numbers of the pages that are there."""
         bound = bind((session_id,))
 
         def read(connection: sqlite3.Connection) -> Checkpoint | None:
             connection.execute("BEGIN")  # another server may write one meanwhile
             try:
                 head = connection.execute(CHECKPOINT, bound).fetchone()
-                return None if head is None else Checkpoint(head[0], head[1], dict(connection.execute(PAGES, bound)))
+                numbers = connection.execute(PAGES, bound)
+                return None if head is None else Checkpoint(head[0], head[1], frozenset(number for (number,) in numbers))
             finally:
                 connection.execute("COMMIT")
 
         return await self._run_read(read)
+
+    def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
+        """A page of it, read in the thread of the caller."""
+        opened = self._use()
+        try:
+            with opened.pages_lock:
+                row = opened.pages.execute(PAGE, [*bind((session_id,)), number]).fetchone()
+        except sqlite3.Error as error:
+            raise explain(error, self.path, "read") from error
+        return None if row is None else row[0]
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
         """The same without raw payloads, with stretches as what they add up to."""
@@ -426,8 +443,9 @@ class SqliteStore:
                 self._prepare()
             write = self._connect(connections)
             _migrate(write, self.path, self._steps, alone=alone)
-            read, claims = self._connect(connections), self._connect(connections)
-            read.execute("PRAGMA query_only = ON")
+            read, claims, pages = (self._connect(connections) for _ in range(3))
+            for connection in (read, pages):
+                connection.execute("PRAGMA query_only = ON")
             if alone:
                 write.execute(FORGET_DELETED)
             last = {text_of(id_): sequence for id_, sequence in read.execute(LAST_SEQUENCES)}
@@ -445,7 +463,7 @@ class SqliteStore:
                 raise explain(error, self.path, "open") from error
             raise
         writer = GroupWriter(lambda batch: self._commit(write, batch), self._limits)
-        return _OpenDatabase(read, write, claims, lock, presence, writer, last, found, version)
+        return _OpenDatabase(read, write, claims, pages, lock, presence, writer, last, found, version)
 
     def _prepare(self) -> None:
         """Before the file is opened, while no other server has it."""
@@ -511,6 +529,8 @@ def _close(opened: _OpenDatabase) -> None:
     """The writing connection last: it folds the -wal file into the database."""
     opened.read.close()
     opened.claims.close()
+    with opened.pages_lock:
+        opened.pages.close()
     with suppress(sqlite3.Error):  # a fold that fails is made up by the next open
         opened.write.close()
     opened.presence.leave()

@@ -20,7 +20,8 @@ from tests.goldens.play import play
 from tests.goldens.timeline import Timeline, names, timeline
 from universal.codec import Fact, Signal
 from universal.events import ItemDeltaData
-from universal.session import messages
+from universal.session.entries import Entries
+from universal.session.messages import Messages
 from universal.turn import Input
 
 REPO = Path(__file__).parents[2]
@@ -43,8 +44,9 @@ def test_clients_see_what_they_saw(name: str) -> None:
 @pytest.mark.parametrize("name", files.names_on_disk()[3::EVERY])
 def test_clients_see_the_same_of_sessions_that_were_opened_from_checkpoints(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "EVERY", 1)
-    monkeypatch.setattr(messages, "HELD", 1)
-    monkeypatch.setattr(messages, "PAGE_MESSAGES", 2)
+    for kind in (Messages, Entries):
+        monkeypatch.setattr(kind, "HELD", 1)
+        monkeypatch.setattr(kind, "PAGE_SIZE", 2)
     opened: list[bool] = []
     real = checkpoints.open_from
 

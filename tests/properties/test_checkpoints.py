@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from shim.clock import ManualClock
 from shim.faces.opencode1 import read as opencode1
+from shim.faces.opencode2 import read as opencode2
 from shim.ids import Ids
 from shim.sessions import checkpoints
 from shim.sessions.feed import ChangeFeed
@@ -34,8 +35,10 @@ from universal.events import UniversalEvent
 from universal.items import ItemKind, ItemRole, TextPart
 from universal.session import transcript
 from universal.session.checkpoint import restore, state_of
-from universal.session.messages import Messages, Page
-from universal.session.value_codec import PACKER
+from universal.session.entries import Entries
+from universal.session.messages import Messages
+from universal.session.pages import Page, PagedDict
+from universal.session.value_codec import ENTRIES, MESSAGES
 
 HISTORY = st.binary(min_size=40, max_size=240)
 
@@ -54,13 +57,15 @@ def picture(branch: SessionState) -> dict[str, Any]:
     return {
         "messages": list(session.messages.items()),
         "known": {id_: set(session.messages.known_by(id_)) for id_ in session.messages},
-        "session": replace(session, messages=Messages()),
+        "entries": list(session.timeline.entries.items()),
+        "session": replace(session, messages=Messages(), timeline=replace(session.timeline, entries=Entries())),
         "transcript": state.transcript,
         "reducer": (state.late, state.command),
         "branch": (branch.sequence, branch.journal.event_id, branch.journal.native_session_id, branch.turn_id, branch.ended),
         "instructions": (list(branch.instructions.entries.items()), branch.instructions.announced),
         "waiting": list(branch.pending_prompts.prompts.items()),
         "opencode1": opencode1.export(session),
+        "opencode2": [opencode2.info(session), *opencode2.messages(session)],
     }
 
 
@@ -80,9 +85,12 @@ async def check(events: Sequence[UniversalEvent], agent: str, held: int, page: i
         grown.load((event,))
         if not grown.is_at_rest or next(ends) % cut:
             continue
-        grown.session.messages.pack(PACKER, held, page)
-        checkpoints.save(grown, store)
+        grown.session.messages.pack(MESSAGES, held=held, page_size=page)
+        grown.session.timeline.entries.pack(ENTRIES, held=held, page_size=page)
+        snapshot = checkpoints.take(grown)
+        await checkpoints.save_in_steps(grown, store)
         assert grown.stored.sequence == at
+        assert all(page.stored is None for page in snapshot.pages.values())
         again = branch_of(session_id, store, agent)
         assert await checkpoints.open_from(again, store)
         assert again.sequence == at
@@ -182,28 +190,78 @@ def forgets_prompts(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_who_knows(patch: pytest.MonkeyPatch) -> None:
-    def set_known(self: Page, id_: str, known: object) -> None:
-        pass
+    def with_known(self: Page[Any], known: object) -> Page[Any]:
+        return self
 
-    patch.setattr(Page, "set_known", set_known)
+    patch.setattr(Page, "with_known", with_known)
 
 
-def keeps_the_page_as_it_was(patch: pytest.MonkeyPatch) -> None:
-    def open_page(self: Messages, page: Page) -> object:
+def changes_a_copy_of_a_page(patch: pytest.MonkeyPatch) -> None:
+    def open_page(self: PagedDict[Any], page: Page[Any]) -> object:
         return page.unpack()
 
-    patch.setattr(Messages, "_open", open_page)
+    patch.setattr(PagedDict, "_open", open_page)
 
 
-def forgets_that_a_page_has_changed(patch: pytest.MonkeyPatch) -> None:
-    real = checkpoints.page_bytes
+def _keeps_stale_pages_of(kind: type[PagedDict[Any]], patch: pytest.MonkeyPatch) -> None:
+    real_open, real_close = Page.open, PagedDict._close
+    before: dict[Page[Any], Page[Any]] = {}
 
-    kept: dict[int, bytes] = {}
+    def open_page(self: Page[Any], values: dict[str, Any]) -> Page[Any]:
+        opened = real_open(self, values)
+        before[opened] = self
+        return opened
 
-    def frozen(page: Page) -> bytes:
-        return kept.setdefault(page.number, real(page))
+    def close(self: PagedDict[Any], packer: Any, opened: Page[Any], page_size: int) -> None:
+        at = self._pages.index(opened)
+        real_close(self, packer, opened, page_size)
+        if isinstance(self, kind) and opened in before:
+            self._pages[at : at + 1] = [before[opened]]
 
-    patch.setattr(checkpoints, "page_bytes", frozen)
+    patch.setattr(Page, "open", open_page)
+    patch.setattr(PagedDict, "_close", close)
+
+
+def keeps_a_stale_page_of_messages(patch: pytest.MonkeyPatch) -> None:
+    _keeps_stale_pages_of(Messages, patch)
+
+
+def keeps_a_stale_page_of_entries(patch: pytest.MonkeyPatch) -> None:
+    _keeps_stale_pages_of(Entries, patch)
+
+
+def loses_a_page_of_messages(patch: pytest.MonkeyPatch) -> None:
+    def messages(held: Any, pages: list[Any]) -> Messages:
+        return Messages(((one.info.id, one) for one in held), pages[1:])
+
+    patch.setattr(checkpoints.Messages, "of", messages)
+
+
+def loses_a_page_of_entries(patch: pytest.MonkeyPatch) -> None:
+    def entries(held: Any, pages: list[Any]) -> Entries:
+        return Entries(held, pages[1:])
+
+    patch.setattr(checkpoints, "Entries", entries)
+
+
+def forgets_to_write_a_page(patch: pytest.MonkeyPatch) -> None:
+    real = checkpoints.take
+
+    def take(state: SessionState) -> checkpoints.Snapshot:
+        found = real(state)
+        return replace(found, pages=dict(list(found.pages.items())[1:]))
+
+    patch.setattr(checkpoints, "take", take)
+
+
+def takes_one_page_for_another(patch: pytest.MonkeyPatch) -> None:
+    real = PagedDict._page_of
+
+    def page_of(self: PagedDict[Any], id_: str) -> Page[Any] | None:
+        found = real(self, id_)
+        return self._pages[0] if found is not None else None
+
+    patch.setattr(PagedDict, "_page_of", page_of)
 
 
 def forgets_items_that_wait(patch: pytest.MonkeyPatch) -> None:
@@ -227,8 +285,8 @@ def begins_with_another_event(patch: pytest.MonkeyPatch) -> None:
 def forgets_the_session(patch: pytest.MonkeyPatch) -> None:
     real = checkpoints.core.restore
 
-    def fresh(state: Any, messages: Messages) -> Any:
-        reducer = real(state, messages)
+    def fresh(state: Any, messages: Messages, entries: Entries) -> Any:
+        reducer = real(state, messages, entries)
         reducer.session.record = replace(reducer.session.record, cost=0.0, title="")
         return reducer
 
@@ -239,8 +297,13 @@ BUGS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
     forgets_the_last_id,
     forgets_prompts,
     forgets_who_knows,
-    keeps_the_page_as_it_was,
-    forgets_that_a_page_has_changed,
+    changes_a_copy_of_a_page,
+    keeps_a_stale_page_of_messages,
+    keeps_a_stale_page_of_entries,
+    loses_a_page_of_messages,
+    loses_a_page_of_entries,
+    forgets_to_write_a_page,
+    takes_one_page_for_another,
     forgets_items_that_wait,
     begins_with_another_event,
     forgets_the_session,
@@ -251,7 +314,7 @@ BUGS: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
 async def test_a_planted_bug_is_found(bug: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch) -> None:
     events = long_story().journal
     bug(monkeypatch)
-    with pytest.raises((AssertionError, KeyError, ValueError)):
+    with pytest.raises((AssertionError, KeyError, ValueError, checkpoints.PageLost)):
         await check(events, "mock", 0, 2, 1)
     monkeypatch.undo()
     assert restore is checkpoints.core.restore

@@ -1,26 +1,31 @@
 """A session between two turns as text, and back: all that its reducer knows, so that the rest of the journal can follow. Pure.
 
-The messages are not in the text: they are packed in pages (`universal.session.messages`) or stored beside it.
+Messages and entries of the timeline are not in the text: they are packed in pages (`universal.session.pages`) or beside it.
 A checkpoint is a copy of what the journal says. One that was written by code with another `FORMAT` is of no use.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
+from universal.session.entries import Entries, Entry
 from universal.session.messages import Messages
 from universal.session.model import Message, Session
 from universal.session.reducer import Reducer
 from universal.session.transcript import TranscriptState
 from universal.session.value_codec import shape_of
 
-MEANING = 1
+T = TypeVar("T")
+
+MEANING = 2
 """Raise it when the reducer makes something else of the same journal: checkpoints of before are not read then."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReducerState:
-    """All that a reducer knows between two turns; `session` has no messages when it was read back."""
+    """All that a reducer knows between two turns; `session` has neither messages nor entries."""
 
     session: Session
     transcript: TranscriptState
@@ -28,7 +33,7 @@ class ReducerState:
     command: tuple[str, str] | None
 
 
-FORMAT = f"{MEANING}-{shape_of(ReducerState, Message)}"
+FORMAT = f"{MEANING}-{shape_of(ReducerState, Message, Entry)}"
 """Names what checkpoints of this code mean and how they are written."""
 
 
@@ -39,13 +44,28 @@ def is_at_rest(reducer: Reducer) -> bool:
 
 
 def state_of(reducer: Reducer) -> ReducerState:
-    """What a checkpoint keeps of a reducer that is at rest."""
-    return ReducerState(reducer.session, reducer.transcript.state(), reducer.late, reducer.command)
+    """What a checkpoint keeps of a reducer that is at rest; what the reducer does later does not change it."""
+    session = reducer.session
+    timeline = replace(detach(session.timeline), entries=Entries())
+    snapshots = replace(session.snapshots)
+    session = replace(detach(session), messages=Messages(), timeline=timeline, snapshots=snapshots)
+    return ReducerState(session, reducer.transcript.state(), reducer.late, reducer.command)
 
 
-def restore(state: ReducerState, messages: Messages) -> Reducer:
+def detach(value: T) -> T:
+    """A copy of a dataclass that shares none of its dicts, lists and sets. What these hold must be frozen."""
+    containers: dict[str, Any] = {
+        field.name: copy(inner)  # pyright: ignore[reportUnknownArgumentType] - of anything
+        for field in fields(value)  # pyright: ignore[reportArgumentType] - a dataclass
+        if isinstance(inner := getattr(value, field.name), dict | list | set)
+    }
+    return replace(value, **containers)  # pyright: ignore[reportArgumentType, reportUnknownVariableType] - a dataclass
+
+
+def restore(state: ReducerState, messages: Messages, entries: Entries) -> Reducer:
     """A reducer that goes on where `state_of` was called."""
     reducer = Reducer(state.session.id, state.session.agent)
     state.session.messages = messages
+    state.session.timeline.entries = entries
     reducer.restore(state.session, state.transcript, state.late, state.command)
     return reducer

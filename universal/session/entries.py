@@ -6,9 +6,10 @@ Entries refer to messages and parts by id and hold only what these do not say, s
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from universal.diffs import FileDiff
+from universal.session.pages import PagedDict
 from universal.session.user_prompt import NO_DETAILS, PromptDetails
 from universal.session.values import (
     IDLE,
@@ -252,6 +253,19 @@ Entry: TypeAlias = (
 )
 
 
+class Entries(PagedDict[Entry]):
+    """The entries of a timeline by id, in order; old ones are packed (`universal.session.pages`)."""
+
+    __slots__ = ()
+
+    HELD: ClassVar[int] = 192
+    PAGE_SIZE: ClassVar[int] = 128
+    IS_FROZEN: ClassVar[bool] = True
+
+    def _time_of(self, value: Entry) -> int:
+        return value.created_ms
+
+
 @dataclass(frozen=True, slots=True)
 class StagedUndo:
     """An undo that can be taken back, with the diffs of what it has undone."""
@@ -292,7 +306,7 @@ class Timeline:
     highest_id   the highest value that an id of a message or part has used
     """
 
-    entries: dict[str, Entry] = field(default_factory=dict[str, Entry])
+    entries: Entries = field(default_factory=Entries)
     inbox: dict[str, PendingPrompt] = field(default_factory=dict[str, PendingPrompt])
     ids: dict[str, str] = field(default_factory=dict[str, str])
     hidden: set[str] = field(default_factory=set[str])
@@ -331,5 +345,5 @@ class Timeline:
     def copy(self) -> Timeline:
         """What can be read of it, as it is now."""
         return replace(
-            self, entries=dict(self.entries), inbox=dict(self.inbox), ids=dict(self.ids), questions=dict(self.questions)
+            self, entries=self.entries.copy(), inbox=dict(self.inbox), ids=dict(self.ids), questions=dict(self.questions)
         )

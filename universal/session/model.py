@@ -245,7 +245,7 @@ class Session:
 
     def last_user(self) -> str | None:
         """The id of the newest prompt."""
-        return next((id_ for id_, message in reversed(self.messages.items()) if message.is_user), None)
+        return next((id_ for id_, message in self.messages.newest_first() if message.is_user), None)
 
     def call(self, call_id: str) -> ToolCall | None:
         """A tool call as it is now."""
@@ -256,6 +256,6 @@ class Session:
 
     def is_wish_to_compact(self, message_id: str | None) -> bool:
         """Whether this prompt asks for a compaction, by its own request or as the agent's command."""
-        message = self.messages.get(message_id or "")
+        message = self.messages.peek(message_id or "")
         parts = message.parts.values() if message is not None else ()
         return any(isinstance(p, CompactionMark) or (isinstance(p, Text) and p.text.startswith(COMPACT)) for p in parts)

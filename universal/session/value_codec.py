@@ -14,13 +14,15 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel
 
-from universal.session.messages import Messages
+from universal.session.entries import Entry
 from universal.session.model import Message
+from universal.session.pages import PagedDict
 
+T = TypeVar("T")
 Convert = Callable[[Any], Any]
 
 PLAIN = (str, int, float, bool, NoneType, object, Any)
@@ -40,13 +42,7 @@ def _to_none(_: Any) -> None:
     return None
 
 
-def _no_messages(_: Any) -> Messages:
-    return Messages()
-
-
 AS_IS = Shape(None, None)
-NO_MESSAGES = Shape(_to_none, _no_messages)
-"""A session's messages are stored beside it."""
 
 
 def shape(hint: Any) -> Shape:
@@ -54,8 +50,8 @@ def shape(hint: Any) -> Shape:
     origin, args = get_origin(hint), get_args(hint)
     if hint in PLAIN or origin is Literal:
         return AS_IS
-    if hint is Messages:
-        return NO_MESSAGES
+    if isinstance(hint, type) and issubclass(hint, PagedDict):
+        return _paged(hint)  # pyright: ignore[reportUnknownArgumentType] - of anything
     if origin in (Union, UnionType):
         return _union(args)
     if origin in (Mapping, dict):
@@ -69,6 +65,15 @@ def shape(hint: Any) -> Shape:
     if isinstance(hint, type) and issubclass(hint, BaseModel):
         return _model(hint)
     return _unknown(hint)
+
+
+def _paged(kind: type[PagedDict[Any]]) -> Shape:
+    """A session's messages and entries are stored beside it: an empty dict in their place."""
+
+    def empty(_: Any) -> PagedDict[Any]:
+        return kind()
+
+    return Shape(_to_none, empty)
 
 
 def _model(kind: type[BaseModel]) -> Shape:
@@ -233,27 +238,38 @@ def read(text: str | bytes, hint: Any) -> Any:
     return (shape(hint).read or _identity)(json.loads(text))
 
 
-class MessagePacker:
-    """Messages as compressed JSON (`universal.session.messages.Packer`)."""
+class ValuePacker(Generic[T]):
+    """Values of a type as compressed JSON (`universal.session.pages.Packer`)."""
 
-    def __init__(self) -> None:
-        write, read = _fields(Message)
-        self._write, self._read = write, read
-        self._known_at = [one.name for one in fields(Message)].index("known_by")
+    def __init__(self, hint: Any) -> None:
+        self._write, self._read = (convert or _identity for convert in shape(hint))
 
-    def encode(self, message: Message) -> str:
-        """One message as text. Raises TypeError or ValueError for a value that has no stored form."""
-        row = self._write(message)
-        row[self._known_at] = []
-        return json.dumps(row, separators=(",", ":"))
+    def encode(self, value: T) -> str:
+        """One value as text. Raises TypeError or ValueError for a value that has no stored form."""
+        return json.dumps(self._row(value), separators=(",", ":"))
+
+    def _row(self, value: T) -> Any:
+        return self._write(value)
 
     def pack(self, texts: Sequence[str]) -> bytes:
-        """Encoded messages as one body."""
+        """Encoded values as one body."""
         return zlib.compress(f"[{','.join(texts)}]".encode(), LEVEL)
 
-    def unpack(self, body: bytes) -> list[Message]:
-        """The messages of a body. Raises as `read`, and zlib.error."""
+    def unpack(self, body: bytes) -> list[T]:
+        """The values of a body. Raises as `read`, and zlib.error."""
         return [self._read(row) for row in json.loads(zlib.decompress(body))]
 
 
-PACKER = MessagePacker()
+class MessagePacker(ValuePacker[Message]):
+    """The same for messages, without who knows them: their page has that."""
+
+    _KNOWN_AT = [one.name for one in fields(Message)].index("known_by")
+
+    def _row(self, value: Message) -> Any:
+        row = self._write(value)
+        row[self._KNOWN_AT] = []
+        return row
+
+
+MESSAGES = MessagePacker(Message)
+ENTRIES: ValuePacker[Entry] = ValuePacker(Entry)

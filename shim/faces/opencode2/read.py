@@ -88,7 +88,7 @@ def messages(session: Session) -> Iterator[Wire]:
 
 def message_at(session: Session, id_: str) -> Wire | None:
     """One message."""
-    entry = session.timeline.entries.get(id_)
+    entry = session.timeline.entries.peek(id_)
     return None if entry is None else message(entry, session)
 
 
@@ -143,7 +143,7 @@ def retry(value: Retry) -> Wire:
 
 def content(entry: StepEntry, session: Session) -> list[Wire]:
     """The texts, reasoning and tool calls of a step."""
-    found = session.messages.get(entry.message_id)
+    found = session.messages.peek(entry.message_id)
     parts = found.parts if found is not None else {}
     wires: list[Wire] = []
     for piece in entry.content:
@@ -214,7 +214,7 @@ def _compaction(entry: CompactionEntry, session: Session) -> tuple[str, Wire]:
     wire: Wire = {"reason": compaction_reason(entry), "status": entry.status}
     if entry.failure is not None:
         return "compaction", {**wire, "error": names.error(entry.failure)}
-    summary = summary_of(session.messages.get(entry.message_id)) if entry.status == "completed" else ""
+    summary = summary_of(session.messages.peek(entry.message_id)) if entry.status == "completed" else ""
     return "compaction", {**wire, "summary": summary, "recent": ""}
 
 
@@ -227,7 +227,7 @@ def _shell(entry: ShellEntry, session: Session) -> tuple[str, Wire]:
     wire: Wire = {"shellID": shell_id(entry), "command": entry.command, "status": entry.status}
     wire |= {} if entry.exit is None else {"exit": entry.exit}
     if entry.completed_ms is not None:
-        found = session.messages.get(entry.message_id)
+        found = session.messages.peek(entry.message_id)
         calls = [part for part in (found.parts.values() if found is not None else ()) if isinstance(part, ToolCall)]
         call = next((call for call in calls if call.call_id == entry.call_id), None)
         wire |= {"time": {"completed": entry.completed_ms}, "output": shell_output(call)}
@@ -358,7 +358,7 @@ def inbox_entry(prompt: PendingPrompt, session: Session) -> Wire:
 
 def inbox_item(prompt: PendingPrompt, session: Session) -> Wire:
     """The `InboxItem` of a prompt."""
-    message = session.messages.get(prompt.id)
+    message = session.messages.peek(prompt.id)
     return prompts.item(prompt, list(message.parts.values()) if message is not None else [])
 
 

@@ -126,7 +126,7 @@ def _piece(change: TextGrew, session: Session, at_ms: int) -> Event | None:
 
 
 def _part_of(change: TextGrew, session: Session) -> Part | None:
-    message = session.messages.get(change.message_id)
+    message = session.messages.peek(change.message_id)
     return None if message is None else message.parts.get(change.part_id)
 
 

@@ -61,7 +61,7 @@ class FaceServices:
         self.probes = Probes()
         self.rereads = Rereads(hub, manager.session, manager.loaded_session, clock=clock, ids=ids)
         self.forms = Forms(ids, self.tell)
-        self.counted = CountedSessions(store, manager.loaded_session)
+        self.counted = CountedSessions(store, manager.loaded_session, manager.unloaded_state)
 
     def tell(self, type_: str, data: Wire, directory: str | None = None) -> None:
         """Publish an event that belongs to no session, if a client reads the stream."""

@@ -2,8 +2,9 @@
 
     Counted.of(session)  -> its record, and messages as JSON with the fields that `shim.faces.opencode2.stats` reads
 
-Sessions are read one after the other, also for several callers, and are not loaded. At most KEPT summaries are kept, with about
-200 bytes for each step of a model. A session that has changed is read again.
+Sessions are read one after the other, also for several callers, and are not loaded: each is read from its checkpoint and the rest
+of its journal, page by page. At most KEPT summaries are kept, with about 200 bytes for each step of a model. A session that has
+changed is read again.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from shim.clock import from_rfc3339
 from shim.faces.opencode2 import names, read
 from shim.faces.opencode2.events import Wire
-from shim.sessions.journal_loader import PAGE, SLICE, join_deltas
+from shim.sessions.journal_loader import load_journal
+from shim.sessions.session_state import SessionState
 from shim.store.base import Store
 from universal.session.entries import StepEntry
 from universal.session.model import Session, SessionRecord
-from universal.session.reducer import Reducer, reducer_of
 
 KEPT = 10_000
+AT_ONCE = 32
+"""Messages that are counted before others have their turn: a few ms, if they were packed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +36,17 @@ class Summary:
 
 
 class CountedSessions:
-    """The summaries of sessions. In: `loaded`, which returns a session if it is loaded."""
+    """The summaries of sessions.
 
-    def __init__(self, store: Store, loaded: Callable[[str], Session | None]) -> None:
+    In: `loaded`, which returns a session if it is loaded; `detached`, which makes a state to read one into that is not.
+    """
+
+    def __init__(
+        self, store: Store, loaded: Callable[[str], Session | None], detached: Callable[[str], SessionState | None]
+    ) -> None:
         self._store = store
         self._loaded = loaded
+        self._detached = detached
         self._kept: dict[str, Summary] = {}
         self._reading = asyncio.Lock()
         self.read = 0
@@ -59,25 +67,25 @@ class CountedSessions:
     async def _summary(self, session_id: str) -> Summary | None:
         sequence = self._store.last_sequence(session_id)
         if (session := self._loaded(session_id)) is not None:
-            return _summary_of(sequence, session)
+            return await _summary_of(sequence, session.copy())
+        state = self._detached(session_id)
+        if state is None:
+            return None
         self.read += 1
-        reducer: Reducer | None = None
-        sequence = 0
-        while page := await self._store.brief(session_id, sequence, PAGE):
-            for number, event in enumerate(join_deltas(page)):
-                reducer = reducer or reducer_of(event)
-                reducer.load(event, from_rfc3339(event.time))
-                if number % SLICE == 0:
-                    await asyncio.sleep(0)
-            sequence = page[-1].sequence
-        return None if reducer is None else _summary_of(sequence, reducer.session)
+        await load_journal(state, self._store)
+        return await _summary_of(state.sequence, state.session) if state.sequence else None
 
 
-def _summary_of(sequence: int, session: Session) -> Summary:
-    return Summary(sequence, session.record, tuple(_count(session)))
+async def _summary_of(sequence: int, session: Session) -> Summary:
+    found: list[Wire] = []
+    for number, wire in enumerate(_count(session), 1):
+        found += [] if wire is None else [wire]
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return Summary(sequence, session.record, tuple(found))
 
 
-def _count(session: Session) -> Iterator[Wire]:
+def _count(session: Session) -> Iterator[Wire | None]:
     for entry in session.timeline.entries.values():
         kind = read.kind_of(entry)
         kept: Wire = {"type": kind, "time": {"created": entry.created_ms}}
@@ -88,5 +96,4 @@ def _count(session: Session) -> Iterator[Wire]:
                 for wire in calls
             ]
             kept |= {"model": names.model_ref(entry.model), **read.step_cost(entry)}
-        if kind in ("assistant", "user"):
-            yield kept
+        yield kept if kind in ("assistant", "user") else None

@@ -1,7 +1,8 @@
-"""Checkpoints that cannot be used are ignored, and the session is made from its journal."""
+"""Checkpoints that cannot be used are ignored, and the session is made from its journal; pages that are lost are made anew."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import zlib
 from collections.abc import Callable
@@ -10,29 +11,31 @@ from dataclasses import replace
 import pytest
 
 from shim.clock import ManualClock
+from shim.errors import StoreError
 from shim.faces.opencode1 import read as opencode1
+from shim.faces.opencode2 import read as opencode2
 from shim.sessions import checkpoints
-from shim.sessions.journal_loader import load_journal
+from shim.sessions.checkpoints import PageLost, StoredCheckpoint
+from shim.sessions.journal_loader import load_journal, mend
 from shim.sessions.session_state import SessionState
 from shim.store.base import Checkpoint
 from shim.store.memory import MemoryStore
 from tests.support.opencode2_story import Story
 from tests.support.scripted_model import Recorder
 from tests.support.session_states import bare
-from universal.session.value_codec import PACKER
+from universal.session.value_codec import ENTRIES, MESSAGES
+
+Change = Callable[[Checkpoint], Checkpoint]
+OLD_HEAD = ["1-0123456789abcdef-0123456789abcdef", [[1, 305419896]], "[5]"]
+"""The head of a checkpoint as it was before entries were in pages: format, pages with checksums, the state."""
 
 
-def of_format(checkpoint: Checkpoint, name: str) -> Checkpoint:
-    head = json.loads(zlib.decompress(checkpoint.head))
-    return replace(checkpoint, head=zlib.compress(json.dumps([name, *head[1:]]).encode()))
+def of_head(*head: object) -> Change:
+    return lambda checkpoint: replace(checkpoint, head=zlib.compress(json.dumps(head).encode()))
 
 
-def older(checkpoint: Checkpoint) -> Checkpoint:
-    return of_format(checkpoint, "0-older")
-
-
-def newer(checkpoint: Checkpoint) -> Checkpoint:
-    return of_format(checkpoint, "99999-newer")
+def of_format(name: str) -> Change:
+    return lambda checkpoint: of_head(name, *json.loads(zlib.decompress(checkpoint.head))[1:])(checkpoint)
 
 
 def cut(checkpoint: Checkpoint) -> Checkpoint:
@@ -41,14 +44,6 @@ def cut(checkpoint: Checkpoint) -> Checkpoint:
 
 def no_json(checkpoint: Checkpoint) -> Checkpoint:
     return replace(checkpoint, head=b"nothing of the kind")
-
-
-def without_a_page(checkpoint: Checkpoint) -> Checkpoint:
-    return replace(checkpoint, pages=dict(list(checkpoint.pages.items())[1:]))
-
-
-def with_a_damaged_page(checkpoint: Checkpoint) -> Checkpoint:
-    return replace(checkpoint, pages={number: body[:-1] + b"?" for number, body in checkpoint.pages.items()})
 
 
 def of_another_event(checkpoint: Checkpoint) -> Checkpoint:
@@ -63,49 +58,207 @@ def state_over(store: MemoryStore, story: Story) -> SessionState:
     return bare(story.id, "mock", store, Recorder(), ManualClock(0, 0))
 
 
+def story_of(turns: int) -> Story:
+    story = Story()
+    for number in range(turns):
+        story.turn(f"prompt {number}", "Hi.")
+    return story
+
+
+async def saved(story: Story, store: MemoryStore) -> tuple[SessionState, Checkpoint, dict[int, bytes]]:
+    """A session whose checkpoint is in the store, with its pages."""
+    await store.open()
+    store.append(story.journal)
+    state = state_over(store, story)
+    state.load(story.journal)
+    state.session.messages.pack(MESSAGES, held=1, page_size=2)
+    state.session.timeline.entries.pack(ENTRIES, held=1, page_size=2)
+    state.stored.sequence = -checkpoints.EVERY  # due
+    checkpoints.save(state, store)
+    written = await store.checkpoint(story.id)
+    assert written is not None and len(written.pages) > 4
+    bodies = {number: store.checkpoint_page(story.id, number) or b"" for number in written.pages}
+    return state, written, bodies
+
+
+def put(story: Story, store: MemoryStore, checkpoint: Checkpoint, bodies: dict[int, bytes]) -> None:
+    """The journal with another checkpoint."""
+    store.delete_session(story.id)
+    store.append(story.journal)
+    store.save_checkpoint(story.id, checkpoint, bodies)
+
+
+def seen(state: SessionState) -> object:
+    return opencode1.export(state.session), list(opencode2.messages(state.session))
+
+
 @pytest.mark.parametrize(
     ("change", "is_used"),
     [
         (as_it_was, True),
-        *((change, False) for change in (older, newer, cut, no_json, without_a_page, with_a_damaged_page, of_another_event)),
+        *((change, False) for change in (of_format("0-older"), of_format("99999-newer"), of_head(*OLD_HEAD))),
+        *((change, False) for change in (of_head(), of_head("1", "2", "3", "4"), cut, no_json, of_another_event)),
     ],
 )
-async def test_a_checkpoint_that_cannot_be_used_is_ignored(change: Callable[[Checkpoint], Checkpoint], is_used: bool) -> None:
-    story, store = Story(), MemoryStore()
-    for number in range(5):
-        story.turn(f"prompt {number}", "Hi.")
-    await store.open()
-    store.append(story.journal)
-    first = state_over(store, story)
-    first.load(story.journal)
-    first.session.messages.pack(PACKER, 1, 2)
-    first.stored.sequence = -checkpoints.EVERY  # due
-    checkpoints.save(first, store)
-    written = await store.checkpoint(story.id)
-    assert written is not None
-    changed = change(written)
-    store.delete_session(story.id)
-    store.append(story.journal)
-    store.save_checkpoint(story.id, changed)
+async def test_a_checkpoint_that_cannot_be_used_is_ignored(change: Change, is_used: bool) -> None:
+    story, store = story_of(5), MemoryStore()
+    first, written, bodies = await saved(story, store)
+    put(story, store, change(written), bodies)
     second = state_over(store, story)
     assert await checkpoints.open_from(second, store) == is_used
     await load_journal(second, store)
     assert second.sequence == first.sequence
-    assert opencode1.export(second.session) == opencode1.export(first.session)
+    assert seen(second) == seen(first)
+
+
+async def test_a_checkpoint_without_one_of_its_pages_is_ignored() -> None:
+    story, store = story_of(5), MemoryStore()
+    first, written, bodies = await saved(story, store)
+    for lost in bodies:
+        put(story, store, written, {number: body for number, body in bodies.items() if number != lost})
+        second = state_over(store, story)
+        assert not await checkpoints.open_from(second, store)
+        await load_journal(second, store)
+        assert seen(second) == seen(first)
+
+
+async def test_pages_of_a_checkpoint_that_was_ignored_are_removed() -> None:
+    story, store = story_of(5), MemoryStore()
+    _, written, bodies = await saved(story, store)
+    put(story, store, of_format("0-older")(written), bodies)
+    again = state_over(store, story)
+    await load_journal(again, store)
+    again.stored.sequence = -checkpoints.EVERY
+    await checkpoints.save_in_steps(again, store)
+    newest = await store.checkpoint(story.id)
+    assert newest is not None and newest.pages == frozenset()
 
 
 async def test_a_checkpoint_of_another_journal_is_ignored() -> None:
-    story, store = Story(), MemoryStore()
-    story.turn("hello", "Hi.")
-    await store.open()
-    store.append(story.journal)
-    first = state_over(store, story)
-    first.load(story.journal)
-    first.stored.sequence = -checkpoints.EVERY
-    checkpoints.save(first, store)
-    written = await store.checkpoint(story.id)
-    assert written is not None
+    story, store = story_of(5), MemoryStore()
+    _, written, bodies = await saved(story, store)
     store.delete_session(story.id)
     store.append([event.model_copy(update={"event_id": f"{event.event_id}-other"}) for event in story.journal])
-    store.save_checkpoint(story.id, written)
+    store.save_checkpoint(story.id, written, bodies)
     assert not await checkpoints.open_from(state_over(store, story), store)
+
+
+async def test_opening_reads_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    story, store = story_of(5), MemoryStore()
+    await saved(story, store)
+
+    def read_page(session_id: str, number: int) -> bytes | None:
+        raise AssertionError(f"page {number} was read")
+
+    monkeypatch.setattr(store, "checkpoint_page", read_page)
+    state = state_over(store, story)
+    await load_journal(state, store)
+    newest = next(reversed(state.session.messages.values()))
+    assert newest.text() == "Hi."
+
+
+async def test_pages_that_are_damaged_are_made_anew_from_the_journal() -> None:
+    story, store = story_of(6), MemoryStore()
+    first, written, bodies = await saved(story, store)
+    put(story, store, written, {number: body[:-1] + b"?" for number, body in bodies.items()})
+    second = state_over(store, story)
+    assert await checkpoints.open_from(second, store)
+    with pytest.raises(PageLost, match="ask again"):
+        seen(second)
+    assert second.stored.is_damaged
+    await mend(second, state_over(store, story), store)
+    assert seen(second) == seen(first)
+    assert not second.stored.is_damaged
+    await checkpoints.save_in_steps(second, store)
+    third = state_over(store, story)
+    assert await checkpoints.open_from(third, store)
+    assert seen(third) == seen(first)
+
+
+async def test_a_session_in_which_much_happens_is_mended_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    story, store = story_of(6), MemoryStore()
+    await saved(story, store)
+    state = state_over(store, story)
+    await load_journal(state, store)
+    state.journal.sequence += 1
+    with pytest.raises(StoreError, match="ask again"):
+        await mend(state, state_over(store, story), store)
+
+
+async def test_only_pages_that_have_changed_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    story, store = story_of(6), MemoryStore()
+    state, written, _ = await saved(story, store)
+    old = next(iter(state.session.messages.values()))
+    story.status("message.removed", message_id=old.info.id)
+    store.append(story.journal[state.sequence :])
+    state.load(story.journal[state.sequence :])
+    state.stored.sequence = -checkpoints.EVERY
+    await checkpoints.save_in_steps(state, store)
+    again = await store.checkpoint(story.id)
+    assert again is not None
+    assert (len(again.pages - written.pages), len(written.pages - again.pages)) == (2, 2)  # of messages, of entries
+
+
+async def test_what_happens_while_a_checkpoint_is_encoded_is_not_in_it() -> None:
+    story, store = story_of(6), MemoryStore()
+    state, _, _ = await saved(story, store)
+    expected = seen(state)
+    state.stored.sequence = -checkpoints.EVERY
+    snapshot = checkpoints.take(state)
+    sequence = state.sequence
+    ids = list(state.session.messages)
+    story.status("message.removed", message_id=ids[0])
+    story.turn("later", "much later")
+    story.status("part.removed", message_id=ids[-1], part_id=next(reversed(state.session.messages[ids[-1]].parts)))
+    store.append(story.journal[sequence:])
+    state.load(story.journal[sequence:])
+    store.save_checkpoint(story.id, Checkpoint(sequence, snapshot.encode(), snapshot.all), {})
+    again = state_over(store, story)
+    assert await checkpoints.open_from(again, store)
+    assert seen(again) == expected
+    await load_journal(again, store)
+    assert seen(again) == seen(state)
+
+
+async def test_a_turn_that_begins_meanwhile_leaves_the_checkpoint_of_before() -> None:
+    story, store = story_of(6), MemoryStore()
+    state, written, _ = await saved(story, store)
+    story.start()
+    store.append(story.journal[state.sequence :])
+    state.load(story.journal[state.sequence :])
+    state.stored.sequence = -checkpoints.EVERY
+    await checkpoints.save_in_steps(state, store)
+    assert await store.checkpoint(story.id) == written
+
+
+async def test_a_session_that_was_deleted_meanwhile_gets_no_checkpoint() -> None:
+    story, store = story_of(6), MemoryStore()
+    state, _, _ = await saved(story, store)
+    state.stored.sequence = -checkpoints.EVERY
+    saving = asyncio.create_task(checkpoints.save_in_steps(state, store))
+    await asyncio.sleep(0)  # it is being encoded
+    store.delete_session(story.id)
+    state.journal.is_closed = True
+    await saving
+    assert await store.checkpoint(story.id) is None
+
+
+async def test_a_checkpoint_is_due_after_many_events_and_one_is_written_at_a_time() -> None:
+    stored = StoredCheckpoint(100, 0)
+    assert not stored.is_due(100 + checkpoints.EVERY - 1)
+    assert stored.is_due(100 + checkpoints.EVERY)
+    assert not replace(stored, head_bytes=checkpoints.HEAD_STEP_BYTES).is_due(100 + checkpoints.EVERY)
+    assert not replace(stored, is_writing=True).is_due(100 + checkpoints.EVERY)
+    assert not replace(stored, is_off=True).is_due(100 + checkpoints.EVERY)
+
+
+async def test_pages_are_read_ahead_in_a_thread() -> None:
+    story, store = story_of(9), MemoryStore()
+    await saved(story, store)
+    state = state_over(store, story)
+    await load_journal(state, store)
+    session = state.session
+    ids = list(session.messages)
+    await checkpoints.read_ahead(session, ids[5], 3, is_back=True)
+    store.delete_session(story.id)
+    assert [message.info.id for message in session.messages.until(ids[5])][:3] == [ids[5], ids[4], ids[3]]

@@ -267,10 +267,12 @@ async def reads_see_what_was_queued_just_before(store: Store) -> None:
 async def a_checkpoint_takes_the_place_of_the_one_before(store: Store) -> None:
     assert await store.checkpoint("ses_a") is None
     store.append(journal(1, 3))
-    store.save_checkpoint("ses_a", Checkpoint(2, b"head", {1: b"one", 2: b"\x00\xff", 3: b"three"}))
-    store.save_checkpoint("ses_b", Checkpoint(9, b"other"))
-    store.save_checkpoint("ses_a", Checkpoint(3, b"", {2: b"two", 4: b"four"}), [3])
-    assert await store.checkpoint("ses_a") == Checkpoint(3, b"", {1: b"one", 2: b"two", 4: b"four"})
+    store.save_checkpoint("ses_a", Checkpoint(2, b"head"), {1: b"one", 2: b"\x00\xff", 3: b"three"})
+    store.save_checkpoint("ses_b", Checkpoint(9, b"other"), {})
+    store.save_checkpoint("ses_a", Checkpoint(3, b""), {2: b"two", 4: b"four"}, [3])
+    assert await store.checkpoint("ses_a") == Checkpoint(3, b"", frozenset({1, 2, 4}))
+    assert [store.checkpoint_page("ses_a", number) for number in (1, 2, 3, 4)] == [b"one", b"two", None, b"four"]
+    assert store.checkpoint_page("ses_b", 1) is None
     assert await store.checkpoint("ses_b") == Checkpoint(9, b"other")
 
 
@@ -278,11 +280,12 @@ async def a_checkpoint_takes_the_place_of_the_one_before(store: Store) -> None:
 async def a_deleted_session_takes_its_checkpoint_along(store: Store) -> None:
     for id_ in ("ses_a", "ses_b"):
         store.append(journal(1, 2, id_))
-        store.save_checkpoint(id_, Checkpoint(2, b"head", {1: b"one"}))
+        store.save_checkpoint(id_, Checkpoint(2, b"head"), {1: b"one"})
     store.delete_session("ses_a")
     assert await store.checkpoint("ses_a") is None
-    assert await store.checkpoint("ses_b") == Checkpoint(2, b"head", {1: b"one"})
-    store.save_checkpoint("ses_a", Checkpoint(1, b"new"))
+    assert store.checkpoint_page("ses_a", 1) is None
+    assert await store.checkpoint("ses_b") == Checkpoint(2, b"head", frozenset({1}))
+    store.save_checkpoint("ses_a", Checkpoint(1, b"new"), {})
     assert await store.checkpoint("ses_a") == Checkpoint(1, b"new")
 
 
@@ -296,7 +299,8 @@ async def a_closed_store_refuses(store: Store) -> None:
         lambda: store.save_session(row()),
         lambda: store.delete_session("ses_a"),
         lambda: store.set_value("a", "b", 1),
-        lambda: store.save_checkpoint("ses_a", Checkpoint(1, b"")),
+        lambda: store.save_checkpoint("ses_a", Checkpoint(1, b""), {}),
+        lambda: store.checkpoint_page("ses_a", 1),
     ):
         with pytest.raises(StoreError, match="not open"):
             write()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from universal.jsonvalue import arr, obj, text, whole
@@ -197,7 +198,7 @@ class StatusesWriter:
         gone = [self._entry_id(text(message_id)) for message_id in arr(meta.get("messages"))]
         for id_ in gone:
             self.withdraw(id_)
-        first = next((id_ for id_ in timeline.entries if id_ in gone), None)
+        first = timeline.entries.first_of(gone)
         if first is not None:
             self._cut(first)
         elif staged is not None:
@@ -209,7 +210,7 @@ class StatusesWriter:
     def _cut(self, first: str) -> None:
         """Entries from this one on are gone. A prompt accepted before it, but delivered after it, is not: it comes again."""
         timeline, messages = self._timeline, self._session.messages
-        cut = [timeline.entries.pop(id_) for id_ in _from(list(timeline.entries), first)]
+        cut = [timeline.entries.pop(id_) for id_ in list(timeline.entries.ids_since(first))]
         self._log.write(UndoCommitted(first))
         for entry in cut:
             if isinstance(entry, PromptEntry) and entry.id in messages:
@@ -227,7 +228,7 @@ class StatusesWriter:
         entry = timeline.entries.get(id_)
         if entry is None:
             return
-        if all(isinstance(timeline.entries[later], EndEntry) for later in _from(list(timeline.entries), id_)[1:]):
+        if all(isinstance(later, EndEntry) for later in islice(timeline.entries.since(id_), 1, None)):
             self._cut(id_)
             if timeline.staged is not None:  # a commit ends what is staged, but this was none
                 self._log.write(UndoStaged(timeline.staged))
@@ -244,10 +245,6 @@ class StatusesWriter:
         message = self._session.messages.get(message_id)
         if message is not None:
             self._steps.rewrite(message_id, message)
-
-
-def _from(ids: list[str], first: str) -> list[str]:
-    return ids[ids.index(first) :]
 
 
 STATUSES: dict[str, Callable[[StatusesWriter, Metadata], object]] = {

@@ -163,7 +163,7 @@ class TimelineWriter:
     def _current_choice(self) -> tuple[str, ModelRef | None]:
         """Mode and model of the prompt that is being answered."""
         session = self._session
-        prompt = session.messages.get(self._transcript.parent_id or session.last_user() or "")
+        prompt = session.messages.peek(self._transcript.parent_id or session.last_user() or "")
         if prompt is not None:
             return prompt.info.mode, prompt.info.model
         return session.record.mode or "build", session.record.model
@@ -190,8 +190,9 @@ class TimelineWriter:
     def _note_error(self, data: ErrorData) -> None:
         """What the last error was, for the end of the turn."""
         if self._timeline.is_running:
-            steps = (m.info for m in reversed(self._session.messages.values()) if isinstance(m.info, StepInfo))
-            failure = next((step.error for step in steps if step.error is not None), None) if data.code != NOT_BEGUN else None
+            messages = map(self._session.messages.peek, reversed(self._transcript.turn_messages))
+            errors = (m.info.error for m in messages if m is not None and isinstance(m.info, StepInfo))
+            failure = next(filter(None, errors), None) if data.code != NOT_BEGUN else None
             self._timeline.failure = failure or Failure(data.message)
 
     # --- messages ------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ class TimelineWriter:
         data = self._event.data if self._event is not None else None
         item = data.item if isinstance(data, ItemData) else None
         if info.compacts:
-            parent = self._session.messages.get(info.parent_id)
+            parent = self._session.messages.peek(info.parent_id)
             parts = parent.parts.values() if parent is not None else ()
             is_auto = any(isinstance(part, CompactionMark) and part.auto for part in parts)
             self._asides.begin_compaction(info, is_auto=is_auto)

@@ -19,6 +19,7 @@ from shim.faces.opencode1.errors import CursorInvalid
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.long_list import send
 from shim.http.operation import Ctx, to_response
+from shim.sessions.checkpoints import read_ahead, read_ids
 from universal.jsonvalue import JsonObject
 from universal.session.model import Message, Session
 
@@ -52,9 +53,12 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     state = await ctx.services.sessions.readable_state(path.sessionID)
     state.on_read()
     session = state.session
-    newest = session.ids_newest_first()
-    if query.before is not None:
-        newest = _before(session, newest, query.before)
+    before = None if query.before is None else _cursor_of(query.before)
+    id_, count = before[0] if before is not None else None, (query.limit or 0) + 2
+    await ctx.services.sessions.read_ahead(
+        session, lambda session: read_ahead(session, id_, count, is_back=True) if query.limit else read_ids(session)
+    )
+    newest = session.ids_newest_first() if before is None else _before(session, *before)
     page = list(islice(newest, query.limit or None))
     page.reverse()
     headers: dict[str, str] = {}
@@ -80,16 +84,23 @@ def _cursor(message_id: str, created_ms: int) -> str:
     return base64.urlsafe_b64encode(json.dumps(value, separators=(",", ":")).encode()).decode().rstrip("=")
 
 
-def _before(session: Session, newest: Iterator[str], cursor: str) -> Iterator[str]:
-    """What is older than the message that the cursor names, or if that is gone, than its time. Raises CursorInvalid."""
+def _cursor_of(cursor: str) -> tuple[str, float]:
+    """The id and the time of the message that a cursor names. Raises CursorInvalid."""
     try:
         value = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-        id_, time = str(value["id"]), float(value["time"])
+        return str(value["id"]), float(value["time"])
     except (binascii.Error, ValueError, KeyError, TypeError) as error:
         raise CursorInvalid from error
+
+
+def _before(session: Session, id_: str, time: float) -> Iterator[str]:
+    """Ids of the messages that are older than this one, or if it is gone, than its time."""
     if id_ not in session.messages:
         times = dict(session.messages.times())
-        return (message_id for message_id in newest if times[message_id] < time)
+        return (message_id for message_id in session.ids_newest_first() if times[message_id] < time)
+    if session.in_order:
+        return islice(session.messages.ids_until(id_), 1, None)
+    newest = session.ids_newest_first()
     for message_id in newest:
         if message_id == id_:
             break

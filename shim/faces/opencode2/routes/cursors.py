@@ -9,13 +9,10 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from shim.faces.opencode2.errors import CursorInvalid
 from universal.jsonvalue import obj
-
-T = TypeVar("T")
 
 
 def encode_cursor(value: Any) -> str:
@@ -32,16 +29,3 @@ def read(cursor: str) -> dict[str, Any]:
     if not value:
         raise CursorInvalid
     return value
-
-
-def page(found: Sequence[T], limit: int, *, back: bool, is_at: Callable[[T], bool] | None) -> Sequence[T]:
-    """A page of `limit` rows after (`back`: before) the row for which `is_at` is true, or the first page without `is_at`.
-
-    Raises CursorInvalid if that row is gone.
-    """
-    if is_at is None:
-        return found[:limit]
-    place = next((index for index, one in enumerate(found) if is_at(one)), None)
-    if place is None:
-        raise CursorInvalid
-    return found[max(0, place - limit) : place] if back else found[place + 1 : place + 1 + limit]

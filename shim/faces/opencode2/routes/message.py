@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from itertools import islice
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,9 +16,10 @@ from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.operation import Ctx
+from shim.sessions.checkpoints import read_entries_ahead
 from shim.sessions.undo.step_snapshots import WHOLE_FILE
 from shim.sessions.undo.turn_diff import changes
-from universal.session.entries import CompactionEntry, Entry
+from universal.session.entries import CompactionEntry, Entries, Entry
 
 DEFAULT_LIMIT = 50
 Type = Literal[
@@ -64,14 +67,32 @@ async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         if order not in ("asc", "desc") or not isinstance(anchor, str):
             raise CursorInvalid
     without = set(query.without.split(","))
-    left = ((entry, read.kind_of(entry)) for entry in session.timeline.entries.values())
-    found = [entry for entry, kind in left if kind not in without and (query.type in (None, kind) or entry.id == anchor)]
-    if order == "desc":
-        found.reverse()
-    page = cursors.page(found, query.limit, back=back, is_at=None if anchor is None else lambda entry: entry.id == anchor)
+    is_newer = (order == "asc") != back
+    await ctx.services.sessions.read_ahead(
+        session, lambda session: read_entries_ahead(session, anchor, query.limit + 1, is_back=not is_newer)
+    )
+    page = _page(session.timeline.entries, query, anchor, without, is_newer=is_newer)
+    if is_newer == (order == "desc"):
+        page.reverse()
     ends = {"previous": page[0], "next": page[-1]} if page else {}
     cursor = {way: cursors.encode_cursor({"id": entry.id, "order": order, "direction": way}) for way, entry in ends.items()}
     return {"data": [read.message(entry, session) for entry in page], "cursor": cursor}
+
+
+def _page(entries: Entries, query: MessagesQuery, anchor: str | None, without: Container[str], *, is_newer: bool) -> list[Entry]:
+    """The entries next to the anchor, the nearest first; those at the end of the list without one.
+
+    Raises CursorInvalid if the anchor is not in the list any more.
+    """
+    if anchor is None:
+        way = entries.values() if is_newer else reversed(entries.values())
+    else:
+        entry = entries.peek(anchor)
+        if entry is None or read.kind_of(entry) in without:
+            raise CursorInvalid
+        way = islice(entries.since(anchor) if is_newer else entries.until(anchor), 1, None)
+    kinds = ((entry, read.kind_of(entry)) for entry in way)
+    return list(islice((entry for entry, kind in kinds if kind not in without and query.type in (None, kind)), query.limit))
 
 
 @operation("session.message.get")
@@ -87,9 +108,10 @@ async def get(ctx: Ctx, path: MessagePath) -> object:
 async def context(ctx: Ctx, path: SessionPath) -> object:
     """The model's context: the messages from the last compaction on, oldest first."""
     session = await read_session(ctx, path.sessionID)
-    entries = list(session.timeline.entries.values())
-    last = next((n for n in range(len(entries) - 1, -1, -1) if _is_summary(entries[n])), 0)
-    return {"data": [read.message(entry, session) for entry in entries[last:]]}
+    entries = session.timeline.entries
+    last = next((entry for entry in reversed(entries.values()) if _is_summary(entry)), None)
+    since = entries.values() if last is None else entries.since(last.id)
+    return {"data": [read.message(entry, session) for entry in since]}
 
 
 def _is_summary(entry: Entry) -> bool:

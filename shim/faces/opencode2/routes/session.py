@@ -240,12 +240,10 @@ async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
     session = await ctx.services.sessions.session(session_id)
     if message_id in session.messages:
         return message_id
-    ids = list(session.timeline.entries)
-    if message_id in session.timeline.entries:
-        # An entry that is no message of the core (a switch, an idle mark): the message after it stands for it.
-        found = next((id_ for id_ in ids[ids.index(message_id) :] if id_ in session.messages), None)
-        if found is not None:
-            return found
+    # An entry that is no message of the core (a switch, an idle mark): the message after it stands for it.
+    found = next((id_ for id_ in session.timeline.entries.ids_since(message_id) if id_ in session.messages), None)
+    if found is not None:
+        return found
     raise MessageNotFound(session_id, message_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -19,6 +20,8 @@ TOLD = frozenset({"id", "type", "role", "time", "status", "mime", "finish", "out
 """Keys whose values reveal nothing of the work. `sanitize` keeps them."""
 NUMBERS = (bool, int, float)
 REDACTED = "[redacted]"
+AT_ONCE = 32
+"""Messages that are read before others have their turn: a few ms, if they were packed."""
 
 
 class ExportQuery(BaseModel):
@@ -31,7 +34,11 @@ class ExportQuery(BaseModel):
 async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
     """Export a session with all its messages, oldest first."""
     session = await read_session(ctx, path.sessionID)
-    messages = list(read.messages(session))
+    messages: list[JsonObject] = []
+    for number, id_ in enumerate(list(session.timeline.entries), 1):
+        messages += [] if (wire := read.message_at(session, id_)) is None else [wire]
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
     info = {key: value for key, value in read.info(session).items() if key != "revert"}
     if query.sanitize == "true":
         info = {**info, "title": REDACTED, "location": {"directory": "/"}, **({"metadata": {}} if "metadata" in info else {})}

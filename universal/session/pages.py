@@ -1,0 +1,546 @@
+"""Values by id, in order: the newest as objects, older ones packed in pages that may lie in a store. Pure but for `ReadPage`.
+
+    page (in the store)  page (in memory)  ...  page  |  held (objects)
+
+A `PagedDict` is a dict to its users; messages (`universal.session.messages`) and entries of the timeline
+(`universal.session.entries`) are kept in one. What it costs differs from a dict: `values`, `items` and `peek` unpack the
+pages that they pass, for reading only. Where values can be changed, `[]` and `get` open the page, so that `pack` writes it
+again. Whether a value is packed changes no answer.
+
+A packed page is one run of bytes: the ids and times of its values, then the values. What is known of each page without these
+bytes is small (`PageRef`): how many values it has, and between which ids and times they lie.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from array import array
+from bisect import bisect_left
+from collections import OrderedDict
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, MutableMapping, Sequence, ValuesView
+from dataclasses import dataclass
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+PAGE_CHARS = 2**18
+"""A page with more JSON text than this takes no further value."""
+UNPACKED = 8
+"""Pages that are kept unpacked for readers that go through values one by one."""
+LENGTH = struct.Struct(">I")
+"""Stands before the index of a page: its length."""
+
+KnownBy = frozenset[str]
+ReadPage: TypeAlias = Callable[[int, int], bytes]
+"""Number and checksum of a page in a store -> its bytes. It may block. It raises if there are no such bytes."""
+
+
+class Packer(Protocol[T]):
+    """Turns values into bytes and back."""
+
+    def encode(self, value: T) -> str:
+        """One value as text. Raises ValueError or TypeError for a value that it cannot write."""
+        ...
+
+    def pack(self, texts: Sequence[str]) -> bytes:
+        """Encoded values as one body."""
+        ...
+
+    def unpack(self, body: bytes) -> list[T]:
+        """The values of a body."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PageRef:
+    """What a checkpoint's head has of a page.
+
+    count          its values
+    low, high      no id of it is less or greater
+    low_ms ...     no time of it is less or greater
+    known          runs of messages that the same agents know: their number, the agents
+    """
+
+    number: int
+    checksum: int
+    count: int
+    low: str
+    high: str
+    low_ms: int
+    high_ms: int
+    known: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+
+class Page(Generic[T]):
+    """A run of values. Packed: `stored` has its bytes, or `read` gets them. Open: `values`.
+
+    A packed page is never changed: another takes its place. So copies of a `PagedDict` share it.
+
+    number  names the page in a checkpoint; 0 as long as it was not stored as it is
+    known   who knows each message; empty for other values
+    """
+
+    __slots__ = ("_index", "_packer", "_read", "checksum", "known", "limits", "number", "size", "stored", "values")
+
+    def __init__(
+        self,
+        packer: Packer[T],
+        *,
+        size: int,
+        limits: tuple[str, str, int, int],
+        known: Sequence[KnownBy] = (),
+        number: int = 0,
+        checksum: int = 0,
+        stored: bytes | None = None,
+        values: dict[str, T] | None = None,
+        read: ReadPage | None = None,
+    ) -> None:
+        self.number = number
+        self.checksum = checksum
+        self.size = size
+        self.limits = limits
+        self.known = known
+        self.stored = stored
+        self.values = values
+        self._packer = packer
+        self._read = read
+        self._index: tuple[tuple[str, ...], Sequence[int]] | None = None
+
+    def ref(self) -> PageRef:
+        """What a checkpoint's head has of it."""
+        known = tuple((len(list(run)), tuple(sorted(agents))) for agents, run in groupby(self.known))
+        return PageRef(self.number, self.checksum, self.size, *self.limits, known)
+
+    def release(self, read: ReadPage) -> None:
+        """Let its bytes go: a store has them."""
+        if self.stored is not None:
+            self._read, self.stored = read, None
+
+    def bytes(self) -> bytes:
+        """It as a store has it. Blocks if it lies there; raises what the store raises."""
+        if self.stored is not None:
+            return self.stored
+        assert self._read is not None
+        return self._read(self.number, self.checksum)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Ids of its values, in order."""
+        return self._indexed()[0] if self.values is None else tuple(self.values)
+
+    @property
+    def times(self) -> Sequence[int]:
+        """When each was made (epoch ms), of a packed page."""
+        return self._indexed()[1]
+
+    def _indexed(self) -> tuple[tuple[str, ...], Sequence[int]]:
+        if self._index is None:
+            self._note_index(self.bytes())
+        assert self._index is not None
+        return self._index
+
+    def _note_index(self, stored: bytes) -> int:
+        """Keep ids and times, which are small; where the values begin."""
+        end = LENGTH.size + LENGTH.unpack_from(stored)[0]
+        if self._index is None:
+            ids, times = json.loads(stored[LENGTH.size : end])
+            self._index = tuple(ids), array("q", times)
+        return end
+
+    def unpack(self) -> dict[str, T]:
+        """Its values, to be read only if it is packed. Blocks if it lies in a store."""
+        if self.values is not None:
+            return self.values
+        stored = self.bytes()
+        values = self._packer.unpack(stored[self._note_index(stored) :])
+        return dict(zip(self.ids, values, strict=True))
+
+    def open(self, values: dict[str, T]) -> Page[T]:
+        """The same page with its values as objects, which may be changed."""
+        return Page(self._packer, size=self.size, limits=self.limits, known=self.known, checksum=self.checksum, values=values)
+
+    def with_known(self, known: Sequence[KnownBy]) -> Page[T]:
+        """The same packed page, known by others. Its bytes do not say by whom."""
+        fields: dict[str, Any] = {"size": self.size, "limits": self.limits, "number": self.number, "checksum": self.checksum}
+        page = Page(self._packer, known=known, stored=self.stored, read=self._read, **fields)
+        page._index = self._index
+        return page
+
+    def has(self, id_: str) -> bool:
+        """Whether a value of it has this id."""
+        if self.values is not None:
+            return id_ in self.values
+        low, high, _, _ = self.limits
+        return low <= id_ <= high and id_ in self.ids
+
+
+def stored_page(packer: Packer[T], ref: PageRef, read: ReadPage) -> Page[T]:
+    """A page that lies in a store."""
+    known = tuple(chain.from_iterable([share(frozenset(agents))] * count for count, agents in ref.known))
+    limits = (ref.low, ref.high, ref.low_ms, ref.high_ms)
+    return Page(packer, size=ref.count, limits=limits, known=known, number=ref.number, checksum=ref.checksum, read=read)
+
+
+def packed_page(
+    packer: Packer[T], texts: Sequence[str], ids: Sequence[str], times: Sequence[int], known: Sequence[KnownBy]
+) -> Page[T]:
+    """A page of values that were encoded."""
+    index = json.dumps([ids, times], separators=(",", ":")).encode()
+    stored = LENGTH.pack(len(index)) + index + packer.pack(texts)
+    limits = (min(ids), max(ids), min(times), max(times))
+    return Page(packer, size=len(ids), limits=limits, known=known, checksum=zlib.crc32(stored), stored=stored)
+
+
+class PagedDict(MutableMapping[str, T]):
+    """A dict of values by id, in order; see above. Subclasses say how many values are held, and how many a page has."""
+
+    __slots__ = ("_held", "_highs", "_opened", "_paged", "_pages", "_unpacked")
+
+    HELD: ClassVar[int]
+    """Newest values that are never packed: what most clients ask for, and some more."""
+    PAGE_SIZE: ClassVar[int]
+    """Most values of a page."""
+    IS_FROZEN: ClassVar[bool]
+    """Whether no value can be changed: then `[]` and `get` open no page."""
+
+    def __init__(self, held: Mapping[str, T] | Iterable[tuple[str, T]] = (), pages: Iterable[Page[T]] = ()) -> None:
+        self._held: dict[str, T] = dict(held)
+        self._pages: list[Page[T]] = list(pages)
+        self._opened: list[Page[T]] = []
+        self._unpacked: OrderedDict[Page[T], dict[str, T]] = OrderedDict()
+        self._paged = sum(page.size for page in self._pages)
+        self._highs: list[str] | None = None
+        self._note_order()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} of which {self._paged} in {len(self._pages)} pages)"
+
+    def _time_of(self, value: T) -> int:
+        """When a value was made (epoch ms)."""
+        raise NotImplementedError
+
+    def _known_by(self, value: T) -> KnownBy | None:
+        """Who knows a value; None if nothing is kept of that."""
+        return None
+
+    def _complete(self, page: Page[T], values: dict[str, T]) -> dict[str, T]:
+        """Values of a page that was unpacked, with what its bytes do not say."""
+        return values
+
+    def _copy_held(self) -> dict[str, T]:
+        return dict(self._held)
+
+    # --- as a dict -----------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self._paged + len(self._held)
+
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._held or (isinstance(id_, str) and self._page_of(id_) is not None)
+
+    def __iter__(self) -> Iterator[str]:
+        return chain(chain.from_iterable(page.ids for page in self._pages), self._held)
+
+    def __reversed__(self) -> Iterator[str]:
+        return chain(reversed(self._held), chain.from_iterable(reversed(page.ids) for page in reversed(self._pages)))
+
+    def __getitem__(self, id_: str) -> T:
+        if id_ in self._held:
+            return self._held[id_]
+        page = self._page_of(id_)
+        if page is None:
+            raise KeyError(id_)
+        return (self._read(page) if self.IS_FROZEN else self._open(page))[id_]
+
+    def __setitem__(self, id_: str, value: T) -> None:
+        page = None if id_ in self._held else self._page_of(id_)
+        (self._held if page is None else self._open(page))[id_] = value
+
+    def __delitem__(self, id_: str) -> None:
+        if id_ in self._held:
+            del self._held[id_]
+            return
+        page = self._page_of(id_)
+        if page is None:
+            raise KeyError(id_)
+        del self._open(page)[id_]
+        self._paged -= 1
+
+    def values(self) -> PagedValues[T]:
+        """All values, to be read only."""
+        return PagedValues(self)
+
+    def items(self) -> PagedItems[T]:
+        """All ids and values, to be read only."""
+        return PagedItems(self)
+
+    # --- reading -------------------------------------------------------------------------------------------
+
+    def peek(self, id_: str) -> T | None:
+        """A value to be read only, None if there is no such."""
+        if id_ in self._held:
+            return self._held[id_]
+        page = self._page_of(id_)
+        return None if page is None else self._read(page)[id_]
+
+    def held_values(self) -> Iterable[T]:
+        """The newest values: those that are not in pages."""
+        return self._held.values()
+
+    def oldest_first(self) -> Iterator[tuple[str, T]]:
+        """All values, to be read only."""
+        return chain(chain.from_iterable(self._read(page).items() for page in self._pages), self._held.items())
+
+    def newest_first(self) -> Iterator[tuple[str, T]]:
+        """The same from the other end."""
+        pages = (reversed(self._read(page).items()) for page in reversed(self._pages))
+        return chain(reversed(self._held.items()), chain.from_iterable(pages))
+
+    def since(self, id_: str) -> Iterator[T]:
+        """From this value on; nothing if there is no such."""
+        return (value for _, value in _from(id_, self._runs_since(id_, self._items_of)))
+
+    def until(self, id_: str) -> Iterator[T]:
+        """From this value back to the first, newest first; nothing if there is no such."""
+        return (value for _, value in _from(id_, map(_reverse, self._runs_until(id_, self._items_of))))
+
+    def ids_since(self, id_: str) -> Iterator[str]:
+        """The ids from this one on; nothing if there is no such. No value is unpacked."""
+        return (id_ for id_, _ in _from(id_, self._runs_since(id_, self._keys_of)))
+
+    def ids_until(self, id_: str) -> Iterator[str]:
+        """The ids from this one back to the first; nothing if there is no such. No value is unpacked."""
+        return (id_ for id_, _ in _from(id_, map(_reverse, self._runs_until(id_, self._keys_of))))
+
+    def first_of(self, ids: Iterable[str]) -> str | None:
+        """Which of these ids comes first; None if there is none of them."""
+        wanted = set(ids)
+        paged = {page for id_ in wanted - self._held.keys() if (page := self._page_of(id_)) is not None}
+        runs: Iterable[Iterable[str]] = (page.ids for page in self._pages if page in paged) if paged else (self._held,)
+        return next((id_ for id_ in chain.from_iterable(runs) if id_ in wanted), None)
+
+    def _items_of(self, page: Page[T] | None) -> Sequence[tuple[str, Any]]:
+        return list((self._held if page is None else self._read(page)).items())
+
+    def _keys_of(self, page: Page[T] | None) -> Sequence[tuple[str, Any]]:
+        return [(id_, None) for id_ in (self._held if page is None else page.ids)]
+
+    def _runs_since(self, id_: str, run_of: Callable[[Page[T] | None], Sequence[tuple[str, Any]]]) -> Iterator[Sequence[Any]]:
+        """The page of an id and those after it, then what is held; each is looked at when it is its turn."""
+        if id_ in self._held:
+            return map(run_of, (None,))
+        page = self._page_of(id_)
+        return map(run_of, () if page is None else (*self._pages[self._pages.index(page) :], None))
+
+    def _runs_until(self, id_: str, run_of: Callable[[Page[T] | None], Sequence[tuple[str, Any]]]) -> Iterator[Sequence[Any]]:
+        """What is held if the id is there, then its page and those before it, newest first."""
+        if id_ in self._held:
+            return map(run_of, (None, *reversed(self._pages)))
+        page = self._page_of(id_)
+        return map(run_of, () if page is None else reversed(self._pages[: self._pages.index(page) + 1]))
+
+    # --- pages ---------------------------------------------------------------------------------------------
+
+    @property
+    def pages(self) -> Sequence[Page[T]]:
+        """The pages, oldest first; some may be open."""
+        return self._pages
+
+    def pages_near(self, id_: str | None, count: int, *, is_back: bool) -> list[Page[T]]:
+        """Packed pages in which `count` values from this one on lie (`is_back`: and those before it), as far as their refs tell.
+
+        In: `id_`, None for the first value, or with `is_back` for the last one.
+        """
+        if id_ is not None and id_ in self._held:
+            left, at = (count - len(self._held), len(self._pages) - 1) if is_back else (0, 0)
+        elif id_ is not None:
+            page = self._page_of(id_)
+            left, at = (0, 0) if page is None else (count + page.size, self._pages.index(page))
+        else:
+            left, at = (count - len(self._held), len(self._pages) - 1) if is_back else (count, 0)
+        found: list[Page[T]] = []
+        while left > 0 and 0 <= at < len(self._pages):
+            found.append(self._pages[at])
+            left -= self._pages[at].size
+            at += -1 if is_back else 1
+        return [page for page in found if page.values is None]
+
+    def needs(self, page: Page[T]) -> bool:
+        """Whether a look at this page's values would unpack it."""
+        return page.values is None and page not in self._unpacked
+
+    def keep(self, page: Page[T], values: dict[str, T]) -> None:
+        """Keep values that were unpacked elsewhere for the next readers."""
+        self._unpacked[page] = self._complete(page, values)
+        self._unpacked.move_to_end(page)
+        if len(self._unpacked) > UNPACKED:
+            self._unpacked.popitem(last=False)
+
+    def _page_of(self, id_: str) -> Page[T] | None:
+        if self._highs is None:
+            return next((page for page in self._pages if page.has(id_)), None)
+        at = bisect_left(self._highs, id_)
+        return self._pages[at] if at < len(self._pages) and self._pages[at].has(id_) else None
+
+    def _note_order(self) -> None:
+        """Ids of most sessions ascend: then a page is found by its limits."""
+        highs = [page.limits[1] for page in self._pages]
+        is_sorted = all(high < page.limits[0] for high, page in zip(highs, self._pages[1:], strict=False))
+        self._highs = highs if is_sorted else None
+
+    def _read(self, page: Page[T]) -> dict[str, T]:
+        if page.values is not None:
+            return page.values
+        values = self._unpacked.get(page)
+        if values is None:
+            self.keep(page, page.unpack())
+            return self._unpacked[page]
+        self._unpacked.move_to_end(page)
+        return values
+
+    def _open(self, page: Page[T]) -> dict[str, T]:
+        """The values of a page, which the caller may change."""
+        if page.values is None:
+            opened = page.open(self._read(page))
+            self._unpacked.pop(page, None)
+            self._pages[self._pages.index(page)] = opened
+            self._opened.append(opened)
+            page = opened
+        assert page.values is not None
+        return page.values
+
+    def copy(self) -> Self:
+        """The same values as they are now, for somebody who reads them later. Packed pages are shared."""
+        copied = type(self)()
+        copied._pages = [page if page.values is None else page.open(dict(page.values)) for page in self._pages]
+        copied._opened = [page for page in copied._pages if page.values is not None] if self._opened else []
+        copied._held, copied._paged, copied._highs = self._copy_held(), self._paged, self._highs
+        return copied
+
+    def pack(self, packer: Packer[T], *, held: int | None = None, page_size: int | None = None, most: int | None = None) -> bool:
+        """Close open pages, and pack old values once there is a page of them. For a session in which no turn runs.
+
+        In: `held`, `page_size`, those of the class if None; `most`, so many pages are packed at once.
+        Out: whether there is more to pack.
+        Raises TypeError or ValueError if a value cannot be written; it and what comes after it stay as they are.
+        """
+        held, page_size = self.HELD if held is None else held, page_size or self.PAGE_SIZE
+        packed = 0
+        while self._opened:
+            if packed == most:
+                return True
+            packed += 1
+            self._close(packer, self._opened[-1], page_size)
+        while len(self._held) - held >= page_size:
+            if packed == most:
+                return True
+            packed += 1
+            run = dict(islice(self._held.items(), page_size))
+            pages = self._pack(packer, run, page_size)
+            self._pages += pages
+            self._paged += len(run)
+            self._note_new(pages)
+            for id_ in run:
+                del self._held[id_]
+        return False
+
+    def mend(self, whole: PagedDict[T], packer: Packer[T]) -> None:
+        """Make the pages that lie in a store anew, from a dict of the same values. Raises ValueError if it has others."""
+        if len(self) != len(whole):
+            raise ValueError(f"{len(whole)} values are not the same as {len(self)}")
+        values, pages = iter(whole.items()), list[Page[T]]()
+        for page in self._pages:
+            run = dict(islice(values, page.size if page.values is None else len(page.values)))
+            pages += [page] if page.stored is not None or page.values is not None else self._pack(packer, run, len(run))
+        self._pages = pages
+        self._unpacked.clear()
+        self._note_order()
+
+    def _close(self, packer: Packer[T], opened: Page[T], page_size: int) -> None:
+        assert opened.values is not None
+        pages = self._pack(packer, opened.values, page_size)
+        at = self._pages.index(opened)
+        self._pages[at : at + 1] = pages
+        self._opened.remove(opened)
+        self._note_order()
+
+    def _note_new(self, pages: Sequence[Page[T]]) -> None:
+        """Pages were added behind the others."""
+        for page in pages:
+            if self._highs is not None and self._highs and page.limits[0] <= self._highs[-1]:
+                self._highs = None
+            if self._highs is not None:
+                self._highs.append(page.limits[1])
+
+    def _pack(self, packer: Packer[T], values: Mapping[str, T], page_size: int) -> list[Page[T]]:
+        pages: list[Page[T]] = []
+        texts: list[str] = []
+        run: dict[str, T] = {}
+        size = 0
+
+        def close() -> None:
+            known = tuple(share(one) for value in run.values() if (one := self._known_by(value)) is not None)
+            pages.append(packed_page(packer, texts, list(run), [self._time_of(value) for value in run.values()], known))
+
+        for id_, value in values.items():
+            texts.append(packer.encode(value))
+            run[id_] = value
+            size += len(texts[-1])
+            if len(run) >= page_size or size >= PAGE_CHARS:
+                close()
+                texts, run, size = [], {}, 0
+        if run:
+            close()
+        return pages
+
+
+def _from(id_: str, runs: Iterable[Iterable[tuple[str, Any]]]) -> Iterator[tuple[str, Any]]:
+    """The pairs from the one with this id on."""
+    is_found = False
+    for key, value in chain.from_iterable(runs):
+        is_found = is_found or key == id_
+        if is_found:
+            yield key, value
+
+
+def _reverse(run: Sequence[Any]) -> Iterable[Any]:
+    return reversed(run)
+
+
+_SHARED: dict[KnownBy, KnownBy] = {}
+_SHARED_MOST = 256
+
+
+def share(known: KnownBy) -> KnownBy:
+    """One object for all equal sets: there are few, of many messages."""
+    if len(_SHARED) >= _SHARED_MOST:
+        _SHARED.clear()
+    return _SHARED.setdefault(known, known)
+
+
+class PagedValues(ValuesView[T]):
+    """All values, in both directions."""
+
+    _mapping: PagedDict[T]
+
+    def __iter__(self) -> Iterator[T]:
+        return map(itemgetter(1), self._mapping.oldest_first())
+
+    def __reversed__(self) -> Iterator[T]:
+        return map(itemgetter(1), self._mapping.newest_first())
+
+
+class PagedItems(ItemsView[str, T]):
+    """All ids and values, in both directions."""
+
+    _mapping: PagedDict[T]
+
+    def __iter__(self) -> Iterator[tuple[str, T]]:
+        return self._mapping.oldest_first()
+
+    def __reversed__(self) -> Iterator[tuple[str, T]]:
+        return self._mapping.newest_first()

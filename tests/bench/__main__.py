@@ -19,8 +19,6 @@ from tests.bench import report, rows
 Rounds: TypeAlias = "dict[str, list[dict[str, dict[str, float]]]]"
 """row -> of each round: contender -> figure -> value."""
 ROOT = Path(__file__).resolve().parents[2]
-ROW_S = 240
-"""For one row of all its contenders."""
 LIMIT_S = 660
 """Three rounds take eight minutes on two processors; a row that began just before this ends within 15."""
 
@@ -65,7 +63,7 @@ def measured(name: str, troubles: list[str]) -> rows.Found:
         print(f"  ! {text}", file=sys.stderr, flush=True)
 
     try:
-        with rows.within(ROW_S, name):
+        with rows.within(rows.ROWS[name].most_s, name):
             return rows.ROWS[name].run(note)
     except Exception as error:  # whatever a contender does, the other rows are measured
         note(f"{error or type(error).__name__}")

@@ -107,6 +107,12 @@ class Contender:
             raise RuntimeError(f"{self.name}: {method} {path} -> {answer.status} {text[:300]!r}")
         return text
 
+    def reconnect(self) -> None:
+        """Ask on a new connection from now on."""
+        if self._connection is not None:
+            self._connection.close()
+        self._connection = None
+
     def until_healthy(self, began: float) -> None:
         """Asks for its health until it answers; notes time and CPU."""
         while time.monotonic() - began < START_S:

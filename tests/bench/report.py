@@ -116,6 +116,20 @@ OWN = (
     Own("`GET message` of 2,000 parts", "parts", "s_2000", seconds),
 )
 
+LONG = (
+    ("start of a server to its answer with the last 100 messages", "cold_s", seconds),
+    ("the same of an empty server that lists its sessions", "bare_s", seconds),
+    ("the first of these, CPU", "cold_cpu_s", seconds),
+    ("the second of these, CPU", "bare_cpu_s", seconds),
+    ("the last 100 messages, of a server that runs", "open_s", seconds),
+    ("the 100 messages before those, and so on", "older_s", seconds),
+    ("first event of a client that attaches meanwhile", "first_event_s", seconds),
+    ("memory beside that of an empty server", "more_rss", mib),
+    ("made from its journal, without a checkpoint", "rebuild_s", seconds),
+    ("events of its journal", "events", lambda value: f"{value:,.0f}"),
+)
+"""What is shown of long sessions: its name, the figure, how it is shown."""
+
 CURVES = (
     ("pieces of an answer", "deltas"),
     ("readers (per piece and reader)", "readers"),
@@ -147,6 +161,7 @@ def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
     out += ["", "A ratio with ✗ misses its target, which stands beside it.", *_missed(found)]
     out += ["", "## Ours alone", "", "| | |", "|---|---|"]
     out += [_own(own, found[own.row]["shim"][own.key]) for own in OWN if own.key in found.get(own.row, {}).get("shim", {})]
+    out += long_sessions(found)
     if found.get("growth", {}).get("shim"):
         out += ["", "## As it grows", "", "CPU of one piece, in microseconds; flat is right.", ""]
         for title, prefix in CURVES:
@@ -157,6 +172,18 @@ def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
     if troubles:
         out += ["", "## What could not be measured", "", *(f"- {' '.join(one.split())}" for one in dict.fromkeys(troubles))]
     return "\n".join(out).rstrip() + "\n"
+
+
+def long_sessions(found: Found) -> list[str]:
+    """The table of long sessions; nothing if they were not measured."""
+    figures = found.get("long_sessions", {}).get("shim", {})
+    sizes = [size for size, _ in curve(figures, "cold_s")]
+    if not sizes:
+        return []
+    out = ["", "## Long sessions", "", "Opened from a checkpoint (docs/adr/0029) by a server that has just started.", ""]
+    out += ["| messages | " + " | ".join(f"{size:,}" for size in sizes) + " |", "|---|" + "---|" * len(sizes)]
+    rows = ((what, [show(figures[f"{key}_{size}"]) for size in sizes]) for what, key, show in LONG)
+    return out + [f"| {what} | " + " | ".join(cells) + " |" for what, cells in rows]
 
 
 def _with_added(found: Found) -> Found:

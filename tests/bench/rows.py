@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench import work
+from tests.bench import long_sessions, work
 from tests.bench.contenders import STARTERS, Contender, Floor, Native, Shim, shim
 from tests.e2e.support.places import Place
 
@@ -33,16 +33,19 @@ HOOKS = 500
 JOURNAL_EVENTS = 100_000
 FRAMES_S = 30
 """For the next bytes of the answer that the floor is to write."""
+ROW_S = 240
+"""For one row of all its contenders."""
 CONTENDER_S = 120
 """For one contender in one row: its start, its work, its end."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """`every_round`: cheap enough, and noisy enough, to be measured in each round."""
+    """`every_round`: cheap enough, and noisy enough, to be measured in each round. `most_s`: it may take so long."""
 
     run: Callable[[Note], Found]
     every_round: bool = True
+    most_s: float = ROW_S
 
 
 class TooLong(Exception):
@@ -296,6 +299,14 @@ def _starts(place: Place, data: Path) -> tuple[float, float]:
     return median(cold for cold, _ in taken), median(cpu for _, cpu in taken)
 
 
+def long(note: Note) -> Found:
+    """Sessions of 100 to 100,000 messages, opened from their checkpoints."""
+    figures: work.Figures = {}
+    for messages in long_sessions.SIZES:
+        figures |= long_sessions.figures_of(messages)
+    return {"shim": figures}
+
+
 def growth(note: Note) -> Found:
     """Cost of one piece as the answer, the readers and the sessions grow: CPU microseconds each."""
     figures: work.Figures = {}
@@ -329,5 +340,6 @@ ROWS: dict[str, Row] = {
     "parts": Row(parts, every_round=False),
     "lists": Row(lists, every_round=False),
     "journal": Row(journal, every_round=False),
+    "long_sessions": Row(long, every_round=False, most_s=1_200),
     "growth": Row(growth, every_round=False),
 }

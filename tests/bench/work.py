@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import sqlite3
 import subprocess
@@ -195,6 +196,11 @@ def latency(at: Contender, ask: Callable[[], None], *, pieces: int, sessions: in
         cpu = at.usage().cpu_s - before
     found = got["latencies_ns"]
     return {**percentiles(found), "lost": pieces - len(found), "cpu": cpu}
+
+
+def message_cursor(message_id: str, created_ms: int) -> str:
+    """What asks for the messages before this one, as OpenCode 1 writes it."""
+    return base64.urlsafe_b64encode(json.dumps({"id": message_id, "time": created_ms}).encode()).decode().rstrip("=")
 
 
 def wait_idle(at: Contender, session: str) -> None:

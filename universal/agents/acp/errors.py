@@ -30,6 +30,8 @@ NOT_FOUND = -32002
 _STATUS = re.compile(r"API Error: (\d{3})\b")
 _TOLD_STATUS = re.compile(r"Error: (\d{3}) (.*)", re.DOTALL)
 """Copilot's."""
+_OUTPUT_LIMIT = "max_output_tokens"
+"""What Codex's words hold when the answer was longer than it may be."""
 SESSION_NOT_FOUND = "session_not_found"
 
 
@@ -126,7 +128,8 @@ def response_error(error: Msg, logins: object = None, login_hint: str = "") -> M
     told = _STATUS.match(message)
     number = int(told[1]) if told else number
     kind = get_text(data, "errorKind")
-    code = kind if kind not in ("", "unknown") else "resource_not_found" if number == NOT_FOUND else "agent_error"
+    usual = "max_output_tokens" if _OUTPUT_LIMIT in message else "agent_error"
+    code = kind if kind not in ("", "unknown") else "resource_not_found" if number == NOT_FOUND else usual
     return make(message, code, number if 400 <= number < 600 else 0)
 
 
@@ -142,7 +145,7 @@ def of_text(text: str) -> Msg:
     told = _TOLD_STATUS.match(message)
     if told:
         return make(told[2], "model_error", int(told[1]))
-    return make(message, "max_output_tokens" if "max_output_tokens" in message else "model_error")
+    return make(message, "max_output_tokens" if _OUTPUT_LIMIT in message else "model_error")
 
 
 def readable(text: str) -> str:

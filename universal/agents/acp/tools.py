@@ -137,8 +137,8 @@ def arguments_of(call: Call) -> Msg:
         path = _first_path(call) or ", ".join(_listed_paths(given))
         if path:
             given["path"] = path
-    if call.kind == "edit" and len(diffs) == 1 and "operation" not in diffs[0] and not any(key in given for key in _EDIT_KEYS):
-        old, new = get_text(diffs[0], "oldText"), get_text(diffs[0], "newText")
+    if call.kind == "edit" and len(diffs) == 1 and not any(key in given for key in _EDIT_KEYS):
+        old, new = _sides(diffs[0])
         if len(old) + len(new) <= _EDIT_CHARS:
             given.update({"oldText": old, "newText": new})
     if call.kind == "search" and call.title and not any(given.get(key) for key in _SEARCH_KEYS):
@@ -288,7 +288,7 @@ def _raw_text(raw: Json) -> str:
         return "\n".join(text for text in map(_row_text, arr(raw)) if text)
     found = obj(raw)
     found = obj(found.get("result")) or found  # codex-acp's MCP tools: {result: {content}, error}
-    told = get_text(found, *_OUTPUT_KEYS)
+    told = get_text(found, *_OUTPUT_KEYS) or get_text(obj(found.get("error")), "message")
     told = told or _SHELL_END.sub("", get_text(found, "content", "message", "result"))
     return told or "\n".join(get_text(obj(block), "text") for block in arr(found.get("content")))
 
@@ -380,6 +380,8 @@ def _files(call: Call) -> Iterator[FileRefPart]:
         exact = _exact_patch(call) if len(diffs) == 1 and not created else ""
         text = exact or _block_diff(diff, path)
         yield FileRefPart(path=path, action="write" if created else "patch", diff=text or None)
+    if not diffs and call.name in _PATCH_TOOLS:
+        yield from _patched_files(call)
     if call.kind == "read" and not diffs and _first_path(call):
         yield FileRefPart(path=_first_path(call), action="read")
 
@@ -413,6 +415,34 @@ def pending_diff(call: Call) -> str:
 def _is_created(diff: Msg) -> bool:
     """Whether a diff makes a new file. Version 2 says what it does (`operation`); version 1 has no old text then."""
     return diff.get("operation") == "add" if "operation" in diff else diff.get("oldText") is None
+
+
+_PATCHED_FILE = re.compile(r"^\*\*\* (Add|Update|Delete) File: (.+?)\s*$", re.MULTILINE)
+_PATCH_END = re.compile(r"^\*\*\* (?:End Patch|End of File|Move to: .*)\n?", re.MULTILINE)
+
+
+def _patched_files(call: Call) -> Iterator[FileRefPart]:
+    """Files of a call whose patch stands in its arguments (Codex's `apply_patch`). Lines are counted from the first one shown."""
+    patch = get_text(call.raw_input, "input", "patch", "patchText")
+    _, *pieces = _PATCHED_FILE.split(_PATCH_END.sub("", patch))
+    for operation, path, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
+        old, new = _patch_sides(body)
+        diff = unified_diff(path, old, new, created=operation == "Add")
+        yield FileRefPart(path=path, action="write" if operation == "Add" else "patch", diff=diff or None)
+
+
+def _patch_sides(patch: str) -> tuple[str, str]:
+    """The lines of a patch's hunks before and after it. Lines of its head are left out."""
+    lines = [line for line in _split(patch) if not line.startswith(("--- ", "+++ ", "@@", "\\"))]
+    old, new = ("".join(line[1:] for line in lines if line[:1] in (" ", sign)) for sign in "-+")
+    return old, new
+
+
+def _sides(diff: Msg) -> tuple[str, str]:
+    """The texts before and after a diff of a call's content."""
+    return (
+        _patch_sides(get_text(diff, "patch")) if "operation" in diff else (get_text(diff, "oldText"), get_text(diff, "newText"))
+    )
 
 
 def _block_diff(diff: Msg, path: str) -> str:

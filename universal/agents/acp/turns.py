@@ -170,7 +170,7 @@ class Turns:
         if update is None:
             return error
         text = get_text(obj(update.get("content")), "text")
-        if error is not None and text.strip() in error["message"]:
+        if error is not None and errors.readable(text) in error["message"]:
             return error
         if error is None and raw is not None and errors.is_text(self._conn.profile, text, get_text(update, "messageId")):
             return errors.of_text(text)

@@ -44,6 +44,8 @@ class Turns2(Turns):
         """The agent has said that it works since the last turn ended."""
         self._began_itself = False
         """A turn is open for work that the agent began."""
+        self._message_id = ""
+        """The message of the last piece."""
         self._terminals = version2.Terminals()
         self._children: set[str] = set()
         """Sessions of subagents."""
@@ -155,6 +157,16 @@ class Turns2(Turns):
         self._conn.ctx.ignore(get_text(update, "sessionUpdate"))
         yield from ()
 
+    def on_chunk(self, update: Msg, raw: Json) -> Iterator[Output]:
+        """A piece of what the agent says. Some agents say an error as a message of its own, and tell it with `idle` again."""
+        message = get_text(update, "messageId")
+        is_new, self._message_id = message != self._message_id, message
+        if is_new and self._conn.profile.id_less_errors:
+            yield from self._settle_suspect(None)
+            self._suspect = update
+        else:
+            yield from super().on_chunk(update, raw)
+
     def _message(self, update: Msg, raw: Json) -> Iterator[Output]:
         """A whole message. One without `content` changes nothing that is shown."""
         if "content" not in update:
@@ -221,7 +233,7 @@ class Turns2(Turns):
             yield self._conn.ctx.report_unparsed(msg.method, "unknown request", msg.raw, digest(line))
 
     SPEAKS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
-        "agent_message_chunk": Turns.on_chunk,
+        "agent_message_chunk": on_chunk,
         "agent_thought_chunk": Turns.on_thought,
         "agent_message": _message,
         "agent_thought": _message,

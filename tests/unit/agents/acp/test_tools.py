@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from universal.agents.acp.tools import Call, arguments_of, name_of, output_of, reports_failure
+from universal.agents.acp.tools import Call, arguments_of, content_of, name_of, output_of, reports_failure
+from universal.items import FileRefPart
 from universal.tools.cards import view_call
 
 
@@ -77,6 +78,7 @@ def test_input_that_is_no_object_is_kept(raw_input: Any, arguments: dict[str, An
         ([1, 2], "1\n2"),
         (42, "42"),
         ({"exit_code": 0, "formatted_output": ""}, ""),
+        ({"result": None, "error": {"message": "no such tool"}}, "no such tool"),
         ({}, ""),
     ],
 )
@@ -101,3 +103,28 @@ def test_content_goes_before_an_output_of_unknown_form() -> None:
 )
 def test_success_false_is_a_failure(raw_output: Any, failed: bool) -> None:
     assert reports_failure(call_of({"kind": "other"}, rawOutput=raw_output)) is failed
+
+
+PATCH = """*** Begin Patch
+*** Update File: ./a.md
+@@
+ kept
+-old
++new
+*** Add File: b.md
++one
++two
+*** Delete File: c.md
+*** End Patch
+"""
+
+
+def test_a_patch_in_the_arguments_tells_its_files() -> None:
+    call = call_of({"kind": "other", "title": "apply_patch: {...", "rawInput": {"input": PATCH}}, rawOutput="done")
+    parts = [part for part in content_of(call, failed=False) if isinstance(part, FileRefPart)]
+    assert [(part.path, part.action, part.diff) for part in parts] == [
+        ("./a.md", "patch", "--- ./a.md\n+++ ./a.md\n@@ -1,2 +1,2 @@\n kept\n-old\n+new\n"),
+        ("b.md", "write", "--- /dev/null\n+++ b.md\n@@ -0,0 +1,2 @@\n+one\n+two\n"),
+        ("c.md", "patch", None),
+    ]
+    assert content_of(call, failed=True)[1:] == ()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tests.unit.agents.acp.test_codec import Talk
+from shim.record.driver import counting_ids
+from tests.unit.agents.acp.test_codec import OWN, Talk
 from universal.agents.acp.codec import AcpCodec
+from universal.agents.acp.profiles import PROFILES
 from universal.agents.acp.turns2 import Turns2
 from universal.codec import Fact, Interrupt, PermissionReply, Prompt, Signal, Stop, WriteLine
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, PermissionData
@@ -71,6 +74,14 @@ def test_both_forms_of_the_handshake_are_sent() -> None:
     [line] = Talk().launch().written()
     assert line["params"]["protocolVersion"] == 1
     assert {"clientInfo", "clientCapabilities", "info", "capabilities"} <= line["params"].keys()
+
+
+def test_the_profile_says_which_version_is_asked_for() -> None:
+    talk = Talk(AcpCodec(counting_ids(), replace(OWN, protocol=2))).launch()
+    assert talk.written()[0]["params"]["protocolVersion"] == 2
+    talk.answer("initialize", {"protocolVersion": 1, "agentCapabilities": {}})
+    assert talk.methods()[-1] == "session/new"
+    assert {profile.protocol for profile in PROFILES} == {1}  # docs/agents-wire.md: why no agent is asked for the draft
 
 
 @pytest.mark.parametrize("version", [0, 3, "2", None, 2.5])
@@ -166,6 +177,19 @@ def test_an_error_of_the_model_comes_with_idle() -> None:
     talk = prompted()
     state(talk, "idle", stopReason="error", error={"code": -32000, "message": "Authentication required"})
     assert (inputs(talk), talk.errors()) == ([Input.FAILED], ["authentication_failed"])
+
+
+def test_an_error_that_is_also_said_as_a_message_is_told_once() -> None:
+    profile = next(profile for profile in PROFILES if profile.name == "codex-acp")
+    talk = Talk(AcpCodec(counting_ids(), profile)).ready(AGENT)
+    talk.send(PROMPT)
+    talk.answer("session/prompt", {"messageId": "u1"})
+    talk.chunk("Hel", messageId="a1")
+    talk.chunk("lo", messageId="a1")
+    words = "Incomplete response returned, reason: max_output_tokens"
+    talk.chunk(words + "\n\n", messageId="a2")
+    state(talk, "idle", stopReason="error", error={"code": -32603, "message": words})
+    assert (deltas(talk), talk.errors()) == (["Hel", "lo"], ["max_output_tokens"])
 
 
 def test_silence_is_an_error_of_a_prompt_but_not_of_work_that_the_agent_began() -> None:
@@ -288,6 +312,16 @@ def test_a_diff_brings_its_patch_for_each_file() -> None:
     assert [(part.path, part.action) for part in files] == [("/p/a", "patch"), ("/p/b", "write")]
     assert files[0].diff == "--- /p/a\n+++ /p/a\n@@ -1 +1 @@\n-x\n+y\n"
     assert files[1].diff == "--- /dev/null\n+++ /p/b\n@@ -0,0 +1 @@\n+z\n"
+
+
+def test_an_edit_shows_the_texts_of_its_patch() -> None:
+    talk = prompted()
+    patch = "diff --git a/p/a b/p/a\n--- a/p/a\n+++ b/p/a\n@@ -1,2 +1,2 @@\n k\n-x\n+y\n"
+    change = {"operation": "modify", "path": "/p/a"}
+    block = {"type": "diff", "changes": [change], "patch": {"format": "git_patch", "text": patch}}
+    talk.update("tool_call_update", toolCallId="t1", title="Edit", kind="edit", status="completed", content=[block])
+    [call] = completed(talk, ItemKind.TOOL_CALL)
+    assert (call.metadata or {})["input"] == {"path": "/p/a", "oldText": "k\nx\n", "newText": "k\ny\n"}
 
 
 def b64(text: bytes) -> str:

@@ -1,1 +1,1 @@
-"""One module per agent: its codec and what it knows of the agent's own wire."""
+"""The built-in agents: a package for each, with its spec and codec, and `kit`, which the codecs share."""

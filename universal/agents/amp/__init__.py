@@ -1,1 +1,1 @@
-"""All that is known of Amp."""
+"""Amp: its spec, its codec and the tables of its wire."""

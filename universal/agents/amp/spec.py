@@ -1,4 +1,4 @@
-"""The row of the registry for Amp: what the server knows of it before it runs. The codec is loaded when one is needed."""
+"""The spec of Amp: how to find, start and offer it. The codec is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from universal.codec import AgentSpec, Capabilities, Codec, Enforcement, IdFacto
 
 
 def _make(ids: IdFactory) -> Codec:
-    from universal.agents.amp.codec import AmpCodec  # late: a server with no Amp never loads it
+    from universal.agents.amp.codec import AmpCodec  # imported late: a server without Amp never loads it
 
     return AmpCodec(ids)
 
 
-# Amp tells nothing of its login without asking its server.
+# Amp reveals its login only by asking its server.
 AMP = AgentSpec(
     name=NAME,
     title="Amp",

@@ -1,1 +1,1 @@
-"""All that is known of Claude Code."""
+"""Claude Code: its spec, its codec and the tables of its wire."""

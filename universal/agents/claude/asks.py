@@ -1,12 +1,12 @@
-"""What Claude asks a person (permissions, questions, plans), and its calls that wait for our hook (`ToolCheck`).
+"""Keeps the open requests of Claude (permissions, questions, plans), and its calls that wait for our hook (`ToolCheck`).
 
-Owns: the open asks. Each gets exactly one `resolved`: by our reply, by Claude's own withdrawal, or at the end of
-the process; a check that no rule concerns (`proceed`) gets none. Answers never carry `updatedPermissions`: what is
-allowed for ever is kept by the server, and nothing is written into the user's project.
+Each request gets exactly one `resolved`: by our reply, by Claude's withdrawal, or at the end of the process. A check that no rule
+concerns (`proceed`) gets none. Answers never have `updatedPermissions`: the server keeps grants, and Claude writes none into the
+user's project.
 
 The hook is `PreToolUse`. Claude waits for it before each call, in every mode and in subagents, before its own rules. A `deny`
-holds always. An `allow` spares its own question in most modes, but not for `permissions.ask` of its settings and in plan mode;
-its own `permissions.deny` holds over it. When the hook's time is over Claude does not make the call.
+always holds. An `allow` replaces Claude's own question in most modes, but not for `permissions.ask` of its settings and in plan
+mode; its `permissions.deny` still holds. After the hook's timeout, Claude does not make the call.
 Source: recordings `*_ask_*`, `question*`, `plan`, `interrupt_ask`, `checked`; runs of 2.1.197 and 2.1.330.
 """
 
@@ -33,9 +33,9 @@ _KEEP_PLANNING = "The user wants to keep planning. Do not start yet."
 
 
 HOOK_S = 2_000_000
-"""Seconds that Claude waits for the hook: a person may think for weeks. It counts in milliseconds of 31 bits."""
+"""Timeout in seconds of the hook: a person may think for weeks. Claude counts milliseconds in 31 bits."""
 HOOKS: Json = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["permission"], "timeout": HOOK_S}]}
-"""`hooks` of `initialize`: all calls are to wait for our answer."""
+"""`hooks` of `initialize`: all calls wait for our answer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,12 +55,12 @@ class Asks:
     ctx: Context
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
     _approved: dict[str, Msg] = field(default_factory=dict[str, Msg])
-    """Calls that a person has allowed at the hook, with their arguments: Claude may ask about them once more."""
+    """Calls that a person has allowed at the hook, with their arguments. Claude may ask about them again."""
     _checked: set[str] = field(default_factory=set[str])
     """Calls without a result that have waited for the hook."""
 
     def check(self, msg: Msg, call: Call | None, child: str | None) -> Iterator[Output]:
-        """A `hook_callback` request: a call waits for our answer."""
+        """Handle a `hook_callback` request: a call waits for our answer."""
         hook = obj(obj(msg.get("request")).get("input"))
         tool, arguments = get_text(hook, "tool_name"), obj(hook.get("tool_input"))
         if tool in UNCHECKED or get_text(hook, "hook_event_name") != "PreToolUse":
@@ -82,7 +82,7 @@ class Asks:
         yield ToolCheck(self._asks.begin(ask, msg))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked call go on by Claude's own mode. [] when it is not open any more."""
+        """Let Claude's mode decide a checked call. [] if it is not open any more."""
         ask = self._asks.permission(permission_id)
         if ask is None or not ask.hook:
             return []
@@ -90,7 +90,7 @@ class Asks:
         return [control_answer(ask.request_id, {})]
 
     def ask(self, msg: Msg, call: Call | None, child: str | None) -> Iterator[Output]:
-        """A `can_use_tool` request. `call` is the tool call that it is about, where it is known."""
+        """Handle a `can_use_tool` request. `call`: its tool call, if known."""
         request = obj(msg.get("request"))
         tool = get_text(request, "tool_name") or (call.name if call else "unknown")
         arguments = obj(request.get("input"))
@@ -120,7 +120,7 @@ class Asks:
         yield self._asks.begin(ask, msg)
 
     def reply(self, command: PermissionReply) -> list[Output]:
-        """Our answer to a permission. [] when it is not open any more."""
+        """Answer a permission. [] if it is not open any more."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return []
@@ -136,7 +136,7 @@ class Asks:
         return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, command.decision)]
 
     def answer(self, command: QuestionReply) -> list[Output]:
-        """Our answer to a question. [] when it is not open any more."""
+        """Answer a question. [] if it is not open any more."""
         ask = self._asks.question(command.question_id)
         if ask is None:
             return []
@@ -153,7 +153,7 @@ class Asks:
         ]
 
     def withdraw(self, msg: Msg) -> Iterator[Output]:
-        """`control_cancel_request`: the CLI wants no answer any more (an interrupt)."""
+        """Handle `control_cancel_request`: the CLI does not wait any more, after an interrupt."""
         request_id = get_text(msg, "request_id")
         ask = self._asks.find(lambda ask: ask.request_id == request_id)
         if ask is None:
@@ -162,14 +162,14 @@ class Asks:
         yield self._asks.withdrawn(ask, msg)
 
     def close_call(self, call_id: str, tool: str) -> bool:
-        """The call has a result: Claude asks about it no more. True if it should have waited for the hook and did not."""
+        """Note that a call has a result, and needs no answer any more. True if it should have waited for the hook and did not."""
         self._approved.pop(call_id, None)
         checked = call_id in self._checked
         self._checked.discard(call_id)
         return not checked and tool not in UNCHECKED
 
     def close(self) -> Iterator[Output]:
-        """The process is gone: nobody waits for an answer."""
+        """Resolve all requests, because the process has ended."""
         yield from self._asks.close()
         self._approved.clear()
         self._checked.clear()
@@ -181,14 +181,14 @@ def _hook_answer(decision: Literal["allow", "deny"], reason: str) -> Msg:
 
 
 def _display(tool: str, arguments: Msg) -> dict[str, Json]:
-    """What a person is shown of a call."""
+    """The description of a call for a person."""
     display: dict[str, Json] = {"title": title_of(tool, arguments), "description": get_text(arguments, "description")}
     diff = input_diff(tool, arguments)
     return {**display, "diff": diff} if diff else display
 
 
 def _decision(ask: _Ask, answers: Sequence[Sequence[str]]) -> Msg:
-    """The CLI's form of an answer. A plan is approved by "Yes"; anything else goes back as the person's words."""
+    """The CLI's form of an answer. "Yes" approves a plan; any other answer goes back as the person's message."""
     if ask.action != "ExitPlanMode":
         return {"behavior": "allow", "updatedInput": {**ask.arguments, "answers": answer_map(ask.questions or (), answers)}}
     words = [word for word in (answers[0] if answers else ()) if word]

@@ -1,10 +1,8 @@
-"""Claude Code: one long-lived `claude --print` process per session, stream-json both ways.
+"""The codec of Claude Code: one long-lived `claude --print` process per session, stream-json both ways.
 
-The codec reads lines and tells facts and signals; it decides no end (see `turns`). Its parts: `wire`
-(lines, tables), `settings` (launch, model, mode), `speech` (items), `tools` (results, diffs,
-todos), `asks` (permissions, the hook before each call, questions), `tasks` (subagents), `turns`
-(signals), `notes` (status items), `errors` (words about errors).
-Pure: no clock, no IO, no random; ids come from the injected factory, prompts' uuids from their keys.
+Its parts: `wire` (lines, tables), `settings` (launch, model, mode), `speech` (items), `tools` (results, diffs, todos), `asks`
+(permissions, the hook before each call, questions), `tasks` (subagents), `turns` (signals), `notes` (status items), `errors`
+(texts of errors). Pure: no clock, no IO, no randomness; ids come from the injected factory, uuids of prompts from their keys.
 Source: recordings of 2.1.197 and 2.1.330 (`compat_fixtures/agents/claude`), runs of both against a scripted model.
 """
 
@@ -60,7 +58,7 @@ from universal.jsonvalue import text as as_text
 from universal.turn import Input
 
 _NOISE = ("<local-command-", "<command-", "<task-notification", INTERRUPTED)
-"""How texts of `user` lines begin that no person wrote."""
+"""Beginnings of texts in `user` lines that no person wrote."""
 
 NOT_HELD = (
     "This Claude Code does not wait for the server before each tool call: permission rules hold only for what it asks about. "
@@ -80,7 +78,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         self._calls: dict[str, Call] = {}
         self._main = Transcript(self._ctx, self._calls)
         self._leaving = set[str]()
-        """Calls that are to be moved to the background as soon as they are tasks."""
+        """Calls that move to the background as soon as they are tasks."""
         self._crew = Crew(self._ctx, self._calls)
         self._asks = Asks(self._ctx)
         self._has_rules = False
@@ -88,31 +86,31 @@ class ClaudeCodec(kit.LineCodec[Context]):
         self._notes = Notes(self._ctx)
         self._todos = Todos()
         self._error_line: Msg = {}
-        """A synthetic error message. The result that follows repeats it, so it is told there, once."""
+        """A synthetic error message. It is reported with the result that follows, which repeats it."""
         self._anchor = ""
-        """uuid of the last message of the transcript itself."""
+        """uuid of the last message of the main transcript."""
 
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """argv and environment; see `settings`."""
+        """Return argv and environment; see `settings`."""
         self.native_session_id = options.native_session_id or None
         self._has_rules = bool(options.rules)
         return self._settings.launch(options)
 
     def start(self) -> list[Output]:
-        """The handshake; its answer fills `catalogue`. Prompts need not wait for it."""
+        """Return the handshake. Its answer fills `catalogue`. Prompts need not wait for it."""
         return [self._settings.request({"subtype": "initialize", "hooks": HOOKS, "forwardSubagentText": True})]
 
     @property
     def mode(self) -> str:
-        """Id of the mode in force; an unknown one has Claude's own name."""
+        """Id of the mode in force. An unknown mode has Claude's name."""
         return MODE_ID.get(self._settings.mode, self._settings.mode)
 
     # --- commands -------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> list[Output]:
-        """A command as lines. A prompt's `system` text goes in front of it, as `<system-reminder>`."""
+        """Translate a command to lines. A prompt's `system` text goes before it, as `<system-reminder>`."""
         match command:
             case Prompt():
                 return self._stamp(self._prompt(command))
@@ -124,13 +122,13 @@ class ClaudeCodec(kit.LineCodec[Context]):
                 return self._stamp(self._asks.answer(command))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked call go on by Claude's own mode."""
+        """Let Claude's mode decide a checked call."""
         return self._asks.proceed(permission_id)
 
     def background(self) -> list[Output]:
-        """What Ctrl+B does in its terminal: each call that the turn waits for has a result at once, and works on.
+        """Do what Ctrl+B does in Claude's terminal: each call that the turn waits for gets a result at once, and goes on.
 
-        Claude makes a task of a command when that has run for 3 s (2.1.330), and moves only tasks: so it is told of each again.
+        Claude moves only tasks, and a command becomes a task after 3 s (2.1.330). So the request is repeated for each new task.
         """
         self._leaving = set(self._crew.calls)
         return self._stamp((self._settings.request(BACKGROUND),))
@@ -158,7 +156,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         )
 
     def _interrupt(self) -> Iterator[Output]:
-        """The interrupt first: it ends background agents silently, where `stop_task` alone makes Claude report on it."""
+        """Interrupt first: that ends background agents silently. After `stop_task` alone, Claude reports on them."""
         if self._turns.interrupt():
             yield self._settings.request({"subtype": "interrupt"})
         for task_id in self._crew.background():
@@ -167,7 +165,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """Handle one line. Nearly all lines are pieces of text, which take the shortest way."""
+        """Handle one line. Nearly all lines are pieces of text, which take a short path."""
         message = self._object(line)
         if isinstance(message, Fact):
             return self._stamp((message,))
@@ -180,7 +178,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         return self._handle(kind, message, line)
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """The process is gone: open asks, messages and calls are reported as they are."""
+        """Complete open requests, messages and calls, because the process has ended."""
         return self._stamp(self._eof(exit_))
 
     def _eof(self, exit_: Exit) -> Iterator[Output]:
@@ -191,7 +189,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._main.close(None)
         yield from self._crew.close()
         error = exit_error(exit_.stderr)
-        if error is not None:  # said here, since it is clearer than an exit code
+        if error is not None:  # reported here, because it is clearer than an exit code
             yield kit.error_fact(error, None)
             yield Signal(Input.FAILED, error=error)
 
@@ -201,7 +199,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         return [self._with_anchor(output) for output in stamped]
 
     def _with_anchor(self, out: Output) -> Output:
-        """With an answered prompt, where the transcript can be taken up after it (`LaunchOptions.resume_at`)."""
+        """Add to an answered prompt the place after which the transcript can continue (`LaunchOptions.resume_at`)."""
         if not (isinstance(out, Signal) and out.input in (Input.DONE, Input.FAILED) and out.child is None and self._anchor):
             return out
         return replace(out, metadata={**(out.metadata or {}), "anchor": self._anchor})
@@ -213,7 +211,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield self._settings.request({"subtype": "interrupt"})
 
     def _on_init(self, msg: Msg) -> Iterator[Output]:
-        """Begins every turn, not only the first. After `/clear` it tells another session id."""
+        """Handle `system/init`, with which every turn begins. After `/clear` it has another session id."""
         self.native_session_id = get_text(msg, "session_id") or self.native_session_id
         yield from self._turns.init()
         yield from self._note_begin()
@@ -251,14 +249,14 @@ class ClaudeCodec(kit.LineCodec[Context]):
             error = dict(INTERRUPTION)
         yield from self._turns.result(msg, error, aborted=aborted)
 
-    # --- what Claude says -----------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------
 
     def _thread(self, msg: Msg) -> Iterator[Output]:
         if get_text(msg, "parent_tool_use_id"):
             yield from self._crew.thread(msg)
 
     def _transcript(self, msg: Msg) -> Transcript:
-        """The thread of a line, after `_thread`."""
+        """The transcript of a line's thread, after `_thread`."""
         return self._crew.transcript(msg) if get_text(msg, "parent_tool_use_id") else self._main
 
     def _on_stream(self, msg: Msg) -> Iterator[Output]:
@@ -287,7 +285,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
                 yield from self._crew.on_call(call, msg)
 
     def _on_user(self, msg: Msg) -> Iterator[Output]:
-        """Tool results, a subagent's prompt, or what the CLI says in the user's name."""
+        """Handle a `user` line: tool results, a subagent's prompt, or a text of the CLI in the user's name."""
         content = obj(msg.get("message")).get("content")
         blocks = [obj(block) for block in arr(content)]
         results = [block for block in blocks if block.get("type") == "tool_result"]
@@ -316,7 +314,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         if self._asks.close_call(call.call_id, call.name) and not result.failed and self._has_rules:
             self._has_rules = False  # once is enough
             yield self._ctx.status("notice", NOT_HELD, {}, msg)
-        if not result.failed:  # before the result: its card shows the list as the call has left it
+        if not result.failed:  # before the result, because its card shows the list after the call
             output = next((part.output for part in result.content if part.type == "tool_result"), "")
             todos = self._todos.after(call.name, arguments, obj(structured), output)
             if todos is not None:
@@ -325,7 +323,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._crew.on_result(call, result, msg)
 
     def _on_local_output(self, msg: Msg) -> Iterator[Output]:
-        """`local_command_output`: what a slash command printed, where it is not an `assistant` line."""
+        """Handle `local_command_output`: the output of a slash command that is no `assistant` line."""
         block = {"type": "text", "text": get_text(msg, "content")}
         native = {"id": get_text(msg, "uuid"), "model": SYNTHETIC_MODEL, "content": [block], "stop_reason": "end_turn"}
         yield from self._main.assistant({**msg, "message": native})
@@ -339,7 +337,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._asks.ask(msg, call, child)
 
     def _on_hook(self, msg: Msg) -> Iterator[Output]:
-        """A call waits for our answer. Only the conversation's own calls tell its mode: a subagent may have another one."""
+        """Handle a call that waits for our answer. Only calls of the main thread reveal its mode; a subagent may have another."""
         hook = obj(obj(msg.get("request")).get("input"))
         agent_id = get_text(hook, "agent_id")
         if not agent_id:
@@ -349,7 +347,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._asks.check(msg, call, child)
 
     def _on_refused(self, msg: Msg) -> Iterator[Output]:
-        """Requests that are known and not served."""
+        """Refuse a known request that is not served."""
         subtype = get_text(obj(msg.get("request")), "subtype")
         self._ctx.ignore(f"control_request/{subtype}")
         how, why = REFUSED[subtype]
@@ -364,11 +362,11 @@ class ClaudeCodec(kit.LineCodec[Context]):
         return (control_refusal(get_text(message, "request_id"), "not supported"),)
 
     def _on_answer(self, msg: Msg) -> Iterator[Output]:
-        """The answer to a request of ours. A refused setting is told; a refused `stop_task` only found it ended."""
+        """Handle the answer to our request. A refused setting is reported; a refused `stop_task` means that the task is over."""
         subtype, refusal = self._settings.on_answer(obj(msg.get("response")))
         if subtype == "interrupt":
             self._turns.acknowledge_interrupt()
-        elif refusal and subtype == BACKGROUND["subtype"]:  # a version before it could, or it is switched off
+        elif refusal and subtype == BACKGROUND["subtype"]:  # an older version, or the feature is switched off
             text = f"Nothing was moved to the background: {refusal}"
             yield self._ctx.status("notice", text, {}, msg)
         elif refusal and subtype and subtype != "stop_task":
@@ -403,7 +401,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield self._ctx.status("commands", f"{count} commands", {}, msg)
 
     def _on_reset(self, msg: Msg) -> Iterator[Output]:
-        """`conversation_reset` (`/clear`): the todos go with the conversation; the next `init` tells the new id."""
+        """Handle `conversation_reset` (`/clear`): the todos are gone too. The next `init` has the new id."""
         self._todos = Todos()
         yield from ()
 
@@ -443,4 +441,4 @@ class ClaudeCodec(kit.LineCodec[Context]):
         "system/commands_changed": _on_commands,
         "system/local_command_output": _on_local_output,
     }
-    """Kind of line (see `wire.kind_of`) -> what is done with it."""
+    """Kind of line (see `wire.kind_of`) -> its handler."""

@@ -1,4 +1,4 @@
-"""What went wrong, for people: Claude Code's error results and dying words, with what can be done about them.
+"""Translates Claude Code's error results and last stderr lines to errors with hints for a person.
 
 Source: recordings `error*`, `bad_start.*`, `max_tokens`, `resume.6_unknown`; kinds of errors in the CLI's schema.
 """
@@ -31,7 +31,7 @@ HINTS: dict[str, str] = {
     "session_not_found": "The conversation is no longer stored by Claude Code on this machine. Start a new session.",
     "error_max_turns": "Send another message to let Claude go on.",
 }
-"""Code of an error -> what the person can do."""
+"""Code of an error -> hint for the person."""
 
 _RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "connection_failed"})
 
@@ -48,20 +48,20 @@ STDERR_HINTS: tuple[tuple[str, str, str], ...] = (
         "This version of Claude Code does not know an option that is needed. Update it: npm install -g @anthropic-ai/claude-code",
     ),
 )
-"""What the CLI says on stderr before it gives up, the code of the error, and what the person can do."""
+"""(text on stderr before the CLI exits, code of the error, hint for the person)."""
 
 INTERRUPTION: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
-"""The error of a turn that was stopped; the `errors[]` of its result say nothing for people."""
+"""The error of a stopped turn. The `errors[]` of its result do not help a person."""
 
 _DIAGNOSTIC = "[ede_diagnostic]"
 """Marks texts in `errors[]` that are for Anthropic's developers only."""
 
 
 def result_error(result: Msg, kind: str) -> dict[str, Json] | None:
-    """The error of a `result`, {message, code, details {status_code?, is_retryable, hint?}}; None when it went well.
+    """The error of a `result`, {message, code, details {status_code?, is_retryable, hint?}}, or None for a success.
 
-    `kind` is the `error` of the synthetic message that came before it, or "". An API error has
-    `subtype: success` with `is_error: true`, so both are looked at.
+    `kind`: the `error` of the synthetic message before it, or "". An API error has `subtype: success` with `is_error: true`, so
+    both are checked.
     """
     subtype = get_text(result, "subtype")
     if result.get("is_error") is not True and not subtype.startswith("error"):
@@ -81,7 +81,7 @@ def result_error(result: Msg, kind: str) -> dict[str, Json] | None:
 
 
 def exit_error(stderr: str) -> dict[str, Json] | None:
-    """What a process that gave up has said on stderr, where the person can do something about it."""
+    """The error of a process that gave up, by its stderr, if the person can do something about it."""
     for words, code, hint in STDERR_HINTS:
         line = next((line for line in stderr.splitlines() if words in line), "")
         if line:
@@ -90,7 +90,7 @@ def exit_error(stderr: str) -> dict[str, Json] | None:
 
 
 def retry_message(msg: Msg) -> str:
-    """A line about an `api_retry`: what failed, when it is tried again, how often."""
+    """A line for a person about an `api_retry`: the failure, the next try and its number."""
     status, kind = get_int(msg, "error_status"), get_text(msg, "error")
     cause = f"API error {status}" if status else "No connection to the API"
     why = f" ({kind.replace('_', ' ')})" if kind not in ("", "unknown") else ""

@@ -1,6 +1,6 @@
-"""Status items: retries, compaction, mode, model, title, and warnings of the CLI.
+"""Makes status items: retries, compaction, mode, model, title, and warnings of the CLI.
 
-Owns: the one status item that has a life, a compaction.
+Only a compaction has a start and an end.
 Source: recordings `slash`, `overload`, `drop`, `plan`; the CLI's schema for what no recording shows.
 """
 
@@ -31,16 +31,16 @@ class Notes:
     _auto: bool | None = None
     _servers: McpServers = field(default_factory=McpServers)
     _boundary: Msg | None = None
-    """`compact_boundary`, as long as the summary that follows it has not come."""
+    """The last `compact_boundary`, until its summary has come."""
 
     def servers(self, msg: Msg) -> Iterator[Fact]:
-        """`system/init`: the MCP servers, if they are not what they were."""
+        """The MCP servers of `system/init`, if they have changed."""
         told = self._servers.update(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
         if told is not None:
             yield self.ctx.status("mcp", summary(told), told, msg)
 
     def mode(self, native: str, raw: Msg) -> Iterator[Fact]:
-        """The CLI changed its mode by itself (a plan was approved)."""
+        """The mode that the CLI has changed to, after an approved plan."""
         mode = MODE_ID.get(native, native)
         yield self.ctx.status("mode", f"The mode is now {mode}.", {"mode": mode}, raw)
 
@@ -52,18 +52,18 @@ class Notes:
         yield self.ctx.status("retry", text, metadata, msg)
 
     def fallback(self, msg: Msg) -> Iterator[Fact]:
-        """The CLI goes on with another model: the one in force is gone, overloaded, or refused to answer."""
+        """The CLI goes on with another model, because the present one is gone, overloaded, or refused to answer."""
         if get_text(msg, "fallback_model"):
             model = self.ctx.model_of(get_text(msg, "fallback_model"))
             yield self.ctx.status("model", get_text(msg, "content") or None, model, msg)
 
     def title(self, msg: Msg) -> Iterator[Fact]:
-        """`session_title_changed`: a name that a person gave to the conversation."""
+        """`session_title_changed`: the person has named the conversation."""
         if get_text(msg, "title"):
             yield self.ctx.status("title", get_text(msg, "title"), {"title": get_text(msg, "title")}, msg)
 
     def informational(self, msg: Msg) -> Iterator[Fact]:
-        """Notes of the CLI; only warnings are for the person (a hook that stopped the turn, for one)."""
+        """A note of the CLI. Only warnings are for the person, such as a hook that stopped the turn."""
         if get_text(msg, "level") != "warning" or not get_text(msg, "content"):
             self.ctx.ignore("system/informational")
             return
@@ -72,7 +72,7 @@ class Notes:
     # --- compaction -----------------------------------------------------------------------------------
 
     def on_compacting(self, msg: Msg) -> Iterator[Fact]:
-        """`status: compacting`; repeated while an automatic one is written."""
+        """`status: compacting`, which is repeated during an automatic compaction."""
         if self._compaction is not None:
             return
         self._compacted = False
@@ -87,14 +87,14 @@ class Notes:
         yield Fact(EventType.ITEM_STARTED, ItemData(item=self._compaction), raw=msg)
 
     def compact_result(self, msg: Msg) -> Iterator[Fact]:
-        """`compact_result`: a failure ends it; after a success `compact_boundary` tells more."""
+        """`compact_result`: a failure ends the compaction. After a success, `compact_boundary` follows."""
         if get_text(msg, "compact_result") == "failed":
             yield from self.end_compaction(msg, failure=get_text(msg, "compact_error") or "The compaction failed")
         else:
             self._compacted = True
 
     def on_compact_boundary(self, msg: Msg) -> Iterator[Fact]:
-        """`compact_boundary`: what was said before is a summary now."""
+        """`compact_boundary`: a summary replaces the earlier conversation."""
         yield from self.on_compacting(msg)
         self._compacted = True
         self._auto = get_text(obj(msg.get("compact_metadata")), "trigger") == "auto"
@@ -102,21 +102,21 @@ class Notes:
 
     @property
     def awaits_summary(self) -> bool:
-        """Whether `compact_boundary` was said, and the next words in the person's name are the summary."""
+        """True after `compact_boundary`: the next `user` text is the summary."""
         return self._boundary is not None
 
     def summary(self, text: str) -> Iterator[Fact]:
-        """The summary has come."""
+        """Add the summary to the compaction."""
         if self._boundary is not None:
             yield from self.end_compaction(self._boundary, summary=_summary(text))
 
     def no_summary(self) -> Iterator[Fact]:
-        """Claude goes on: what has not come by now does not come."""
+        """Claude goes on, so no summary will come."""
         if self._boundary is not None:
             yield from self.end_compaction(self._boundary)
 
     def end_compaction(self, msg: Json, *, failure: str = "", summary: str = "") -> Iterator[Fact]:
-        """Ends an open compaction, as whatever it has come to. `msg` is None at the end of the process."""
+        """End an open compaction with its present result. `msg` is None at the end of the process."""
         item, self._compaction = self._compaction, None
         auto, self._auto, self._boundary = self._auto, None, None
         if item is None:
@@ -143,5 +143,5 @@ _AFTER_SUMMARY = re.compile(r"If you need specific details from before compactio
 
 
 def _summary(text: str) -> str:
-    """The summary without what the CLI says to the model around it (2.1.330; another version's words stay)."""
+    """The summary without the CLI's text for the model around it (of 2.1.330; other versions' texts stay)."""
     return _AFTER_SUMMARY.sub("", _BEFORE_SUMMARY.sub("", text)).strip()

@@ -1,6 +1,6 @@
-"""Model, effort and mode in force, what Claude offers, and the control requests of ours that wait for an answer.
+"""Keeps model, effort and mode in force, Claude's offers, and our control requests that wait for an answer.
 
-Owns: what was assumed when a request was written, and taking it back when Claude refuses.
+A request assumes that Claude accepts it, and the assumption is taken back if Claude refuses.
 Source: recordings `controls`, `effort`, `text_state`; runs of both versions (`set_model "default"`, `effortLevel` null
 and `auto` are accepted, `bypassPermissions` only with `--allow-dangerously-skip-permissions`).
 """
@@ -41,7 +41,7 @@ _ENVIRONMENT: dict[str, str | None] = {
     "CLAUDE_CODE_BG_TASKS_REPORT_RUNNING": "1",
     "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",
     "CLAUDE_CODE_ENTRYPOINT": "sdk-cli",
-    # Set by a Claude Code that the server may have been started from; they make a CLI think that it is its child.
+    # Set by a Claude Code that started the server. With them, a CLI takes itself for a child of that one.
     "CLAUDECODE": None,
     "CLAUDE_CODE_CHILD_SESSION": None,
     "CLAUDE_CODE_SESSION_ID": None,
@@ -51,11 +51,11 @@ _ENVIRONMENT: dict[str, str | None] = {
 
 @dataclass(slots=True)
 class Settings:
-    """What is in force in one process."""
+    """The settings in force in one process."""
 
     catalogue: Catalogue | None = None
     mode: str = "default"
-    """Claude's own name of the mode."""
+    """Claude's name of the mode."""
     _model: str = DEFAULT_MODEL
     _variant: str = ""
     _resolved: dict[str, str] = field(default_factory=dict[str, str])
@@ -63,15 +63,14 @@ class Settings:
     _waiting: dict[str, tuple[str, Callable[[], None] | None]] = field(
         default_factory=dict[str, "tuple[str, Callable[[], None] | None]"]
     )
-    """Requests without an answer: id -> (subtype, how to take back what was assumed)."""
+    """Requests without an answer: id -> (subtype, function that takes the assumption back)."""
     _sent: int = 0
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv and environment.
 
-        `--allow-dangerously-skip-permissions` chooses nothing: it lets the mode `bypass` be chosen later. For root the
-        CLI refuses to start with it, unless its user says that this is a sandbox (IS_SANDBOX=1); so it is left out
-        where the caller did not say who and where we are.
+        `--allow-dangerously-skip-permissions` chooses no mode: it permits the choice of `bypass` later. As root, the CLI refuses
+        to start with it, unless IS_SANDBOX=1. So it is left out if the caller did not say which user runs the server.
         """
         self.mode = NATIVE_MODE.get(options.mode or "", "default")
         self._model, self._variant = options.model or DEFAULT_MODEL, options.variant or ""
@@ -96,14 +95,14 @@ class Settings:
     # --- requests -------------------------------------------------------------------------------------
 
     def request(self, request: Msg, undo: Callable[[], None] | None = None) -> Output:
-        """A control request. `undo` runs if it is refused."""
+        """Write a control request. `undo` runs if Claude refuses it."""
         self._sent += 1
         request_id = f"req_{self._sent}"
         self._waiting[request_id] = (get_text(request, "subtype"), undo)
         return control_request(request_id, request)
 
     def on_answer(self, response: Msg) -> tuple[str, str]:
-        """The answer to one of them: (subtype or "" when it is none of ours, what it says if it is a refusal)."""
+        """Handle an answer: (subtype, or "" for an unknown request; text of a refusal)."""
         subtype, undo = self._waiting.pop(get_text(response, "request_id"), ("", None))
         if get_text(response, "subtype") != "error":
             if subtype == "initialize":
@@ -114,7 +113,7 @@ class Settings:
         return subtype, get_text(response, "error") or f"Claude Code refused {subtype}."
 
     def changes_for(self, prompt: Prompt) -> Iterator[Output]:
-        """Requests that set what this prompt changes. Without a model, model and effort stay as they are."""
+        """Requests for the settings that this prompt changes. Without a model, model and effort stay."""
         model, variant = prompt.model or self._model, prompt.variant or ""
         if not prompt.model and not variant:
             variant = self._variant
@@ -131,18 +130,18 @@ class Settings:
             self._variant = variant
 
     def _undo(self, attribute: str) -> Callable[[], None]:
-        """Takes a setting back to what it is now."""
+        """A function that restores the present value of a setting."""
         before = getattr(self, attribute)
         return lambda: setattr(self, attribute, before)
 
     def note_mode(self, native: str) -> bool:
-        """The mode that the CLI tells. True when it is news: not what we asked for."""
+        """Note the CLI's mode. True if it changed without our request."""
         if not native or native == self.mode or any(subtype == "set_permission_mode" for subtype, _ in self._waiting.values()):
             return False
         self.mode = native
         return True
 
-    # --- what Claude offers ---------------------------------------------------------------------------
+    # --- offers ---------------------------------------------------------------------------
 
     def _read(self, payload: Msg) -> None:
         models, self._resolved = read_models(payload.get("models"))
@@ -150,20 +149,20 @@ class Settings:
         self.catalogue = Catalogue(models, read_commands(payload.get("commands")), default)
 
     def read_commands(self, msg: Msg) -> int:
-        """`commands_changed`: the whole list again. How many there are."""
+        """`commands_changed`: the whole list. Returns the number of commands."""
         commands = read_commands(msg.get("commands"))
         self.catalogue = replace(self.catalogue or DEFAULT_CATALOGUE, commands=commands)
         return len(commands)
 
     def model_of(self, native: str) -> dict[str, Json]:
-        """`metadata.model`. Claude names the model itself, the catalogue its aliases: the alias in force first."""
+        """`metadata.model`. Claude names the model, and the catalogue its aliases; the alias in force comes first."""
         plain = plain_model(native)
         aliases = [alias for alias, model in self._resolved.items() if plain_model(model) == plain]
         model_id = self._model if self._model in aliases else aliases[0] if aliases else native
         return {"provider_id": NAME, "model_id": model_id, "variant": self._variant or None}
 
     def read_limits(self, result: Msg) -> None:
-        """Sizes of models, which only results tell (`modelUsage`)."""
+        """Read the sizes of models, which only results have (`modelUsage`)."""
         usage = obj(result.get("modelUsage"))
         if self.catalogue is None or not usage:
             return

@@ -1,4 +1,4 @@
-"""The row of the registry for Claude Code: what the server knows of it before it runs. The codec is loaded when one is needed."""
+"""The spec of Claude Code: how to find, start and offer it. The codec is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory
 
 
 def _make(ids: IdFactory) -> Codec:
-    from universal.agents.claude.codec import ClaudeCodec  # late: a server with no Claude Code never loads it
+    from universal.agents.claude.codec import ClaudeCodec  # imported late: a server without Claude Code never loads it
 
     return ClaudeCodec(ids)
 
@@ -41,7 +41,7 @@ CLAUDE = AgentSpec(
     default_rules=OWN_RULES,
     login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),
     key_variables=("ANTHROPIC_API_KEY",),
-    # On macOS, Claude Code keeps its login in the keychain, which is not looked at.
+    # On macOS, Claude Code keeps its login in the keychain, which the server does not read.
     login_signs=LoginSigns(
         (
             "ANTHROPIC_API_KEY",

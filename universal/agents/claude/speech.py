@@ -1,8 +1,7 @@
 """Makes the items of what Claude sends: messages with text and thinking, tool calls and their results.
 
-One `Transcript` per thread: the conversation itself, and one for each subagent. Owns the life of items: each is
-started before it is completed, completed exactly once, and the text of a message is the concatenation of its
-deltas.
+There is one `Transcript` for the conversation and one for each subagent. Each item is started before it is completed, and
+completed exactly once. The text of a message is the concatenation of its deltas.
 Source: recordings; the order of lines within a message is in docs/agents-wire.md.
 """
 
@@ -27,7 +26,7 @@ SYNTHETIC_MODEL = "<synthetic>"
 
 @dataclass(slots=True)
 class Context(kit.Context):
-    """What the parts of one codec share."""
+    """The context that the parts of a codec share."""
 
     model_of: Callable[[str], dict[str, Json]]
     """`metadata.model` for a model that a message names."""
@@ -35,16 +34,16 @@ class Context(kit.Context):
 
 @dataclass(slots=True)
 class Call(kit.Call):
-    """A tool call. Its arguments are whole when the `assistant` line has brought them."""
+    """A tool call. Its arguments are complete with the `assistant` line."""
 
     thread: str | None = None
-    """Key of the subagent that makes it; None for the conversation itself."""
+    """Key of the subagent that makes the call; None for the main conversation."""
 
 
 @dataclass(slots=True)
 class _Part(kit.Part):
     confirmed: bool = False
-    """The `assistant` line has brought the whole text."""
+    """True after the `assistant` line, which has the whole text."""
 
 
 @dataclass(slots=True)
@@ -57,26 +56,26 @@ class _Message:
     stop_reason: str = ""
     parts: list[_Part] = field(default_factory=list[_Part])
     blocks: dict[int, _Part | Call | str] = field(default_factory=dict[int, "_Part | Call | str"])
-    """Open stream blocks by their index; a str is the kind of a part without text as yet."""
+    """Open stream blocks by their index. A str is the kind of a part that has no text yet."""
     calls: bool = False
 
 
 @dataclass(slots=True)
 class Transcript(kit.Items[Context]):
-    """One thread: feed it the lines of the thread, act on the facts.
+    """The items of one thread: its lines go in, facts come out.
 
-    `calls` is shared by all threads of a codec: call id -> call, until its result has come.
+    `calls` is shared by all threads of a codec: call id -> call without a result.
     """
 
     calls: dict[str, Call]
     _open: _Message | None = None
     _item_ids: dict[str, str] = field(default_factory=dict[str, str])
-    """Message id -> item id of the last messages: tool calls may come after their message was completed."""
+    """Message id -> item id of the last messages, because tool calls may come after the end of their message."""
 
     # --- the stream -----------------------------------------------------------------------------------
 
     def stream(self, event: Msg, raw: Msg) -> Iterator[Fact]:
-        """One `stream_event`: the model API's own event."""
+        """Handle a `stream_event`, an event of the model's API."""
         kind = get_text(event, "type")
         message = self._open
         if kind == "message_start":
@@ -95,9 +94,9 @@ class Transcript(kit.Items[Context]):
             yield from self._end(raw, interrupted=lost or not message.stop_reason)
 
     def piece(self, event: Msg, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
-        """A `content_block_delta`. No generator makes it, nor what it calls: nearly all lines are one.
+        """Handle a `content_block_delta`. It uses no generators, for speed, because nearly all lines are one.
 
-        In: `native_session_id`, for facts that nobody stamps with it.
+        In: `native_session_id`, with which the facts are stamped here.
         """
         message, delta = self._open, obj(event.get("delta"))
         kind = get_text(delta, "type")
@@ -149,7 +148,7 @@ class Transcript(kit.Items[Context]):
             yield self.ctx.report_unparsed(f"block/{kind or '?'}", "unknown content block", raw)
 
     def _say(self, message: _Message, index: int, text: str, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
-        """A piece of text for a block. Its part begins with its first text: empty blocks make no part."""
+        """Add a piece of text to a block. A part begins with its first text, so empty blocks make no part."""
         if not text:
             return ()
         part = message.blocks.get(index)
@@ -162,7 +161,7 @@ class Transcript(kit.Items[Context]):
     # --- whole lines ----------------------------------------------------------------------------------
 
     def assistant(self, line: Msg) -> Iterator[Fact]:
-        """An `assistant` line: one block (or more) of a message, after its deltas or instead of them."""
+        """Handle an `assistant` line: one or more blocks of a message, after their deltas or instead of them."""
         native = obj(line.get("message"))
         native_id = get_text(native, "id") or get_text(line, "uuid")
         blocks = [obj(block) for block in arr(native.get("content"))]
@@ -218,7 +217,7 @@ class Transcript(kit.Items[Context]):
         yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
 
     def result(self, call: Call, result: Result, raw: Msg) -> Iterator[Fact]:
-        """A tool's result; its call is over. A message that was not streamed is over, too."""
+        """Handle a tool's result, which ends its call, and also a message that was not streamed."""
         if self._open is not None and not self._open.streamed:
             yield from self._end(raw, interrupted=False)
         self.calls.pop(call.call_id, None)
@@ -228,24 +227,24 @@ class Transcript(kit.Items[Context]):
         yield self._result_fact(call, result.content, metadata, raw, failed=result.failed)
 
     def user(self, text: str, raw: Json, *, synthetic: bool) -> Fact:
-        """A message of a person, or of the agent that gives a subagent its task."""
+        """A message of the person, or the task that the agent gives a subagent."""
         return self.user_fact((TextPart(text=text),), raw, synthetic=synthetic)
 
     # --- ends -----------------------------------------------------------------------------------------
 
     def boundary(self, raw: Json) -> Iterator[Fact]:
-        """Something came that can only follow a finished message. One that still streams was cut off."""
+        """A line came that follows only a finished message. A message that still streams was cut off."""
         if self._open is not None:
             yield from self._end(raw, interrupted=self._open.streamed)
 
     def close(self, raw: Json) -> Iterator[Fact]:
-        """Nothing more will come: the open message, then the calls without a result, are reported as they are."""
+        """Complete the open message, then the calls without a result, because no more lines will come."""
         yield from self.boundary(raw)
         for call in [call for call in self.calls.values() if call.thread == self.child]:
             yield from self.abandon(call, raw)
 
     def abandon(self, call: Call, raw: Json) -> Iterator[Fact]:
-        """A call that will never have a result, or not even whole arguments."""
+        """End a call that will never have a result, or not even complete arguments."""
         self.calls.pop(call.call_id, None)
         if call.arguments is None:
             fact = self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw)
@@ -324,7 +323,7 @@ class Transcript(kit.Items[Context]):
         raw: Json,
         native_session_id: str | None = None,
     ) -> Fact:
-        """A delta that nobody stamps: with the id of the conversation."""
+        """A delta that already has the id of the conversation."""
         data = delta_data(item_id, native_id or None, text, index, kind)
         return Fact(EventType.ITEM_DELTA, data, raw, False, self.child, native_session_id)
 

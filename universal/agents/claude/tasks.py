@@ -1,8 +1,8 @@
-"""Subagents and background work: which child session a line belongs to, and when a child begins and ends.
+"""Tracks subagents and background work: the child session of a line, and the begin and end of each child.
 
-A child's key is the id of the tool call that started it. A child begins when its `task_started` or its first line
-has come and its call is known, and ends with its `task_notification`, or with its call's result when that is
-where the work ended. What comes after the end is kept as facts, and wakes nothing.
+A child's key is the id of the tool call that started it. A child begins with its `task_started` or its first line, once its call
+is known. It ends with its `task_notification`, or with its call's result if it worked in the foreground. Later lines become facts
+and begin no turn.
 Source: recordings `task*`, `bg_*`; runs of 2.1.197 and 2.1.330 with nested and interrupted subagents.
 """
 
@@ -22,12 +22,12 @@ from universal.jsonvalue import text as as_text
 from universal.turn import Input
 
 INTERRUPTED = "[Request interrupted by user"
-"""Begin of the text that the CLI writes into the transcript at an interrupt."""
+"""Beginning of the text that the CLI writes into the transcript at an interrupt."""
 
 
 @dataclass(slots=True)
 class _Task:
-    """Work that runs beside the conversation: a subagent, a shell."""
+    """A task of Claude: a subagent or a shell command."""
 
     task_id: str
     call_id: str
@@ -56,14 +56,14 @@ class Crew:
     """Live tasks by task id."""
     _children: dict[str, _Child] = field(default_factory=dict[str, _Child])
     _keys: dict[str, str] = field(default_factory=dict[str, str])
-    """Task id, and each call id that stands for it, -> the child's key."""
+    """Task id, or call id of the task -> the child's key."""
     _spawns: dict[str, Call] = field(default_factory=dict[str, Call])
-    """Calls of the agent tool, also after their result: the child goes on."""
+    """Calls of the agent tool, also after their result, because the child may go on."""
 
     # --- lookups --------------------------------------------------------------------------------------
 
     def child_of_agent(self, agent_id: str) -> str | None:
-        """The child that asks under this `agent_id` (which is its task id)."""
+        """The child of a request with this `agent_id`, which is its task id."""
         return self._keys.get(agent_id)
 
     def of(self, key: str | None, main: Transcript) -> Transcript:
@@ -71,13 +71,13 @@ class Crew:
         return self._children[key].transcript if key in self._children else main
 
     def background(self) -> list[str]:
-        """Ids of the live tasks whose call has returned: an interrupt does not end all of these by itself."""
+        """Ids of live tasks whose call has returned. An interrupt does not end all of them."""
         return [task.task_id for task in self._tasks.values() if not task.ambient and task.call_id not in self.calls]
 
     # --- lines of a subagent --------------------------------------------------------------------------
 
     def thread(self, msg: Msg) -> Iterator[Output]:
-        """Make sure that the child of a line with `parent_tool_use_id` exists. Then see `transcript`."""
+        """Open the child of a line with `parent_tool_use_id` if needed. Call it before `transcript`."""
         key = self._key(msg)
         if key not in self._children:
             yield from self._open(key, msg, prompt="")
@@ -87,7 +87,7 @@ class Crew:
         return self._children[self._key(msg)].transcript
 
     def _key(self, msg: Msg) -> str:
-        """The key of a line's child. A resumed subagent is known by its id, and speaks under its first call."""
+        """The key of a line's child. A resumed subagent is found by its id, and keeps its first call."""
         call_id = get_text(msg, "parent_tool_use_id")
         return self._keys.setdefault(call_id, self._keys.get(get_text(msg, "agent_id"), call_id))
 
@@ -106,7 +106,7 @@ class Crew:
     # --- tasks ----------------------------------------------------------------------------------------
 
     def on_call(self, call: Call, raw: Msg) -> Iterator[Output]:
-        """A tool call is whole. If it starts a subagent that has begun before we knew the call, its child opens."""
+        """Note a complete tool call. If its subagent has begun already, the child opens now."""
         if call.name in AGENT_TOOLS:
             self._spawns[call.call_id] = call
         task = next((t for t in self._tasks.values() if t.call_id == call.call_id and t.agent), None)
@@ -114,7 +114,7 @@ class Crew:
             yield from self._open(call.call_id, task.raw, prompt=get_text(task.raw, "prompt"))
 
     def on_start(self, msg: Msg) -> Iterator[Output]:
-        """`task_started`. A task id that comes again is a subagent that was resumed; it keeps its child."""
+        """Handle `task_started`. A known task id is a resumed subagent, which keeps its child."""
         task_id, call_id = get_text(msg, "task_id"), get_text(msg, "tool_use_id")
         agent = get_text(msg, "task_type") == "local_agent"
         self._tasks[task_id] = _Task(task_id, call_id, agent, ambient=msg.get("ambient") is True, raw=msg)
@@ -129,7 +129,7 @@ class Crew:
             yield from self._wake(self._children[key], get_text(msg, "prompt"), msg)
 
     def on_notification(self, msg: Msg) -> Iterator[Output]:
-        """`task_notification`: a task is over."""
+        """Handle `task_notification`: a task has ended."""
         task = self._tasks.pop(get_text(msg, "task_id"), None)
         status, summary = get_text(msg, "status"), get_text(msg, "summary")
         key = self._keys.get(get_text(msg, "task_id"), task.call_id if task else "")
@@ -139,7 +139,7 @@ class Crew:
         yield from self._finish(key, msg, error, aborted=status == "stopped")
 
     def on_result(self, call: Call, result: Result, raw: Msg) -> Iterator[Output]:
-        """A call has its result. A subagent that worked in the foreground has ended with it."""
+        """Note that a call has its result, which ends a subagent in the foreground."""
         if call.call_id not in self._children or result.background:
             return
         task = next((t for t in self._tasks.values() if t.call_id == call.call_id), None)
@@ -151,12 +151,12 @@ class Crew:
         yield from self._finish(call.call_id, raw, error, aborted=result.metadata.get("interrupted") is True)
 
     def abandon(self, call_ids: list[str], raw: Msg) -> Iterator[Output]:
-        """These calls will never return (an interrupt): the subagents that worked in the foreground for them ended."""
+        """End the foreground subagents of these calls, which will never return after an interrupt."""
         for call_id in call_ids:
             yield from self._finish(call_id, raw, {"message": "The subagent was interrupted."}, aborted=True)
 
     def settle(self, raw: Msg) -> Iterator[Output]:
-        """The CLI is idle: a child without a live task has ended, even if nothing said so."""
+        """End children without a live task, because the CLI is idle."""
         live = {task.call_id for task in self._tasks.values()} | set(self.calls)
         for key in [key for key, child in self._children.items() if child.active]:
             aliases = {call_id for call_id, child_key in self._keys.items() if child_key == key} | {key}
@@ -164,7 +164,7 @@ class Crew:
                 yield from self._finish(key, raw, None, aborted=False)
 
     def close(self) -> Iterator[Output]:
-        """The process is gone: what is open in children is reported, and their turns are told."""
+        """Complete all items and turns of the children, because the process has ended."""
         for child in self._children.values():
             yield from child.transcript.close(None)
             if child.active:

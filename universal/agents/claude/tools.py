@@ -1,6 +1,6 @@
-"""Claude Code's tools: results as content parts, diffs, todo lists, questions.
+"""Interprets inputs and results of Claude Code's tools: content parts, diffs, todo lists, questions.
 
-Owns: what a tool's input and result mean, one call at a time; pure functions and one small list of tasks.
+All functions are pure and look at one call. Only `Todos` has a state.
 Source: recordings, and `sdk-tools.d.ts` of 2.1.197 and 2.1.330 for the tools that no recording shows.
 """
 
@@ -24,7 +24,7 @@ _TITLE_KEYS = ("subject", "description", "file_path", "notebook_path", "command"
 
 
 def title_of(name: str, arguments: Msg) -> str:
-    """A line for people about a call: what it is about, as it says itself, or else the tool's name."""
+    """A line for a person about a call: its description, or else the tool's name."""
     questions = [get_text(obj(row), "question") for row in arr(arguments.get("questions"))]
     return (get_text(arguments, *_TITLE_KEYS) or "".join(questions[:1])).partition("\n")[0][:200] or name
 
@@ -46,12 +46,12 @@ class Result:
 
     @property
     def background(self) -> bool:
-        """The call has returned, its work goes on."""
+        """True if the call has returned and its work goes on."""
         return self.metadata.get("background") is True
 
 
 def read_result(name: str, arguments: Msg, block: Msg, structured: Json) -> Result:
-    """One `tool_result` block of a call of `name`.
+    """Read a `tool_result` block of a call of `name`.
 
     In: the call's arguments; the block {tool_use_id, content, is_error?}; `tool_use_result` of the line, which is
     missing in subagents (2.1.197, 2.1.330) and a plain "Error: ..." after a failure.
@@ -60,9 +60,9 @@ def read_result(name: str, arguments: Msg, block: Msg, structured: Json) -> Resu
     details = obj(structured)
     output = _output(block.get("content"))
     if name in AGENT_TOOLS and details.get("status") == "completed":
-        output = _output(details.get("content")) or output  # without the notes for the model that wrap the report
+        output = _output(details.get("content")) or output  # without the notes for the model around the report
     if failed and (refused := _REFUSED_BY_SERVER.match(output)):
-        output = output[refused.end() :]  # a rule of the person is no fault of a hook
+        output = output[refused.end() :]  # the person's rule refused it, and no hook failed
     content: list[ContentPart] = [ToolResultPart(call_id=get_text(block, "tool_use_id"), output=output)]
     content.extend(_images(block.get("content")))
     if not failed:
@@ -93,14 +93,14 @@ def _metadata(name: str, details: Msg, output: str, structured: Json, *, failed:
         metadata["structured"] = _without_bytes(details)
     if name == "Bash":
         streams = {key: details[key] for key in ("stdout", "stderr") if isinstance(details.get(key), str)}
-        if "backgroundTaskId" not in details or any(streams.values()):  # else it says where the output goes
+        if "backgroundTaskId" not in details or any(streams.values()):  # otherwise the text says where the output goes
             metadata.update(streams)
         code = _EXIT_CODE.match(output)
         if failed and code:
             metadata["exit_code"] = int(code[1])
-            metadata.setdefault("stdout", output[code.end() :].removeprefix("\n"))  # both streams, in one
+            metadata.setdefault("stdout", output[code.end() :].removeprefix("\n"))  # stdout and stderr in one
         elif not failed and not details.keys() & {"backgroundTaskId", "returnCodeInterpretation"}:
-            metadata["exit_code"] = 0  # a command that went on in the background has none, one that found nothing had 1
+            metadata["exit_code"] = 0  # a command in the background has none; a search without a match had 1
     if details.get("interrupted") is True or structured == "User rejected tool use":
         metadata["interrupted"] = True
     launched = name in AGENT_TOOLS and not details and output.startswith("Async agent launched")
@@ -115,7 +115,7 @@ def _metadata(name: str, details: Msg, output: str, structured: Json, *, failed:
 
 
 _BYTES = ("base64", "originalFile", "original_file", "updated_file")
-"""Whole files in structured results: the content parts and the diff say the same."""
+"""Keys of whole files in structured results, which repeat the content parts and the diff."""
 
 
 def _without_bytes(details: Msg) -> Msg:
@@ -146,7 +146,7 @@ def _files(name: str, arguments: Msg, details: Msg, output: str) -> Iterable[Fil
 
 
 def patch_text(path: str, details: Msg) -> str | None:
-    """`structuredPatch` as a unified diff; None when there is none."""
+    """`structuredPatch` as a unified diff, or None."""
     hunks = [obj(hunk) for hunk in arr(details.get("structuredPatch"))]
     if not hunks:
         return None
@@ -159,7 +159,7 @@ def patch_text(path: str, details: Msg) -> str | None:
 
 
 def unified_diff(path: str, before: str, after: str, *, created: bool = False) -> str:
-    """A unified diff of two texts; of a new file when `created`. "" when nothing differs."""
+    """A unified diff of two texts, or of a new file (`created`). "" if nothing differs."""
     lines = difflib.unified_diff(_split(before), _split(after), "/dev/null" if created else path, path, n=3)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
@@ -170,10 +170,10 @@ def _split(text: str) -> list[str]:
 
 
 def input_diff(name: str, arguments: Msg) -> str | None:
-    """What a call would change, as a unified diff, as far as its input tells; None when it does not.
+    """The change that a call would make, as a unified diff, if its input shows it, else None.
 
-    The file itself is not read: for Edit and MultiEdit line numbers count from the replaced text, for Write the
-    whole content is shown as added.
+    The file is not read. For Edit and MultiEdit, line numbers count from the replaced text. For Write, the whole content is shown
+    as added.
     """
     path = get_text(arguments, "file_path", "notebook_path")
     if name == "Edit":
@@ -190,7 +190,7 @@ def input_diff(name: str, arguments: Msg) -> str | None:
 
 
 def _whole_lines(text: Json) -> str:
-    """With a newline at the end: a replaced piece is a part of a file, not its end."""
+    """The text with a newline at its end, because a replaced piece is not the end of a file."""
     piece = as_text(text)
     return piece if piece.endswith("\n") or not piece else piece + "\n"
 
@@ -206,22 +206,22 @@ def _todo(content: str, status: str) -> dict[str, Json]:
 
 
 def read_todos(todos: Json) -> list[dict[str, Json]]:
-    """TodoWrite's list as the schema has it. Claude knows no priorities; all are `medium`."""
+    """TodoWrite's list in the form of the schema. Claude has no priorities, so all are `medium`."""
     rows = [obj(row) for row in arr(todos)]
     return [_todo(get_text(row, "content"), get_text(row, "status")) for row in rows if get_text(row, "content")]
 
 
 @dataclass(slots=True)
 class Todos:
-    """The todo list that TaskCreate, TaskUpdate and TaskList keep in pieces, in order of creation.
+    """The todo list of TaskCreate, TaskUpdate and TaskList, which each have only a part, in order of creation.
 
-    A resumed conversation begins with an empty list: Claude tells the old one only when TaskList is called.
+    A resumed conversation begins with an empty list, because Claude shows the old one only in TaskList.
     """
 
     tasks: dict[str, dict[str, Json]] = field(default_factory=dict[str, "dict[str, Json]"])
 
     def after(self, name: str, arguments: Msg, details: Msg, output: str) -> list[dict[str, Json]] | None:
-        """The whole list after a successful call of this tool; None when it changes no list."""
+        """The whole list after a successful call, or None for a tool that changes no list."""
         if name == "TodoWrite":
             return read_todos(details.get("newTodos") or arguments.get("todos"))
         if name == "TaskCreate":

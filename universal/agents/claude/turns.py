@@ -1,15 +1,15 @@
-"""Which of Claude's messages begin and end work: prompts handed over, results, states, interrupts.
+"""Finds the begin and end of work in Claude's messages: dispatched prompts, results, states, interrupts.
 
-Owns: what is said to the turn machine about the session itself. It decides no end on its own: DONE and FAILED
-stand for a `result`, or for the `idle` state, which the CLI calls its authoritative end.
+It makes the signals for the turn machine, and decides no end. DONE and FAILED stand for a `result`, or for the `idle` state,
+which the CLI calls its authoritative end.
 
-- A `result` answers the prompts whose uuids it names (2.1.330). Without uuids it answers the oldest one that was
-  handed over, unless its `origin` says that it belongs to a turn that Claude began by itself.
-- `session_state_changed` running..idle holds the turn open under the key "agent", so that background agents and
-  the turn in which Claude reports on them belong to the turn that started them.
-- An interrupt while the CLI is idle does nothing, and the prompt would run all the same. So it is held until the
-  CLI shows that it has begun, and sent again if the CLI begins after having acknowledged it (seen on 2.1.330: an
-  interrupt right after the second prompt is acknowledged with `still_queued`, then the prompt runs).
+- A `result` answers the prompts whose uuids it names (2.1.330). Without uuids it answers the oldest dispatched prompt, unless its
+  `origin` says that it belongs to a turn that Claude began by itself.
+- `session_state_changed` from running to idle holds the turn open under the key "agent". So background agents, and the turn in
+  which Claude reports on them, belong to the turn that started them.
+- An interrupt while the CLI is idle does nothing, and the prompt would run after it. So it is held until the CLI has begun, and
+  is sent again if the CLI begins after its acknowledgement (2.1.330: an interrupt right after the second prompt is acknowledged
+  with `still_queued`, then the prompt runs).
 Source: recordings `queue_*`, `bg_*`, `interrupt_*`; the CLI's own schema texts of `interrupt` and
 `command_lifecycle`.
 """
@@ -27,7 +27,7 @@ from universal.jsonvalue import text as as_text
 from universal.turn import Input
 
 AGENT = "agent"
-"""Key of the work that the CLI's own running state stands for."""
+"""Key of the open work that stands for the CLI's running state."""
 
 
 @dataclass(slots=True)
@@ -37,37 +37,37 @@ class _Prompt:
     uuid: str
     begun: bool = False
     lifecycle: bool = False
-    """The CLI reports on this prompt by its uuid, so other signs say nothing about it."""
+    """True if the CLI reports on this prompt by its uuid. Other signs then do not count."""
 
 
 @dataclass(slots=True)
 class Turns:
-    """Feed it every line that has to do with turns, act on its signals."""
+    """The turns of one process: lines about turns go in, signals come out."""
 
     _prompts: list[_Prompt] = field(default_factory=list[_Prompt])
     _state: str = ""
-    """The CLI's last state; "" until it has told one (it may be too old to)."""
+    """The CLI's last state, or "" before the first one. Old versions have none."""
     _turning: bool = False
-    """The CLI is at work on something, as far as it showed."""
+    """True while the CLI works, by its messages."""
     _woken: bool = False
-    """ACTIVITY was signalled and nothing has ended it."""
+    """True after ACTIVITY until its end."""
     _opened: bool = False
     _stopping: bool = False
     _in_flight: bool = False
     _cost_seen: float = 0.0
     _carried: dict[str, Json] = field(default_factory=dict[str, Json])
-    """Usage and cost of results that answered none of our prompts, for the next signal."""
+    """Usage and cost of results that answered no prompt of ours, for the next signal."""
 
     # --- commands -------------------------------------------------------------------------------------
 
     def prompt_written(self, uuid: str) -> None:
-        """A prompt was written."""
+        """Note a written prompt."""
         if not self._prompts:
             self._stopping = self._in_flight = False
         self._prompts.append(_Prompt(uuid))
 
     def interrupt(self) -> bool:
-        """Stop what runs now. True: send the request at once; else `begun` says when."""
+        """Ask for an interrupt. True: send it at once; otherwise `note_begin` says when."""
         resting = self._state == "idle" and not self._prompts and not self._turning
         self._stopping = not resting
         if self._prompts and not self._turning:
@@ -76,18 +76,18 @@ class Turns:
         return True
 
     def acknowledge_interrupt(self) -> None:
-        """The CLI answered an interrupt, which does not mean that it stopped anything."""
+        """Note the answer to an interrupt, which does not mean that anything has stopped."""
         self._in_flight = False
 
     @property
     def is_stopping(self) -> bool:
-        """An interrupt was asked for and what it is for has not ended."""
+        """True after an interrupt, until the interrupted work has ended."""
         return self._stopping
 
     # --- signs of work --------------------------------------------------------------------------------
 
     def note_begin(self) -> bool:
-        """The CLI began something, or goes on with it. True: an interrupt is to be sent now."""
+        """Note that the CLI works. True: send an interrupt now."""
         self._turning = True
         if not self._stopping or self._in_flight:
             return False
@@ -95,7 +95,7 @@ class Turns:
         return True
 
     def init(self) -> Iterator[Signal]:
-        """`system/init`: a turn begins. Without states, it is the only sign of one that nobody asked for."""
+        """Handle `system/init`: a turn begins. Without states, it is the only sign of an unprompted turn."""
         for prompt in self._prompts:
             prompt.begun = prompt.begun or not prompt.lifecycle
         if not self._prompts and not self._state and not self._woken:
@@ -103,7 +103,7 @@ class Turns:
             yield Signal(Input.ACTIVITY)
 
     def state(self, state: str) -> Iterator[Signal]:
-        """`session_state_changed`. `requires_action` and back is no end and no beginning."""
+        """Handle `session_state_changed`. `requires_action` and back is neither an end nor a begin."""
         before, self._state = self._state, state
         if state == "running" and before in ("", "idle"):
             if not self._prompts:
@@ -115,7 +115,7 @@ class Turns:
             yield from self._idle()
 
     def _idle(self) -> Iterator[Signal]:
-        """Nothing runs and nothing is queued: what was begun has been answered, if by no result of its own."""
+        """End all work, because nothing runs and nothing is queued: the prompts were answered, even without a result."""
         answered = [prompt for prompt in self._prompts if prompt.begun]
         self._prompts = [prompt for prompt in self._prompts if not prompt.begun]
         for _ in answered or ([None] if self._woken and not self._prompts else []):
@@ -128,7 +128,7 @@ class Turns:
             yield Signal(Input.CLOSED, key=AGENT)
 
     def lifecycle(self, uuid: str, state: str) -> Iterator[Signal]:
-        """`command_lifecycle`: the fate of one prompt. Ends without a result are told here only."""
+        """Handle `command_lifecycle`: the state of one prompt. Ends without a result come only here."""
         prompt = next((prompt for prompt in self._prompts if prompt.uuid == uuid), None)
         if prompt is None:
             return
@@ -143,7 +143,7 @@ class Turns:
     # --- results --------------------------------------------------------------------------------------
 
     def result(self, msg: Msg, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Signal]:
-        """A `result`. `error` is None when it went well."""
+        """Handle a `result`. `error` is None for a success."""
         self._turning = self._in_flight = False
         answered_prompts = self._answered_by(msg)
         foreign = bool(self._prompts) and not answered_prompts
@@ -171,10 +171,10 @@ class Turns:
         return self._prompts[:1]
 
     def _carry(self, msg: Msg) -> None:
-        """Usage of the turn, and its cost in USD.
+        """Add up the usage of the turn and its cost in USD.
 
-        2.1.330 tells the cost since the last result; before that `total_cost_usd` counts for the whole process, so
-        the difference is taken, and a smaller value is a restart (`/clear`).
+        2.1.330 reports the cost since the last result. Before, `total_cost_usd` counts for the whole process, so the difference
+        is taken, and a smaller value means a restart (`/clear`).
         """
         cost: float | None = None
         total = get_cost(msg, "total_cost_usd")

@@ -1,6 +1,6 @@
-"""Claude Code's wire: reading lines without trust, building lines, and the tables of what is known.
+"""Reads and writes single lines of Claude Code, and has the tables of its known messages.
 
-Owns: whatever can be said about one line alone, without the state of a session.
+All functions look at one line, without the state of a session.
 Source: recordings of 2.1.197 and 2.1.330 (`compat_fixtures/agents/claude`) and the schemas inside of the 2.1.330
 binary, which name the kinds that no recording shows.
 """
@@ -31,7 +31,7 @@ Msg: TypeAlias = dict[str, Any]
 
 
 def get_cost(msg: Mapping[str, Json], key: str) -> float | None:
-    """A finite amount that is not negative, else None."""
+    """The cost if it is finite and not negative, else None."""
     value = msg.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**53:
         return None
@@ -39,7 +39,7 @@ def get_cost(msg: Mapping[str, Json], key: str) -> float | None:
 
 
 def kind_of(msg: Msg) -> str:
-    """The key of the dispatch table: `type`, and its second half where the type alone says nothing."""
+    """The key of the dispatch table: `type`, and the subtype if the type alone is not enough."""
     kind = get_text(msg, "type") or "?"
     if kind == "system":
         return f"system/{get_text(msg, 'subtype') or '?'}"
@@ -51,7 +51,7 @@ def kind_of(msg: Msg) -> str:
 
 
 def piece_of(msg: Msg) -> Msg | None:
-    """The event of a line that brings a piece of the conversation's own answer, None for all others. Nearly all lines are one."""
+    """The event of a line with a piece of the main answer, or None for other lines. Nearly all lines are such pieces."""
     event = obj(msg.get("event"))
     if event.get("type") != "content_block_delta" or msg.get("type") != "stream_event" or msg.get("parent_tool_use_id"):
         return None
@@ -84,36 +84,36 @@ FINISH: dict[str, str] = {
 # --- writing ------------------------------------------------------------------------------------------
 
 _PROMPTS = uuid.UUID("6f7e5a3c-0f6e-5d0a-9a53-5d2f5c6b8f41")
-"""Namespace of prompt uuids: any fixed value does."""
+"""Namespace of prompt uuids. Its value does not matter."""
 
 
 def prompt_uuid(key: str) -> str:
-    """The uuid under which Claude knows the prompt with this key; the same for the same key."""
+    """The uuid of a prompt for Claude. The same key gives the same uuid."""
     return str(uuid.uuid5(_PROMPTS, key))
 
 
 def write(msg: Mapping[str, Json]) -> WriteLine:
-    """A message as a line. `ensure_ascii` keeps U+2028 and lone surrogates from breaking the framing."""
+    """Write a message as a line. `ensure_ascii` keeps U+2028 and lone surrogates from breaking the framing."""
     return WriteLine(json.dumps(msg, separators=(",", ":")).encode())
 
 
 def control_request(request_id: str, request: Msg) -> WriteLine:
-    """A request of ours; its answer carries the same id."""
+    """Write a control request. Its answer has the same id."""
     return write({"type": "control_request", "request_id": request_id, "request": request})
 
 
 def control_answer(request_id: str, response: Msg) -> WriteLine:
-    """Our answer to a request of the CLI."""
+    """Write our answer to a request of the CLI."""
     return write({"type": "control_response", "response": {"subtype": "success", "request_id": request_id, "response": response}})
 
 
 def control_refusal(request_id: str, error: str) -> WriteLine:
-    """Our answer to a request of the CLI that cannot be served."""
+    """Write our refusal of a request of the CLI."""
     return write({"type": "control_response", "response": {"subtype": "error", "request_id": request_id, "error": error}})
 
 
 def prompt_content(text: str, attachments: Iterable[Attachment], system: str | None) -> str | list[Msg]:
-    """`message.content` of a prompt: a plain string where that is enough.
+    """`message.content` of a prompt: a plain string if that is enough.
 
     The text comes last, because Claude looks for a slash command and for @files in the last block only.
     Claude has no channel for a system text of a single prompt, so it goes in front, as `<system-reminder>`.
@@ -169,7 +169,7 @@ DEFAULT_CATALOGUE = Catalogue(
     ),
     default_model=DEFAULT_MODEL,
 )
-"""Offered until a process has told its own list in the answer to `initialize`."""
+"""The catalogue until a process has sent its own in the answer to `initialize`."""
 
 
 def read_models(models: Json) -> tuple[tuple[Model, ...], dict[str, str]]:

@@ -1,1 +1,1 @@
-"""All that is known of Codex."""
+"""Codex: its spec, its codec and the tables of its wire."""

@@ -1,9 +1,8 @@
-"""Codex: one long-lived `codex app-server` process per session, JSON-RPC (without the `jsonrpc` field) over stdio.
+"""The codec of Codex: one long-lived `codex app-server` process per session, JSON-RPC (without the `jsonrpc` field) over stdio.
 
-The codec reads lines and tells facts and signals. Its parts: `wire` (tables), `settings` (model, effort, mode),
-`speech` (items of a thread), `tools` (calls, results, diffs), `asks` (approvals, questions), `turns`
-(prompts, turns, interrupts, subagents' turns).
-Pure: no clock, no IO, no random; ids come from the injected factory.
+Its parts: `wire` (tables), `settings` (model, effort, mode), `speech` (items of a thread), `tools` (calls, results, diffs),
+`asks` (approvals, questions), `turns` (prompts, turns, interrupts, subagents' turns). Pure: no clock, no IO, no randomness; ids
+come from the injected factory.
 Source: recordings of 0.169.0 (`compat_fixtures/agents/codex`), runs of it against a scripted model.
 """
 
@@ -64,18 +63,18 @@ class CodexCodec(kit.BaseCodec[Context]):
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """argv and environment; see `settings`."""
+        """Return argv and environment; see `settings`."""
         self.native_session_id = options.native_session_id or None
         return self._settings.launch(options)
 
     def start(self) -> list[Output]:
-        """The handshake. Prompts need not wait for it: they are kept until the thread has begun."""
+        """Return the handshake. Prompts need not wait for it: they are kept until the thread has begun."""
         return [WriteLine(self._rpc.request("initialize", CLIENT)[1])]
 
     # --- commands -------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> list[Output]:
-        """A command as lines."""
+        """Translate a command to lines."""
         match command:
             case Prompt():
                 if self._settings.needs_restart(command):
@@ -89,18 +88,18 @@ class CodexCodec(kit.BaseCodec[Context]):
                 return self._stamp(self._asks.answer(command))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """A checked call goes on: Codex would have made it without asking, but for the rules."""
+        """Let a checked call go on. Codex would have made it without asking if there were no rules."""
         return self._asks.proceed(permission_id)
 
     @property
     def mode(self) -> str:
-        """The mode that the thread is in."""
+        """Id of the thread's mode."""
         return self._settings.mode
 
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """One line. What is no JSON-RPC, or of an unknown method, is `agent.unparsed`."""
+        """Handle one line. A line that is no JSON-RPC, or of an unknown method, becomes `agent.unparsed`."""
         message = self._rpc.classify(line)
         match message:
             case MalformedMessage(why=why, raw=raw):
@@ -119,7 +118,7 @@ class CodexCodec(kit.BaseCodec[Context]):
                 return self._stamp(self._request(message))
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """The process is gone: open asks, messages and calls are reported as they are."""
+        """Complete open requests, messages and calls, because the process has ended."""
         return self._stamp(self._eof())
 
     def _eof(self) -> Iterator[Output]:
@@ -134,7 +133,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         self.catalogue = self._settings.catalogue
         return stamped
 
-    # --- answers to us --------------------------------------------------------------------------------
+    # --- answers to our requests --------------------------------------------------------------------------------
 
     def _response(self, response: Response) -> Iterator[Output]:
         result = obj(response.result)
@@ -165,7 +164,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             yield from self._turns.turn_accepted(response.id, get_text(obj(result.get("turn")), "id"))
 
     def _on_refusal(self, method: str, response: Response) -> Iterator[Output]:
-        """What Codex refuses ends the prompt, but for the interrupt of a turn that has not begun or is over."""
+        """A refusal ends the prompt, except for the interrupt of a turn that has not begun or is over."""
         if method in ("turn/interrupt", "thread/backgroundTerminals/clean"):
             self._ctx.ignore(f"{method}, refused")
             self._turns.interrupt_refused()
@@ -177,7 +176,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             if method not in ("turn/start", COMPACT_METHOD) and error["code"] != "session_not_found":
                 yield Stop(why=error["message"])
 
-    # --- requests to us -------------------------------------------------------------------------------
+    # --- requests of Codex -------------------------------------------------------------------------------
 
     def _request(self, request: Request) -> Iterator[Output]:
         ask = self.REQUESTS.get(request.method)
@@ -203,14 +202,14 @@ class CodexCodec(kit.BaseCodec[Context]):
     # --- threads --------------------------------------------------------------------------------------
 
     def _thread(self, params: Msg) -> Thread:
-        """The thread of a message; the conversation itself for an unknown thread."""
+        """The thread of a message, or the main thread if it is unknown."""
         return self._children.get(get_text(params, "threadId"), self._main)
 
     def _is_main(self, params: Msg) -> bool:
         return get_text(params, "threadId") in (self._main.thread_id, "")
 
     def _open_child(self, thread_id: str, key: str, parent: Thread, about: Mapping[str, Json], raw: Msg) -> Iterator[Output]:
-        """A subagent begins: a session below the call that made it."""
+        """Open the child session of a subagent, below the call that made it."""
         if not thread_id or thread_id in self._children or thread_id == self._main.thread_id:
             return
         self._children[thread_id] = Thread(self._ctx, thread_id, child=key)
@@ -220,7 +219,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=raw, child=key)
 
     def _adopt(self, thread_id: str, raw: Msg) -> Generator[Output, None, Thread]:
-        """Open a thread that speaks before its call names it: it belongs to the spawning call without a receiver."""
+        """Open a thread that sends before its call names it. It belongs to the spawning call without a receiver."""
         known = {thread.child for thread in self._children.values()}
         waiting = [
             (call.call_id, thread, call.source)
@@ -267,7 +266,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             error = turn_error(obj(turn.get("error")) or thread.error)
             yield kit.error_fact(error, raw, thread.child)
         thread.error = {}
-        if interrupted and running:  # Codex lets a command go on that it was told to stop
+        if interrupted and running:  # Codex lets a command run on after an interrupt
             yield WriteLine(self._rpc.request("thread/backgroundTerminals/clean", {"threadId": thread.thread_id})[1])
         if thread.child is None:
             yield from self._turns.on_turn_completed(get_text(turn, "id"), error, aborted=interrupted)
@@ -275,7 +274,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             yield from self._turns.child_completed(thread, error, aborted=interrupted)
 
     def _on_error(self, params: Msg, raw: Msg) -> Iterator[Output]:
-        """`willRetry`: the turn goes on. Else `turn/completed` repeats it, and it is told there, once."""
+        """Handle `error`. With `willRetry` the turn goes on. Otherwise `turn/completed` repeats the error, and reports it."""
         thread, error = self._thread(params), obj(params.get("error"))
         if params.get("willRetry") is True:
             yield from thread.cut(raw)
@@ -289,7 +288,7 @@ class CodexCodec(kit.BaseCodec[Context]):
     # --- items ----------------------------------------------------------------------------------------
 
     def _current(self, params: Msg) -> Thread | None:
-        """The thread of something that belongs to its running turn, else None."""
+        """The thread of a message that belongs to its running turn, else None."""
         thread = self._thread(params)
         if not self._is_main(params) and thread is self._main:
             return None
@@ -343,7 +342,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield from thread.output(get_text(params, "itemId"), as_text(params.get("delta")), raw)
 
     def _on_plan(self, params: Msg, raw: Msg) -> Iterator[Output]:
-        """Codex makes no item of its plan, so its tool call is ours: OpenCode shows the list where it was changed."""
+        """Make a tool call of a plan, because Codex has no item for it. OpenCode shows the list at this place."""
         thread = self._current(params)
         if thread is None:
             self._ctx.ignore("turn/plan/updated outside of its turn")
@@ -377,7 +376,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         yield from ()
 
     def _on_server(self, params: Msg, raw: Msg) -> Iterator[Output]:
-        """An MCP server was started for a thread; a subagent's are the same ones."""
+        """Handle the state of an MCP server. Subagents have the same servers."""
         told = self._servers.update([of_codex(params)], whole=False) if self._is_main(params) else None
         if told is not None:
             yield self._ctx.status("mcp", summary(told), told, raw)
@@ -406,7 +405,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         "mcpServer/startupStatus/updated": _on_server,
         "serverRequest/resolved": lambda codec, params, raw: codec._asks.on_resolved(params.get("requestId"), raw),
     }
-    """Notification -> what is done with it."""
+    """Notification -> its handler."""
 
     REQUESTS: ClassVar[dict[str, Callable[[Asks, Request, Thread], Iterator[Output]]]] = {
         "item/commandExecution/requestApproval": Asks.command,
@@ -415,4 +414,4 @@ class CodexCodec(kit.BaseCodec[Context]):
         "item/tool/requestUserInput": Asks.question,
         "mcpServer/elicitation/request": Asks.elicitation,
     }
-    """Request of Codex -> who asks the person."""
+    """Request of Codex -> the method that asks the person."""

@@ -1,6 +1,6 @@
-"""Model, effort and mode in force in one Codex process, and the parameters that change them.
+"""Keeps model, effort and mode in force in one Codex process, and makes the parameters that change them.
 
-Codex keeps what a `turn/start` says for later turns, so each prompt says only what it wants otherwise.
+The settings of a `turn/start` hold for later turns too, so each prompt sends only changes.
 Source: recordings `controls`, `plan_mode`, `resume.2`; the schema of `turn/start`.
 """
 
@@ -57,7 +57,7 @@ _ANSWERED_ELSEWHERE = frozenset({"webfetch", "websearch", "task", "skill", "todo
 
 
 def without_unasked_tools(rules: tuple[Rule, ...]) -> Msg:
-    """The configuration without the tools that a rule may forbid and that Codex does not ask about."""
+    """The configuration that switches off tools that a rule may forbid and Codex does not ask about."""
     switches = [switch for switch in _SWITCHES if may_forbid(rules, switch.permissions)]
     config: Msg = {key: value for switch in switches for key, value in switch.config.items()}
     features = {name: False for switch in switches for name in switch.features}
@@ -66,30 +66,30 @@ def without_unasked_tools(rules: tuple[Rule, ...]) -> Msg:
 
 @dataclass(slots=True)
 class Settings:
-    """What is in force in one process."""
+    """The settings in force in one process."""
 
     catalogue: Catalogue | None = None
     directory: str = ""
     resume_id: str = ""
     resume_at: str = ""
-    """The turn of that thread that is the last to go on after; "": all of it stays."""
+    """The last turn of the thread to keep; "" keeps all."""
     mode: str = DEFAULT_MODE
-    """The mode that the thread is in."""
+    """The mode of the thread."""
     approval: str = ""
-    """The approval policy that the thread has; "" before it begins."""
+    """The approval policy of the thread; "" before it begins."""
     rules: tuple[Rule, ...] = ()
     """The permission rules of the last prompt."""
     _tools_off: Msg = field(default_factory=dict[str, Any])
-    """The configuration by which the thread was started without some tools."""
+    """The configuration of the thread's start that switched off tools."""
     model: str = ""
-    """The model that the thread uses, as Codex told it; "" before that."""
+    """The model of the thread, as Codex reported it; "" before."""
     effort: str = ""
     configured: str = ""
-    """The model of the person's config.toml; "" if it names none. Whoever names no model gets this one."""
+    """The model of the person's config.toml, or "". It is used if the prompt names none."""
     _own_effort: dict[str, str] = field(default_factory=dict[str, str])
     _rows: list[Json] = field(default_factory=list[Json])
     _wished: tuple[str, str] = ("", "")
-    """Model and variant that the last prompt named, for what messages show."""
+    """Model and variant of the last prompt, which messages show."""
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv; the thread itself begins with the first prompt."""
@@ -104,10 +104,10 @@ class Settings:
             argv += ["-c", f'projects={{{json.dumps(options.directory)}={{trust_level="untrusted"}}}}']
         return LaunchSpec(argv=(*argv, "app-server"), cwd=options.directory)
 
-    # --- what Codex offers ----------------------------------------------------------------------------
+    # --- offers ----------------------------------------------------------------------------
 
     def read_models(self, result: Msg) -> str:
-        """One page of `model/list`. The cursor of the next page, "" when this was the last."""
+        """Read a page of `model/list`. Returns the cursor of the next page, or ""."""
         self._rows.extend(arr(result.get("data")))
         cursor = get_text(result, "nextCursor")
         if not cursor or not arr(result.get("data")):
@@ -123,7 +123,7 @@ class Settings:
     # --- the thread -----------------------------------------------------------------------------------
 
     def thread(self, prompt: Prompt) -> tuple[str, Msg]:
-        """The request that begins the conversation or goes on with it: (method, params)."""
+        """The request that begins or resumes the conversation: (method, params)."""
         if prompt.mode in PRESETS:
             self.mode = prompt.mode
         preset = PRESETS[self.mode]
@@ -142,7 +142,7 @@ class Settings:
         return "thread/start", params
 
     def _approval(self, mode: str) -> str:
-        """The approval policy of a mode. Rules that may forbid what the mode would not ask about make Codex ask for all."""
+        """The approval policy of a mode. If rules may forbid calls that the mode does not ask about, Codex asks about all."""
         keys = _COMMAND_KEYS if mode in (DEFAULT_MODE, PLAN) else (*_COMMAND_KEYS, "edit")
         return ASK_ALWAYS if may_forbid(self.rules, keys) or self._forbids_mcp(mode) else PRESETS[mode].approval
 
@@ -154,11 +154,11 @@ class Settings:
         )
 
     def needs_restart(self, prompt: Prompt) -> bool:
-        """Whether the rules of a prompt want other tools than the thread has, which only a new process can give."""
+        """Whether the rules of a prompt need other tools than the thread has, and so a new process."""
         return bool(self.approval) and without_unasked_tools(prompt.rules) != self._tools_off
 
     def asks_person(self, tool: str, *, is_escalation: bool, reads_only: bool) -> bool:
-        """Whether a request is for a person in this mode, or is only a check by the rules."""
+        """Whether a request is for a person in this mode, and not only for the rules."""
         if self.mode == BYPASS:
             return False
         if self.approval != ASK_ALWAYS or is_escalation:
@@ -168,7 +168,7 @@ class Settings:
         return not reads_only
 
     def on_thread_start(self, result: Msg) -> None:
-        """The answer to it: what is in force."""
+        """Read the settings in force from the thread's start."""
         self.model = get_text(result, "model")
         self.effort = get_text(result, "reasoningEffort")
 

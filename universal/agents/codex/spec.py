@@ -1,4 +1,4 @@
-"""The row of the registry for Codex: what the server knows of it before it runs. The codec is loaded when one is needed."""
+"""The spec of Codex: how to find, start and offer it. The codec is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory
 
 
 def _make(ids: IdFactory) -> Codec:
-    from universal.agents.codex.codec import CodexCodec  # late: a server with no Codex never loads it
+    from universal.agents.codex.codec import CodexCodec  # imported late: a server without Codex never loads it
 
     return CodexCodec(ids)
 
@@ -24,7 +24,7 @@ LOGIN = LoginCheck(
         b'{"id":1,"method":"account/read","params":{}}',
     ),
 )
-"""Codex with a model provider of the person's own needs no account, which only `account/read` knows."""
+"""Codex with a custom model provider needs no account. Only `account/read` tells that."""
 
 CODEX = AgentSpec(
     name=NAME,

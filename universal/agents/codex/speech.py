@@ -1,10 +1,9 @@
-"""What one Codex thread says, as items: a message per model call, its text and reasoning, tool calls and their results.
+"""Makes the items of one Codex thread: a message for each model call, its text and reasoning, tool calls and results.
 
-Codex names no model calls: it tells items, and the tokens of a call when the call and its tools are done. So a message
-begins with the first item after that, and ends with the tokens (`thread/tokenUsage/updated`) or with the turn.
-A command that runs on after the model went on has been put into the background: its call ends there, and what it says
-later is counted and not shown (recording `slow_bash_long`).
-Owns: the life of items. Each is started before it is completed, completed once; a text equals its deltas.
+Codex reports items, and the tokens of a model call when the call and its tools are done, but no begin of a model call. So a
+message begins with the first item after the tokens, and ends with the tokens (`thread/tokenUsage/updated`) or with the turn. A
+command that still runs when the model goes on was put into the background: its call ends there, and later output is counted and
+not shown (recording `slow_bash_long`). Each item is started before it is completed, and completed once. A text equals its deltas.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from universal.jsonvalue import text as as_text
 
 @dataclass(slots=True)
 class Context(kit.Context):
-    """What the parts of one codec share."""
+    """The context that the parts of a codec share."""
 
     model_of: Callable[[], dict[str, Json]]
     """`metadata.model` of a message."""
     directory: Callable[[], str]
-    """Where the agent works; a command that runs there does not say so."""
+    """The agent's directory. A command in it does not name it."""
 
     def report_unparsed(self, kind: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
         """Count and report a native message that no rule knows, with the hash of its JSON."""
@@ -51,7 +50,7 @@ class Call(kit.Call):
 
     display: Display = field(kw_only=True)
     source: Msg = field(kw_only=True)
-    """The native item that it is, as it began."""
+    """The native item at its start."""
     whole: bool = False
 
 
@@ -66,7 +65,7 @@ class _Message:
 
 @dataclass(slots=True)
 class Thread(kit.Items[Context]):
-    """One thread of Codex: the conversation itself (`child` None) or a subagent's."""
+    """The items of one thread: of the main conversation (`child` None) or of a subagent."""
 
     thread_id: str
     turn_id: str = ""
@@ -75,9 +74,9 @@ class Thread(kit.Items[Context]):
     usage: dict[str, int] = field(default_factory=dict[str, int])
     """Tokens of the running turn."""
     error: Msg = field(default_factory=dict[str, Json])
-    """The last error that is not tried again; the end of the turn repeats it."""
+    """The last error without a retry. The end of the turn repeats it."""
     compacting: bool = False
-    """We asked for the compaction that comes."""
+    """True if we asked for the next compaction."""
     _total: int = -1
     _open: _Message | None = None
     _synthetic_calls: int = 0
@@ -107,7 +106,7 @@ class Thread(kit.Items[Context]):
         return display
 
     def on_item_completed(self, item: Msg, raw: Msg) -> Iterator[Fact]:
-        """`item/completed`. Begins what has not been started."""
+        """`item/completed`. Starts an item that was not started."""
         kind, id_ = get_text(item, "type"), get_text(item, "id")
         if kind in ("agentMessage", "plan", "exitedReviewMode"):
             yield from self._whole(id_, "text", as_text(item.get("review" if kind == "exitedReviewMode" else "text")), raw)
@@ -149,7 +148,7 @@ class Thread(kit.Items[Context]):
         yield from self.result(call, result(item), raw)
 
     def _user(self, item: Msg, raw: Msg) -> Iterator[Fact]:
-        """The echo of a prompt. Ours is shown already; a subagent's is its task."""
+        """The echo of a prompt. Our prompt is shown already; a subagent's is its task."""
         if self.child is None:
             self.ctx.ignore("item/userMessage, our own prompt")
             return
@@ -172,7 +171,7 @@ class Thread(kit.Items[Context]):
         yield self.delta(message.item_id, key.partition("/")[0], text, part.index, part.kind, raw, synthetic=synthetic)
 
     def _whole(self, key: str, kind: kit.PartKind, text: str, raw: Msg) -> Iterator[Fact]:
-        """The whole text of a part: what its deltas have not said comes as one more."""
+        """Add the whole text of a part. The rest after its deltas becomes one more delta."""
         part = self._open.parts.get(key) if self._open is not None else None
         said = part.growing.text if part is not None else ""
         if text.startswith(said):
@@ -191,7 +190,7 @@ class Thread(kit.Items[Context]):
             yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
 
     def synthetic_call(self, display: Display, result: Callable[[str], Outcome], raw: Msg) -> Iterator[Fact]:
-        """A call that Codex tells by its effect only (`update_plan`)."""
+        """A call of which Codex reports only the effect (`update_plan`)."""
         self._synthetic_calls += 1
         call_id = f"{display.name}_{self.turn_id or self.thread_id}_{self._synthetic_calls}"
         for fact in self.call(call_id, display, {}, raw):
@@ -223,7 +222,7 @@ class Thread(kit.Items[Context]):
         yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     def _leave(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
-        """Calls without a result: the model went on without them, or nobody will ever know."""
+        """End calls without a result, because the model went on without them."""
         for call in list(self.calls.values()):
             if not call.whole:
                 yield replace(self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw), synthetic=True)
@@ -253,19 +252,19 @@ class Thread(kit.Items[Context]):
         self.turn_id, self.usage, self.error = turn_id, {}, {}
 
     def cut(self, raw: Msg) -> Iterator[Fact]:
-        """The connection broke in the middle of an answer; Codex tries again, with a new message."""
+        """End a message whose connection broke. Codex tries again, with a new message."""
         if self._open is not None and self._open.unfinished:
             yield from self._end(raw, interrupted=True)
 
     def close(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
-        """The turn is over: nothing is open any more."""
+        """Complete all open items, because the turn is over."""
         if self._open is not None:
             yield from self._end(raw, interrupted=bool(self._open.unfinished))
         yield from self._leave(raw, interrupted=interrupted)
         self.turn_id = ""
 
     def _message(self, raw: Msg) -> Generator[Fact, None, _Message]:
-        """The open message, made if there is none."""
+        """The open message, or a new one."""
         if self._open is None:
             yield from self._leave(raw, interrupted=False)
             self._open = _Message(self.ctx.ids("item"))

@@ -1,4 +1,4 @@
-"""Codex's items as tool calls: names, arguments and results. Pure functions of one item.
+"""Converts Codex's items to tool calls: names, arguments and results. Pure functions of one item.
 
 Codex has no tool names on its items, so they get those of its own tools: `shell`, `apply_patch`, `update_plan`,
 `request_user_input`, `spawn_agent`, `wait`, `web_search`, `view_image`; MCP tools are `mcp__SERVER__TOOL`.
@@ -25,7 +25,7 @@ BACKGROUND = "(still running in the background)"
 
 @dataclass(frozen=True, slots=True)
 class Display:
-    """A call: the tool's name, its arguments, a line for people."""
+    """A call: the tool's name, its arguments, a line for a person."""
 
     name: str
     arguments: Msg
@@ -34,7 +34,7 @@ class Display:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A result, as the parts and the metadata of a `tool_result` item."""
+    """A result: the parts and the metadata of a `tool_result` item."""
 
     content: tuple[ContentPart, ...]
     metadata: dict[str, Json]
@@ -45,7 +45,7 @@ class Outcome:
 
 
 def bare_command(item: Msg) -> str:
-    """The command without the shell that Codex wraps around it (`/bin/bash -lc '...'`)."""
+    """The command without the shell around it (`/bin/bash -lc '...'`)."""
     command = get_text(item, "command")
     try:
         words = shlex.split(command)
@@ -132,7 +132,7 @@ def _files(item: Msg) -> Display:
     changes = changes_of(item)
     patch = "*** Begin Patch\n" + "".join(map(_patch, changes)) + "*** End Patch"
     arguments: Msg = {"patch": patch}
-    if changes:  # where a permission is asked for one path, it is the first
+    if changes:  # a permission for one path uses the first
         arguments["path"] = get_text(changes[0], "path")
     return Display("apply_patch", arguments, ", ".join(get_text(change, "path") for change in changes))
 
@@ -260,7 +260,7 @@ def _collab_result(item: Msg) -> Outcome:
 
 
 def spawn_arguments(prompt: str, name: str) -> Msg:
-    """Arguments of `spawn_agent`, as OpenCode's `task` has them."""
+    """The arguments of `spawn_agent` in the form of OpenCode's `task`."""
     description = name or (prompt.strip().split("\n")[0][:60] if prompt.strip() else "subagent")
     return {"description": description, "prompt": prompt, "subagent_type": "general"}
 
@@ -312,10 +312,10 @@ TOOLS: dict[str, tuple[Callable[[Msg], Display], Callable[[Msg], Outcome]]] = {
     "subAgentActivity": (_activity, _activity_result),
     "sleep": (_sleep, _plain_outcome),
 }
-"""Kind of item -> how its call and its result are shown."""
+"""Kind of item -> the functions that make its call and its result."""
 
 LATE_ARGUMENTS = frozenset({"webSearch", "imageGeneration"})
-"""Items that know their arguments only when they are complete."""
+"""Kinds of items that have their arguments only at completion."""
 
 
 # --- questions and plans ------------------------------------------------------------------------------

@@ -1,9 +1,9 @@
-"""Prompts on their way into Codex, the turns that answer them, and interrupts.
+"""Tracks prompts, the turns of Codex that answer them, and interrupts.
 
-Owns: what is said to the turn machine. It decides no end: DONE and FAILED stand for `turn/completed` of our own thread.
+It makes the signals for the turn machine, and decides no end: DONE and FAILED stand for `turn/completed` of the main thread.
 
-- A prompt waits for the handshake and for the thread, which begins with the first prompt (a thread for nothing would leave
-  a file on the disk at each discovery).
+- A prompt waits for the handshake and for the thread, which begins with the first prompt. Otherwise each discovery would leave a
+  thread's file on the disk.
 - `turn/start` while a turn runs steers into it: both prompts are answered by one `turn/completed`.
 - The answer to `turn/start` may come before or after `turn/started`, so both tell which turn a prompt belongs to.
 - An interrupt needs the turn's id; before that it is held. Codex refuses one for a turn that has not begun, so it is sent again
@@ -26,12 +26,12 @@ from universal.jsonrpc import Id, JsonRpc
 from universal.turn import Input
 
 COMPACT_METHOD = "thread/compact/start"
-"""Its answer is empty; then a turn of its own follows, with one item `contextCompaction`. Seen with 0.169.0."""
+"""Its answer is empty. A separate turn follows, with one item `contextCompaction` (0.169.0)."""
 
 
 @dataclass(slots=True)
 class _Prompt:
-    """A prompt that was written and is not answered."""
+    """A written prompt without an answer."""
 
     request_id: Id
     turn_id: str = ""
@@ -48,17 +48,17 @@ class Turns:
     _starting: bool = False
     _first: bool = True
     _waiting: list[Prompt] = field(default_factory=list[Prompt])
-    """Prompts that the thread is not there for yet."""
+    """Prompts that wait for the thread."""
     _prompts: list[_Prompt] = field(default_factory=list[_Prompt])
     _woken: bool = False
-    """ACTIVITY was signalled and nothing has ended it."""
+    """True after ACTIVITY until its end."""
     _stopping: bool = False
-    """An interrupt is wanted for what is handed."""
+    """True if the dispatched prompts must be interrupted."""
 
     # --- prompts --------------------------------------------------------------------------------------
 
     def prompt(self, prompt: Prompt) -> Iterator[Output]:
-        """A prompt for Codex."""
+        """Send a prompt, now or when the thread is ready."""
         if not self._prompts:
             self._stopping = False
         if self.main.thread_id:
@@ -68,7 +68,7 @@ class Turns:
         yield from self._begin_thread()
 
     def ready(self) -> Iterator[Output]:
-        """The handshake is done."""
+        """Note that the handshake is done."""
         self._ready = True
         yield from self._begin_thread()
 
@@ -79,7 +79,7 @@ class Turns:
             yield WriteLine(self.rpc.request(method, params)[1])
 
     def thread_begun(self) -> Iterator[Output]:
-        """The thread is there: what waits is handed over."""
+        """Send the waiting prompts, because the thread has begun."""
         self._starting = False
         waiting, self._waiting = self._waiting, []
         for prompt in waiting:
@@ -100,7 +100,7 @@ class Turns:
         yield WriteLine(line)
 
     def turn_accepted(self, request_id: Id, turn_id: str) -> Iterator[Output]:
-        """`turn/start` was answered. The turn may be over already."""
+        """Handle the answer to `turn/start`. The turn may be over already."""
         for prompt in self._prompts:
             if prompt.request_id == request_id:
                 prompt.turn_id = turn_id
@@ -108,7 +108,7 @@ class Turns:
                     yield self._stop(turn_id)
 
     def refusal(self, method: str, request_id: Id, message: str) -> dict[str, Json] | None:
-        """Codex refused a request: the error of the prompt that it was for, None if there is none."""
+        """Handle a refusal: the error of the request's prompt, or None."""
         if method in ("turn/start", COMPACT_METHOD):
             before = len(self._prompts)
             self._prompts = [prompt for prompt in self._prompts if prompt.request_id != request_id]
@@ -146,12 +146,12 @@ class Turns:
             yield _end(error, {**(metadata if not number else {}), "anchor": turn_id}, aborted=aborted)
 
     def child_started(self, child: Thread) -> Iterator[Output]:
-        """A subagent works."""
+        """A subagent has begun to work."""
         yield Signal(Input.OPENED, key=child.thread_id)
         yield Signal(Input.ACTIVITY, child=child.child)
 
     def child_completed(self, child: Thread, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Output]:
-        """A subagent rests."""
+        """A subagent has stopped working."""
         metadata: dict[str, Json] | None = {"usage": dict(child.usage)} if child.usage else None
         child.usage = {}
         yield _end(error, metadata, aborted=aborted, child=child.child)
@@ -160,7 +160,7 @@ class Turns:
     # --- interrupts -----------------------------------------------------------------------------------
 
     def interrupt(self, children: Sequence[Thread]) -> Iterator[Output]:
-        """Stop what runs, subagents too."""
+        """Interrupt the running turns, also of subagents."""
         waiting, self._waiting = self._waiting, []
         for _ in waiting:  # never written, so there is nothing to stop
             yield Signal(Input.FAILED, error=dict(INTERRUPTION), aborted=True)
@@ -177,11 +177,11 @@ class Turns:
                 yield self._stop(known)
 
     def interrupt_refused(self) -> None:
-        """Too early or too late. If the turn has not begun, `started` sends it again."""
+        """Handle a refused interrupt. If the turn has not begun, `on_turn_started` sends it again."""
         self._stopping = bool(self._prompts) and not self.main.turn_id
 
     def _stop(self, turn_id: str) -> Output:
-        """To be sent again at `turn/started`, in case that Codex does not know the turn yet."""
+        """Send an interrupt. It is repeated at `turn/started`, in case Codex does not know the turn yet."""
         self._stopping = not self.main.turn_id
         return self._interrupt(self.main.thread_id, turn_id)
 

@@ -1,4 +1,4 @@
-"""Codex app-server's wire: the tables of what is known, and what can be said about one value alone.
+"""Tables of Codex app-server's known messages, and functions that look at one value.
 
 Source: recordings of 0.169.0 (`compat_fixtures/agents/codex`) and the schema that this version writes by itself
 (`codex app-server generate-json-schema --experimental`), which names the kinds that no recording shows.
@@ -27,7 +27,7 @@ Msg: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What a mode is for Codex: who is asked, what the sandbox allows, and whether it only plans."""
+    """A mode in Codex's terms: approvals, sandbox, and whether it only plans."""
 
     approval: str
     sandbox: str
@@ -60,7 +60,7 @@ DEFAULT_CATALOGUE = Catalogue(
     models=(Model(DEFAULT_MODEL, "Default", "What your configuration of Codex chooses.", reasoning=True),),
     default_model=DEFAULT_MODEL,
 )
-"""Offered until a process has told its own list (`model/list`)."""
+"""The catalogue until a process has sent its own (`model/list`)."""
 
 
 def read_models(data: Json) -> tuple[tuple[Model, ...], dict[str, str], str | None]:
@@ -149,7 +149,7 @@ HINTS: dict[str, str] = {
     "session_not_found": "The conversation is no longer stored by Codex on this machine. Start a new session.",
     "bad_config": "Correct config.toml in CODEX_HOME (~/.codex), then try again.",
 }
-"""Code of an error -> what the person can do."""
+"""Code of an error -> hint for the person."""
 
 _RETRYABLE = frozenset({"rateLimitExceeded", "serverOverloaded", "internalServerError", "responseStreamDisconnected"})
 _LOST = ("no rollout found", "thread not found", "invalid thread id")
@@ -182,7 +182,7 @@ def made_error(message: str, code: str, status: int = 0) -> dict[str, Json]:
 
 
 def request_error(method: str, message: str) -> dict[str, Json]:
-    """The refusal of a request of ours as an error of the turn."""
+    """The error of the turn for a refused request of ours."""
     if method == "thread/fork" or (method == "thread/resume" and any(words in message for words in _LOST)):
         return made_error(message, "session_not_found")
     if "config" in message.lower():
@@ -214,14 +214,14 @@ _ATTEMPT = re.compile(r"(\d{1,4})/\d{1,4}")
 
 
 def retry_of(error: Msg) -> tuple[str, dict[str, Json]]:
-    """(a line for people, metadata of the status `retry`) of an error that is tried again."""
+    """(line for a person, metadata of the status `retry`) of an error with a retry."""
     message, details = get_text(error, "message"), get_text(error, "additionalDetails")
     match = _ATTEMPT.search(message)
     text = f"{message} ({details})" if details else message or "Reconnecting"
     return text, {"attempt": int(match.group(1)) if match else 1, "message": text, "delay_ms": 0}
 
 
-# --- what is known and not used -----------------------------------------------------------------------
+# --- known and not used -----------------------------------------------------------------------
 
 _OTHER_HOST = "for other hosts (desktop, cloud, voice); a session driven by stdio has no use for it"
 _ELSEWHERE = "the same is said by another message that is used"
@@ -299,7 +299,7 @@ IGNORED: dict[str, str] = {
     "windows/worldWritableWarning": _OTHER_HOST,
     "windowsSandbox/setupCompleted": _OTHER_HOST,
 }
-"""Notification -> why it is not used. What is in neither this table nor the codec's is `agent.unparsed`."""
+"""Notification -> why it is not used. Others without a handler become `agent.unparsed`."""
 
 IGNORED_ITEMS: dict[str, str] = {
     "enteredReviewMode": "the review itself is reported",
@@ -316,4 +316,4 @@ REFUSED: dict[str, str] = {
     "execCommandApproval": "the older protocol, which is not spoken here",
     "item/tool/call": "no tools of the client were announced",
 }
-"""Requests of Codex that are known and not served -> what they are told."""
+"""Known requests of Codex that are not served -> the text of the refusal."""

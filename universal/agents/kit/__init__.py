@@ -1,9 +1,9 @@
-"""What the codecs of all agents share. A package that adds an agent may use it too.
+"""Shared parts of all codecs. Packages that add an agent may use them too.
 
-codec    BaseCodec, LineCodec: reading lines, stamping facts with the agent's id of the conversation, counts
-context  Context: ids, counts, and facts about status, errors and lines that no rule knows
-items    Items, Part, Call: the items of the universal schema, as codecs build them
-speech   Speech: messages with their parts, tool calls and their results, for agents whose protocol is plain
+codec    BaseCodec, LineCodec: read lines, stamp facts with the agent's id of the conversation, count
+context  Context: ids, counts, and facts about status, errors and unparsed lines
+items    Items, Part, Call: build the items of the universal schema
+speech   Speech: messages, tool calls and results of an agent with a simple protocol
 asks     Ask, OpenAsks: open permissions and questions, each resolved exactly once
 """
 

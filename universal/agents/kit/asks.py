@@ -1,7 +1,7 @@
-"""What an agent asks a person and waits for: permissions and questions.
+"""Keeps the open permissions and questions of an agent.
 
-Owns the open requests of one process. Each is told exactly once as `requested` and once as `resolved`: by our reply, by the
-agent itself, or because nobody waits any more. A check that no rule concerns (`ToolCheck`, `proceed`) is told not at all.
+Each request gives exactly one `requested` and one `resolved` event: by our reply, by the agent, or because the agent does not
+wait any more. A check that no rule concerns (`ToolCheck`, `proceed`) gives no event.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Ask:
 
     @property
     def is_question(self) -> bool:
-        """Whether it wants answers, not a decision."""
+        """True for a question, False for a permission."""
         return self.questions is not None
 
 
@@ -53,19 +53,19 @@ class OpenAsks(Generic[AskT]):
         return iter(list(self._open.values()))
 
     def begin(self, ask: AskT, raw: Json) -> Fact:
-        """Keep a request as open, and tell it."""
+        """Add an open request, and return its `requested` fact."""
         self._open[ask.ask_id] = ask
         if ask.questions is not None:
             return Fact(EventType.QUESTION_REQUESTED, _question(ask, ask.questions, "requested"), raw=raw, child=ask.child)
         return Fact(EventType.PERMISSION_REQUESTED, _permission(ask, "requested"), raw=raw, child=ask.child)
 
     def permission(self, ask_id: str) -> AskT | None:
-        """The open permission of this id, None for a question or when it is over."""
+        """The open permission with this id, or None."""
         ask = self._open.get(ask_id)
         return None if ask is None or ask.is_question else ask
 
     def question(self, ask_id: str) -> AskT | None:
-        """The open question of this id, None for a permission or when it is over."""
+        """The open question with this id, or None."""
         ask = self._open.get(ask_id)
         return ask if ask is not None and ask.is_question else None
 
@@ -74,28 +74,28 @@ class OpenAsks(Generic[AskT]):
         return next((ask for ask in self._open.values() if matches(ask)), None)
 
     def drop(self, ask: AskT) -> None:
-        """End a check without telling it."""
+        """Remove a check without an event."""
         del self._open[ask.ask_id]
 
     def resolve_permission(self, ask: AskT, decision: Decision, message: str | None = None, raw: Json = None) -> Fact:
-        """End a permission by a decision. `message`: the person's words with it."""
+        """Resolve a permission by a decision. `message`: the person's message."""
         del self._open[ask.ask_id]
         return _permission_resolved(ask, decision, {"message": message} if message else {}, raw)
 
     def resolve_question(self, ask: AskT, answers: Answers | None, message: str | None = None, raw: Json = None) -> Fact:
-        """End a question by its answers, one list of labels for each; None rejects it."""
+        """Resolve a question by its answers, a list of labels for each part. None rejects it."""
         del self._open[ask.ask_id]
         return _question_resolved(ask, answers, {"message": message} if message else {}, raw)
 
     def withdrawn(self, ask: AskT, raw: Json = None) -> Fact:
-        """End a request that nobody waits for any more."""
+        """Resolve a request that the agent does not wait for any more."""
         del self._open[ask.ask_id]
         if ask.questions is not None:
             return _question_resolved(ask, None, WITHDRAWN, raw)
         return _permission_resolved(ask, "reject", WITHDRAWN, raw)
 
     def close(self, asks: Iterable[AskT] | None = None) -> Iterator[Fact]:
-        """End these requests, or all: nobody waits for an answer."""
+        """Resolve these requests, or all, because the agent does not wait any more."""
         for ask in self if asks is None else asks:
             yield self.withdrawn(ask)
 

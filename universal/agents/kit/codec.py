@@ -16,7 +16,7 @@ Handlers: TypeAlias = Mapping[str, Callable[[Any, dict[str, Any]], Iterable[Outp
 
 
 class BaseCodec(Generic[ContextT]):
-    """State and methods that every codec has. See `universal.codec.Codec` for the methods' contract."""
+    """State and methods of every codec. See `universal.codec.Codec` for the methods' contract."""
 
     catalogue: Catalogue | None
     native_session_id: str | None
@@ -27,13 +27,13 @@ class BaseCodec(Generic[ContextT]):
         self._ctx = context
 
     def counters(self) -> Mapping[str, int]:
-        """Counts of what was ignored and what was not understood."""
+        """Counts of ignored and unparsed messages."""
         return self._ctx.counters
 
     def _stamp(self, outputs: Iterable[Output]) -> list[Output]:
-        """The outputs, each fact with the agent's id of the conversation.
+        """Return the outputs, and set the agent's id of the conversation in each fact.
 
-        All outputs are made before the id is read, since one of them may have learned it.
+        All outputs are made before the id is read, because one of them may set it.
         """
         results = list(outputs)
         native = self.native_session_id
@@ -41,11 +41,11 @@ class BaseCodec(Generic[ContextT]):
 
     @staticmethod
     def _parse(line: bytes) -> Json:
-        """A line as JSON. Raises ValueError or RecursionError."""
+        """Parse a line. Raises ValueError or RecursionError."""
         return parse(line)
 
     def _object(self, line: bytes) -> dict[str, Any] | Fact:
-        """The JSON object of a line, or the fact that it is none."""
+        """The JSON object of a line, or an `agent.unparsed` fact."""
         try:
             value = self._parse(line)
         except (ValueError, RecursionError) as error:
@@ -57,12 +57,12 @@ class BaseCodec(Generic[ContextT]):
 
 
 class LineCodec(BaseCodec[ContextT]):
-    """A codec of lines that are JSON objects, each of one kind, with one handler for each kind."""
+    """A codec for lines of JSON objects. Each line has a kind, and each kind a handler."""
 
     HANDLERS: ClassVar[Handlers] = {}
     """Kind of line -> the method that handles it."""
     IGNORED: ClassVar[Mapping[str, str] | frozenset[str]] = frozenset()
-    """Kinds that are known and not used."""
+    """Known kinds that are not used."""
 
     def receive(self, line: bytes) -> list[Output]:
         """Handle one line. A line that is no JSON object, or of an unknown kind, becomes `agent.unparsed`."""
@@ -86,5 +86,5 @@ class LineCodec(BaseCodec[ContextT]):
         return self._stamp((*self._refusal(kind, message), unparsed))
 
     def _refusal(self, kind: str, message: dict[str, Any]) -> Iterable[Output]:
-        """Lines that refuse an unknown message, so that the agent does not wait for an answer."""
+        """The lines that refuse an unknown request, so that the agent does not wait for an answer."""
         return ()

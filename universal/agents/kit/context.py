@@ -1,4 +1,4 @@
-"""What the parts of one codec share: ids, counts, and facts that every agent has."""
+"""The context that the parts of a codec share: ids, counts, and facts of every agent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, J
 
 @dataclass(slots=True)
 class Context:
-    """Shared by the parts of one codec. `agent` names it in the location of what was not understood."""
+    """The shared context of one codec. `agent` is its name in the location of unparsed messages."""
 
     agent: str
     ids: IdFactory
@@ -21,7 +21,7 @@ class Context:
     """Counts by native kind: `unparsed:KIND`, `ignored:KIND`."""
 
     def ignore(self, kind: str) -> None:
-        """Count a native message that is known and not used."""
+        """Count a known native message that is not used."""
         self.counters[f"ignored:{kind}"] += 1
 
     def report_unparsed(self, kind: str, error: str, raw: Json, raw_hash: str | None = None) -> Fact:
@@ -31,11 +31,11 @@ class Context:
         return Fact(EventType.UNPARSED, data, raw=raw, synthetic=True)
 
     def location(self, kind: str) -> str:
-        """Where a native message of this kind came from."""
+        """The location of a native message of this kind."""
         return f"{self.agent} stdout: {kind}"
 
     def status(self, label: str, detail: str | None, metadata: dict[str, Json], raw: Json, child: str | None = None) -> Fact:
-        """A complete item of kind status; `metadata` as listed at `universal.items.Item`."""
+        """A complete status item. `metadata` as listed at `universal.items.Item`."""
         return self._complete(ItemKind.STATUS, StatusPart(label=label, detail=detail), metadata, raw, child)
 
     def note(self, text: str, raw: Json) -> Fact:

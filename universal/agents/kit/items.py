@@ -1,4 +1,4 @@
-"""The items of the universal schema, as codecs build them: messages, tool calls, results, and the deltas of their text."""
+"""Builds the items of the universal schema: messages, tool calls, results, and deltas of their text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PartKind: TypeAlias = Literal["text", "reasoning"]
 DeltaKind: TypeAlias = Literal["text", "reasoning", "tool_input", "tool_output"]
 
 ABANDONED = "The tool call was interrupted before it had a result."
-"""The result of a call that never got one."""
+"""The result of a call that has none."""
 INTERRUPTED: dict[str, Json] = {"interrupted": True}
 """`metadata` of an item that was cut off."""
 
@@ -42,7 +42,7 @@ class Part:
     growing: GrowingText = field(default_factory=GrowingText)
 
     def add_rest(self, whole: str) -> str:
-        """Add what the whole text has more than the deltas have said, and return it; "" when they differ."""
+        """Add the rest of the whole text after the deltas, and return it. "" if the deltas do not match."""
         text = self.growing.text
         rest = whole.removeprefix(text) if whole.startswith(text) else ""
         if rest:
@@ -59,15 +59,15 @@ class Call:
     item_id: str
     parent_id: str | None
     arguments: dict[str, Json] | None = None
-    """None until they are whole."""
+    """None until the arguments are complete."""
     partial: GrowingText = field(default_factory=GrowingText)
-    """The JSON text of the arguments as far as it has come."""
+    """The JSON text of the arguments so far."""
     result_id: str = ""
-    """Item of its result, once it has begun to give output."""
+    """Id of the result's item, set with the first output."""
     output: str = ""
-    """Output that was told as deltas."""
+    """Output that was sent as deltas."""
     answers: list[list[str]] | None = None
-    """What a person answered to its question."""
+    """The person's answers to its question."""
 
 
 def dumps(value: Json) -> str:
@@ -76,7 +76,7 @@ def dumps(value: Json) -> str:
 
 
 def contents(parts: Iterable[Part]) -> tuple[ContentPart, ...]:
-    """The parts of a message that is complete."""
+    """The content of a complete message."""
     return tuple(TextPart(text=p.growing.text) if p.kind == "text" else ReasoningPart(text=p.growing.text) for p in parts)
 
 
@@ -92,7 +92,7 @@ class Items(Generic[ContextT]):
         return Fact(type_, data, raw=raw, synthetic=synthetic, child=self.child)
 
     def item_fact(self, type_: EventType, item: Item, raw: Json, *, synthetic: bool = False) -> Fact:
-        """An item as it is now."""
+        """A fact with the present state of an item."""
         return self.fact(type_, ItemData(item=item), raw, synthetic=synthetic)
 
     def delta(
@@ -103,7 +103,7 @@ class Items(Generic[ContextT]):
         return Fact(EventType.ITEM_DELTA, data, raw, synthetic, self.child)
 
     def user_fact(self, content: tuple[ContentPart, ...], raw: Json, *, native_id: str = "", synthetic: bool = False) -> Fact:
-        """A complete message that somebody else put into the conversation."""
+        """The facts of a complete message of the user, or of another sender."""
         item = Item(
             item_id=self.ctx.ids("item"),
             native_item_id=native_id or None,
@@ -118,7 +118,7 @@ class Items(Generic[ContextT]):
 def message_item(
     item_id: str, native_id: str | None, status: ItemStatus, content: tuple[ContentPart, ...], metadata: dict[str, Json]
 ) -> Item:
-    """A message of the agent."""
+    """The item of an agent's message."""
     return Item(
         item_id=item_id,
         native_item_id=native_id or None,
@@ -139,7 +139,7 @@ def call_item(
     native_id: str = "",
     role: ItemRole = ItemRole.TOOL,
 ) -> Item:
-    """A tool call. `arguments`: their JSON text, as far as it has come. `native_id`: where it is not the call's id."""
+    """The item of a tool call. `arguments`: their JSON text so far. `native_id`: if it differs from the call's id."""
     return Item(
         item_id=call.item_id,
         native_item_id=native_id or call.call_id,
@@ -161,7 +161,7 @@ def result_item(
     native_id: str | None = None,
     parent_id: str = "",
 ) -> Item:
-    """The result of a tool call. `parent_id`: where it is not the parent of the call."""
+    """The item of a tool result. `parent_id`: if it differs from the call's parent."""
     return Item(
         item_id=call.result_id,
         native_item_id=native_id,

@@ -1,8 +1,8 @@
-"""What an agent says, as items: messages with their parts, tool calls, results. For agents whose protocol is plain.
+"""Makes the items of an agent with a simple protocol: messages with their parts, tool calls, results.
 
-Owns the life of items: each is started before it is completed, and completed exactly once; the text of a message is
-the concatenation of its deltas; each call whose arguments are whole has exactly one result.
-A codec calls these in the order in which its agent speaks and passes on the facts.
+Each item is started before it is completed, and completed exactly once. The text of a message is the concatenation of its deltas.
+Each call with complete arguments has exactly one result. A codec calls the methods in the order of the agent's messages, and
+returns the facts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Message:
 
 @dataclass(slots=True)
 class Speech(Items[Context]):
-    """One conversation. A fact without a native message is synthetic."""
+    """The items of one conversation. A fact without a native message is synthetic."""
 
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by their id."""
@@ -60,7 +60,7 @@ class Speech(Items[Context]):
         return self._open is not None
 
     def begin(self, raw: Json, *, native_id: str = "", model: dict[str, Json] | None = None) -> Iterator[Fact]:
-        """Begin a message. One that is still open was cut off."""
+        """Begin a message. A message that is still open was cut off."""
         yield from self.end(raw, interrupted=True)
         message = self._open = _Message(self.ctx.ids("item"), native_id, model)
         self._last_id = message.item_id
@@ -68,7 +68,7 @@ class Speech(Items[Context]):
         yield self.item_fact(EventType.ITEM_STARTED, item, raw)
 
     def say(self, slot: Hashable, kind: PartKind, text: str, raw: Json, *, synthetic: bool = False) -> Iterator[Fact]:
-        """Add a piece of text to the part in this slot. Parts without text do not exist."""
+        """Add a piece of text to the part in this slot. The part begins with its first text."""
         message = self._open
         if message is None or not text:
             return
@@ -80,7 +80,7 @@ class Speech(Items[Context]):
         yield self._delta(message, part, text, raw, synthetic=synthetic)
 
     def whole(self, slot: Hashable, kind: PartKind, text: str, raw: Json) -> Iterator[Fact]:
-        """Add the whole text of a part: what was not said yet becomes one synthetic delta."""
+        """Add the whole text of a part. Text without deltas becomes one synthetic delta."""
         part = self._open.slots.get(slot) if self._open is not None else None
         said = part.growing.text if part is not None else ""
         if text.startswith(said):
@@ -96,11 +96,11 @@ class Speech(Items[Context]):
         yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     def user(self, text: str, raw: Json, *, synthetic: bool = False) -> Fact:
-        """A message that somebody else put into the conversation."""
+        """The facts of a message of the user, or of another sender."""
         return self.user_fact((TextPart(text=text),), raw, synthetic=synthetic)
 
     def close(self, raw: Json) -> Iterator[Fact]:
-        """Report the open message, then the calls without a result, as they are: nothing more will come."""
+        """Complete the open message, then the calls without a result, because no more messages will come."""
         yield from self.end(raw, interrupted=True)
         for call in list(self.calls.values()):
             if call.arguments is None:
@@ -115,7 +115,7 @@ class Speech(Items[Context]):
     # --- tools ----------------------------------------------------------------------------------------
 
     def call(self, call_id: str, name: str, raw: Json) -> Iterator[Fact]:
-        """Begin a call; its arguments follow. It belongs to the last message."""
+        """Begin a call of the last message. Its arguments follow."""
         if call_id in self.calls or not call_id:
             return
         call = self.calls[call_id] = Call(call_id, name or "unknown", self.ctx.ids("item"), self._last_id)
@@ -130,7 +130,7 @@ class Speech(Items[Context]):
         yield self.delta(call.item_id, call_id, text, 0, "tool_input", raw, synthetic=raw is None)
 
     def call_whole(self, call_id: str, name: str, arguments: dict[str, Json], title: str, raw: Json) -> Iterator[Fact]:
-        """Complete a call by its whole arguments, after their deltas or instead of them; once."""
+        """Complete a call by its whole arguments, after their deltas or instead of them. Only the first time counts."""
         yield from self.call(call_id, name, raw)
         call = self.calls.get(call_id)
         if call is None or call.arguments is not None:
@@ -140,7 +140,7 @@ class Speech(Items[Context]):
         yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     def output(self, call: Call, text: str, raw: Json) -> Iterator[Fact]:
-        """Add output of a tool that runs."""
+        """Add output of a running tool."""
         if not text or call.arguments is None:
             return
         if not call.result_id:

@@ -1,4 +1,4 @@
-"""The row of the registry for the mock agent."""
+"""The spec of the mock agent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from universal import codec as c
 
 
 def _make(ids: c.IdFactory) -> c.Codec:
-    from universal.agents.mock.codec import MockCodec  # late: only a server that runs the mock loads it
+    from universal.agents.mock.codec import MockCodec  # imported late: only a server that runs the mock loads it
 
     return MockCodec(ids)
 

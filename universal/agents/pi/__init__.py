@@ -1,1 +1,1 @@
-"""All that is known of Pi."""
+"""Pi: its spec, its codec and the tables of its wire."""

@@ -1,4 +1,4 @@
-"""The row of the registry for Pi: what the server knows of it before it runs. The codec is loaded when one is needed."""
+"""The spec of Pi: how to find, start and offer it. The codec is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory
 
 
 def _make(ids: IdFactory) -> Codec:
-    from universal.agents.pi.codec import PiCodec  # late: a server with no Pi never loads it
+    from universal.agents.pi.codec import PiCodec  # imported late: a server without Pi never loads it
 
     return PiCodec(ids)
 

@@ -1,6 +1,6 @@
-"""Amp: `amp --execute --stream-json --stream-json-input`, one process per session, whole messages without deltas.
+"""The codec of Amp: `amp --execute --stream-json --stream-json-input`, one process per session, whole messages without deltas.
 
-What was verified, and how: all recordings of 0.0.1774569934 (March 2026, the last version that calls the model through
+Tests: all recordings of 0.0.1774569934 (March 2026, the last version that calls the model through
 AMP_URL) are replayed through this codec, and that version was run behind the server against a scripted model and a
 stand-in for Amp's account calls. Current versions keep the thread on Amp's server, which cannot be reached without an
 account: no run against it has been made. Their messages are those of `amp_sdk/types.py` 0.1.20260918, which has the
@@ -75,7 +75,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
     def __init__(self, ids: IdFactory) -> None:
         super().__init__(kit.Context(NAME, ids))
         self.catalogue = CATALOGUE
-        """Fixed: Amp cannot tell it, and starting it without a login opens a browser."""
+        """The catalogue is fixed, because Amp cannot list it, and its start without a login opens a browser."""
         self._speech = kit.Speech(self._ctx)
         self._model = DEFAULT_MODEL
         self._mode = "build"
@@ -83,15 +83,15 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         self._rules: tuple[Rule, ...] = ()
         """The written permission rules that Amp was started with."""
         self._handed = 0
-        """Prompts that were written and are not answered."""
+        """Number of written prompts without an answer."""
         self._stopping = False
         self._login = False
         self._fresh = False
-        """A thread is continued, and Amp has said nothing in it yet."""
+        """True while a resumed thread has no message yet."""
         self._usage: dict[str, int] = {}
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """argv. `threads continue` goes on with a thread, which Amp keeps on its server."""
+        """Return argv. `threads continue` resumes a thread, which Amp keeps on its server."""
         self._model, self._mode = options.model or DEFAULT_MODEL, options.mode or "build"
         self._directory = options.directory
         argv = [options.binary]
@@ -112,11 +112,11 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=env, settings=settings)
 
     def start(self) -> list[Output]:
-        """There is no handshake: Amp begins to speak after its first prompt."""
+        """Return no handshake: Amp sends its first message after the first prompt."""
         return []
 
     def send(self, command: Command) -> list[Output]:
-        """A command as a line, a signal, or another process. Nothing is ever asked, so replies are to nothing."""
+        """Translate a command to a line, a signal or a new process. Replies are ignored, because Amp never asks."""
         match command:
             case Prompt():
                 model, mode = command.model or self._model, command.mode or self._mode
@@ -136,7 +136,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """Handle one line: JSON, an empty line, or the words with which Amp asks for a login."""
+        """Handle one line: JSON, an empty line, or Amp's text that asks for a login."""
         text = line.decode("utf-8", errors="replace")
         if text.startswith(LOGIN_NEEDED):
             self._login = True
@@ -152,12 +152,12 @@ class AmpCodec(kit.LineCodec[kit.Context]):
 
     def _handle(self, kind: str, message: Msg, line: bytes) -> list[Output]:
         if kind in self.HANDLERS and get_text(message, "parent_tool_use_id"):
-            self._ctx.ignore(f"{kind} of a subagent")  # never seen; the call's result says what came of it
+            self._ctx.ignore(f"{kind} of a subagent")  # never seen; the call's result shows the outcome
             return []
         return super()._handle(kind, message, line)
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """The process is gone: what was open is reported as it is."""
+        """Complete all open items, because the process has ended."""
         return self._stamp(self._eof(exit_))
 
     def _eof(self, exit_: Exit) -> Iterator[Output]:
@@ -197,7 +197,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         yield from self._speech.result(call, result.content, result.metadata, msg, failed=block.get("is_error") is True)
 
     def _on_assistant(self, msg: Msg) -> Iterator[Output]:
-        """A whole message: its texts are one synthetic delta each."""
+        """A whole message. Each of its texts is one synthetic delta."""
         native = obj(msg.get("message"))
         blocks = [obj(block) for block in arr(native.get("content"))]
         stop, calls = get_text(native, "stop_reason"), any(block.get("type") == "tool_use" for block in blocks)
@@ -231,10 +231,10 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             yield from self._end_turn(None)
 
     def _on_result(self, msg: Msg) -> Iterator[Output]:
-        """The process ends now. News only when the turn has not ended already, which means that it failed.
+        """Handle `result`, after which the process ends. If the turn has not ended yet, it failed.
 
-        A tool that Amp's rules want approved ends the turn, and the thread is of no use after it: continued, it fails at
-        once with the same words. So that is a lost conversation; the session begins a new thread.
+        A tool that needs approval by Amp's rules ends the turn, and the resumed thread fails at once with the same text. So the
+        conversation is lost, and the session begins a new thread.
         """
         yield from self._speech.close(msg)
         yield Stop("Amp has said its result")
@@ -268,4 +268,4 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         "assistant": _on_assistant,
         "result": _on_result,
     }
-    """Kind of line -> what is done with it."""
+    """Kind of line -> its handler."""

@@ -1,7 +1,7 @@
-"""OpenCode's permission rules as settings of Amp: entries of `amp.permissions`, and tools that are switched off. Pure.
+"""Converts OpenCode's permission rules to settings of Amp: entries of `amp.permissions`, and disabled tools. Pure.
 
-Amp takes the first entry that matches. Ours stand before the person's and only refuse, since an entry that allows would undo
-theirs. Amp cannot ask anybody here, so what a rule asks about is refused too.
+Amp uses the first entry that matches. Our entries come before the person's and only refuse, because an allowing entry would undo
+theirs. Amp cannot ask a person here, so calls that a rule asks about are refused too.
 
     whole keys   the tool is refused, and switched off (`amp.tools.disable`), which a project's settings cannot undo
     patterns     regular expressions, since `*` of Amp stops at the end of a line; a command or path that is not plain is refused
@@ -72,11 +72,11 @@ OTHER_TOOLS = (
     *(f"{name}_bitbucket_enterprise" for name in ("read", "list_directory", "list_repositories", "glob", "search", "diff")),
     *("commit_search_bitbucket_enterprise", "read_mcp_resource", "mcp__*"),
 )
-"""Tools that are no permission of OpenCode: a rule for `*` concerns them."""
+"""Tools without a permission of OpenCode. Only a rule for `*` concerns them."""
 _OWN_SETTINGS = r"/(?:^|[\s\/])\.[aA][mM][pP](?:[\s\/]|$)/"
 """A path in `.amp`: the settings there could allow what a pattern refuses."""
 PATHS = (*TOOLS["read"], *TOOLS["edit"][:5], ("Grep", "path"), ("list_directory", "path"))
-"""Tools that are given a path."""
+"""Tools with a path argument."""
 
 # A JavaScript expression for the whole text: `^`, `$` and `.` would stop at lines, since Amp sets the flag `m`.
 _START, _END, _ANY = r"(?<![\s\S])", r"(?![\s\S])", r"[\s\S]*"
@@ -85,14 +85,14 @@ _NOT_LITERAL = frozenset(
     {*WRAPPERS, *SHELLS, *OTHER_SHELLS, *OPAQUE, *DECLARING, *RESERVED}
     | {"find", "eval", "trap", "source", ".", "read", "hash", "shopt", "set", "test", "printf", "unset", "cd", "pushd", "popd"}
 )
-"""Commands behind which others may run, or that change what later ones mean: a pattern for `bash` refuses them."""
+"""Commands that may run others, or change the meaning of later ones. A pattern for `bash` refuses them."""
 _DOTS = r"(?:(?:^|\/)\.{1,2}(?:\/|$)|\/\/|\/$|\\)"
 _STARS = 4
-"""More stars in a pattern could keep Amp busy: a refusal then matches more, and an `allow` nothing."""
+"""Maximum stars in a pattern, because more could keep Amp busy. Beyond it, a refusal matches more and an `allow` nothing."""
 
 
 def settings_with_rules(own: Mapping[str, Any], rules: Sequence[Rule], mode: str, directory: str) -> dict[str, Any]:
-    """The person's settings of Amp with rules that come first. In `bypass` their own entries do not apply, as Amp has it."""
+    """The person's settings of Amp, with our entries first. In `bypass` the person's entries do not apply, as in Amp."""
     entries = entries_of(rules, directory)
     allows_all = mode == BYPASS or own.get(ALLOW_ALL) is True
     rest: list[Any] = [{"tool": "*", "action": "allow"}] if allows_all else arr(own.get(PERMISSIONS))
@@ -101,7 +101,7 @@ def settings_with_rules(own: Mapping[str, Any], rules: Sequence[Rule], mode: str
 
 
 def own_settings_files(environment: Mapping[str, str], directory: str) -> tuple[str, ...]:
-    """Where the person's settings may stand, as Amp looks for them."""
+    """Paths of the person's settings, in Amp's order."""
     if chosen := environment.get("AMP_SETTINGS_FILE"):
         return (posixpath.join(directory, chosen),)
     folder = environment.get("XDG_CONFIG_HOME") or posixpath.join(environment.get("HOME", "/"), ".config")
@@ -109,12 +109,12 @@ def own_settings_files(environment: Mapping[str, str], directory: str) -> tuple[
 
 
 def restricts(rules: Iterable[Rule]) -> bool:
-    """Whether a rule denies or asks, so that Amp needs settings of ours."""
+    """Whether a rule denies or asks, so that Amp needs our settings."""
     return any(rule.action != "allow" for rule in rules)
 
 
 def switched_off(rules: Sequence[Rule]) -> list[str]:
-    """Tools that no call may use, whatever its arguments."""
+    """Tools of which every call is refused."""
     return [tool for key, tools in TOOLS.items() if _is_whole(_about(rules, key)) for tool, _ in tools]
 
 
@@ -139,9 +139,9 @@ def entries_of(rules: Sequence[Rule], directory: str) -> list[dict[str, Any]]:
 
 
 def _about(rules: Sequence[Rule], key: str) -> list[Rule]:
-    """The rules of a key that still count: none before the last one that allows every call.
+    """The rules of a key that still count: those from the last rule that allows every call.
 
-    Of `bash` all count: a line that is not understood is asked about wherever a rule could refuse one.
+    For `bash` all rules count, because a line that is not understood is refused if any rule could refuse it.
     """
     found: list[Rule] = []
     for rule in rules:
@@ -172,7 +172,7 @@ def _refuse(tool: str, key: str, conditions: Mapping[str, str]) -> dict[str, Any
 
 
 def _of_other_tools(rules: Sequence[Rule]) -> list[dict[str, Any]]:
-    """Tools of MCP servers (`SERVER_TOOL` in rules), and those that only a rule for `*` concerns. A later `allow` counts not."""
+    """Entries for MCP tools (`SERVER_TOOL` in rules) and tools that only `*` concerns. A later `allow` does not count."""
     found: list[dict[str, Any]] = []
     for rule in rules:
         if rule.action == "allow" or rule.permission in (*TOOLS, "external_directory", "doom_loop"):
@@ -190,7 +190,7 @@ def _of_other_tools(rules: Sequence[Rule]) -> list[dict[str, Any]]:
 
 
 def _refused_pattern(key: str, rules: Sequence[Rule], directory: str) -> str:
-    """An expression that finds what these rules of one key refuse."""
+    """An expression that matches what these rules of one key refuse."""
     if key == "bash":
         return f"{_not_plain()}|{_START}(?:{_alternatives(rules)})"
     if key not in ("edit", "read"):
@@ -200,7 +200,7 @@ def _refused_pattern(key: str, rules: Sequence[Rule], directory: str) -> str:
 
 
 def _alternatives(rules: Sequence[Rule]) -> str:
-    """A rule that refuses, where no later one allows."""
+    """A refusing rule, except where a later one allows."""
     found: list[str] = []
     for number, rule in enumerate(rules):
         if rule.action != "allow":
@@ -214,9 +214,9 @@ def _but_for(rules: Iterable[Rule]) -> str:
 
 
 def _expression(pattern: str, *, exact: bool = False) -> str:
-    """A pattern up to the end of the text. `exact`: it matches nothing that the pattern does not.
+    """A pattern as an expression, up to the end of the text. `exact`: it matches nothing else than the pattern.
 
-    JavaScript counts some characters as two, so that a `?` would be none of them.
+    JavaScript counts some characters as two, which a `?` would not match.
     """
     head, bare, _ = pattern.rpartition(" *")
     if bare and pattern.endswith(" *"):
@@ -239,7 +239,7 @@ def _literal(text: str) -> str:
 
 
 def _not_plain() -> str:
-    """Command lines that are more than one command of plain words, or whose options run others."""
+    """Matches command lines with more than one command of plain words, or with options that run others."""
     commands = "|".join(sorted(map(_literal, _NOT_LITERAL)))
     running = "|".join(f"{name}(?: {_WORD})* (?:{options.pattern})(?: |{_END})" for name, options in RUNNING_OPTIONS.items())
     words = f"(?!(?:{commands})(?: |{_END}))(?!{running}|{_GIT_RUNS}){_NAME}(?: {_WORD})*"
@@ -251,16 +251,16 @@ _GIT_RUNS = f"git(?: {_WORD})* (?:{'|'.join(sorted({names[0] for names in GIT_RU
 
 
 _LEAVES = r"(?:^|[ =:,@])\/|\.\."
-"""In a command: an absolute path, or one that goes up."""
+"""Matches an absolute path, or one with `..`, in a command."""
 
 
 def _elsewhere(directory: str, itself: str = "") -> str:
-    """Paths that are not written as a place in the directory. `itself`: an expression for the directory, if it counts as one."""
+    """Matches paths outside of the directory, as written. `itself`: an expression for the directory, if it counts too."""
     return f"{_START}(?!{_literal(directory.rstrip('/') + '/')}{itself}|[^\\/~])"
 
 
 def _outside(rules: Sequence[Rule], directory: str) -> str:
-    """Paths outside of the directory, but for folders that a last rule allows."""
+    """Matches paths outside of the directory, except folders that a last rule allows."""
     last = max(number for number, rule in enumerate(rules) if rule.action != "allow")
     allowed = [rule for rule in rules[last + 1 :] if rule.pattern.endswith("/*")]
     itself = f"|{_literal(directory)}{_END}"

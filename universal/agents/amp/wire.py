@@ -1,4 +1,4 @@
-"""Amp's wire: lines to it, its modes, its tools' results and its errors. Pure functions of one message.
+"""Amp's lines, modes, tool results and errors. Pure functions of one message.
 
 Source: recordings of 0.0.1774569934 (`compat_fixtures/agents/amp`); `amp_sdk/types.py` of amp-sdk 0.1.20260918.
 """
@@ -25,13 +25,13 @@ Msg: TypeAlias = dict[str, Any]
 """One JSON object of the wire."""
 
 LOGIN_NEEDED = "No API key found"
-"""How Amp begins, as plain text, when nobody is logged in; then it waits for a browser."""
+"""Beginning of Amp's plain text without a login. It then waits for a browser."""
 _LOGIN = "Run `amp login` in a terminal, or set AMP_API_KEY in the environment of the server. Then try again."
 _APPROVAL = "Choose the mode `bypass`, or allow the tool in `amp.permissions` of Amp's settings. Nothing can be asked here."
 CANCELLED = "User cancelled"
-"""How the error of a `result` begins when a signal made it."""
+"""Beginning of the error of a `result` after a signal."""
 ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
-"""The error of a turn that was stopped."""
+"""The error of a stopped turn."""
 
 
 def write(msg: Mapping[str, Json]) -> WriteLine:
@@ -40,7 +40,7 @@ def write(msg: Mapping[str, Json]) -> WriteLine:
 
 
 def prompt_line(text: str, attachments: Iterable[Attachment], system: str | None) -> WriteLine:
-    """A prompt. One text: nothing else was tried with Amp, so files go in as text and images are named."""
+    """The line of a prompt, with one text: files are added as text, and images by name. Nothing else was tried with Amp."""
     blocks = [f"<system-reminder>\n{system}\n</system-reminder>"] if system else []
     blocks += [_file(item) for item in attachments]
     words = "\n\n".join(block for block in (*blocks, text) if block)
@@ -82,7 +82,7 @@ CATALOGUE = Catalogue(
     ),
     default_model=DEFAULT_MODEL,
 )
-"""Amp's `--mode`s. It has no way to list them; a version that does not know one says which it knows, and exits."""
+"""Amp's values of `--mode`, which it cannot list. A version without a mode prints the known ones and exits."""
 
 FINISH: dict[str, str] = {
     "end_turn": "stop",
@@ -95,7 +95,7 @@ FINISH: dict[str, str] = {
 
 
 def usage_of(usage: Msg) -> dict[str, int]:
-    """Tokens of one message. Amp tells no cost and does not count thinking apart."""
+    """Tokens of one message. Amp has no cost and no separate count of thinking."""
     keys = {
         "input": "input_tokens",
         "output": "output_tokens",
@@ -128,13 +128,13 @@ def error_of(message: str) -> dict[str, Json]:
 
 
 def login_error(line: str) -> dict[str, Json]:
-    """Nobody is logged in."""
+    """The error without a login."""
     details: dict[str, Json] = {"is_retryable": False, "hint": _LOGIN}
     return {"message": line.strip(), "code": "authentication_failed", "details": details}
 
 
 def exit_error(stderr: str) -> dict[str, Json] | None:
-    """What an Amp that gave up at its start has said, where the person can do something about it."""
+    """The error of an Amp that gave up at its start, if the person can do something about it."""
     line = next((line for line in stderr.splitlines() if "API key" in line), "")
     return login_error(line.removeprefix("Error: ")) if line else None
 
@@ -153,12 +153,12 @@ class Result:
 
 
 def title_of(name: str, arguments: Msg) -> str:
-    """A line for people about a call."""
+    """A line for a person about a call."""
     return get_text(arguments, *_TITLE_KEYS).partition("\n")[0][:200] or name
 
 
 def read_result(name: str, arguments: Msg, block: Msg, directory: str) -> Result:
-    """One `tool_result` block. Its content is a string, often JSON: what a person would be shown is taken out of it."""
+    """Read a `tool_result` block. Its content is a string, often JSON, from which the text for a person is taken."""
     failed = block.get("is_error") is True
     raw = _text(block.get("content"))
     details = _json(raw)
@@ -210,7 +210,7 @@ def _files(name: str, arguments: Msg, details: Msg, directory: str) -> Iterable[
 
 
 def _diff(fenced: str) -> str | None:
-    """The diff without its Markdown fence, the line `Index:` and what stands behind the names."""
+    """The diff without its Markdown fence, its `Index:` line and the text after the names."""
     lines = fenced.strip().removeprefix("```diff\n").removesuffix("```").rstrip("\n").split("\n")
     start = next((place for place, line in enumerate(lines) if line.startswith("--- ")), None)
     if start is None:

@@ -1,4 +1,4 @@
-"""The mock's codec: pure, one per agent. The protocol is described in the package."""
+"""The codec of the mock. Pure. The package's docstring describes the protocol."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from universal.jsonvalue import arr, obj, text
 from universal.turn import Input
 
 CLOSED_KEPT = 512
-"""So many closed steps and tools are remembered, to tell a late line (ignored) from a wrong one (unparsed)."""
+"""Maximum closed steps and tools that are remembered, to tell late lines (ignored) from wrong ones (unparsed)."""
 _Said: TypeAlias = tuple[Literal["text", "reasoning"], list[str]]
 
 
@@ -80,7 +80,7 @@ class _Ask:
 
 
 class MockCodec:
-    """Codec of the mock; see the module for the protocol. One per agent, fed with lines, pure."""
+    """The codec of the mock; see `universal.codec.Codec` for the methods' contract."""
 
     name = "mock"
 
@@ -95,7 +95,7 @@ class MockCodec:
         self._holds: dict[str, str] = {}
         """Background call -> the run that it belongs to."""
         self._runs: list[str] = []
-        """Runs that the agent has not answered yet, oldest first."""
+        """Runs without an answer, oldest first."""
         self._error: dict[str, Json] | None = None
         self._variant: str | None = None
         self._closed: deque[str] = deque(maxlen=CLOSED_KEPT)
@@ -104,7 +104,7 @@ class MockCodec:
     # --- to the agent --------------------------------------------------------------------------------
 
     def launch(self, options: c.LaunchOptions) -> c.LaunchSpec:
-        """`mock --session=ID [--resume]`; the id is ours, so that it is known at once."""
+        """Return argv: `mock --session=ID [--resume]`. We choose the id, so that it is known at once."""
         self.native_session_id = options.native_session_id or f"mock-{self._ids('item')}"
         argv = [options.binary or "mock", f"--session={self.native_session_id}"]
         argv += ["--resume"] if options.resume else []
@@ -112,11 +112,11 @@ class MockCodec:
         return c.LaunchSpec(argv=tuple(argv), cwd=options.directory)
 
     def start(self) -> list[Output]:
-        """The handshake; the catalogue comes with its answer."""
+        """Return the handshake. Its answer has the catalogue."""
         return [wire.write(type="hello", protocol=PROTOCOL)]
 
     def send(self, command: c.Command) -> list[Output]:
-        """A command as lines; answers to asks that are no longer open give []."""
+        """Translate a command to lines. Answers to closed requests give []."""
         match command:
             case c.Prompt():
                 return self._send_prompt(command)
@@ -167,7 +167,7 @@ class MockCodec:
     # --- from the agent ------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """One line of the agent. Never raises: what no rule knows becomes `agent.unparsed`."""
+        """Handle one line. Never raises: an unknown line becomes `agent.unparsed`."""
         kind = "not JSON"
         frame: Json = None
         try:
@@ -180,14 +180,14 @@ class MockCodec:
         except Late:
             self._counts[f"ignored:{kind}"] += 1
             return []
-        except ValueError as error:  # parsing, pydantic and our own
+        except ValueError as error:  # errors of parsing, of pydantic and of this codec
             self._counts[f"unparsed:{kind}"] += 1
             raw = frame if frame is not None else line.decode(errors="replace")
             data = UnparsedData(error=str(error), location=f"mock/{kind}", raw_hash=hashlib.sha256(line).hexdigest())
             return [Fact(EventType.UNPARSED, data, raw, synthetic=True, native_session_id=self.native_session_id)]
 
     def eof(self, exit_: c.Exit) -> list[Output]:
-        """The agent is gone: what was open is closed, subagents first failed, then all that was running."""
+        """Close all open items, of subagents first, because the agent has ended."""
         how = f"signal {exit_.signal}" if exit_.signal else f"code {exit_.code}"
         out: list[Output] = []
         for tool in self._tools.values():
@@ -210,7 +210,7 @@ class MockCodec:
     # --- building facts ------------------------------------------------------------------------------
 
     def _fact(self, type_: EventType, data: EventData, raw: Json, child: str | None = None) -> Fact:
-        """A fact from a native line; without one (`raw` None) it is ours."""
+        """A fact from a native line. Without one (`raw` None) it is synthetic."""
         return Fact(type_, data, raw, synthetic=raw is None, child=child, native_session_id=self.native_session_id)
 
     def _message(self, type_: EventType, step: _Step, status: ItemStatus, metadata: dict[str, Json], raw: Json) -> Fact:
@@ -257,7 +257,7 @@ class MockCodec:
             metadata=metadata or None,
         )
         fact = self._fact(EventType.ITEM_STARTED if started else EventType.ITEM_COMPLETED, ItemData(item=item), raw, tool.child)
-        if tool.input is None and not started:  # stopped before the model had written the whole call
+        if tool.input is None and not started:  # stopped before the model had completed the call
             return [self._call_item(ItemStatus.FAILED, tool, "", None), fact]
         return [fact]
 
@@ -282,7 +282,7 @@ class MockCodec:
         return [Fact(type_, rejected, raw, synthetic=synthetic, child=ask.child, native_session_id=self.native_session_id)]
 
     def _find(self, frame: Frame, key: Literal["step", "tool"]) -> str:
-        """The native id of a line, when it is open. Raises Late, Bad."""
+        """The open step or tool of a line. Raises Late, Bad."""
         native = need(frame, key)
         if native in (self._steps if key == "step" else self._tools):
             return native
@@ -465,10 +465,10 @@ class MockCodec:
         run, status = need(frame, "run"), need(frame, "status")
         error, self._error = self._error, None
         if run not in self._runs:
-            raise Late  # it said so before
+            raise Late  # reported before
         self._runs.remove(run)
         if self._runs:
-            # What the agent began by itself is over, but a prompt that we handed meanwhile is not answered yet.
+            # Unprompted work is over, but a prompt that was sent meanwhile is not answered yet.
             raise Late
         metadata = wire.usage_of(frame) or None
         if status == "completed":

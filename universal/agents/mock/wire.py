@@ -1,4 +1,4 @@
-"""Reading and writing lines of the mock's protocol (see the package): native values to universal ones and back."""
+"""Reads and writes lines of the mock's protocol, and converts its values. The package's docstring describes the protocol."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from universal.jsonvalue import arr, obj, text, whole
 
 PROTOCOL = 1
 MAX_COUNT = 2**53
-"""Larger numbers are not exact in JSON, and no count of tokens."""
+"""Maximum of a count. Larger numbers are not exact in JSON."""
 
 RESULT_META = ("exit_code", "stdout", "stderr", "duration_ms", "interrupted", "answers", "todos", "background", "structured")
-"""Keys of a result's `meta` that go on."""
+"""Keys of a result's `meta` that are passed on."""
 
 DECISIONS: Mapping[str, Literal["once", "always", "reject"]] = {
     "accept": "once",
@@ -34,15 +34,15 @@ Frame: TypeAlias = dict[str, Any]
 
 
 class Bad(ValueError):
-    """A line that lacks what its kind needs; the text goes into `agent.unparsed`."""
+    """A line lacks a field of its kind. The text goes into `agent.unparsed`."""
 
 
 class Late(Exception):
-    """A line for a step or tool that is closed."""
+    """A line belongs to a closed step or tool."""
 
 
 def parse(line: bytes) -> Json:
-    """One line as JSON that can be stored again. Raises ValueError for anything else."""
+    """Parse a line as JSON that a store can keep. Raises ValueError."""
     try:
         value = json.loads(line.decode())
     except json.JSONDecodeError as error:
@@ -54,7 +54,7 @@ def parse(line: bytes) -> Json:
 
 
 def _check(value: Json, levels: int) -> None:
-    """What Python's parser takes and JSON stores do not: lone surrogates, NaN, integers beyond 64 bits, deep nesting."""
+    """Refuse values that Python parses and JSON stores do not keep: lone surrogates, NaN, integers over 64 bits, deep nesting."""
     if levels == 0:
         raise Bad("nested too deep")
     if isinstance(value, str):
@@ -73,7 +73,7 @@ def _check(value: Json, levels: int) -> None:
 
 
 def line_of(frame: Frame) -> bytes:
-    """A frame as a line, without its newline; what UTF-8 cannot hold becomes `?`."""
+    """A frame as a line without its newline. Characters that UTF-8 cannot hold become `?`."""
     return json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
 
 
@@ -83,7 +83,7 @@ def write(**frame: Json) -> c.WriteLine:
 
 
 def need(frame: Frame, key: str) -> str:
-    """The text at `key`. Raises Bad when there is none."""
+    """The text at `key`. Raises Bad if it is missing."""
     value = frame.get(key)
     if not isinstance(value, str):
         raise Bad(f"{key!r} is missing or no text")
@@ -91,17 +91,17 @@ def need(frame: Frame, key: str) -> str:
 
 
 def child_of(frame: Frame) -> str | None:
-    """The subagent that a line belongs to, None for the agent itself."""
+    """The subagent of a line, or None for the agent itself."""
     return text(frame.get("child")) or None
 
 
 def count(value: Json) -> int:
-    """A number from 0 to `MAX_COUNT`, whatever was given."""
+    """Any value as a number from 0 to `MAX_COUNT`."""
     return min(max(whole(value), 0), MAX_COUNT)
 
 
 def usage_of(frame: Frame) -> dict[str, Json]:
-    """`usage` and `cost` of a line, as they go into metadata."""
+    """`usage` and `cost` of a line, for metadata."""
     usage = obj(frame.get("usage"))
     counts = {key: count(usage.get(key)) for key in ("input", "output", "reasoning", "cache_read", "cache_write")}
     cost = frame.get("cost")
@@ -109,7 +109,7 @@ def usage_of(frame: Frame) -> dict[str, Json]:
 
 
 def attachment(a: c.Attachment) -> dict[str, Json]:
-    """An attachment as the mock gets it: the number of bytes, not the bytes. None: the mock looks itself."""
+    """An attachment for the mock: the number of bytes, not the bytes. None: the mock reads the file itself."""
     size = len(a.text.encode()) if a.text is not None else None
     if a.base64 is not None:
         size = len(a.base64.rstrip("=")) * 3 // 4
@@ -156,12 +156,12 @@ def model_of(m: Frame) -> c.Model:
 
 
 def left_of(todos: Sequence[Frame]) -> str:
-    """How many are left, in words."""
+    """The number of open todos, in words."""
     return f"{sum(t.get('status') not in ('completed', 'cancelled') for t in todos)} todos"
 
 
 def wait_of(frame: Frame) -> dict[str, Json]:
-    """Numbers of a retry."""
+    """The numbers of a retry, for its status."""
     return {key: count(frame.get(key)) for key in ("attempt", "delay_ms")}
 
 

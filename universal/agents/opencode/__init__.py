@@ -1,1 +1,1 @@
-"""All that is known of OpenCode."""
+"""OpenCode as an agent: its spec, its codec and the tables of its wire."""

@@ -1,8 +1,8 @@
-"""What OpenCode asks a person: permissions and questions.
+"""Keeps the open permissions and questions of OpenCode.
 
-Owns: the open asks. Each gets exactly one `resolved`: by our reply, by OpenCode (a rejection rejects all of its
-session), or at the end of the turn: an abort leaves them open there (docs/wire.md, trap 10), but nobody waits any more.
-`metadata.opencode` {permission, patterns, always, metadata} is the request itself, for our face.
+Each request gets exactly one `resolved`: by our reply, by OpenCode (a rejection rejects all requests of its session), or at the
+end of the turn, because OpenCode leaves them open after an abort (docs/wire.md, trap 10). `metadata.opencode` {permission,
+patterns, always, metadata} is the request itself, for our face.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _REPLIES: dict[kit.Decision, str] = {"accept": "once", "accept_for_session": "al
 _DECISIONS: dict[str, kit.Decision] = {reply: decision for decision, reply in _REPLIES.items()}
 
 Post = Callable[[str, Json], WriteLine]
-"""Makes a POST request of a path and a body."""
+"""Makes a POST request from a path and a body."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class Asks:
     post: Post
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
-    # --- asked ----------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------
 
     def permission(self, p: Msg, thread: Thread, raw: Msg) -> Iterator[Output]:
         """`permission.asked`."""
@@ -90,10 +90,10 @@ class Asks:
         )
         yield self._asks.begin(ask, raw)
 
-    # --- answered -------------------------------------------------------------------------------------
+    # --- answers -------------------------------------------------------------------------------------
 
     def reply(self, command: PermissionReply) -> Iterator[Output]:
-        """Our answer to a permission; nothing when it is not open any more."""
+        """Answer a permission. Nothing if it is not open any more."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return
@@ -103,7 +103,7 @@ class Asks:
         yield self._asks.resolve_permission(ask, command.decision, reason)
 
     def answer(self, command: QuestionReply) -> Iterator[Output]:
-        """Our answer to a question; nothing when it is not open any more. OpenCode takes no reason for a rejection."""
+        """Answer a question. Nothing if it is not open any more. OpenCode takes no reason for a rejection."""
         ask = self._asks.question(command.question_id)
         if ask is None:
             return
@@ -118,7 +118,7 @@ class Asks:
         yield self._asks.resolve_question(ask, answers)
 
     def on_reply_event(self, p: Msg, raw: Msg) -> Iterator[Output]:
-        """`permission.replied`, `question.replied`, `question.rejected`: an echo of ours, or OpenCode's own doing."""
+        """`permission.replied`, `question.replied`, `question.rejected`: an echo of our answer, or a decision of OpenCode."""
         ask = self._asks.find(lambda ask: ask.native_id == p.get("requestID"))
         if ask is None:
             self.ctx.ignore("the echo of a reply")
@@ -129,7 +129,7 @@ class Asks:
             yield self._asks.resolve_permission(ask, _DECISIONS.get(text(p.get("reply")), "reject"), raw=raw)
 
     def close(self, thread: Thread | None = None) -> Iterator[Output]:
-        """Nobody waits for an answer any more: of one thread, or of all."""
+        """Resolve the requests of one thread, or of all, because OpenCode does not wait any more."""
         for ask in self._asks:
             if thread is None or ask.thread is thread:
                 yield self._asks.resolve_question(ask, None) if ask.is_question else self._asks.withdrawn(ask)

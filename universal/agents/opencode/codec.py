@@ -1,9 +1,8 @@
-"""OpenCode itself: an `opencode serve` per session, driven over HTTP, its `/event` stream read.
+"""The codec of OpenCode: one `opencode serve` per session, with HTTP requests and its `/event` stream.
 
-The runtime turns both into lines (see `wire`); the codec reads lines and tells facts and signals. Its parts:
-`wire` (lines, tables), `speech` (items), `results` (results of tools), `asks`
-(permissions, questions), `turns` (when it has answered).
-Pure: no clock, no IO, no random; ids come from the injected factory, prompts' message ids from the last event's id.
+The runtime converts both to lines (see `wire`). Parts of the codec: `wire` (lines, tables), `speech` (items), `results` (results
+of tools), `asks` (permissions, questions), `turns` (ends of answers). Pure: no clock, no IO, no randomness; ids come from the
+injected factory, message ids of prompts from the last event's id.
 Source: recordings of 1.18.33 (`compat_fixtures/agents/opencode`), docs/wire.md, runs against a scripted model.
 """
 
@@ -61,21 +60,21 @@ CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
 _TITLE_CHARS = 80
 _ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
 _OFFERS = ("/config/providers", "/config", "/command", "/agent")
-"""What is asked at the start, for the catalogue."""
+"""Requests at the start, for the catalogue."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """A session of OpenCode's: ours (no key) or a subagent's."""
+    """A session of OpenCode: the main one (without key) or a subagent's."""
 
     thread: Thread
     course: Course = field(default_factory=Course)
 
 
 def _with_instructions(content: str, file: str) -> dict[str, str | None]:
-    """The variable of the person's own configuration, with one more file of instructions.
+    """The variable of the person's configuration with one more file of instructions.
 
-    Their rules stand there too, so what cannot be read is left as it is, and the file is not read.
+    It may hold the person's rules. So a value that cannot be parsed stays as it is, without the file.
     """
     try:
         config: object = json.loads(content or "{}")
@@ -106,15 +105,15 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         self._infos: dict[str, Msg] = {}
         self._offers: dict[str, Json] = {}
         self._pending_requests: dict[str, str] = {}
-        """Open requests -> what they are for."""
+        """Request without an answer -> its purpose."""
         self._requests = 0
         self._prompt: Prompt | None = None
-        """Handed over and not sent: its session is being made."""
+        """The dispatched prompt that waits for its session."""
         self._rules: tuple[Rule, ...] = ()
-        """The session's own permission rules that we have given to OpenCode. It keeps them when its process ends."""
+        """The session's permission rules that OpenCode has. It keeps them when its process ends."""
         self._resumed = False
         self._anchor = ""
-        """The message after which the conversation is to be cut, before the first prompt."""
+        """The message after which the conversation is cut, before the first prompt."""
         self._to_delete: list[str] = []
         """Messages that are still to be deleted."""
         self._last_event = ""
@@ -127,7 +126,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         if self._resumed:
             self._know(options.native_session_id or "")
             self._anchor = options.resume_at or ""
-        # It offers its question tool to clients that it knows, or if told so.
+        # It offers its question tool to known clients, or with this variable.
         env: dict[str, str | None] = {
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "OPENCODE_ENABLE_QUESTION_TOOL": "1",
@@ -141,7 +140,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
 
     def start(self) -> list[Output]:
-        """Asks for what it offers; prompts need not wait for the answers."""
+        """Return requests for the catalogue. Prompts need not wait for the answers."""
         return [self._request("offer:" + path, "GET", path) for path in _OFFERS]
 
     def _know(self, session_id: str) -> None:
@@ -159,7 +158,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
     # --- commands -------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> list[Output]:
-        """A command as requests."""
+        """Translate a command to requests."""
         match command:
             case Prompt():
                 return self._stamp(self._hand(command))
@@ -181,7 +180,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             return
         first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
         if self._prompt is None and "create" not in self._pending_requests.values():
-            # With a title of ours it does not ask a model for one.
+            # With our title it does not ask a model for one.
             self._rules = _rules_for_engine(prompt.session_rules)
             body: Msg = {"title": first} if first else {}
             if self._rules:
@@ -190,7 +189,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         self._prompt = prompt
 
     def _send_with_rules(self, prompt: Prompt) -> Iterator[Output]:
-        """Give OpenCode's engine the session's own rules, if they have changed, and then the prompt."""
+        """Send OpenCode the session's rules, if they have changed, and then the prompt."""
         wanted = _rules_for_engine(prompt.session_rules)
         if wanted == self._rules:
             yield self._send_prompt(prompt)
@@ -208,7 +207,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         thread.error = None
         path = self._path()
         if prompt.compact:
-            thread.claims = True  # it makes the message itself
+            thread.claims = True  # OpenCode makes the message itself
             return self._request("prompt", "POST", f"{path}/summarize", model_ref(prompt.model) or {})
         name, _, arguments = prompt.text.removeprefix("/").partition(" ")
         commands = self.catalogue.commands if self.catalogue is not None else ()
@@ -234,7 +233,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """One line: an event or an answer. What is neither is `agent.unparsed`."""
+        """Handle a line: an event or an answer. Any other line becomes `agent.unparsed`."""
         message = self._object(line)
         if isinstance(message, Fact):
             return self._stamp((message,))
@@ -246,10 +245,10 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
 
     @staticmethod
     def _parse(line: bytes) -> Json:
-        return json.loads(line)  # our own runtime has written it, and the answers at the start are long
+        return json.loads(line)  # our runtime wrote it, and the answers at the start are long
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """The process is gone: open asks, calls and messages are reported as they are."""
+        """Complete open requests, calls and messages, because the process has ended."""
         return self._stamp(self._eof())
 
     def _eof(self) -> Iterator[Output]:
@@ -282,7 +281,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         elif purpose in ("prompt", "command"):
             yield from self._prompt_accepted(good, status, body, msg)
         elif not good:
-            # A reply that came too late, or an abort of nothing: the events tell what is true.
+            # A late reply, or an abort without a turn: the events have the truth.
             self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
 
     def _on_session_created(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
@@ -296,7 +295,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         yield from self._first_prompt(prompt)
 
     def _rules_taken(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
-        """The session has its rules: the prompt follows. Without them it is not sent."""
+        """Send the prompt, because the session has its rules. Without them it is not sent."""
         prompt, self._prompt = self._prompt, None
         if not good:
             self._rules = ()
@@ -305,7 +304,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             yield from self._first_prompt(prompt)
 
     def _first_prompt(self, prompt: Prompt) -> Iterator[Output]:
-        """The session is as it is to be: the prompt that waited for that."""
+        """Send the prompt that waited for the session."""
         if self._main.course.stopping:
             self._main.course.end()
             yield Signal(Input.FAILED, error=_ABORTED, aborted=True)
@@ -313,7 +312,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         yield from self._send_with_rules(prompt)
 
     def _cut(self, message_ids: list[str] | None, msg: Msg) -> Iterator[Output]:
-        """One message after the other is deleted, the last one first; then the prompt. None: it cannot be done."""
+        """Delete the next message, the last one first; then send the prompt. None if it cannot be done."""
         if message_ids is None:
             self._prompt = None
             error: dict[str, Json] = {"message": "OpenCode could not take back what was undone.", "code": "session_not_found"}
@@ -337,7 +336,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         yield from self._fail_prompt(error, msg)
 
     def _refusal(self, status: int, body: Json) -> dict[str, Json]:
-        """The error of an answer that is none."""
+        """The error of a failed answer."""
         error = error_of(body)
         if status == 0:
             error["message"] = f"OpenCode's server does not answer: {error['message']}"
@@ -381,7 +380,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         return self._children.get(session_id)
 
     def _session_created(self, session_id: str, info: Msg) -> None:
-        """A subagent's session waits until a tool call says that it has made it."""
+        """Keep a subagent's session until a tool call names it."""
         parent = text(info.get("parentID"))
         if session_id and (parent in self._infos or self._session(parent) is not None):
             self._infos[session_id] = info
@@ -413,20 +412,20 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         if not course.active:
             course.start()
             course.active = True
-            # An abort that came between the last idle and this: it is not to run.
+            # aborted between the last idle and this: it must not run
             course.stopping = stopping and child is None
             yield Signal(Input.ACTIVITY, child=child)
         if course.busy() and course.stopping and child is None:
             yield self._abort()
 
     def _on_idle(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        """Repeats the status."""
+        """Handle `session.idle`, which repeats the status."""
         self._ctx.ignore("session.idle")
         return
         yield
 
     def _on_error(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        """Keep an error for the end of the turn: what follows may say it better, or the turn goes on."""
+        """Keep an error for the end of the turn, because a later one may be clearer, or the turn may go on."""
         course, native = session.course, obj(p.get("error"))
         if native.get("name") == ABORT_ERROR:
             course.aborted = True
@@ -438,7 +437,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             self._ctx.ignore("session.error while idle")
 
     def _rest(self, session: _Session, event: Msg) -> Iterator[Output]:
-        """After each event: has the session answered?"""
+        """Check after each event whether the session has answered."""
         course, thread = session.course, session.thread
         if not course.rests(speaking=thread.is_speaking):
             return
@@ -459,7 +458,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         else:
             yield Signal(Input.DONE, metadata=usage, child=child)
 
-    # --- what is said ---------------------------------------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
 
     def _on_message(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         info = obj(p.get("info"))
@@ -525,18 +524,18 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         "question.replied": _on_settled,
         "question.rejected": _on_settled,
     }
-    """Type of event -> what is done with it."""
+    """Type of event -> its handler."""
 
 
 _HELD_IN_SUBAGENTS = frozenset({"external_directory", "task"})
-"""Permissions whose `ask` rules OpenCode holds in subagents: it hands the first down, and a subagent starts no other."""
+"""Permissions whose `ask` rules hold in subagents: OpenCode passes on the first, and subagents start no others."""
 
 
 def _rules_for_engine(session_rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    """The session's own rules, and no subagents where a rule asks.
+    """The session's rules, without subagents if a rule asks.
 
-    OpenCode 1.18.33 hands down to a subagent's session only the rules that deny, and reads a session's rules before we could
-    change them: a subagent would do without asking what the session asks for. Rules of the configuration hold there.
+    OpenCode 1.18.33 passes only denying rules to a subagent's session, and reads them before we can change them. So a subagent
+    would make calls without asking that the session asks about. Rules of the configuration hold there.
     """
     asks = any(rule.action == "ask" and rule.permission not in _HELD_IN_SUBAGENTS for rule in session_rules)
     return (*session_rules, Rule("task", "*", "deny")) if asks else session_rules

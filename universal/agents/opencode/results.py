@@ -1,6 +1,6 @@
-"""Results of OpenCode's tools: what its `state` tells, as content and metadata of a `tool_result` item. Pure.
+"""Converts the `state` of OpenCode's tools to content and metadata of a `tool_result` item. Pure.
 
-`metadata.opencode` {title, metadata} is what OpenCode shows on the tool's card, so that our face can show the same.
+`metadata.opencode` {title, metadata} is what OpenCode shows on the tool's card, so that our face shows the same.
 Source: recordings of 1.18.33; docs/wire.md 4, "Title / metadata / output by tool".
 """
 
@@ -24,7 +24,7 @@ class Result:
 
 
 def read_result(call_id: str, tool: str, state: Msg) -> Result:
-    """A tool's state `completed` or `error`."""
+    """Read a tool's state `completed` or `error`."""
     details = obj(state.get("metadata"))
     time = obj(state.get("time"))
     metadata: dict[str, Json] = {}

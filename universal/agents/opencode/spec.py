@@ -1,4 +1,4 @@
-"""The row of the registry for OpenCode: what the server knows of it before it runs. The codec is loaded when one is needed."""
+"""The spec of OpenCode: how to find, start and offer it. The codec is imported when it is first needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory
 
 
 def _make(ids: IdFactory) -> Codec:
-    from universal.agents.opencode.codec import OpenCodeCodec  # late: a server with no OpenCode never loads it
+    from universal.agents.opencode.codec import OpenCodeCodec  # imported late: a server without OpenCode never loads it
 
     return OpenCodeCodec(ids)
 

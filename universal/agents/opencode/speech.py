@@ -1,7 +1,7 @@
-"""What OpenCode says, as items: messages, their text and reasoning, tool calls and their results.
+"""Makes the items of OpenCode's messages: text and reasoning, tool calls and their results.
 
-One `Thread` per session of OpenCode's: ours, and one for each subagent. Owns the life of items: each is started
-before it is completed, and completed exactly once. A part that comes before its message makes a stub of it.
+There is one `Thread` for the main session and one for each subagent. Each item is started before it is completed, and completed
+exactly once. A part that comes before its message makes a stub of the message.
 Source: recordings of 1.18.33; docs/wire.md 2, 4.
 """
 
@@ -20,22 +20,22 @@ from universal.jsonvalue import obj
 from universal.jsonvalue import text as as_text
 
 ABANDONED = "Tool execution aborted"
-"""OpenCode's own words for a call that never got a result."""
+"""OpenCode's text for a call without a result."""
 
 
 @dataclass(slots=True)
 class Context(kit.Context):
-    """What the threads of one codec share."""
+    """The context that the threads of a codec share."""
 
     def location(self, kind: str) -> str:
-        """Where a message of this kind came from: HTTP answers and events, not stdout."""
+        """The location of a message of this kind: an HTTP answer or an event, not stdout."""
         return f"{self.agent}: {kind}"
 
 
 @dataclass(slots=True)
 class _Part(kit.Part):
     final: str | None = None
-    """The whole text, when the part has ended: without the white space at its end."""
+    """The whole text of an ended part, without white space at its end."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class _User:
 
 @dataclass(slots=True)
 class Thread(kit.Items[Context]):
-    """One session of OpenCode's. `own_prompts` are ids of prompts that we sent; other messages of users are told as they are."""
+    """The items of one session. `own_prompts`: ids of our prompts. Other user messages become items of their own."""
 
     session_id: str
     own_prompts: set[str] = field(default_factory=set[str])
@@ -71,28 +71,28 @@ class Thread(kit.Items[Context]):
     """Open calls by the id of their part."""
     usage: dict[str, int] = field(default_factory=dict[str, int])
     cost: float = 0.0
-    """Of the messages that were completed since `take_usage`."""
+    """Cost of the messages that were completed since `take_usage`."""
     error: Json = None
-    """Of the last message."""
+    """The error of the last message."""
     last: str = ""
-    """Id of the message that was completed last."""
+    """Id of the last completed message."""
     claims: bool = False
-    """The next message of a user is our prompt, whose id we could not choose."""
+    """True if the next user message is our prompt, whose id we could not choose."""
     _open: dict[str, _Message] = field(default_factory=dict[str, _Message])
     _done: set[str] = field(default_factory=set[str])
     _users: dict[str, _User] = field(default_factory=dict[str, _User])
     _early: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """Texts of messages that are not known yet."""
+    """Texts of messages that have not come yet."""
     _ended: set[str] = field(default_factory=set[str])
     """Ids of tool parts that have ended."""
 
     @property
     def is_speaking(self) -> bool:
-        """Whether a message is not complete."""
+        """True while a message is not complete."""
         return bool(self._open)
 
     def call_of(self, call_id: str) -> Call | None:
-        """An open call by the agent's id of it."""
+        """The open call with this id of the agent."""
         return next((call for call in self.calls.values() if call.call_id == call_id), None)
 
     # --- messages -------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class Thread(kit.Items[Context]):
         self._users[native_id] = _User(self._early.pop(native_id, []), raw)
 
     def emit_foreign_prompts(self) -> Iterator[Fact]:
-        """Messages of users that nobody of ours sent: a subagent's task, OpenCode's own words. Their parts have come by now."""
+        """Facts of user messages that are not our prompts: a subagent's task, or a text of OpenCode. Their parts have come."""
         for native_id, user in self._users.items():
             if user.is_reported:
                 continue
@@ -149,7 +149,7 @@ class Thread(kit.Items[Context]):
         yield self.item_fact(EventType.ITEM_COMPLETED, self._item(message, status), raw)
 
     def take_usage(self) -> dict[str, Json] | None:
-        """Usage and cost since the last time; None when nothing was said."""
+        """Usage and cost since the last call, or None without messages."""
         usage, cost, self.usage, self.cost = self.usage, self.cost, {}, 0.0
         return {"usage": usage, "cost": cost} if usage else None
 
@@ -200,7 +200,7 @@ class Thread(kit.Items[Context]):
             return
         text_part = message.parts.get(part_id)
         if text_part is None:
-            if not text:  # an empty part is made before its first delta
+            if not text:  # an empty part comes before its first delta
                 message.parts[part_id] = _Part(kind, len(message.parts))
                 return
             text_part = message.parts[part_id] = _Part(kind, len(message.parts))
@@ -224,7 +224,7 @@ class Thread(kit.Items[Context]):
         yield self._piece_fact(message, part, piece, raw, synthetic=False)
 
     def _message_of(self, value: Msg, raw: Msg) -> Generator[Fact, None, _Message | None]:
-        """The open message of a part, a stub if it is not known; returns None when it is over."""
+        """The open message of a part, or a stub for an unknown one. None if it is complete."""
         native_id = as_text(value.get("messageID"))
         if native_id in self._done:
             self.ctx.ignore("part of a completed message")
@@ -272,7 +272,7 @@ class Thread(kit.Items[Context]):
         yield from self._result(part_id, call, result.content, metadata, raw, failed=result.failed)
 
     def _output(self, call: Call, output: str, raw: Msg) -> Iterator[Fact]:
-        """Output so far, of a tool that shows it. One that shows only its end is told at the end."""
+        """The output so far of a tool that shows it. A tool that shows only the end of its output is reported at its end."""
         if not output or not output.startswith(call.output) or output == call.output:
             return
         if not call.result_id:
@@ -302,7 +302,7 @@ class Thread(kit.Items[Context]):
     # --- ends -----------------------------------------------------------------------------------------
 
     def close(self, raw: Json) -> Iterator[Fact]:
-        """Nothing more will come: calls without a result, then messages that were cut off, are reported as they are."""
+        """Complete calls without a result, then unfinished messages, because nothing more will come."""
         yield from self.emit_foreign_prompts()
         for part_id, call in list(self.calls.items()):
             if call.arguments is None:

@@ -1,4 +1,4 @@
-"""OpenCode's server on the wire, as lines: requests that we write, answers and events that we read.
+"""Requests to OpenCode's server, and its answers and events, as lines.
 
     we write   {"id", "method", "path", "body"?}       an HTTP request
     we read    {"id", "status", "body"}                its answer; status 0: there was none, body {"message"}
@@ -29,9 +29,9 @@ MODES = (
 )
 
 DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")
-"""Of no provider: prompts name no model then, and OpenCode takes its own."""
+"""The model without a provider. Prompts name no model then, and OpenCode uses its default."""
 DEFAULT_CATALOGUE = Catalogue(models=(DEFAULT_MODEL,), default_model=DEFAULT_MODEL.id)
-"""Until it has told what it has, which takes it 3 s and more."""
+"""The catalogue until OpenCode has sent its own, which takes 3 s or more."""
 
 IGNORED: Mapping[str, str] = {
     "server.connected": "the stream is open: the runtime waits for it",
@@ -83,7 +83,7 @@ IGNORED_PARTS: Mapping[str, str] = {
 
 
 def request(id_: str, method: str, path: str, body: Json = None) -> WriteLine:
-    """A request line; `body` None sends none."""
+    """A request line. Without `body`, none is sent."""
     message: Msg = {"id": id_, "method": method, "path": path}
     if body is not None:
         message["body"] = body
@@ -91,7 +91,7 @@ def request(id_: str, method: str, path: str, body: Json = None) -> WriteLine:
 
 
 def message_id(key: str, event_id: str) -> str:
-    """The id of a prompt's message: sorts after all that was said up to this event. Empty when events have no ids (1.1)."""
+    """The id of a prompt's message, which sorts after all messages up to this event. Empty if events have no ids (1.1)."""
     prefix, _, rest = event_id.partition("_")
     if prefix != "evt" or len(rest) < 12:
         return ""
@@ -99,7 +99,7 @@ def message_id(key: str, event_id: str) -> str:
 
 
 def time_of(event_id: str) -> int | None:
-    """When an event was made, in ms modulo 2^36, as its id says."""
+    """The time of an event from its id, in milliseconds modulo 2^36."""
     try:
         return int(event_id.partition("_")[2][:12], 16) >> 12
     except ValueError:
@@ -107,7 +107,7 @@ def time_of(event_id: str) -> int | None:
 
 
 def delay_ms(next_ms: int, event_id: str, attempt: int) -> int:
-    """How long a retry waits: from its event to `next`; where that makes no sense, what was seen: 2 s, 4 s, 8 s ..."""
+    """Milliseconds until a retry: from its event to `next`, or the observed 2 s, 4 s, 8 s ... if that is not valid."""
     made = time_of(event_id)
     if made is not None and 0 <= (wait := (next_ms - made) % 2**36) <= 3_600_000:
         return wait
@@ -121,7 +121,7 @@ def model_ref(model: str | None) -> Msg | None:
 
 
 def prompt_body(prompt: Prompt, message: str) -> Msg:
-    """Body of `prompt_async`."""
+    """The body of `prompt_async`."""
     parts: list[Msg] = [{"type": "text", "text": prompt.text}] if prompt.text or not prompt.attachments else []
     body: Msg = {"parts": [*parts, *file_parts(prompt)]}
     given = {
@@ -135,7 +135,7 @@ def prompt_body(prompt: Prompt, message: str) -> Msg:
 
 
 def command_body(prompt: Prompt, message: str, name: str, arguments: str) -> Msg:
-    """Body of `command`: a prompt that begins with a command of OpenCode's."""
+    """The body of `command`, for a prompt that begins with a command of OpenCode."""
     body: Msg = {"command": name, "arguments": arguments}
     given = {
         "messageID": message,
@@ -167,7 +167,7 @@ def _url(attachment: Attachment) -> str:
 
 
 def read_catalogue(providers: Json, config: Json, commands: Json, agents: Json) -> Catalogue:
-    """Answers of `/config/providers`, `/config`, `/command` and `/agent`; each may be an error and is then left out."""
+    """Read answers of `/config/providers`, `/config`, `/command` and `/agent`. An error is left out."""
     models = [
         _model(obj(provider), obj(model))
         for provider in arr(obj(providers).get("providers"))
@@ -191,7 +191,7 @@ def read_catalogue(providers: Json, config: Json, commands: Json, agents: Json) 
 
 
 def read_modes(agents: Json) -> tuple[Mode, ...]:
-    """Its agents that a person can choose, its own and those of its configuration, `build` first. () if it tells none."""
+    """Agents that a person can choose, also of the configuration, with `build` first. () if there are none."""
     rows = [obj(row) for row in arr(agents) if obj(row).get("mode") in ("primary", "all") and obj(row).get("hidden") is not True]
     known = {mode.id: mode for mode in MODES}
     found = {
@@ -226,7 +226,7 @@ def usage_of(tokens: Json) -> dict[str, int]:
 
 
 def error_of(native: Json) -> dict[str, Json]:
-    """An error `{name, data}` (or `{_tag, message}`) of OpenCode's as a universal one; `details.opencode` is what it was."""
+    """Convert an error `{name, data}` (or `{_tag, message}`) to a universal one. `details.opencode` is the original."""
     given, data = obj(native), obj(obj(native).get("data"))
     name = text(given.get("name")) or text(given.get("_tag")) or "UnknownError"
     message = text(data.get("message")) or text(given.get("message")) or name

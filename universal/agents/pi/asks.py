@@ -1,10 +1,9 @@
-"""What is asked through Pi's dialogs: permissions, questions, and whatever extensions ask.
+"""Keeps the open dialogs of Pi: permissions, questions, and dialogs of extensions.
 
-Pi itself asks nothing. `gate.ts` asks before every tool call and gives the model a tool `question`; dialogs of other
-extensions become questions. What the mode lets through is only checked by the permission rules (`ToolCheck`).
-Owns the open dialogs: each gets exactly one `resolved`, by our reply, by an interrupt (Pi does not stop while a dialog is
-open), or at the end of the process.
-The mode is kept here and nowhere else: in `bypass` nothing is asked, in `accept-edits` no edit is.
+Pi itself asks nothing. `gate.ts` asks before every tool call and gives the model a tool `question`. Dialogs of other extensions
+become questions. Calls that the mode allows are only checked by the permission rules (`ToolCheck`). Each dialog gets exactly one
+`resolved`: by our reply, by an interrupt (Pi does not stop while a dialog is open), or at the end of the process. The mode is
+kept here alone: in `bypass` nothing is asked, in `accept-edits` no edit is asked.
 Source: recordings `bash_ask_*`, `question`, `interrupt_ask`; `rpc-types.d.ts`.
 """
 
@@ -39,7 +38,7 @@ _DECISIONS = {"accept": "Allow once", "accept_for_session": "Allow always", "rej
 
 @dataclass(slots=True, kw_only=True)
 class _Ask(kit.Ask):
-    """An open dialog. `form`: the answers go back as JSON, all at once (our own tool)."""
+    """An open dialog. `form`: the answers go back together as JSON, for our tool."""
 
     request_id: str
     method: str
@@ -57,7 +56,7 @@ class Asks:
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
     def ask(self, msg: Msg) -> Iterator[Output]:
-        """A dialog: `select`, `confirm`, `input` or `editor`."""
+        """Handle a dialog: `select`, `confirm`, `input` or `editor`."""
         gate = self._gate(msg)
         if gate is None:
             yield from self._question(msg)
@@ -92,11 +91,11 @@ class Asks:
         return (found[1], obj(arguments)) if isinstance(arguments, dict) else None
 
     def _is_let_through(self, tool: str) -> bool:
-        """Whether the mode asks nobody about a tool."""
+        """Whether the mode allows a tool without asking."""
         return tool in _READS or self.mode == BYPASS or (self.mode == "accept-edits" and tool in _EDITS)
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked call go on. No event is recorded."""
+        """Let a checked call go on, without an event."""
         ask = self._asks.permission(permission_id)
         if ask is None:
             return []
@@ -104,7 +103,7 @@ class Asks:
         return [_answer(ask.request_id, value=_DECISIONS["accept"])]
 
     def _call_of(self, tool: str, arguments: Msg) -> kit.Call | None:
-        """The call that a dialog is about. Dialogs do not say; parallel calls are told apart by their arguments."""
+        """The call that a dialog is about. Dialogs do not name it; parallel calls differ by their arguments."""
         asked = {ask.call.call_id for ask in self._asks if ask.call is not None}
         mine = [call for call in self.calls.values() if call.name == tool and call.call_id not in asked]
         return next((call for call in mine if call.arguments == arguments), next(iter(mine), None))
@@ -134,7 +133,7 @@ class Asks:
         yield self._asks.begin(ask, msg)
 
     def _dialog(self, msg: Msg, method: str, title: str) -> Question:
-        """A dialog of some extension as one question."""
+        """A dialog of another extension as one question."""
         words = "\n\n".join(part for part in (title, get_text(msg, "message"), get_text(msg, "placeholder")) if part) or "?"
         if method == "confirm":
             return Question(question=words, options=(QuestionOption(label="Yes"), QuestionOption(label="No")), custom=False)
@@ -147,7 +146,7 @@ class Asks:
     # --- answers --------------------------------------------------------------------------------------
 
     def reply(self, command: PermissionReply) -> list[Output]:
-        """Our answer to a permission. [] when it is not open any more."""
+        """Answer a permission. [] if it is not open any more."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return []
@@ -156,7 +155,7 @@ class Asks:
         return [_answer(ask.request_id, value=value), self._asks.resolve_permission(ask, command.decision, reason)]
 
     def answer(self, command: QuestionReply) -> list[Output]:
-        """Our answer to a question. [] when it is not open any more."""
+        """Answer a question. [] if it is not open any more."""
         ask = self._asks.question(command.question_id)
         if ask is None:
             return []
@@ -176,17 +175,17 @@ class Asks:
         return [line, self._asks.resolve_question(ask, command.answers)]
 
     def cancel(self) -> Iterator[Output]:
-        """An interrupt: no dialog may stay open, or Pi never stops."""
+        """Close all dialogs at an interrupt, because Pi does not stop while one is open."""
         for ask in self._asks:
             yield _answer(ask.request_id, cancelled=True)
         yield from self.close()
 
     def close(self) -> Iterator[Output]:
-        """Nobody waits for an answer any more."""
+        """Resolve all dialogs, because Pi does not wait any more."""
         yield from self._asks.close()
 
     def call_ended(self, call_id: str) -> Iterator[Output]:
-        """A call has ended: its dialog timed out, if it is still open."""
+        """Note the end of a call. A dialog of it that is still open has timed out."""
         yield from self._asks.close(ask for ask in self._asks if ask.call is not None and ask.call.call_id == call_id)
 
 

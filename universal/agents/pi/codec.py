@@ -1,15 +1,16 @@
-"""Pi: one long-lived `pi --mode rpc` process per session, lines of JSON both ways; both generations, 0.73 and 0.87.
+"""The codec of Pi: one long-lived `pi --mode rpc` process per session, lines of JSON both ways; generations 0.73 and 0.87.
 
-Its parts: `wire` (tables, models, errors), `speech` (messages and tools), `tools`
-(results, diffs), `asks` (dialogs), `gate.ts` (the
-extension that asks; Pi itself asks nothing), `universal.agents.kit` (items).
+Its parts: `wire` (tables, models, errors), `speech` (messages and tools), `tools` (results, diffs), `asks` (dialogs), `gate.ts`
+(the extension that asks, because Pi itself asks nothing), `universal.agents.kit` (items).
 
-When a prompt is answered (Pi's own "turn" is one round of its model, so `turn_end` says nothing):
-  0.87   `agent_settled`; an `agent_end` says itself whether it is retried (`willRetry`)
-  0.73   `agent_end`, unless a retry or a compaction follows, which is not told in it. So Pi is asked for its state:
-         what follows at once is said before the answer, and an answer "not streaming, not compacting" is the end.
-         The same question after the answer to a prompt finds commands of extensions, which run no model; and after
-         an abort, the end of a retry that was waiting.
+The end of an answer (Pi's "turn" is one call of its model, so `turn_end` does not show it):
+
+    0.87   `agent_settled`; an `agent_end` has `willRetry`
+    0.73   `agent_end`, unless a retry or a compaction follows, which it does not show. So the codec asks for Pi's state. Messages
+           that follow at once come before the answer; an answer "not streaming, not compacting" is the end. The same request
+           after the answer to a prompt finds commands of extensions, which run no model, and after an abort the end of a
+           waiting retry.
+
 An abort before the run has begun would be lost, so it is held until `agent_start`.
 Source: recordings (`compat_fixtures/agents/pi`), the sources of 0.73.1 and 0.87.1, runs of both against a scripted model.
 """
@@ -82,33 +83,33 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._asks = Asks(self._ctx, self._speech.calls)
         self._sent = 0
         self._waiting: dict[str, tuple[str, str]] = {}
-        """Commands without an answer: id -> (command, what for)."""
+        """Commands without an answer: id -> (command, purpose)."""
         self._start_answers: dict[str, Msg] = {}
-        """Answers to what is asked at the start, until all have come."""
+        """Answers to the requests at the start, until all have come."""
         self._model = ""
         self._level = ""
         self._default_level = ""
         self._prompt = ""
-        """Id of the prompt that was written and is not answered."""
+        """Id of the written prompt that is not answered."""
         self._unsettled: set[str] = set()
-        """Ids of settings without an answer. Pi begins a prompt before it has carried out a setting that came just before."""
+        """Ids of settings without an answer. Pi may begin a prompt before it has applied a setting that came just before."""
         self._anchor = self._rewind = ""
-        """The entry of the prompt that was answered last, as `gate.ts` tells it; that after which nothing is to stay."""
+        """The entry of the last answered prompt, from `gate.ts`; the entry after which the conversation is cut."""
         self._held: Output | None = None
-        """The prompt that waits for them."""
+        """The prompt that waits for these answers."""
         self._begun = False
         self._running = False
-        """Pi is at work on something, ours or its own."""
+        """True while Pi works, on a prompt or unprompted."""
         self._ending = self._retrying = self._stopping = False
         self._last: Msg = {}
-        """The last assistant message of the run: it says how the run ended."""
+        """The last assistant message of the run, which shows how the run ended."""
         self._usage: dict[str, int] = {}
         self._cost = 0.0
 
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """argv and environment. A new conversation chooses its own id, which the answer to `get_state` tells."""
+        """Return argv and environment. Pi chooses the id of a new conversation; the answer to `get_state` has it."""
         argv = [options.binary, "--mode", "rpc", "-e", GATE, *project_flags(options)]
         if options.model:
             argv += ["--model", options.model]
@@ -123,7 +124,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))
 
     def start(self) -> list[Output]:
-        """What Pi offers, and its conversation's id. Prompts need not wait for the answers."""
+        """Ask for Pi's offers and its conversation's id. Prompts need not wait for the answers."""
         lines = [self._command(kind, "start") for kind in ("get_state", "get_available_models", "get_commands")]
         return [*lines, self._setting("get_fork_messages")] if self._rewind else lines
 
@@ -136,7 +137,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
     # --- commands -------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> list[Output]:
-        """A command as lines."""
+        """Translate a command to lines."""
         match command:
             case Prompt():
                 return self._stamp(self._write_prompt(command))
@@ -148,7 +149,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
                 return self._stamp(self._asks.answer(command))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked call go on: no rule concerns it."""
+        """Let a checked call go on, because no rule concerns it."""
         return self._asks.proceed(permission_id)
 
     @property
@@ -162,7 +163,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             provider, _, name = command.model.partition("/")
             yield self._setting("set_model", self._model, provider=provider, modelId=name)
             self._model = command.model
-            self._level = ""  # Pi fits it to the model
+            self._level = ""  # Pi adapts it to the model
         level = command.variant or self._default_level
         if level and level != (self._level or self._default_level):
             yield self._setting("set_thinking_level", level=level)
@@ -183,7 +184,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         return line
 
     def _when_settled(self, line: Output) -> Iterator[Output]:
-        """The line of a prompt, once the settings before it are answered."""
+        """The line of a prompt, once Pi has answered the settings before it."""
         self._prompt = f"req_{self._sent}"
         if self._unsettled:
             self._held = line
@@ -191,7 +192,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield line
 
     def _interrupt(self) -> Iterator[Output]:
-        """Dialogs first: Pi does not stop while one is open."""
+        """Interrupt Pi. Dialogs are closed first, because Pi does not stop while one is open."""
         yield from self._asks.cancel()
         self._stopping = bool(self._prompt) or self._running
         if self._running and (self._begun or not self._prompt):
@@ -203,7 +204,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         return kind_of(message)
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """The process is gone: open dialogs, messages and calls are reported as they are."""
+        """Complete open dialogs, messages and calls, because the process has ended."""
         return self._stamp(self._eof(exit_))
 
     def _eof(self, exit_: Exit) -> Iterator[Output]:
@@ -217,7 +218,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
     # --- answers to commands ----------------------------------------------------------------------------
 
     def _on_response(self, msg: Msg) -> Iterator[Output]:
-        """The answer to a command. 0.73 answers an unknown command without its id."""
+        """Handle the answer to a command. 0.73 answers an unknown command without its id."""
         kind, purpose = self._waiting.pop(get_text(msg, "id"), ("", ""))
         failure = "" if msg.get("success") is True else get_text(msg, "error") or "refused"
         data = obj(msg.get("data"))
@@ -262,7 +263,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             self.catalogue = Catalogue(models, read_commands(self._start_answers["get_commands"].get("commands")), default)
 
     def _rewound(self, kind: str, data: Msg, failure: str, msg: Msg) -> Iterator[Output]:
-        """The next step back to `_rewind`: Pi forks its conversation before the prompt after it. A prompt waits for the end."""
+        """Go back to `_rewind`: Pi forks its conversation before the next prompt there. A new prompt waits for this."""
         if kind == "get_fork_messages":
             entry = after_anchor(data.get("messages"), self._rewind)
             failure = failure or ("" if entry is not None else "the prompt is not there any more")
@@ -289,7 +290,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield self._command("get_state", "prompt")
 
     def _compact_answered(self, msg: Msg, failure: str) -> Iterator[Output]:
-        """The compaction that we asked for is over; Pi is not at work in it, as far as it says."""
+        """Handle the end of our compaction. Pi does not report itself as working in it."""
         if failure and self._stopping:
             yield from self._end_turn(msg, dict(ABORTED))
         elif failure:
@@ -300,7 +301,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield from self._end_turn(msg, None)
 
     def _state(self, data: Msg, purpose: str, msg: Msg) -> Iterator[Output]:
-        """What Pi does now, asked because something may have ended without a word."""
+        """Handle Pi's state, which was requested because something may have ended without a message."""
         if data.get("isStreaming") is True or data.get("isCompacting") is True:
             return
         if purpose == "prompt" and self._prompt and not self._begun:
@@ -311,7 +312,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
     # --- runs -----------------------------------------------------------------------------------------
 
     def _on_agent_start(self, msg: Msg) -> Iterator[Output]:
-        """A run begins, or goes on after a failure. Nobody has asked for one that no prompt was written for."""
+        """Handle the begin of a run, or its continuation after a failure. A run without a prompt is unprompted."""
         if not self._running:
             self._last = {}
             if not self._prompt:
@@ -335,7 +336,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             self._ctx.ignore("agent_settled, nothing ran")
 
     def _finish(self, msg: Msg) -> Iterator[Output]:
-        """The run is over: the last message says how."""
+        """End the run with the result of its last message."""
         yield from self._speech.close(msg)
         stop = get_text(self._last, "stopReason")
         if stop == "aborted" or (stop == "error" and self._stopping) or self._retrying:
@@ -370,7 +371,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield self._ctx.status("retry", why, metadata, msg)
 
     def _on_retry_end(self, msg: Msg) -> Iterator[Output]:
-        """A failure: given up, or aborted while it waited. 0.73 says nothing more in the latter case."""
+        """Handle the end of retries: given up, or aborted during the wait, after which 0.73 sends nothing more."""
         if msg.get("success") is not True and self._running and not self._ending:
             self._ending = True
             yield self._command("get_state", "end")
@@ -392,7 +393,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             self._ending = True
             yield self._command("get_state", "end")
 
-    # --- what Pi says -----------------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------------
 
     def _on_message(self, msg: Msg) -> Iterator[Output]:
         yield from self._voice.message(msg, self._level)
@@ -405,7 +406,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield from self._voice.message_end(msg, self._level)
 
     def _on_user(self, msg: Msg) -> Iterator[Output]:
-        """The echo of a prompt; or what an extension said in the person's name."""
+        """The echo of a prompt, or a text of an extension in the person's name."""
         if self._prompt:
             self._ctx.ignore("message_end/user, the prompt")
             return
@@ -424,7 +425,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield self._ctx.status("title", title, {"title": title}, msg)
 
     def _on_line(self, msg: Msg) -> Iterator[Output]:
-        """A status line of Pi's own screen; one is our extension's."""
+        """Handle a status line of Pi's screen. One of them is from `gate.ts`."""
         if get_text(msg, "statusKey") == ANCHOR_KEY:
             self._anchor = get_text(msg, "statusText")
         else:
@@ -432,7 +433,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield from ()
 
     def _on_notify(self, msg: Msg) -> Iterator[Output]:
-        """A note of an extension; only warnings and errors are for the person."""
+        """Handle a note of an extension. Only warnings and errors are for the person."""
         if get_text(msg, "notifyType") in ("warning", "error") and get_text(msg, "message"):
             yield self._ctx.note(get_text(msg, "message"), msg)
         else:
@@ -480,4 +481,4 @@ class PiCodec(kit.LineCodec[kit.Context]):
         "compaction_end": _on_compacted,
         "session_info_changed": _on_name,
     }
-    """Kind of line (see `wire.kind_of`) -> what is done with it."""
+    """Kind of line (see `wire.kind_of`) -> its handler."""

@@ -1,6 +1,7 @@
-"""What Pi says, as items: messages, their text and thinking, tool calls with their growing output, results.
+"""Makes the items of Pi's messages: text and thinking, tool calls with their growing output, results.
 
-Source: recordings. With `openai-completions` all `*_end` come at the end of the message, so parts go by `contentIndex`.
+Parts are found by `contentIndex`, because with `openai-completions` all `*_end` come at the end of the message. Source:
+recordings.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from universal.jsonvalue import text as as_text
 
 @dataclass(slots=True)
 class Voice:
-    """Feed it the lines about messages and tools, pass on the facts."""
+    """Lines about messages and tools go in, facts come out."""
 
     ctx: kit.Context
     speech: kit.Speech
@@ -29,7 +30,7 @@ class Voice:
     """Place in the message -> call id."""
 
     def message(self, msg: Msg, level: str) -> Iterator[Fact]:
-        """An assistant message begins; one that has failed already says nothing."""
+        """Begin an assistant message. A message that has failed already is left out."""
         native = obj(msg.get("message"))
         self._slots = {}
         if get_text(native, "stopReason") not in ("error", "aborted"):
@@ -52,7 +53,7 @@ class Voice:
         yield from self.speech.whole(get_int(event, "contentIndex"), kind, as_text(event.get("content")), msg)
 
     def call(self, msg: Msg) -> Iterator[Fact]:
-        """0.87 names the call; before, it stands in the message as it is so far."""
+        """Begin a call. 0.87 names it; before, it is found in the message so far."""
         event = obj(msg.get("assistantMessageEvent"))
         place = get_int(event, "contentIndex")
         rows = arr(obj(event.get("partial")).get("content"))
@@ -77,7 +78,7 @@ class Voice:
         yield from self.speech.call_whole(get_text(block, "id"), name, arguments, title_of(name, arguments), msg)
 
     def message_end(self, msg: Msg, level: str) -> Iterator[Fact]:
-        """The whole message: what was not said yet is said now. It ends before its tools run."""
+        """End a message with its whole content. It ends before its tools run."""
         native = obj(msg.get("message"))
         stop, usage = get_text(native, "stopReason"), obj(native.get("usage"))
         failed = stop in ("error", "aborted")
@@ -103,12 +104,12 @@ class Voice:
     # --- tools ------------------------------------------------------------------------------------------
 
     def tool(self, msg: Msg) -> Iterator[Fact]:
-        """A tool begins to run; its call is whole, if it was not before."""
+        """Begin to run a tool. Its call is complete now at the latest."""
         block = {"id": msg.get("toolCallId"), "name": msg.get("toolName"), "arguments": msg.get("args")}
         yield from self._call(block, msg)
 
     def output(self, msg: Msg) -> Iterator[Fact]:
-        """All output so far. What is no longer its beginning (Pi keeps the end of a long one) cannot be told in pieces."""
+        """Add the output so far. Pi keeps only the end of a long output, which cannot be sent in pieces."""
         call = self.speech.calls.get(get_text(msg, "toolCallId"))
         output = text_of(obj(msg.get("partialResult")).get("content"))
         if call is None or not output.startswith(call.output):

@@ -1,4 +1,4 @@
-"""Pi's tools: results as content parts, and diffs. Pure functions of one call.
+"""Converts results of Pi's tools to content parts and diffs. Pure functions of one call.
 
 Source: recordings `read_edit`, `bash`, `fail_tool`, `interrupt_tool`; `dist/core/tools` of 0.73.1 and 0.87.1.
 """
@@ -31,7 +31,7 @@ class Result:
 
 
 def title_of(name: str, arguments: Msg) -> str:
-    """A line for people about a call."""
+    """A line for a person about a call."""
     questions = [get_text(obj(row), "question") for row in arr(arguments.get("questions"))]
     return (get_text(arguments, *_TITLE_KEYS) or "".join(questions[:1])).partition("\n")[0][:200] or name
 
@@ -115,10 +115,10 @@ def numbered_diff(path: str, shown: str) -> str | None:
 
 
 def input_diff(name: str, arguments: Msg) -> str | None:
-    """What a call would change, as a unified diff, as far as its input tells; None when it does not.
+    """The change that a call would make, as a unified diff, if its input shows it, else None.
 
-    The file itself is not read: for an edit line numbers count from the replaced text; the whole content of a write
-    is shown as added, also where it replaces something, since Pi does not tell what was there.
+    The file is not read. For an edit, line numbers count from the replaced text. The whole content of a write is shown as added,
+    also if it replaces a file, because Pi does not send the old content.
     """
     path = get_text(arguments, "path", "file_path")
     if name == "edit":
@@ -134,6 +134,6 @@ def input_diff(name: str, arguments: Msg) -> str | None:
 
 
 def _lines(text: Json) -> list[str]:
-    """Lines, each with a newline: a replaced piece is a part of a file, not its end."""
+    """The lines, each with a newline, because a replaced piece is not the end of a file."""
     piece = as_text(text)
     return [f"{line}\n" for line in piece.removesuffix("\n").split("\n")] if piece else []

@@ -1,4 +1,4 @@
-"""Pi's wire: what can be said about one line alone, and the tables of what is known.
+"""Tables of Pi's known messages, and functions that look at one line.
 
 Source: recordings of 0.73.1 and 0.87.1 (`compat_fixtures/agents/pi`), and the types of both (`rpc-types.d.ts`,
 `agent-session.d.ts`) for the kinds that no recording shows.
@@ -54,11 +54,11 @@ IGNORED: dict[str, str] = {
     "extension_ui_request/setTitle": "the title of Pi's own terminal",
     "extension_ui_request/set_editor_text": "the editor of Pi's own screen",
 }
-"""Kinds that are known and of no use, with the reason."""
+"""Known kinds that are not used -> the reason."""
 
 
 def kind_of(msg: Msg) -> str:
-    """The key of the dispatch table: `type`, and its second half where the type alone says nothing."""
+    """The key of the dispatch table: `type`, and the subtype if the type alone is not enough."""
     kind = get_text(msg, "type") or "?"
     if kind in ("message_start", "message_end"):
         return f"{kind}/{get_text(obj(msg.get('message')), 'role') or '?'}"
@@ -70,11 +70,11 @@ def kind_of(msg: Msg) -> str:
 
 
 ANCHOR_KEY = "opencode-shim.prompt"
-"""Key of the status line by which `gate.ts` tells the entry of the prompt that was answered last."""
+"""Key of the status line in which `gate.ts` reports the entry of the last answered prompt."""
 
 
 def after_anchor(messages: Json, anchor: str) -> str | None:
-    """The entry of the prompt after `anchor`, of the answer to `get_fork_messages`; "": it is the last; None: it is not there."""
+    """The entry of the prompt after `anchor` in an answer to `get_fork_messages`. "" if it is the last, None if it is missing."""
     ids = [get_text(obj(row), "entryId") for row in arr(messages)]
     return (*ids, "")[ids.index(anchor) + 1] if anchor in ids else None
 
@@ -101,7 +101,7 @@ def usage_of(usage: Msg) -> dict[str, int]:
 
 
 def cost_of(usage: Msg) -> float:
-    """The cost of one message in USD, 0 when Pi does not say it."""
+    """The cost of one message in USD, or 0."""
     total = obj(usage.get("cost")).get("total")
     if isinstance(total, bool) or not isinstance(total, (int, float)) or not 0 <= total < 2**53:
         return 0.0
@@ -146,17 +146,17 @@ MODES: tuple[Mode, ...] = (
 )
 
 LEVELS = ("off", "minimal", "low", "medium", "high")
-"""Thinking levels that every model which thinks has, Pi says (`get_available_thinking_levels`)."""
+"""Thinking levels of every model with thinking, according to Pi (`get_available_thinking_levels`)."""
 
 
 def model_id(model: Msg) -> str:
-    """`provider/id`, as `--model` takes it, of a model or of a message; "" for Pi's stand-in when there is none."""
+    """`provider/id` of a model or a message, in the form of `--model`. "" for Pi's placeholder without a model."""
     provider, name = get_text(model, "provider"), get_text(model, "id", "model")
     return f"{provider}/{name}" if provider and name and provider != "unknown" else ""
 
 
 def read_models(models: Json) -> tuple[Model, ...]:
-    """`data.models` of `get_available_models`: those that Pi has credentials for."""
+    """Read `data.models` of `get_available_models`: the models that Pi has credentials for."""
     found: dict[str, Model] = {}
     for row in map(obj, arr(models)):
         id_ = model_id(row)
@@ -177,7 +177,7 @@ def read_models(models: Json) -> tuple[Model, ...]:
 
 
 def _levels(model: Msg) -> tuple[str, ...]:
-    """A model's own map says which levels it lacks (null) and which it has besides (`xhigh`, `max`)."""
+    """The levels of a model. Its map has missing levels (null) and further ones (`xhigh`, `max`)."""
     told = obj(model.get("thinkingLevelMap"))
     levels = [level for level in LEVELS if level not in told or told[level] is not None]
     return (*levels, *(level for level in ("xhigh", "max") if isinstance(told.get(level), str)))
@@ -190,7 +190,7 @@ def read_commands(commands: Json) -> tuple[SlashCommand, ...]:
 
 
 NO_CATALOGUE = Catalogue()
-"""Pi's models are those that the person has credentials for, so nothing can be offered before it has told them."""
+"""Pi offers the models with credentials, so there is no catalogue before it has listed them."""
 
 # --- errors -------------------------------------------------------------------------------------------
 
@@ -201,7 +201,7 @@ _JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)*)"')
 
 
 def error_of(text: str) -> dict[str, Json]:
-    """An error's text as {message, code, details}. Pi says the status of the API in front of it, if at all."""
+    """Convert an error's text to {message, code, details}. Pi may put the API's status before it."""
     message = text.strip() or "Pi ended the turn with an error."
     found = _STATUS.match(message)
     status = int(found[1]) if found and 400 <= int(found[1]) < 600 else 0
@@ -220,11 +220,11 @@ def error_of(text: str) -> dict[str, Json]:
 
 
 ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
-"""The error of a turn that was stopped."""
+"""The error of a stopped turn."""
 
 
 def exit_error(stderr: str) -> dict[str, Json] | None:
-    """The error of a Pi that gave up at its start, where a person can do something about it."""
+    """The error of a Pi that gave up at its start, if a person can do something about it."""
     line = next((line for line in stderr.splitlines() if "No session found matching" in line), "")
     if not line:
         return None
@@ -232,16 +232,16 @@ def exit_error(stderr: str) -> dict[str, Json] | None:
 
 
 def lost_error(message: str) -> dict[str, Json]:
-    """Pi cannot go on with its conversation: the server begins a new one, and tells it what was said."""
+    """The error if Pi cannot resume its conversation. The server begins a new one with the old text."""
     return {"message": message, "code": "session_not_found", "details": {"is_retryable": False}}
 
 
 TRUSTING = (0, 87)
-"""The first tested version that asks for trust in a project; 0.73.1 refuses its flags, and reads a project's settings unasked."""
+"""The first tested version that asks for trust in a project. 0.73.1 refuses its flags, and reads a project's settings."""
 
 
 def project_flags(options: LaunchOptions) -> tuple[str, ...]:
-    """Whether Pi reads `.pi`. Without a decision, 0.87 leaves it out in RPC mode."""
+    """Flags that let Pi read `.pi` or not. Without one, 0.87 does not read it in RPC mode."""
     numbers = tuple(int(part) for part in (options.version or "").split(".")[:2] if part.isdecimal())
     if numbers >= TRUSTING:
         return ("--approve",) if options.project_settings else ("--no-approve",)

@@ -309,6 +309,8 @@ class LaunchSpec:
     cwd: str
     env: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     settings: SettingsFile | None = None
+    events: str = "/event"
+    """Path of the event stream, for an agent that is an HTTP server."""
 
 
 @dataclass(frozen=True, slots=True)

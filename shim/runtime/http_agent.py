@@ -1,7 +1,7 @@
 """Runs an agent that is an HTTP server (`opencode serve`) behind the handle of a process that speaks lines.
 
     HttpAgent.spawn    starts the process (`AgentProcess`, so its family ends with it) on a free port, with a random password
-    _serve             waits until it listens, opens its `/event` stream, then makes the queued requests
+    _serve             waits until it listens, opens its event stream (`LaunchSpec.events`), then makes the queued requests
     event              `data: {...}` of the stream      -> line {"event": {...}}
     request            line {"id", "method", "path", "body"?} -> HTTP -> line {"id", "status", "body"}
 
@@ -23,6 +23,7 @@ import socket
 from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from http import HTTPStatus
 
 import aiohttp
 import structlog
@@ -36,6 +37,8 @@ from universal.jsonvalue import obj, text
 
 START_S = 60.0
 """Seconds for the server to listen. It took 1 to 5 s, and more at the first start in a home on a busy machine."""
+NOT_READY_S = 0.25
+"""Seconds between attempts to open the stream of a server that answers 503 because it still starts (OpenCode 2)."""
 FIRST_EVENT_S = 30.0
 """Seconds for the stream's first event. OpenCode writes `server.connected` together with the headers."""
 LAST_EVENTS_S = 1.0
@@ -43,6 +46,8 @@ LAST_EVENTS_S = 1.0
 REQUESTS = 256
 """Maximum number of requests that wait or run."""
 USER = "opencode"
+PASSWORDS = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD")
+"""Variables of the password. OpenCode 2 may prefer the second, which the person may have set for a server of their own."""
 KEEPER = 'exec 3<&0; "$@" </dev/null 3<&- & child=$!; exec >/dev/null 2>&1; trap "" TERM; cat <&3; kill -TERM 0; wait "$child"'
 """`sh -c KEEPER sh ARGV...` runs ARGV until stdin closes, then ends its group.
 
@@ -56,10 +61,11 @@ log = structlog.get_logger(__name__)
 class HttpAgent:
     """A running HTTP agent; implements `AgentHandle`. Create it with `spawn`."""
 
-    def __init__(self, on_lines: OnLines, on_exit: OnExit, password: str, name: str) -> None:
+    def __init__(self, on_lines: OnLines, on_exit: OnExit, password: str, events: str, name: str) -> None:
         self._on_lines = on_lines
         self._on_exit = on_exit
         self._headers = {"Authorization": "Basic " + base64.b64encode(f"{USER}:{password}".encode()).decode()}
+        self._events_path = events
         self._name = name
         self._process: AgentProcess | None = None
         self._url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -77,9 +83,9 @@ class HttpAgent:
         Returns at once; requests wait until the server listens. Raises AgentNotFound, AgentStartFailed.
         """
         password = secrets.token_urlsafe(24)
-        self = cls(on_lines, on_exit, password, name)
+        self = cls(on_lines, on_exit, password, spec.events, name)
         argv = ("/bin/sh", "-c", KEEPER, "sh", *spec.argv, "--port", str(_free_port()))
-        launch = replace(spec, argv=argv, env={**spec.env, "OPENCODE_SERVER_PASSWORD": password})
+        launch = replace(spec, argv=argv, env={**spec.env, **dict.fromkeys(PASSWORDS, password)})
         if not os.access(spec.argv[0], os.X_OK):
             raise AgentNotFound(f"The agent's program does not exist, or may not be run: {spec.argv[0]}.")
         self._process = await AgentProcess.spawn(launch, env, on_lines=self._on_stdout, on_exit=self._on_process_exit, name=name)
@@ -159,9 +165,8 @@ class HttpAgent:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=START_S)
             async with (
                 aiohttp.ClientSession(headers=self._headers, timeout=timeout) as http,
-                http.get(url + "/event", headers={"accept": "text/event-stream"}) as stream,
+                await self._open_stream(http, url) as stream,
             ):
-                stream.raise_for_status()
                 connected = asyncio.Event()
                 requests = asyncio.create_task(self._requests(http, url, connected), name=f"{self._name}: requests")
                 try:
@@ -172,7 +177,7 @@ class HttpAgent:
                         await _cancel(call)
             self._trouble = "The agent's event stream has ended."
         except TimeoutError:
-            self._trouble = f"The agent did not print its address within {START_S:.0f} s."
+            self._trouble = f"The agent's server did not listen, or was not ready, within {START_S:.0f} s."
         except aiohttp.ClientError as error:
             self._trouble = f"The agent's event stream broke: {error}"
         except Exception as error:
@@ -180,6 +185,17 @@ class HttpAgent:
             self._trouble = str(error)
         if self._process is not None:  # not killed, so that an agent that died by itself can report its exit code
             await self._process.stop()
+
+    async def _open_stream(self, http: aiohttp.ClientSession, url: str) -> aiohttp.ClientResponse:
+        """Return the open event stream. Raises ClientResponseError, and TimeoutError for a server that never gets ready."""
+        async with asyncio.timeout(START_S):
+            while True:
+                stream = await http.get(url + self._events_path, headers={"accept": "text/event-stream"})
+                if stream.status != HTTPStatus.SERVICE_UNAVAILABLE:
+                    stream.raise_for_status()
+                    return stream
+                stream.close()
+                await asyncio.sleep(NOT_READY_S)
 
     async def _events(self, stream: aiohttp.ClientResponse, connected: asyncio.Event) -> None:
         """Deliver the stream's events until it ends. `connected` is set after the first one."""

@@ -2,7 +2,8 @@
 
 POST /echo answers the body, /say sends it as an event, /bad answers 400 with text, /hang never answers, /die exits with 3,
 /end ends the stream. Every request needs the password of the environment. With `--silent` it never says where it listens;
-with `--late` its first event comes half a second after the headers.
+with `--late` its first event comes half a second after the headers. `--events PATH` is that of the stream; `--busy N` answers the
+first N attempts to open it with 503. With `--same-passwords` it takes that of OPENCODE_PASSWORD.
 """
 
 import base64
@@ -13,8 +14,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 PORT = int(sys.argv[sys.argv.index("--port") + 1])
-EXPECTED = "Basic " + base64.b64encode(b"opencode:" + os.environ["OPENCODE_SERVER_PASSWORD"].encode()).decode()
+PASSWORD = os.environ["OPENCODE_PASSWORD" if "--same-passwords" in sys.argv else "OPENCODE_SERVER_PASSWORD"]
+EXPECTED = "Basic " + base64.b64encode(b"opencode:" + PASSWORD.encode()).decode()
 LATE_S = 0.5
+STREAM = sys.argv[sys.argv.index("--events") + 1] if "--events" in sys.argv else "/event"
+BUSY = [None] * (int(sys.argv[sys.argv.index("--busy") + 1]) if "--busy" in sys.argv else 0)
 EVENTS: "queue.Queue[bytes | None]" = queue.Queue()
 
 
@@ -31,8 +35,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if self.headers.get("authorization") != EXPECTED:
             return self.answer(401, b"")
-        if self.path != "/event":
+        if self.path != STREAM:
             return self.answer(404, b"{}")
+        if BUSY:
+            BUSY.pop()
+            return self.answer(503, b'{"code":"service_starting"}')
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.end_headers()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from shim.errors import AgentGone, AgentNotFound
+from shim.runtime import http_agent
 from shim.runtime.http_agent import HttpAgent
 from tests.process.support import FAKES, Seen, has_died
 from universal.codec import LaunchSpec
@@ -25,9 +26,9 @@ Start = Callable[..., Awaitable[tuple[HttpAgent, Seen]]]
 async def start() -> AsyncIterator[Start]:
     started: list[HttpAgent] = []
 
-    async def begin(*args: str) -> tuple[HttpAgent, Seen]:
+    async def begin(*args: str, events: str = "/event") -> tuple[HttpAgent, Seen]:
         seen = Seen()
-        spec = LaunchSpec((sys.executable, "-I", "-S", str(FAKES / "http_server.py"), *args), str(FAKES))
+        spec = LaunchSpec((sys.executable, "-I", "-S", str(FAKES / "http_server.py"), *args), str(FAKES), events=events)
         agent = await HttpAgent.spawn(spec, dict(os.environ), on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")
         started.append(agent)
         return agent, seen
@@ -125,3 +126,27 @@ async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     spec = LaunchSpec((str(tmp_path / "opencode"), "serve"), str(tmp_path))
     with pytest.raises(AgentNotFound, match="does not exist"):
         await HttpAgent.spawn(spec, {}, on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")
+
+
+async def test_the_stream_is_opened_at_the_path_of_the_launch(start: Start) -> None:
+    agent, seen = await start("--events", "/api/event", events="/api/event")
+    agent.write(request("r1", "/echo", {"a": 1}))
+    await seen.until(lambda: len(seen.lines) == 2)
+    assert seen.lines[0] == CONNECTED
+
+
+async def test_a_server_that_still_starts_is_asked_again(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_agent, "NOT_READY_S", 0.01)
+    agent, seen = await start("--busy", "3")
+    agent.write(request("r1", "/echo", {"a": 1}))
+    await seen.until(lambda: bool(answers(seen)))
+    assert answers(seen) == {"r1": (200, {"a": 1})}
+
+
+async def test_the_password_is_given_in_both_of_opencodes_variables(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person's own OPENCODE_PASSWORD would win in OpenCode 2, and we would be refused."""
+    monkeypatch.setenv("OPENCODE_PASSWORD", "the person's")
+    agent, seen = await start("--same-passwords")
+    agent.write(request("r1", "/echo", {"a": 1}))
+    await seen.until(lambda: bool(answers(seen)))
+    assert answers(seen) == {"r1": (200, {"a": 1})}

@@ -8,6 +8,7 @@ from universal.agents.claude.spec import CLAUDE
 from universal.agents.codex.spec import CODEX
 from universal.agents.mock.spec import MOCK
 from universal.agents.opencode.spec import OPENCODE
+from universal.agents.opencode2.spec import OPENCODE2
 from universal.agents.pi.spec import PI
 from universal.codec import AgentSpec
 
@@ -15,6 +16,7 @@ from universal.codec import AgentSpec
 def agents() -> dict[str, AgentSpec]:
     """Return all built-in agents in the order of preference, with the mock last.
 
-    OpenCode stands behind the others: everyone who uses its clients has it installed, so that says nothing about preference.
+    OpenCode stands behind the others: everyone who uses its clients has it installed, so that says nothing about preference. So
+    does OpenCode 2.
     """
-    return {spec.name: spec for spec in (CLAUDE, CODEX, PI, AMP, *ACP_AGENTS, OPENCODE, MOCK)}
+    return {spec.name: spec for spec in (CLAUDE, CODEX, PI, AMP, *ACP_AGENTS, OPENCODE, OPENCODE2, MOCK)}

@@ -48,6 +48,11 @@ def _amp(scene: str, note: str = "") -> Cell:
     return Cell((f"amp/0.0.1774569934-g39e3ec/{scene}",), note=note)
 
 
+def _opencode2(scene: str, note: str = "") -> Cell:
+    """A cell of OpenCode 2: what its server of July said, by the names of the published contract."""
+    return Cell((f"opencode2/published/{scene}",), note=note)
+
+
 def _mock(scene: str, note: str = "") -> Cell:
     return Cell((f"mock/{scene}",), note=note)
 
@@ -95,6 +100,25 @@ _COLUMNS: Mapping[str, Column] = {
             "interrupt": _amp("hang_sigint"),
             "resume": _amp("resume.2"),
             "usage": _amp("read_edit"),
+        },
+    ),
+    "opencode2": Column(
+        "OpenCode 2 (not run)",
+        (),
+        {
+            "text": _opencode2("text"),
+            "deltas": _opencode2("text"),
+            "reasoning": _opencode2("reason"),
+            "tool_calls": _opencode2("read_edit"),
+            "tool_results": _opencode2("read_edit"),
+            "file_changes": _opencode2("read_edit"),
+            "permissions": _opencode2("permission_once"),
+            "questions": _opencode2("question"),
+            "subagents": _opencode2("task"),
+            "errors": _opencode2("error"),
+            "interrupt": _opencode2("hang_interrupt"),
+            "lifecycle": _opencode2("three_turns"),
+            "usage": _opencode2("text"),
         },
     ),
     "mock": Column(

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from shim.sessions.session_state import SessionState
-from tests.support import recordings, replays
+from tests.support import replays
 from tests.support.opencode1_views import view
 from universal.codec import Catalogue, Fact, Output, Prompt, Signal
 from universal.events import EventType
@@ -80,7 +80,7 @@ def _face(states: list[SessionState], hub: Any) -> dict[str, Any]:
 @cache
 def look(name: str) -> Seen:
     """One recording, by its path below compat_fixtures/agents; played once."""
-    recording = recordings.read(name)
+    recording = replays.recording_of(name)
     played = replays.replay_of(name, recording).play(recording)
     return Seen(
         name=name,

@@ -224,7 +224,7 @@ def test_agents_of_ones_own(here: Path) -> None:
     assert settings.agents["mine"].env["KEY"].get_secret_value() == "secret"
     assert "secret" not in settings.model_dump_json()
     names = list(agents_of(settings))
-    assert names[-3:] == ["mine", "opencode", "mock"]
+    assert names[-4:] == ["mine", "opencode", "opencode2", "mock"]
 
 
 def test_an_agent_without_a_command_is_refused_without_showing_its_keys(here: Path) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from universal.tools import acp, amp, claude, codex, mock, opencode, pi
+from universal.tools import acp, amp, claude, codex, mock, opencode, opencode2, pi
 from universal.tools.row import Row
 
 AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
     "claude": claude.TOOLS,
     "codex": codex.TOOLS,
     "opencode": opencode.TOOLS,
+    "opencode2": opencode2.TOOLS,
     "pi": pi.TOOLS,
     "amp": amp.TOOLS,
     "mock": mock.TOOLS,

@@ -1,0 +1,244 @@
+"""OpenCode 2 as an agent, over real HTTP and SSE: our server, the codec, and a server of OpenCode 2 as a process of its own.
+
+No program of OpenCode 2 can be had from npm. The stand-in is this project's own face of OpenCode 2 with the mock agent behind it:
+on the wire it is a server of OpenCode 2, whose answers and events other tests hold against the published contract.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.app import build_app
+from shim.settings import Settings
+from shim.store.memory import MemoryStore
+from tests.support.api import ApiClient, EventStream
+from tests.support.live import Live
+
+START_S = 60.0
+"""The longest that the stand-in may take to start and answer, on a busy machine."""
+MODEL = {"providerID": "opencode2", "modelID": "mock/mock"}
+MODEL_OF_2 = {"providerID": "opencode2", "id": "mock/mock"}
+ENDS = ("session.execution.succeeded", "session.execution.failed", "session.execution.interrupted")
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def stand_in(folder: Path) -> Path:
+    """A program `opencode2` that is our server with the mock agent."""
+    path = folder / "opencode2"
+    home = folder / "stand-in"
+    home.mkdir(exist_ok=True)
+    path.write_text(
+        f"#!/bin/sh\nexport HOME={shlex.quote(str(home))} SHIM_DEFAULT_AGENT=mock SHIM_MOCK_DELAY_FACTOR=0 "
+        f"SHIM_CLAUDE_BIN={shlex.quote(str(home))}/none\nunset SHIM_OPENCODE2_BIN\n"
+        f'exec {shlex.quote(sys.executable)} -P -m shim.cli.opencode opencode2 "$@"\n'
+    )
+    path.chmod(0o755)
+    return path
+
+
+@asynccontextmanager
+async def serving(folder: Path, store: MemoryStore, **settings: Any) -> AsyncIterator[Live]:
+    """Our server, whose agent `opencode2` is the stand-in."""
+    directory = folder / "project"
+    directory.mkdir(exist_ok=True)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(folder / "home"), "SHIM_OPENCODE2_BIN": str(stand_in(folder))}
+    environ |= {name: value for name, value in os.environ.items() if name == "PYTHONPATH"}
+    chosen = Settings(directory=directory, data_dir=folder / "data", **settings)
+    async with ApiClient(build_app(chosen, store=store, environ=environ)) as api:
+        yield Live(api, directory.resolve())
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    async with serving(tmp_path, MemoryStore()) as made:
+        yield made
+
+
+def texts(messages: list[Any]) -> list[str]:
+    """What the agent has said, as OpenCode 1's clients get it."""
+    parts = [part for message in messages if message["info"]["role"] == "assistant" for part in message["parts"]]
+    return [part["text"] for part in parts if part["type"] == "text"]
+
+
+async def native_sessions(store: MemoryStore, session: str) -> set[str]:
+    """The agent's own sessions that this conversation was held in."""
+    return {event.native_session_id for event in await store.events(session) if event.native_session_id}
+
+
+async def prompt(server: Live, session: str, text: str, **more: Any) -> None:
+    await server.prompt(session, text, model=MODEL, **more)
+
+
+async def idle(events: EventStream) -> list[dict[str, Any]]:
+    """All events of the first wire up to the end of the turn."""
+    return await events.until("session.idle", START_S)
+
+
+def idles(events: list[dict[str, Any]]) -> int:
+    return sum(event["type"] == "session.idle" for event in events)
+
+
+# --- OpenCode 1's wire -----------------------------------------------------------------------------------------
+
+
+async def test_a_prompt_is_answered_and_the_turn_is_idle_once(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        await prompt(server, session, "echo hello")
+        await idle(events)
+        await server.api.patch(f"/session/{session}", {"title": "over"}, status=200)
+        after = await events.until(lambda event: event.get("properties", {}).get("info", {}).get("title") == "over")
+    assert texts(await server.messages(session)) == ["hello"]
+    assert idles(after) == 0
+
+
+async def asked(events: EventStream, kind: str) -> dict[str, Any]:
+    """The properties of the next event of this type."""
+    return (await events.until(kind, START_S))[-1]["properties"]
+
+
+async def test_a_tool_gets_its_card_and_a_permission_is_granted(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        await prompt(server, session, "permission")
+        request = await asked(events, "permission.asked")
+        await server.api.post(f"/permission/{request['id']}/reply", {"reply": "once"}, status=200)
+        await idle(events)
+    parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
+    assert request["permission"] == "bash"
+    assert [(part["tool"], part["state"]["status"]) for part in parts] == [("bash", "completed")]
+
+
+async def test_a_rejected_permission_stops_the_call(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        await prompt(server, session, "permission")
+        request = await asked(events, "permission.asked")
+        await server.api.post(f"/permission/{request['id']}/reply", {"reply": "reject"}, status=200)
+        await idle(events)
+    parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
+    assert [(part["tool"], part["state"]["status"]) for part in parts] == [("bash", "error")]
+
+
+async def test_a_rule_that_denies_is_given_to_the_agent_and_holds(server: Live) -> None:
+    session = await server.session(permission=[{"permission": "bash", "pattern": "*", "action": "deny"}])
+    async with server.api.stream("/event") as events:
+        await prompt(server, session, "permission")
+        seen = await idle(events)
+    assert "permission.asked" not in {event["type"] for event in seen}
+    parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
+    assert [(part["tool"], part["state"]["status"]) for part in parts] == [("bash", "error")]
+
+
+async def test_a_question_is_answered(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        await prompt(server, session, "question")
+        request = await asked(events, "question.asked")
+        answers = [[question["options"][0]["label"]] for question in request["questions"]]
+        await server.api.post(f"/question/{request['id']}/reply", {"answers": answers}, status=200)
+        seen = await idle(events)
+    replied = next(event["properties"] for event in seen if event["type"] == "question.replied")
+    assert replied["answers"] == answers
+
+
+async def test_an_interrupt_ends_the_turn_once(server: Live) -> None:
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        await prompt(server, session, "hang")
+        await events.until("message.part.updated", START_S)
+        await server.api.post(f"/session/{session}/abort", status=200)
+        await idle(events)
+        await prompt(server, session, "echo after")
+        await idle(events)
+    assert texts(await server.messages(session))[-1] == "after"
+
+
+async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with serving(tmp_path, store) as server:
+        session = await server.session()
+        async with server.api.stream("/event") as events:
+            await prompt(server, session, "echo before")
+            await idle(events)
+    async with serving(tmp_path, store) as server, server.api.stream("/event") as events:
+        await prompt(server, session, "echo after")
+        await idle(events)
+        assert texts(await server.messages(session)) == ["before", "after"]
+        assert len(await native_sessions(store, session)) == 1
+
+
+async def test_a_session_that_the_agent_has_lost_is_begun_anew_and_told(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with serving(tmp_path, store) as server:
+        session = await server.session()
+        async with server.api.stream("/event") as events:
+            await prompt(server, session, "echo before")
+            await idle(events)
+    shutil.rmtree(tmp_path / "stand-in")
+    async with serving(tmp_path, store) as server, server.api.stream("/event") as events:
+        await prompt(server, session, "echo after")
+        await idle(events)
+        before, after = texts(await server.messages(session))
+        assert before == "before"
+        assert after.endswith("after")
+        assert len(await native_sessions(store, session)) == 2
+
+
+# --- OpenCode 2's wire -----------------------------------------------------------------------------------------
+
+
+async def ended(events: EventStream) -> list[dict[str, Any]]:
+    """All events of the second wire up to the end of the turn."""
+    return await events.until(lambda event: event["type"] in ENDS, START_S)
+
+
+async def session_of_2(server: Live) -> str:
+    body = {"location": {"directory": str(server.directory)}, "model": MODEL_OF_2}
+    return str((await server.api.post("/api/session", body, status=200)).body["data"]["id"])
+
+
+async def test_prompt_permission_and_interrupt_on_the_second_wire(server: Live) -> None:
+    session = await session_of_2(server)
+    async with server.api.stream("/api/event") as events:
+        await server.api.post(f"/api/session/{session}/prompt", {"text": "echo hello"}, status=200)
+        first = await ended(events)
+        await server.api.post(f"/api/session/{session}/prompt", {"text": "permission"}, status=200)
+        request = (await events.until("permission.asked", START_S))[-1]["data"]
+        reply = f"/api/session/{session}/permission/{request['id']}/reply"
+        await server.api.post(reply, {"decision": "once"}, status=204)
+        second = await ended(events)
+        await server.api.post(f"/api/session/{session}/prompt", {"text": "hang"}, status=200)
+        await events.until("session.text.delta", START_S)
+        await server.api.post(f"/api/session/{session}/interrupt", status=200)
+        third = await ended(events)
+    assert [turn[-1]["type"] for turn in (first, second, third)] == [ENDS[0], ENDS[0], ENDS[2]]
+    assert request["action"] == "shell"
+    spoken = [event["data"]["text"] for event in first if event["type"] == "session.text.ended"]
+    assert spoken == ["hello"]
+    assert "session.tool.success" in {event["type"] for event in second}
+
+
+async def test_the_second_wire_goes_on_after_a_restart(tmp_path: Path) -> None:
+    store = MemoryStore()
+    async with serving(tmp_path, store) as server:
+        session = await session_of_2(server)
+        async with server.api.stream("/api/event") as events:
+            await server.api.post(f"/api/session/{session}/prompt", {"text": "echo before"}, status=200)
+            await ended(events)
+    async with serving(tmp_path, store) as server, server.api.stream("/api/event") as events:
+        await server.api.post(f"/api/session/{session}/prompt", {"text": "echo after"}, status=200)
+        seen = await ended(events)
+        assert seen[-1]["type"] == ENDS[0]
+        assert [event["data"]["text"] for event in seen if event["type"] == "session.text.ended"] == ["after"]
+        assert len(await native_sessions(store, session)) == 1

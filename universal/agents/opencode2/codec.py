@@ -1,0 +1,688 @@
+"""OpenCode 2: a server (`opencode2 serve`) per session, driven over HTTP, its `/api/event` stream read.
+
+The runtime turns both into lines (see `wire`); the codec reads lines and returns facts and signals. Its parts: `wire` (requests,
+tables), `dialects` (builds), `speech` (items), `asks` (permissions, forms), `turns` (when it has answered).
+A prompt is a row of requests, each made after the answer to the one before: the session is created or its rules, agent, model and
+instructions are set, where they have changed; then the prompt is sent.
+Source: the published contract of 2.0 and 2.1, recordings of two older builds (`compat_fixtures/opencode2`); docs/wire2.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from universal.agents import kit
+from universal.agents.opencode2.asks import Asks
+from universal.agents.opencode2.dialects import (
+    HEALTH_PATH,
+    INFO_PATH,
+    V2,
+    Dialect,
+    Msg,
+    dialect_of_health,
+    normalized,
+)
+from universal.agents.opencode2.speech import Context, Thread
+from universal.agents.opencode2.turns import Course
+from universal.agents.opencode2.wire import (
+    CATALOGUE_EVENTS,
+    EVENTS_PATH,
+    IGNORED,
+    IGNORED_FAMILIES,
+    NAME,
+    OFFERS,
+    SYSTEM_ENTRY,
+    command_body,
+    delay_ms,
+    error_of,
+    message_id,
+    model_ref,
+    prompt_body,
+    read_catalogue,
+    request,
+    ruleset,
+    skill_names,
+)
+from universal.codec import (
+    Command,
+    Exit,
+    Fact,
+    IdFactory,
+    Interrupt,
+    LaunchOptions,
+    LaunchSpec,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    Signal,
+    WriteLine,
+)
+from universal.events import EventType, SessionStartedData
+from universal.items import Json
+from universal.jsonline import digest
+from universal.jsonvalue import arr, obj, text, whole
+from universal.turn import Input
+
+EVENTS_HELD = 1000
+"""Maximum number of events of a subagent's session that wait for the tool call that made it."""
+ACTIVE_READS = 500
+"""Maximum number of reads in a row, to learn that a session of the preview is idle. Each takes it some milliseconds."""
+IDLE_READS = 20
+"""Number of reads by which the last events of an idle session of the preview have come. A rejection leaves its step open."""
+GLOBAL_FORMS = "global"
+"""Pseudo session of forms that belong to no session."""
+_ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
+
+
+@dataclass(slots=True)
+class _Session:
+    """A session of OpenCode's: ours (no key) or a subagent's."""
+
+    thread: Thread
+    course: Course = field(default_factory=Course)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One request of a prompt. `path` is below the session. Without `is_needed`, the prompt goes on if it is refused."""
+
+    purpose: str
+    method: str
+    path: str
+    body: Json
+    is_needed: bool = True
+
+
+class OpenCode2Codec(kit.BaseCodec[Context]):
+    """The codec of OpenCode 2; see `universal.codec.Codec` for the methods' contract."""
+
+    name = NAME
+
+    def __init__(self, ids: IdFactory) -> None:
+        super().__init__(Context(NAME, ids))
+        self._dialect: Dialect | None = None
+        self._trouble: dict[str, Json] | None = None
+        """Why the server cannot be used."""
+        self._asks = Asks(self._ctx, self._reply)
+        self._main = _Session(Thread(self._ctx, ""))
+        self._children: dict[str, _Session] = {}
+        """Subagents' sessions by OpenCode's id."""
+        self._held: dict[str, list[Msg]] = {}
+        """Events of subagents' sessions whose tool call is not known yet."""
+        self._infos: dict[str, Msg] = {}
+        self._offers: dict[str, Json] = {}
+        self._offers_old = False
+        """The catalogue changed while it was asked for."""
+        self._skills: frozenset[str] = frozenset()
+        self._purposes: dict[str, str] = {}
+        """Open requests -> what they are for."""
+        self._requests = 0
+        self._prompt: Prompt | None = None
+        """Handed over and not sent yet."""
+        self._steps: deque[_Step] = deque()
+        """What is left to request for the prompt."""
+        self._settings: dict[str, Json] = {}
+        """Rules, agent, model and instructions that the session has."""
+        self._resumed = False
+        self._last_event = ""
+        self._reads_left = self._idle_reads = 0
+
+    # --- start ----------------------------------------------------------------------------------------
+
+    def launch(self, options: LaunchOptions) -> LaunchSpec:
+        """`opencode2 serve`; the runtime chooses the port and the password."""
+        self._ctx.directory = options.directory
+        self._resumed = bool(options.resume and options.native_session_id)
+        if self._resumed:
+            self._know(options.native_session_id or "")
+        argv = (options.binary, "serve", "--hostname", "127.0.0.1")
+        return LaunchSpec(argv, options.directory, {"OPENCODE_DISABLE_AUTOUPDATE": "1"}, events=EVENTS_PATH)
+
+    def start(self) -> list[Output]:
+        """Ask which build it is, and for what it offers. Prompts wait for the first answer only."""
+        return [self._request("info", "GET", INFO_PATH), *self._ask_offers()]
+
+    def _ask_offers(self) -> list[Output]:
+        self._offers = {}
+        self._offers_old = False
+        where = f"?location[directory]={quote(self._ctx.directory)}" if self._ctx.directory else ""
+        return [self._request("offer:" + path, "GET", path + where) for path in OFFERS]
+
+    def _know(self, session_id: str) -> None:
+        self.native_session_id = self._main.thread.session_id = session_id
+
+    def _request(self, purpose: str, method: str, path: str, body: Json = None) -> WriteLine:
+        self._requests += 1
+        id_ = f"r{self._requests}"
+        self._purposes[id_] = purpose
+        return request(id_, method, path, body)
+
+    def _reply(self, method: str, path: str, body: Json) -> WriteLine:
+        return self._request("reply", method, path, body)
+
+    def _path(self, rest: str = "") -> str:
+        return f"/api/session/{quote(self.native_session_id or '')}{rest}"
+
+    # --- commands -------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> list[Output]:
+        """Return the requests of a command."""
+        match command:
+            case Prompt():
+                return self._stamp(self._take_prompt(command))
+            case Interrupt():
+                return self._stamp(self._interrupt())
+            case PermissionReply():
+                return self._stamp(self._reply_permission(command))
+            case QuestionReply():
+                return self._stamp(self._answer_form(command))
+
+    def _take_prompt(self, prompt: Prompt) -> Iterator[Output]:
+        self._main.course.start(delivered=False)
+        self._prompt = prompt
+        if self._trouble is not None:
+            yield from self._fail_prompt(self._trouble, None)
+        elif self._dialect is not None:
+            yield from self._prepare(prompt, self._dialect)
+
+    def _prepare(self, prompt: Prompt, dialect: Dialect) -> Iterator[Output]:
+        """Put the requests of a prompt into a row and make the first."""
+        self._steps.clear()
+        wanted = self._wanted(prompt, dialect)
+        changed = {key: value for key, value in wanted.items() if self._settings.get(key) != value}
+        if self.native_session_id is None:
+            body: Msg = {key: value for key, value in wanted.items() if key != "system" and value}
+            if self._ctx.directory:
+                body["location"] = {"directory": self._ctx.directory}
+            self._steps.append(_Step("create", "POST", "", body))
+            changed = {key: value for key, value in changed.items() if key == "system" and value}
+        if "permissions" in changed:
+            self._steps.append(_Step("permissions", "PATCH", "", {"permissions": changed["permissions"]}))
+        if changed.get("agent"):
+            self._steps.append(_Step("agent", "POST", "/agent", {"agent": changed["agent"]}))
+        if changed.get("model"):
+            self._steps.append(_Step("model", "POST", "/model", {"model": changed["model"]}))
+        if "system" in changed:
+            self._steps.append(_system_step(text(changed["system"])))
+        self._settings |= wanted
+        yield from self._next_step()
+
+    def _wanted(self, prompt: Prompt, dialect: Dialect) -> dict[str, Json]:
+        """Return the settings that a session is to have for a prompt. What a prompt does not name stays as it is."""
+        wanted: dict[str, Json] = {}
+        rules = ruleset(prompt.rules)
+        if dialect.takes_rules and (rules or self._settings.get("permissions") or self._resumed):
+            wanted["permissions"] = rules
+        if prompt.mode:
+            wanted["agent"] = prompt.mode
+        if model := model_ref(prompt.model, prompt.variant):
+            wanted["model"] = model
+        if dialect.takes_system and (prompt.system or self._settings.get("system")):
+            wanted["system"] = prompt.system or ""
+        return wanted
+
+    def _next_step(self) -> Iterator[Output]:
+        """Make the next request of the prompt, the prompt itself at the end. An interrupt before it keeps it back."""
+        if self._main.course.stopping:
+            self._steps.clear()
+            self._prompt = None
+            self._main.course.end()
+            yield Signal(Input.FAILED, error=_ABORTED, aborted=True)
+        elif self._steps:
+            step = self._steps[0]
+            path = "/api/session" if step.purpose == "create" else self._path(step.path)
+            if step.purpose == "system":
+                path = f"/api/experimental/session/{quote(self.native_session_id or '')}{step.path}"
+            yield self._request(step.purpose, step.method, path, step.body)
+        elif self._prompt is not None:
+            prompt, self._prompt = self._prompt, None
+            yield self._send_prompt(prompt, self._dialect or V2)
+
+    def _send_prompt(self, prompt: Prompt, dialect: Dialect) -> WriteLine:
+        thread, course = self._main.thread, self._main.course
+        if prompt.compact:
+            course.delivered = True  # it is no input of the model
+            return self._request("prompt", "POST", self._path("/compact"), {})
+        name, _, arguments = prompt.text.removeprefix("/").partition(" ")
+        commands = self.catalogue.commands if self.catalogue is not None else ()
+        if prompt.text.startswith("/") and any(command.name == name for command in commands) and name not in self._skills:
+            course.delivered = thread.claims = True  # a command may end without an input of the model
+            return self._request("prompt", "POST", self._path("/command"), command_body(dialect, prompt, name, arguments))
+        message = message_id(prompt.key, self._last_event)
+        if message:
+            thread.own_prompts.add(message)
+        thread.claims = not message
+        body = prompt_body(dialect, prompt, message)
+        if prompt.text.startswith("/") and name in self._skills and not dialect.is_wrapped:
+            body |= {"text": arguments or prompt.text, "skills": [{"id": name}]}
+        return self._request("prompt", "POST", self._path("/prompt"), body)
+
+    def _interrupt(self) -> Iterator[Output]:
+        course = self._main.course
+        if course.active:
+            course.stopping = True
+            if course.running:
+                yield self._stop()
+
+    def _stop(self) -> WriteLine:
+        return self._request("interrupt", "POST", self._path("/interrupt"))
+
+    def _reply_permission(self, reply: PermissionReply) -> Iterator[Output]:
+        self._note_rejection(reply.permission_id, rejected=reply.decision == "reject")
+        yield from self._asks.reply(reply)
+
+    def _answer_form(self, reply: QuestionReply) -> Iterator[Output]:
+        self._note_rejection(reply.question_id, rejected=reply.answers is None)
+        yield from self._asks.answer(reply)
+
+    def _note_rejection(self, ask_id: str, *, rejected: bool) -> None:
+        """A rejection without words ends the execution; that is no failure."""
+        thread = self._asks.thread_of(ask_id)
+        for session in (self._main, *self._children.values()):
+            if rejected and session.thread is thread:
+                session.course.rejected = True
+
+    # --- lines ----------------------------------------------------------------------------------------
+
+    def receive(self, line: bytes) -> list[Output]:
+        """One line: an event or an answer. What is neither is `agent.unparsed`."""
+        message = self._object(line)
+        if isinstance(message, Fact):
+            return self._stamp((message,))
+        if "event" in message:
+            return self._stamp(self._event(obj(message["event"]), digest(line)))
+        if "status" in message:
+            return self._stamp(self._answer(message))
+        return self._stamp((self._ctx.report_unparsed("line", "neither an event nor an answer", message, digest(line)),))
+
+    @staticmethod
+    def _parse(line: bytes) -> Json:
+        return json.loads(line)  # our own runtime has written it, and the answers at the start are long
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """The process is gone: open asks, calls and messages are reported as they are."""
+        return self._stamp(self._eof())
+
+    def _eof(self) -> Iterator[Output]:
+        yield from self._asks.close()
+        for session in (self._main, *self._children.values()):
+            yield from session.thread.close(None)
+            session.course.end()
+
+    # --- answers --------------------------------------------------------------------------------------
+
+    def _answer(self, msg: Msg) -> Iterator[Output]:
+        purpose = self._purposes.pop(text(msg.get("id")), "")
+        status, body = whole(msg.get("status")), msg.get("body")
+        good = 200 <= status < 300
+        if purpose in ("info", "health"):
+            yield from self._on_info(purpose, good, status, body, msg)
+        elif purpose.startswith("offer:"):
+            yield from self._on_offer(purpose.removeprefix("offer:"), body if good else None)
+        elif purpose == "active":
+            yield from self._on_active(body if good else None, msg)
+        elif purpose == "prompt":
+            yield from self._on_prompt_accepted(good, status, body, msg)
+        elif self._steps and purpose == self._steps[0].purpose:
+            yield from self._on_step_answered(good, status, body, msg)
+        else:
+            if not good:  # a reply that came too late, or an interrupt of nothing: the events tell what is true
+                self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
+            yield from self._look_for_end()
+
+    def _on_info(self, purpose: str, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        """Which build it is. A prompt may wait for this."""
+        if good:
+            self._dialect = self._asks.dialect = V2 if purpose == "info" else dialect_of_health(body)
+        elif purpose == "info" and status == 404:
+            yield self._request("health", "GET", HEALTH_PATH)
+            return
+        else:
+            self._trouble = self._refusal(status, body)
+            if status == 404:
+                self._trouble["message"] = (
+                    "The program is no server of OpenCode 2: it answers neither /api/info nor /api/health. "
+                    "Name that of OpenCode 2 in SHIM_OPENCODE2_BIN; for OpenCode 1 choose the agent `opencode`."
+                )
+            yield kit.error_fact(self._trouble, msg)
+        prompt = self._prompt
+        if prompt is None:
+            return
+        if self._dialect is None:
+            yield from self._fail_prompt(self._trouble or {}, msg, is_told=True)
+        else:
+            yield from self._prepare(prompt, self._dialect)
+
+    def _on_offer(self, path: str, body: Json) -> Iterator[Output]:
+        """The catalogue is whole when all have answered. No models: its plugins are still loading, an event follows."""
+        self._offers[path] = body
+        if len(self._offers) < len(OFFERS):
+            return
+        if arr(obj(self._offers["/api/model"]).get("data")):
+            self.catalogue = read_catalogue(self._offers)
+            self._skills = skill_names(self._offers["/api/skill"])
+        yield from self._renew_offers()
+
+    def _on_step_answered(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        step = self._steps.popleft()
+        session_id = text(obj(obj(body).get("data")).get("id"))
+        if not good and not step.is_needed:
+            self._ctx.ignore(f"{step.purpose}: status {status}")
+        elif not good or (step.purpose == "create" and not session_id):
+            self._settings.clear()
+            yield from self._fail_prompt(self._refusal(status, body), msg)
+            return
+        elif step.purpose == "create":
+            self._know(session_id)
+        yield from self._next_step()
+
+    def _on_prompt_accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        course = self._main.course
+        if not good and course.active:
+            yield from self._fail_prompt(self._refusal(status, body), msg)
+        elif course.active and self._dialect is not None and not self._dialect.tells_end:
+            yield from self._work(self._main)
+            yield from self._look_for_end(reads=1)
+
+    def _refusal(self, status: int, body: Json) -> dict[str, Json]:
+        """Return the error of an answer that is none."""
+        error = error_of(body)
+        if status == 0:
+            error["message"] = f"OpenCode's server does not answer: {error['message']}"
+        elif not obj(body):
+            error["message"] = f"OpenCode's server answered with status {status}."
+        elif error["code"] == "SessionNotFoundError" and self._resumed:
+            error["code"] = "session_not_found"
+        return {"message": error["message"], "code": error["code"]}
+
+    def _fail_prompt(self, error: dict[str, Json], raw: Json, *, is_told: bool = False) -> Iterator[Output]:
+        self._prompt = None
+        self._steps.clear()
+        self._main.course.end()
+        if not is_told:
+            yield kit.error_fact(error, raw)
+        yield Signal(Input.FAILED, error=error)
+
+    # --- events ---------------------------------------------------------------------------------------
+
+    def _event(self, event: Msg, hash_: str) -> Iterator[Output]:
+        kind, data = normalized(text(event.get("type")), obj(event.get("data")))
+        self._last_event = text(event.get("id")) or self._last_event
+        handler = self.HANDLERS.get(kind)
+        session_id = text(data.get("sessionID"))
+        if kind in CATALOGUE_EVENTS:
+            yield from self._on_catalogue_changed(kind)
+        elif handler is None:
+            if kind in IGNORED or kind.startswith(tuple(IGNORED_FAMILIES)):
+                self._ctx.ignore(kind)
+            else:
+                yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
+        elif kind == "session.created":
+            self._on_session_created(session_id, data)
+        elif session_id in self._held:
+            yield from self._hold(session_id, event)
+        elif (session := self._session(session_id)) is not None:
+            yield from handler(self, session, data, event)
+        else:
+            self._ctx.ignore("event of another session")
+
+    def _session(self, session_id: str) -> _Session | None:
+        if session_id and session_id in (self.native_session_id, GLOBAL_FORMS):
+            return self._main
+        return self._children.get(session_id)
+
+    def _on_catalogue_changed(self, kind: str) -> Iterator[Output]:
+        """Ask again for what it offers: at once, or when the answers under way have come and the turn is over."""
+        self._ctx.ignore(kind)
+        self._offers_old = True
+        yield from self._renew_offers()
+
+    def _renew_offers(self) -> Iterator[Output]:
+        is_asked = len(self._offers) < len(OFFERS)
+        if self._offers_old and not is_asked and (self.catalogue is None or not self._main.course.active):
+            yield from self._ask_offers()
+
+    def _on_session_created(self, session_id: str, info: Msg) -> None:
+        """A subagent's session waits until a tool call says that it has made it."""
+        parent = text(info.get("parentID"))
+        if session_id and (parent in self._infos or self._session(parent) is not None):
+            self._infos[session_id] = info
+            self._held[session_id] = []
+        else:
+            self._ctx.ignore("session.created")
+
+    def _hold(self, session_id: str, event: Msg) -> Iterator[Output]:
+        held = self._held[session_id]
+        held.append(event)
+        if len(held) >= EVENTS_HELD:  # no call names it: it is shown all the same
+            yield from self._open_child(session_id, session_id, {}, event)
+
+    def _open_child(self, session_id: str, call_id: str, arguments: Msg, event: Msg) -> Iterator[Output]:
+        """Open the session that a tool call names as its subagent's."""
+        info = self._infos.pop(session_id, {})
+        self._children[session_id] = _Session(Thread(self._ctx, session_id, child=call_id))
+        metadata: dict[str, Json] = {
+            "call_id": call_id,
+            "title": text(arguments.get("description")) or text(info.get("title")),
+            "agent": text(info.get("agent")) or text(arguments.get("agent")),
+            "prompt": text(arguments.get("prompt")),
+        }
+        yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=event, child=call_id)
+        for held in self._held.pop(session_id, []):
+            yield from self._event(held, "")
+
+    # --- turns ----------------------------------------------------------------------------------------
+
+    def _on_started(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._work(session)
+
+    def _work(self, session: _Session) -> Iterator[Output]:
+        """A session works."""
+        course, child = session.course, session.thread.child
+        if not course.active:
+            course.start(delivered=True)
+            yield Signal(Input.ACTIVITY, child=child)
+        if not course.running:
+            course.running = True
+            if course.stopping and child is None:
+                yield self._stop()
+
+    def _on_enqueued(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        session.thread.enqueued(data)
+        return
+        yield
+
+    def _on_delivered(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        if text(data.get("inboxID")) in session.thread.own_prompts:
+            session.course.delivered = True
+        yield from session.thread.delivered(data, event)
+
+    def _on_succeeded(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._rest(session, "succeeded", {}, event)
+
+    def _on_failed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._rest(session, "failed", error_of(data.get("error")), event)
+
+    def _on_interrupted(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._rest(session, "interrupted", {}, event)
+
+    def _rest(self, session: _Session, outcome: str, error: dict[str, Json], event: Msg) -> Iterator[Output]:
+        """An execution has ended: the session has answered, or the prompt is still to come."""
+        course, thread = session.course, session.thread
+        if not course.is_answered(outcome):
+            course.running = False
+            self._ctx.ignore("the end of an execution without our prompt")
+            return
+        is_stopped = course.stopping or (outcome == "interrupted" and not course.rejected)
+        course.end()
+        yield from self._asks.close(thread)
+        yield from thread.close(event)
+        usage = thread.take_usage()
+        if is_stopped or error.get("code") == "aborted":
+            yield Signal(Input.FAILED, error=_ABORTED, aborted=True, metadata=usage, child=thread.child)
+        elif error:
+            yield kit.error_fact(error, event, thread.child)
+            yield Signal(Input.FAILED, error=error, metadata=usage, child=thread.child)
+        else:
+            yield Signal(Input.DONE, metadata=usage, child=thread.child)
+        yield from self._renew_offers()
+
+    # --- the end of a turn of the preview -------------------------------------------------------------
+
+    def _look_for_end(self, reads: int = 0) -> Iterator[Output]:
+        """Ask whether the session still works, for a build that does not say when it rests."""
+        if self._dialect is not None and not self._dialect.tells_end and self._main.course.active:
+            if "active" not in self._purposes.values():
+                yield self._request("active", "GET", "/api/session/active")
+            self._reads_left, self._idle_reads = reads or ACTIVE_READS, 0
+
+    def _on_active(self, body: Json, msg: Msg) -> Iterator[Output]:
+        running = obj(obj(body).get("data"))
+        self._reads_left -= 1
+        if not self._main.course.active:
+            return
+        is_running = body is None or self.native_session_id in running
+        self._idle_reads = 0 if is_running else self._idle_reads + 1
+        if is_running or (self._main.thread.is_speaking and self._idle_reads < IDLE_READS):
+            if self._reads_left > 0:
+                yield self._request("active", "GET", "/api/session/active")
+            return
+        self._main.course.delivered = True
+        yield from self._rest(self._main, "succeeded", self._main.thread.take_error(), msg)
+
+    # --- what is said ---------------------------------------------------------------------------------
+
+    def _on_step_started(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._work(session)
+        yield from session.thread.step_started(data, event)
+
+    def _on_step_ended(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.step_ended(data, event)
+        yield from self._look_for_end()
+
+    def _on_text_delta(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.piece("text", data, event)
+
+    def _on_text_ended(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.whole_part("text", data, event)
+
+    def _on_reasoning_delta(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.piece("reasoning", data, event)
+
+    def _on_reasoning_ended(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.whole_part("reasoning", data, event)
+
+    def _on_input_started(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.input_started(data, event)
+
+    def _on_input_delta(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.input_piece(data, event)
+
+    def _on_called(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.called(data, event)
+
+    def _on_progress(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._name_child(session, data, event)
+        yield from session.thread.progress(data, event)
+
+    def _on_success(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._name_child(session, data, event)
+        yield from session.thread.success(data, event)
+
+    def _name_child(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        """Open the subagent's session that a tool call names."""
+        child_id = text(obj(data.get("metadata")).get("sessionID"))
+        if child_id in self._held:
+            call_id = text(data.get("id"))
+            call = session.thread.speech.calls.get(call_id)
+            yield from self._open_child(child_id, call_id, (call.arguments if call else None) or {}, event)
+
+    def _on_tool_failed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from session.thread.failed(data, event)
+        yield from self._look_for_end()
+
+    def _on_retry(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        wait = delay_ms(data.get("at"), event.get("created"), whole(data.get("attempt"), 1))
+        yield session.thread.retry(data, event, wait)
+
+    def _on_compaction_started(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield session.thread.compaction("started", data, event)
+
+    def _on_compaction_ended(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield session.thread.compaction("completed", data, event)
+
+    def _on_compaction_failed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield session.thread.compaction("failed", data, event)
+
+    def _on_renamed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        title = text(data.get("title"))
+        if title and session.thread.child is None:
+            yield self._ctx.status("title", title, {"title": title}, event)
+
+    def _on_todo(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        todos = [obj(todo) for todo in arr(data.get("todos"))]
+        yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
+
+    def _on_permission(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.permission(data, session.thread, event)
+
+    def _on_form(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.form(data, session.thread, event)
+
+    def _on_question(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.question(data, session.thread, event)
+
+    def _on_settled(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
+        yield from self._asks.on_reply_event(data, event)
+
+    HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
+        "session.created": _on_started,  # see `_on_session_created`
+        "session.execution.started": _on_started,
+        "session.execution.succeeded": _on_succeeded,
+        "session.execution.failed": _on_failed,
+        "session.execution.interrupted": _on_interrupted,
+        "session.inbox.enqueued": _on_enqueued,
+        "session.inbox.delivered": _on_delivered,
+        "session.step.started": _on_step_started,
+        "session.step.ended": _on_step_ended,
+        "session.step.failed": _on_step_ended,
+        "session.text.delta": _on_text_delta,
+        "session.text.ended": _on_text_ended,
+        "session.reasoning.delta": _on_reasoning_delta,
+        "session.reasoning.ended": _on_reasoning_ended,
+        "session.tool.input.started": _on_input_started,
+        "session.tool.input.delta": _on_input_delta,
+        "session.tool.called": _on_called,
+        "session.tool.progress": _on_progress,
+        "session.tool.success": _on_success,
+        "session.tool.failed": _on_tool_failed,
+        "session.retry.scheduled": _on_retry,
+        "session.compaction.started": _on_compaction_started,
+        "session.compaction.ended": _on_compaction_ended,
+        "session.compaction.failed": _on_compaction_failed,
+        "session.renamed": _on_renamed,
+        "todo.updated": _on_todo,
+        "permission.asked": _on_permission,
+        "permission.replied": _on_settled,
+        "form.created": _on_form,
+        "form.replied": _on_settled,
+        "form.cancelled": _on_settled,
+        "question.asked": _on_question,
+        "question.replied": _on_settled,
+        "question.rejected": _on_settled,
+    }
+    """Type of event, by the names of 2.x -> what is done with it."""
+
+
+def _system_step(system: str) -> _Step:
+    """Return the request that gives a session its system text, or takes it back."""
+    path = f"/instructions/entries/{SYSTEM_ENTRY}"
+    if not system:
+        return _Step("system", "DELETE", path, None, is_needed=False)
+    return _Step("system", "PUT", path, {"value": system}, is_needed=False)

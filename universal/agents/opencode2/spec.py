@@ -1,0 +1,48 @@
+"""The row of the registry for OpenCode 2: what the server knows of it before it runs. The codec is loaded when one is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from universal.agents.opencode2.wire import DEFAULT_CATALOGUE, MODES, NAME
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
+
+NOT_RUN = (
+    "Not run: npm has no OpenCode 2, so this was made from its published contract and from recordings of two older builds of its "
+    "server."
+)
+"""What is said of it where other agents have versions that were tested."""
+
+
+def _make(ids: IdFactory) -> Codec:
+    from universal.agents.opencode2.codec import OpenCode2Codec  # late: a server with no OpenCode 2 never loads it
+
+    return OpenCode2Codec(ids)
+
+
+OPENCODE2 = AgentSpec(
+    name=NAME,
+    title="OpenCode 2",
+    make=_make,
+    binaries=("opencode2",),
+    env_override="SHIM_OPENCODE2_BIN",
+    version_args=("--version",),
+    capabilities=replace(EVERYTHING, todos=False),
+    modes=MODES,
+    project_settings=ProjectSettingsUse(("opencode",)),
+    default_catalogue=DEFAULT_CATALOGUE,
+    install_hint=(
+        "Install OpenCode 2 as https://opencode.ai says. If its program is called `opencode`, name it in SHIM_OPENCODE2_BIN."
+    ),
+    transport="http",
+    login="models",
+    login_hint="Run `opencode2` in a terminal and connect a provider.",
+    login_signs=LoginSigns(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY")),
+    is_fallback=True,
+    lacks={"todos": "OpenCode 2 has no todo list any more: no tool, no event."},
+    unrecorded=NOT_RUN,
+    enforcement=Enforcement(
+        "OpenCode 2's own engine, which is given the written rules with each session",
+        {"*": "Not run: no program of OpenCode 2 could be had to show that its engine holds the rules that it is given."},
+    ),
+)

@@ -1,0 +1,261 @@
+"""OpenCode 2's server on the wire, as lines: requests that we write, answers and events that we read.
+
+    we write   {"id", "method", "path", "body"?}      an HTTP request
+    we read    {"id", "status", "body"}               its answer; status 0: there was none, body {"message"}
+               {"event": {"id", "type", "data", ...}} a frame of `GET /api/event`
+
+Source: the published contract of 2.0 and 2.1 (`compat_fixtures/opencode2`), docs/wire2.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from urllib.parse import quote
+
+from universal.agents.opencode2.dialects import Dialect, Msg
+from universal.codec import Attachment, Catalogue, Mode, Model, Prompt, SlashCommand, WriteLine
+from universal.items import Json
+from universal.jsonvalue import arr, obj, text
+from universal.permissions import Rule
+
+NAME = "opencode2"
+EVENTS_PATH = "/api/event"
+
+MODES = (
+    Mode("build", "Reads, edits and runs what OpenCode's configuration allows.", "build"),
+    Mode("plan", "Reads and proposes, and edits nothing.", "plan"),
+)
+DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")
+"""Of no provider: no model is selected for it, and OpenCode takes its own."""
+DEFAULT_CATALOGUE = Catalogue(models=(DEFAULT_MODEL,), default_model=DEFAULT_MODEL.id)
+
+SYSTEM_ENTRY = "opencode-shim"
+"""Key of the instructions entry with a prompt's system text."""
+RETRY_LIMIT_MS = 3_600_000
+"""Longest wait of a retry that is believed."""
+
+OFFERS = ("/api/model", "/api/model/default", "/api/agent", "/api/command", "/api/skill")
+"""What is asked for the catalogue. Each answer may be an error and is then left out."""
+
+CATALOGUE_EVENTS = frozenset(
+    {"model.updated", "provider.updated", "catalog.updated", "agent.updated", "command.updated", "skill.updated"}
+)
+"""Events after which the catalogue is asked for again."""
+
+ACTIONS: Mapping[str, str] = {"bash": "shell", "task": "subagent", "write": "edit", "apply_patch": "edit"}
+"""Permission of OpenCode 1 -> action of OpenCode 2; all others keep their name."""
+PERMISSIONS: Mapping[str, str] = {"shell": "bash", "subagent": "task"}
+"""Action of OpenCode 2 -> permission of OpenCode 1; all others keep their name."""
+
+IGNORED: Mapping[str, str] = {
+    "server.connected": "the stream is open: the runtime waits for it",
+    "session.agent.selected": "the prompt's own choice comes back",
+    "session.model.selected": "the prompt's own choice comes back",
+    "session.moved": "ours stay where they are",
+    "session.metadata.updated": "nobody of ours writes it",
+    "session.permissions": "the rules that we gave come back",
+    "session.viewed": "of its own clients",
+    "session.archived": "of its own clients",
+    "session.unarchived": "of its own clients",
+    "session.usage.updated": "the sum of the steps, which tell their own",
+    "session.usage.recorded": "tokens of titles and compactions; the turn's are those of its steps",
+    "session.deleted": "ours are never deleted there",
+    "session.forked": "ours are never forked there",
+    "session.inbox.cancelled": "nobody of ours takes a prompt back",
+    "session.inbox.delivery.changed": "nobody of ours changes it",
+    "session.instructions.updated": "instructions to the model",
+    "session.synthetic": "a hidden input of the model",
+    "session.skill.activated": "the skill's text goes to the model",
+    "session.shell.started": "commands of a person are the server's own",
+    "session.shell.ended": "commands of a person are the server's own",
+    "session.step.streamed": "the step's end follows",
+    "session.text.started": "a part begins with its first text",
+    "session.reasoning.started": "a part begins with its first text",
+    "session.tool.input.ended": "the call follows, with the arguments",
+    "session.compaction.admitted": "the compaction's start follows",
+    "session.compaction.delta": "the summary is no answer",
+    "session.revert.staged": "its own undo; ours is the server's",
+    "session.revert.cleared": "its own undo; ours is the server's",
+    "session.revert.committed": "its own undo; ours is the server's",
+    "session.message.content.updated": "of the log only",
+    "session.status": "a carry-over from OpenCode 1; executions tell the same",
+    "session.idle": "a carry-over from OpenCode 1; executions tell the same",
+    "location.shutdown": "the stream ends with it, and so does the process",
+    "filesystem.changed": "the server watches by itself",
+}
+"""Types of events that are known and not used -> why."""
+
+IGNORED_FAMILIES: Mapping[str, str] = {
+    "plugin.": "its catalogue is asked for",
+    "config.": "its catalogue is asked for",
+    "reference.": "state of its own",
+    "integration.": "state of its own",
+    "credential.": "state of its own",
+    "websearch.": "state of its own",
+    "models-dev.": "its catalogue is asked for",
+    "project.": "the server has its own projects",
+    "worktree.": "the server has its own projects",
+    "vcs.": "the server looks by itself",
+    "mcp.": "its tools are called by their names",
+    "installation.": "an update of it is not ours to offer",
+    "shell.": "the tool's call and result tell the same",
+    "pty.": "terminals are the server's",
+    "persistent-pty.": "terminals are the server's",
+    "tui.": "its own user interface",
+    "rpc.": "of its plugins",
+    "lsp.": "diagnostics are in the tools' results",
+}
+"""Prefixes of types of events that are known and not used -> why."""
+
+
+def request(id_: str, method: str, path: str, body: Json = None) -> WriteLine:
+    """Return a request line; `body` None sends none."""
+    message: Msg = {"id": id_, "method": method, "path": path}
+    if body is not None:
+        message["body"] = body
+    return WriteLine(json.dumps(message, ensure_ascii=False).encode())
+
+
+def message_id(key: str, event_id: str) -> str:
+    """Return an id for a prompt that sorts after all events up to this one, or "" if its id has another form."""
+    prefix, _, rest = event_id.partition("_")
+    if prefix != "evt" or len(rest) < 12:
+        return ""
+    return f"msg_{rest[:12]}{hashlib.sha256(key.encode()).hexdigest()[:14]}"
+
+
+def delay_ms(at: Json, created: Json, attempt: int) -> int:
+    """Return how long a retry waits: from its event to `at`, or 2 s, 4 s, 8 s ... where that makes no sense."""
+    if isinstance(at, (int, float)) and isinstance(created, (int, float)) and 0 <= (wait := int(at - created)) <= RETRY_LIMIT_MS:
+        return wait
+    return 1000 * 2 ** min(max(attempt - 1, 1), 5)
+
+
+def model_ref(model: str | None, variant: str | None) -> Msg | None:
+    """Return `provider/model` as a model reference: the provider's id has no slash, the model's may."""
+    provider, _, id_ = (model or "").partition("/")
+    if not id_:
+        return None
+    return {"providerID": provider, "id": id_, **({"variant": variant} if variant else {})}
+
+
+def prompt_body(dialect: Dialect, prompt: Prompt, message: str) -> Msg:
+    """Return the body of `POST /api/session/{id}/prompt`."""
+    files = file_inputs(prompt)
+    fields: Msg = {"text": prompt.text, **({"files": files} if files else {})}
+    own_id: Msg = {"id": message} if message else {}
+    return {**own_id, "prompt": fields} if dialect.is_wrapped else {**own_id, **fields}
+
+
+def command_body(dialect: Dialect, prompt: Prompt, name: str, arguments: str) -> Msg:
+    """Return the body of `POST /api/session/{id}/command`."""
+    name_key, text_key = dialect.command
+    files = file_inputs(prompt)
+    return {name_key: name, text_key: arguments, **({"files": files} if files else {})}
+
+
+def file_inputs(prompt: Prompt) -> list[Msg]:
+    """Return attachments as files of a prompt: bytes and texts as data URLs, else the file's URL."""
+    found: list[Msg] = []
+    for attachment in prompt.attachments:
+        if uri := _uri(attachment):
+            found.append({"uri": uri, **({"name": attachment.filename} if attachment.filename else {})})
+    return found
+
+
+def _uri(attachment: Attachment) -> str:
+    if attachment.base64:
+        return f"data:{attachment.mime};base64,{attachment.base64}"
+    if attachment.path:
+        return f"file://{quote(attachment.path)}"
+    return f"data:{attachment.mime},{quote(attachment.text)}" if attachment.text is not None else ""
+
+
+def ruleset(rules: Iterable[Rule]) -> list[Msg]:
+    """Return permission rules as those of a session. What is allowed before anything is forbidden needs no rule."""
+    rows: list[Msg] = []
+    for rule in rules:
+        if rows or rule.action != "allow":
+            action = ACTIONS.get(rule.permission, rule.permission)
+            rows.append({"action": action, "resource": rule.pattern, "effect": rule.action})
+    return rows
+
+
+def read_catalogue(answers: Mapping[str, Json]) -> Catalogue:
+    """Return the catalogue of the answers to `OFFERS`."""
+    rows = {path: arr(obj(answer).get("data")) for path, answer in answers.items()}
+    models = [_model(obj(row)) for row in rows.get("/api/model", []) if obj(row).get("enabled") is not False]
+    preferred = obj(obj(answers.get("/api/model/default")).get("data"))
+    default = f"{text(preferred.get('providerID'))}/{text(preferred.get('id'))}"
+    commands = [SlashCommand(name, text(row.get("description"))) for name, row in _named(rows.get("/api/command", []), "name")]
+    taken = {command.name for command in commands}
+    skills = [SlashCommand(name, text(row.get("description"))) for name, row in _named(rows.get("/api/skill", []), "id")]
+    return Catalogue(
+        models=(*models, DEFAULT_MODEL),
+        commands=(*commands, *(skill for skill in skills if skill.name not in taken)),
+        default_model=default if any(model.id == default for model in models) else DEFAULT_MODEL.id,
+        modes=_modes(rows.get("/api/agent", [])),
+    )
+
+
+def skill_names(answer: Json) -> frozenset[str]:
+    """Return the ids of the skills of an answer to `/api/skill`."""
+    return frozenset(name for name, _ in _named(arr(obj(answer).get("data")), "id"))
+
+
+def _named(rows: Iterable[Json], key: str) -> list[tuple[str, Msg]]:
+    return [(text(row.get(key)), row) for row in map(obj, rows) if text(row.get(key))]
+
+
+def _modes(agents: Iterable[Json]) -> tuple[Mode, ...]:
+    """Return the agents that a person can choose, `build` first."""
+    known = {mode.id: mode for mode in MODES}
+    found = {
+        id_: known.get(id_) or Mode(id_, text(row.get("description")), id_)
+        for id_, row in _named(agents, "id")
+        if row.get("mode") in ("primary", "all") and row.get("hidden") is not True
+    }
+    return tuple(sorted(found.values(), key=lambda mode: mode.id != "build"))
+
+
+def _model(row: Msg) -> Model:
+    can, limit = obj(row.get("capabilities")), obj(row.get("limit"))
+    provider, id_ = text(row.get("providerID")), text(row.get("id"))
+    return Model(
+        id=f"{provider}/{id_}",
+        name=f"{text(row.get('name')) or id_} ({provider})",
+        variants=tuple(name for name, _ in _named(arr(row.get("variants")), "id")),
+        reasoning=bool(arr(row.get("variants"))),
+        images="image" in arr(can.get("input")),
+        context=_limit(limit.get("context")),
+        output=_limit(limit.get("output")),
+    )
+
+
+def _limit(value: Json) -> int | None:
+    return int(value) if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 else None
+
+
+def usage_of(tokens: Json) -> dict[str, int]:
+    """Return `metadata.usage` of a step's tokens."""
+    values, cache = obj(tokens), obj(obj(tokens).get("cache"))
+    counts = {key: values.get(key) for key in ("input", "output", "reasoning")}
+    counts |= {"cache_read": cache.get("read"), "cache_write": cache.get("write")}
+    return {key: int(value) if isinstance(value, (int, float)) else 0 for key, value in counts.items()}
+
+
+_CODES: Mapping[str, str] = {"provider.auth": "ProviderAuthError", "aborted": "aborted"}
+"""Type of an error -> the code that our faces know."""
+
+
+def error_of(native: Json) -> dict[str, Json]:
+    """Return an error `{type, message, status?}`, or the body `{_tag, message}` of an answer, as a universal one."""
+    values = obj(native)
+    kind = text(values.get("type")) or text(values.get("_tag")) or "UnknownError"
+    details: dict[str, Json] = {"type": kind}
+    if isinstance(values.get("status"), int):
+        details["status_code"] = values["status"]
+    code = _CODES.get(kind) or ("APIError" if kind.startswith("provider.") else kind)
+    return {"message": text(values.get("message")) or kind, "code": code, "details": details}

@@ -15,7 +15,7 @@ import asyncio
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -76,8 +76,8 @@ class WriterState:
     reducer: core.ReducerState
     messages: tuple[Message, ...]
     entries: tuple[Entry, ...]
-    message_pages: tuple[PageRef, ...]
-    entry_pages: tuple[PageRef, ...]
+    message_pages: tuple[PageRef, ...] = ()
+    entry_pages: tuple[PageRef, ...] = ()
 
 
 FORMAT = f"{core.FORMAT}-{shape_of(WriterState)}"
@@ -169,17 +169,22 @@ def pack(state: SessionState, most: int | None = None) -> bool:
 class Snapshot:
     """A session's state of one moment; what happens later does not change it.
 
-    pages  those that are not stored, by number
-    all    numbers of all its pages
+    saved    without the refs of its pages, of which there may be many
+    pages    those that are not stored, by number
+    all      numbers of all its pages
     """
 
     saved: WriterState
+    message_pages: tuple[Page[Message], ...]
+    entry_pages: tuple[Page[Entry], ...]
     pages: Mapping[int, Page[Any]]
     all: frozenset[int]
 
     def encode(self) -> bytes:
         """The head of the checkpoint. Takes a while: for a thread. Raises TypeError or ValueError for what cannot be written."""
-        return zlib.compress(json.dumps([FORMAT, encode(self.saved, WriterState)]).encode(), 1)
+        refs = {"message_pages": self.message_pages, "entry_pages": self.entry_pages}
+        saved = replace(self.saved, **{name: tuple(page.ref() for page in pages) for name, pages in refs.items()})
+        return zlib.compress(json.dumps([FORMAT, encode(saved, WriterState)]).encode(), 1)
 
 
 def take(state: SessionState) -> Snapshot:
@@ -205,11 +210,9 @@ def take(state: SessionState) -> Snapshot:
         core.state_of(state.reducer),
         tuple(core.detach(message) for message in messages.held_values()),
         tuple(entries.held_values()),
-        tuple(page.ref() for page in messages.pages),
-        tuple(page.ref() for page in entries.pages),
     )
     new = {page.number: page for page in pages if page.number not in stored.pages}
-    return Snapshot(saved, new, frozenset(page.number for page in pages))
+    return Snapshot(saved, tuple(messages.pages), tuple(entries.pages), new, frozenset(page.number for page in pages))
 
 
 def _queue(state: SessionState, store: Store, snapshot: Snapshot, head: bytes) -> bool:

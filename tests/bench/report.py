@@ -122,6 +122,7 @@ LONG = (
     ("the first of these, CPU", "cold_cpu_s", seconds),
     ("the second of these, CPU", "bare_cpu_s", seconds),
     ("the last 100 messages, of a server that runs", "open_s", seconds),
+    ("the same, CPU", "open_cpu_s", seconds),
     ("the 100 messages before those, and so on", "older_s", seconds),
     ("first event of a client that attaches meanwhile", "first_event_s", seconds),
     ("memory beside that of an empty server", "more_rss", mib),

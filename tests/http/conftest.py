@@ -117,6 +117,9 @@ class FakeSessions:
     async def session(self, session_id: str) -> Session:
         raise SessionNotFound(session_id)
 
+    def unloaded_state(self, session_id: str) -> None:
+        """No session has a journal."""
+
     def loaded_session(self, session_id: str) -> Session | None:
         return None
 

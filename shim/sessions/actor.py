@@ -1,7 +1,7 @@
-"""One session at work: what clients and its agent do becomes inputs of the turn machine, whose effects are carried out here.
+"""Runs one session: turns actions of clients and of its agent into inputs of the turn machine, and carries out the effects.
 
-Whether a turn runs or ends is decided by `universal.turn` alone. Outputs of the agent's codec and effects of the turn machine
-wait in one queue (`EffectQueue`): carrying out one may add others, and never runs them itself.
+`universal.turn` alone decides whether a turn runs or ends. Outputs of the agent's codec and effects of the turn machine wait in
+one queue (`EffectQueue`). An effect may add others, and never runs them itself.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class SessionActor:
         self._exit_data: SessionEndedData | None = None
         self._log_context = (0, "")
 
-    # --- from clients ------------------------------------------------------------------------------------
+    # --- requests of clients ------------------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
@@ -140,16 +140,16 @@ class SessionActor:
 
     @property
     def unattended_policy(self) -> UnattendedPolicy:
-        """What happens to asks that nobody answers: the last prompt's value, else the session's, else the server's."""
+        """The policy for unanswered requests: of the last prompt, else of the session, else of the server."""
         return self._dispatcher.unattended or unattended_of_session(self.main.session.record) or self.deps.unattended
 
     @property
     def open_asks(self) -> int:
-        """Permission requests and questions, subagents' included, that wait for a person."""
+        """Number of open permission requests and questions, also of subagents."""
         return self._requests.open_asks
 
     def waiting_since_ms(self, state: SessionState | None = None) -> int | None:
-        """When the oldest open ask was made, of one session if given; None if nothing waits."""
+        """When the oldest open request was made (epoch ms), of all sessions or of `state`. None if none is open."""
         return self._requests.waiting_since_ms(state)
 
     def prompt(self, pending: PendingPrompt, title: str | None = None) -> None:
@@ -209,7 +209,7 @@ class SessionActor:
         self._effects.add([_TurnEffect(state, effect) for effect in state.apply(input_, key, **metadata)])
 
     def _emit(self, outputs: Sequence[Output]) -> None:
-        """Queue what the codec says."""
+        """Queue outputs of the codec."""
         self._effects.add(outputs)
 
     def _carry_out(self, effect: _Effect) -> None:
@@ -276,8 +276,8 @@ class SessionActor:
             return
         self._local_work.stop()
         if not self.main.machine.agent_at_work:
-            return  # only work of ours holds the turn: it ends soon
-        if self._dispatcher.is_waiting:  # the agent has not got the prompt: there is nothing to interrupt
+            return  # only the server's own work holds the turn, and it ends soon
+        if self._dispatcher.is_waiting:  # the agent does not have the prompt yet, so there is nothing to interrupt
             self._dispatcher.forget()
             self._apply(self.main, Input.FAILED)
         elif not self.process.is_alive:
@@ -294,7 +294,7 @@ class SessionActor:
     # --- from the agent --------------------------------------------------------------------------------------
 
     def _on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
-        if self._log_context != (generation, self.main.turn_id):  # a pump's context stays as it is from read to read
+        if self._log_context != (generation, self.main.turn_id):  # the context of a pump is the same from read to read
             self._log_context = (generation, self.main.turn_id)
             self._touch()
         else:
@@ -309,7 +309,7 @@ class SessionActor:
     def _on_fact(self, fact: Fact) -> None:
         self.children.open(fact)
         if fact.type is EventType.SESSION_STARTED:
-            return  # it was recorded when the session was made
+            return  # it was recorded when the session was created
         state = self.children.state_of(fact.child)
         if fact.type in (EventType.ITEM_STARTED, EventType.ITEM_DELTA):
             self._dispatcher.on_answer()
@@ -350,12 +350,12 @@ class SessionActor:
                 self._on_change(self)
                 return
             self._dispatcher.forget()
-        elif signal.aborted:  # a subagent's work was stopped: that is no error of it
+        elif signal.aborted:  # a subagent's work was stopped, which is no error
             state.apply(Input.ABORT)
         self._apply(state, signal.input, signal.key, **(signal.metadata or {}))
 
     def _is_lost_conversation(self, data: object) -> bool:
-        """Whether this error is mended by `retry_without_resume`, so that nobody should see it."""
+        """Whether `retry_without_resume` repairs this error, so that no client should see it."""
         return isinstance(data, ErrorData) and data.code == SESSION_NOT_FOUND and self._dispatcher.may_retry
 
     def _note_native_session(self) -> None:
@@ -370,14 +370,14 @@ class SessionActor:
             self.main.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"agent": agent, "resumed": resumed}))
 
     def _on_detach(self) -> None:
-        """Nothing that the process has said and that was not judged yet counts."""
+        """Drop calls of the process that were not judged yet."""
         self._requests.drop_arrivals()
 
     def _on_exit(self, codec: Codec, exit_: Exit) -> None:
         generation = self.process.generation
         self._emit(codec.eof(exit_))
         self._requests.drop_arrivals()
-        if generation != self.process.generation:  # the conversation is lost: a new process takes the prompt
+        if generation != self.process.generation:  # the conversation is lost: a new process gets the prompt
             return
         self.children.lose()
         if in_turn := self.main.machine.agent_at_work:

@@ -1,4 +1,4 @@
-"""The process of a session's agent: its start, its generation, what it writes and reads, and how it is stopped."""
+"""Owns the process of a session's agent: its start, its lines in and out, and its stop."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ CLOSE_S = 3.0
 
 
 class AgentProcess:
-    """The current process of a session's agent, if there is one, and those that are being stopped.
+    """The current process of a session's agent, if there is one, and processes that are being stopped.
 
-    Each start and each stop begins a new generation: lines and exits of an older one are dropped.
-    In: `emit` takes what the codec says; `on_lines` the lines of a generation; `on_exit` the codec of a process that ended by
-    itself; `on_detach` is called when a process is given up.
+    Each start and each stop begins a new generation. Lines and exits of an older one are dropped.
+    In: `emit` takes outputs of the codec; `on_lines` the lines of a generation; `on_exit` the codec of a process that ended by
+    itself; `on_detach` is called when the session drops a process.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class AgentProcess:
         self._handle: AgentHandle | None = None
         self.codec: Codec | None = None
         self.agent: str | None = None
-        """The name of the agent that was started last."""
+        """Name of the last started agent."""
         self.generation = 0
 
     @property
@@ -72,15 +72,15 @@ class AgentProcess:
 
     @property
     def mode(self) -> str:
-        """The mode that the agent says it is in; empty if it does not tell."""
+        """The mode that the agent reports, or ""."""
         return self.codec.mode if isinstance(self.codec, ModedCodec) else ""
 
     async def start(self, agent: Agent, options: LaunchOptions) -> bool:
-        """Start an agent. False if it was given up, or has exited, before it was there. Raises AgentError."""
+        """Start an agent. False if it was dropped or has exited before it was ready. Raises AgentError."""
         codec = agent.spec.make(self._deps.ids.factory())
         self.generation += 1
         generation = self.generation
-        self.codec, self.agent = codec, agent.spec.name  # it may speak, or die, before spawn returns
+        self.codec, self.agent = codec, agent.spec.name  # it may write or exit before spawn returns
         try:
             handle = await self._deps.agents.spawn(
                 agent, options, codec, partial(self._on_lines, generation), partial(self._exit, generation)
@@ -96,14 +96,14 @@ class AgentProcess:
         return True
 
     def greet(self) -> None:
-        """Let the codec say what it says first."""
+        """Send the codec's first lines."""
         if self.codec is not None:
             self._emit(self.codec.start())
 
     # --- from the process ------------------------------------------------------------------------------------
 
     def receive(self, generation: int, lines: list[bytes]) -> bool:
-        """Give lines to the codec. False if the process was given up meanwhile: the rest of its lines is dropped."""
+        """Give lines to the codec. False if the process was dropped meanwhile; its remaining lines are dropped too."""
         codec = self.codec
         for line in lines:
             if generation != self.generation or codec is None:
@@ -127,12 +127,12 @@ class AgentProcess:
             self._emit(self.codec.send(command))
 
     def proceed(self, permission_id: str) -> None:
-        """Let a call go on that the agent has announced (`ToolCheck`)."""
+        """Let an announced call go on (`ToolCheck`)."""
         if isinstance(self.codec, CheckingCodec):
             self._emit(self.codec.proceed(permission_id))
 
     def move_to_background(self) -> bool:
-        """Tell the agent to move what its turn waits for to the background; False if it cannot be told so."""
+        """Move the work that the turn waits for to the background. False if the agent cannot do that."""
         if not isinstance(self.codec, BackgroundingCodec):
             return False
         self._emit(self.codec.background())
@@ -145,7 +145,7 @@ class AgentProcess:
         try:
             self._handle.write(data)
         except AgentError as error:
-            # Its exit is reported by on_exit; a stuck one is ended here.
+            # on_exit reports its exit. A stuck process is ended here.
             log.warning("agent.write_failed", session_id=self._session_id, error=str(error))
             self._handle.kill()
 
@@ -155,7 +155,7 @@ class AgentProcess:
             self._handle.interrupt()
 
     def call_host(self, call: HostCall) -> None:
-        """Begin what the agent asks of this machine; the answers come later."""
+        """Begin a file or command call of the agent. The answer comes later."""
         self._host.do(call)
 
     def _answer_host_call(self, answer: HostAnswer) -> None:
@@ -165,12 +165,12 @@ class AgentProcess:
     # --- its end ---------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Give the process up and wait until it has ended."""
+        """Drop the process and wait until it has ended."""
         if (handle := self._detach()) is not None:
             await handle.stop()
 
     def drop(self, *, kill: bool) -> bool:
-        """Give the process up and stop it in the background, politely or at once. False if there was none."""
+        """Drop the process and stop it in the background, politely or at once. False if there was none."""
         handle = self._detach()
         if handle is None:
             return False
@@ -182,7 +182,7 @@ class AgentProcess:
         return True
 
     def _detach(self) -> AgentHandle | None:
-        """From now on nothing that the process says counts."""
+        """Ignore the process from now on."""
         handle, self._handle, self.codec = self._handle, None, None
         self.generation += 1
         self._host.drop()

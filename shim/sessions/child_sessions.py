@@ -10,9 +10,9 @@ from universal.turn import Input
 
 
 class ChildSessions:
-    """The children of one session, by the key that their agent gives them.
+    """The children of one session, by the agent's keys.
 
-    In: `open_child` makes the session of a new subagent; `on_end` is called when a child's turn was ended here.
+    In: `open_child` creates the session of a new subagent; `on_end` is called when this class has ended a child's turn.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ChildSessions:
         return self._states.get(key, self._parent) if key is not None else self._parent
 
     def open(self, fact: Fact) -> None:
-        """Make the child's session, if this is the first that is heard of it."""
+        """Create the child's session at its first fact."""
         if fact.child is not None and fact.child not in self._states:
             self._states[fact.child] = self._open_child(fact.child, fact)
 
@@ -45,7 +45,7 @@ class ChildSessions:
         self._end(Input.ABORT, Input.ABORT_TIMEOUT)
 
     def lose(self) -> None:
-        """End the turns of all children: their process is gone."""
+        """End the turns of all children, because their process has ended."""
         self._end(Input.EXIT)
 
     def _end(self, *inputs: Input) -> None:

@@ -1,4 +1,4 @@
-"""What sessions need of the rest of the server; wired in `shim.app`, faked in tests."""
+"""The dependencies of sessions on the rest of the server. `shim.app` wires them; tests use fakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from universal.unattended_policy import WAIT, UnattendedPolicy
 
 
 class ProjectLike(Protocol):
-    """A project, as far as sessions care."""
+    """A project, with the fields that sessions need."""
 
     @property
     def id(self) -> str:
@@ -35,19 +35,19 @@ class ProjectLike(Protocol):
 
 
 async def _place_as_written(directory: str) -> Place:
-    """A place without a repository and without links, in tests."""
+    """A place without a repository and links, for tests."""
     return Place(directory)
 
 
 async def _nothing_to_refresh(_directory: str) -> None:
-    """Sessions without configuration files, in tests."""
+    """Does nothing, for tests without configuration files."""
 
 
 @dataclass(slots=True)
 class SessionDeps:
-    """Everything injected. Only limits and times ever change: at a reload of the settings (`shim.app`).
+    """All injected dependencies. Only limits and times change, at a reload of the settings (`shim.app`).
 
-    `config_rules` gives the permission rules of a directory's config, as they were read last."""
+    `config_rules` returns the permission rules of a directory's configuration, as last read."""
 
     clock: Clock
     ids: Ids
@@ -59,30 +59,30 @@ class SessionDeps:
     idle_reap_s: float
     feed: Feed = field(default_factory=Feed)
     session_version: str = ""
-    """The version that a new session's record has: that of the OpenCode whose clients read it."""
+    """The version in a new session's record: that of OpenCode."""
     max_sessions: int = 100_000
     max_queued_prompts: int = 100
     home: str = "~"
     """The person's home, for `~/` in patterns and paths."""
     find_place: Callable[[str], Awaitable[Place]] = _place_as_written
-    """Finds where the calls of a session in this directory are made; see `Place`. Awaited before an agent starts."""
+    """Finds the place of a session's calls (`Place`). Awaited before an agent starts."""
     roots: tuple[str, ...] = ()
     """Directories that attached files must lie in; empty: anywhere."""
     snapshots: Callable[[str], Trees | None] = lambda _directory: None
-    """Where snapshots of a directory are kept; None if there are to be none (`snapshot: false` in its config)."""
+    """Returns the snapshots of a directory, or None if they are switched off (`snapshot: false` in its configuration)."""
     trust: ProjectTrust | None = None
-    """Whether the settings of a project may count; None: all do."""
+    """Decides whether a project's settings may be used. None: they always may."""
     trust_questions: TrustQuestions = field(default_factory=TrustQuestions)
     trust_question_s: float = QUESTION_S
-    """How long a person has to answer whether a project is trusted."""
+    """Seconds for a person to answer whether a project is trusted."""
     listened: Callable[[str, str], bool] = lambda _directory, _session_id: True
-    """Whether a client is connected that could show a question of this session of this directory."""
+    """Whether a connected client could show a question of this session in this directory."""
     config_refresh: Callable[[str], Awaitable[None]] = _nothing_to_refresh
-    """Reads a directory's config again if its files have changed; awaited before an agent starts, and before each prompt."""
+    """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
     unattended: UnattendedPolicy = WAIT
-    """What happens to asks that nobody answers, where neither the prompt nor the session says it."""
+    """The policy for unanswered requests, if neither the prompt nor the session has one."""
     clean_up: Callable[[str], Awaitable[None]] = _nothing_to_refresh
-    """Ends what a server that died has left behind, by the server's id."""
+    """Ends processes that a dead server has left behind. In: the server's id."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)
     call_later: Callable[[float, Callable[[], None]], Timer] = call_later
-    """How an ask is rejected after a while."""
+    """Calls a function after a delay, to reject a request."""

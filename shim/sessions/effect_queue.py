@@ -1,4 +1,4 @@
-"""The effects of one session, carried out one after the other."""
+"""Carries out the effects of one session, one after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of an agent's process that has ended, or did not start: the error of the turn, and `session.ended`. Pure."""
+"""Makes the errors of turns whose agent has exited or did not start, and the data of `session.ended`. Pure."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from universal.events import ErrorData, SessionEndedData
 from universal.session.model import NOT_BEGUN, START_FAILED
 
 SESSION_NOT_FOUND = "session_not_found"
-"""Code of a codec's error: the agent does not know the conversation that it was to resume."""
+"""Error code of a codec whose agent does not know the conversation to resume."""
 SERVER_STOPPED = (
     "The server was stopped while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
 )
 STDERR_SHOWN_CHARS = 2_000
-"""How much of a dead agent's stderr is shown to the person."""
+"""Maximum characters of a dead agent's stderr in the error."""
 
 
 def exit_error(agent: str, exit_: Exit) -> ErrorData:
@@ -34,7 +34,7 @@ def start_error(accepted: PendingPrompt, message: str) -> ErrorData:
 
 
 def agent_exit_data(agent: str, exit_: Exit, *, in_turn: bool) -> SessionEndedData:
-    """The process ended, and we did not end it. Whoever prompts again resumes the conversation (`session.started` then)."""
+    """The data of `session.ended` for a process that ended by itself. The next prompt resumes its conversation."""
     if exit_.code == 0 and not in_turn:
         return SessionEndedData(reason="completed", terminated_by="agent", exit_code=0)
     return SessionEndedData(
@@ -47,7 +47,7 @@ def agent_exit_data(agent: str, exit_: Exit, *, in_turn: bool) -> SessionEndedDa
 
 
 def termination_data(message: str | None = None) -> SessionEndedData:
-    """Our termination API was used: for good."""
+    """The data of `session.ended` for a terminated session."""
     return SessionEndedData(reason="terminated", terminated_by="daemon", message=message)
 
 

@@ -1,11 +1,11 @@
-"""Universal events, live: from the one place that stamps them to whoever reads or watches them.
+"""Sends live universal events to their readers and observers.
 
     publish(event)  -> observers (metrics, spans, hooks; called at once, must not wait) and the listeners of that session
     Follower.take   -> events of one session after a sequence: from the journal until it is caught up, then live
 
-A listener holds references to at most QUEUE events. One that is further behind is cut off from the live events and reads
-the journal again, which has all of them: so nobody waits for a slow reader, memory is bounded, and nothing is lost or
-doubled. Without listeners and observers, `publish` costs one look into an empty dict.
+A listener holds at most QUEUE events. A slower one is cut off from the live events and reads the journal again, which has all
+events. So no reader waits for a slow one, memory is bounded, and no event is lost or doubled. Without listeners and observers,
+`publish` costs one lookup in an empty dict.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from universal.session.model import Session
 log = structlog.get_logger(__name__)
 
 QUEUE = 512
-"""Events that a listener may be behind before it has to read them from the journal."""
+"""Maximum events that wait for a listener. Beyond it, the listener reads them from the journal."""
 PAGE = 500
 """Events of one read of the journal."""
 
@@ -33,11 +33,11 @@ Observer: TypeAlias = Callable[[UniversalEvent], None]
 
 
 class SequencedEvent(Protocol):
-    """An event of a journal, in whatever form it is read."""
+    """An event of a journal, in any form."""
 
     @property
     def sequence(self) -> int:
-        """Its place."""
+        """Its number in the session."""
         ...
 
 
@@ -46,19 +46,19 @@ E_co = TypeVar("E_co", covariant=True)
 
 
 class Source(Protocol[E_co]):
-    """What a stream is made of: a `Follower`, or what somebody makes of one."""
+    """The source of a stream: a `Follower`, or a wrapper of one."""
 
     @property
     def over(self) -> bool:
-        """Nothing will come any more."""
+        """True if no item will follow."""
         ...
 
     async def take(self, until: float | None = None) -> Sequence[E_co]:
-        """The next ones; none at `until` (loop time), and when it is `over`."""
+        """Wait for the next items. Returns none at the loop time `until`, and when it is `over`."""
         ...
 
     def close(self) -> None:
-        """Done."""
+        """Release the source."""
         ...
 
 
@@ -67,7 +67,7 @@ Read: TypeAlias = Callable[[int, int], Awaitable[Sequence[T]]]
 
 
 class SessionChanges(NamedTuple):
-    """What has just changed in a session. `is_resent`: it was published before."""
+    """Changes of a session. `is_resent`: they were published before."""
 
     changes: Sequence[Change]
     session: Session
@@ -79,9 +79,9 @@ ChangeObserver: TypeAlias = Callable[[SessionChanges], None]
 
 
 class ChangeFeed:
-    """Gives the changes of all sessions to the faces, in the step in which they happen.
+    """Publishes the changes of all sessions to the faces, at the moment when they happen.
 
-    In: `burst`, which makes a context manager; what is published within goes out to readers in one go, at its end.
+    In: `burst` makes a context manager; changes that are published within it reach readers together, at its end.
     """
 
     def __init__(self, burst: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
@@ -89,22 +89,22 @@ class ChangeFeed:
         self._observers: tuple[ChangeObserver, ...] = ()
 
     def observe(self, observer: ChangeObserver) -> None:
-        """Call it with all changes until `forget`. It must not wait."""
+        """Call the observer with all changes until `forget`. It must not wait."""
         self._observers = (*self._observers, observer)
 
     def forget(self, observer: ChangeObserver) -> None:
-        """It is not called any more. A second call does nothing."""
+        """Stop calling the observer. A second call does nothing."""
         self._observers = tuple(one for one in self._observers if one != observer)
 
     def publish(self, changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> None:
-        """Give them to all observers."""
+        """Publish changes to all observers."""
         made = SessionChanges(changes, session, at_ms, is_resent)
         for observer in self._observers:
             observer(made)
 
 
 class Listener:
-    """One reader's queue. `close` it when done. `behind`: it was cut off and must read the journal."""
+    """One reader's queue. Close it at the end. `behind`: the reader was cut off and must read the journal."""
 
     def __init__(self, closed: Callable[[Listener], None], size: int) -> None:
         self._queue: deque[UniversalEvent] = deque()
@@ -116,11 +116,11 @@ class Listener:
 
     @property
     def waiting_events(self) -> int:
-        """Events that wait to be taken."""
+        """Number of waiting events."""
         return len(self._queue)
 
     def put(self, event: UniversalEvent) -> None:
-        """The feed's. Never waits."""
+        """Queue an event. Called by the feed. Never waits."""
         if len(self._queue) >= self._size:
             self._queue.clear()
             self.behind = True
@@ -128,19 +128,19 @@ class Listener:
         self._more.set()
 
     def end(self) -> None:
-        """The feed's: nothing more will come."""
+        """End the queue. Called by the feed."""
         self.ended = True
         self._more.set()
 
     def drain(self) -> list[UniversalEvent]:
-        """All that waits."""
+        """Take all waiting events."""
         taken = list(self._queue)
         self._queue.clear()
         self._more.clear()
         return taken
 
     async def wait(self, until: float | None) -> None:
-        """Until something came or ended, or `until` (loop time)."""
+        """Wait for an event, for the end, or for the loop time `until`."""
         if self.ended or self._queue:
             return
         with suppress(TimeoutError):
@@ -149,7 +149,7 @@ class Listener:
         self._more.clear()
 
     def close(self) -> None:
-        """The reader has gone. Again is fine."""
+        """Close the queue. May be called again."""
         self._queue.clear()
         self._closed(self)
 
@@ -163,27 +163,27 @@ class Feed:
         self._queue = queue
         self._is_closed = False
         self.cut_off = 0
-        """How often a listener was too far behind."""
+        """Number of listeners that were cut off."""
 
     @property
     def listeners(self) -> int:
-        """Readers of now."""
+        """Number of present readers."""
         return sum(map(len, self._listeners.values()))
 
     def lag(self) -> int:
-        """Events that the slowest reader has not taken yet."""
+        """Number of events that wait for the slowest reader."""
         return max((one.waiting_events for some in self._listeners.values() for one in some), default=0)
 
     def observe(self, observer: Observer) -> None:
-        """Call it with every event, in order, until `forget`. It must not wait; what it raises is logged."""
+        """Call the observer with every event, in order, until `forget`. It must not wait. Its exceptions are logged."""
         self._observers = [*self._observers, observer]
 
     def forget(self, observer: Observer) -> None:
-        """It is not called any more. Again is fine."""
+        """Stop calling the observer. May be called again."""
         self._observers = [one for one in self._observers if one != observer]
 
     def publish(self, event: UniversalEvent) -> None:
-        """Hand a stamped event to all who want it. Never waits, never raises."""
+        """Publish a stamped event to observers and listeners. Never waits, never raises."""
         for listener in self._listeners.get(event.session_id, ()):
             was_behind = listener.behind
             listener.put(event)
@@ -195,7 +195,7 @@ class Feed:
                 log.exception("feed.observer_failed", session_id=event.session_id, sequence=event.sequence)
 
     def listen(self, session_id: str) -> Listener:
-        """A new reader of one session's live events, from now on."""
+        """Add a reader of one session's live events."""
         listener = Listener(lambda one: self._leave(session_id, one), self._queue)
         self._listeners.setdefault(session_id, []).append(listener)
         if self._is_closed:
@@ -203,16 +203,16 @@ class Feed:
         return listener
 
     def has_listener(self, session_id: str) -> bool:
-        """Whether somebody reads this session's live events."""
+        """Whether the session has readers of live events."""
         return session_id in self._listeners
 
     def end(self, session_id: str) -> None:
-        """The session is gone: its readers get what waits, then the end."""
+        """End the readers of a deleted session, after their waiting events."""
         for listener in self._listeners.get(session_id, ()):
             listener.end()
 
     def close(self) -> None:
-        """All readers end: for the server's shutdown."""
+        """End all readers, when the server stops."""
         self._is_closed = True
         for session_id in tuple(self._listeners):
             self.end(session_id)
@@ -226,10 +226,10 @@ class Feed:
 
 
 class Follower(Generic[T]):
-    """Events of one session after `after`, in order, each once: history, then live.
+    """The events of one session after `after`, in order and each once: first the journal, then live ones.
 
-    In: `read` gives the journal, in a form of its own choice; it must show everything that was published before it was called.
-    State: `position`, the last sequence that was given out.
+    In: `read` reads the journal, in any form; it must show every event that was published before its call.
+    State: `position`, the last sequence that was returned.
     """
 
     def __init__(self, feed: Feed, session_id: str, read: Read[T], after: int) -> None:
@@ -241,11 +241,11 @@ class Follower(Generic[T]):
 
     @property
     def over(self) -> bool:
-        """Nothing will come any more."""
+        """True if no item will follow."""
         return self._listener.ended and not self._behind and not self._held and not self._listener.waiting_events
 
     async def take(self, until: float | None = None) -> Sequence[T | UniversalEvent]:
-        """The next events; none at `until` (loop time), and when it is `over`. Raises StoreError."""
+        """Wait for the next events. Returns none at the loop time `until`, and when it is `over`. Raises StoreError."""
         while True:
             if self._behind:
                 self._listener.behind = False
@@ -253,7 +253,7 @@ class Follower(Generic[T]):
                 if page:
                     self.position = page[-1].sequence
                     return page
-                if self._listener.behind:  # while we read
+                if self._listener.behind:  # during the read
                     continue
                 # The journal has no more. A hole that is left is one of a disk that refused to write.
                 self._behind = False
@@ -271,7 +271,7 @@ class Follower(Generic[T]):
                     return []
 
     def close(self) -> None:
-        """Done. Again is fine."""
+        """Release the follower. May be called again."""
         self._listener.close()
 
     def _fresh(self) -> list[UniversalEvent]:

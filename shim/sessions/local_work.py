@@ -1,4 +1,4 @@
-"""Work of the server itself that is a turn of the session: a shell command of the person's."""
+"""The server's own work in a turn of a session: a person's shell command."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import suppress
 from universal.turn import OURS
 
 LOCAL_WORK = f"{OURS}own"
-"""The key by which local work holds the turn."""
+"""The key with which local work holds the turn open."""
 STOP_S = 3.0
 """Seconds from `stop` until the work must be over: a command gets one second before it is killed."""
 
 
 class LocalWork:
-    """The work that runs in one session, if there is any."""
+    """The running local work of one session, if there is any."""
 
     def __init__(self) -> None:
         self._stop: Callable[[], None] | None = None
@@ -23,21 +23,21 @@ class LocalWork:
 
     @property
     def is_running(self) -> bool:
-        """Whether some is running."""
+        """Whether work is running."""
         return self._stop is not None
 
     def begin(self, stop: Callable[[], None]) -> None:
-        """Work begins. `stop` asks it to end."""
+        """Begin work. `stop` asks it to end."""
         self._stop = stop
         self._is_over.clear()
 
     def stop(self) -> None:
-        """Ask the work to end, if there is some."""
+        """Ask the running work to end."""
         if self._stop is not None:
             self._stop()
 
     def end(self) -> None:
-        """The work is over."""
+        """Note the end of the work."""
         self._stop = None
         self._is_over.set()
 

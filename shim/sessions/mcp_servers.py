@@ -1,4 +1,4 @@
-"""The MCP servers of a directory: what its agents have told of theirs, in its newest sessions. They belong to the agents."""
+"""Lists the MCP servers that the agents of a directory have reported, in its newest sessions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from shim.sessions.manager import SessionManager
 from universal.jsonvalue import JsonObject
 
 LOOKED_AT = 3
-"""So many sessions are looked at: the answer is for those at work, and an old session is not worth its loading."""
+"""Number of sessions that are read. Old sessions are not worth their loading."""
 
 
 async def servers_of(manager: SessionManager, directory: str) -> JsonObject:
-    """{name: {status, error?}}. Of each agent what it told last; where two have a server of one name, the one that spoke last.
+    """{name: {status, error?}}: the last report of each agent. If two agents have a server of one name, the later report wins.
 
-    A server is what it was when its agent last began a turn. {} until an agent has told.
+    A status is that of the begin of its agent's last turn. {} without a report.
     """
     records = [one for one in manager.index.records() if one.directory == directory and not one.parent_id]
     newest = sorted(records, key=lambda record: record.updated_ms, reverse=True)[:LOOKED_AT]

@@ -1,8 +1,8 @@
-"""Sessions as `/v1` names them. They are the same sessions as OpenCode's clients see: this module only knows their other names.
+"""Maps the names of `/v1` to sessions, and creates sessions by name. OpenCode's clients see the same sessions.
 
-A client of `/v1` chooses an id; OpenCode's clients demand `ses_...`. So a session that is made here has both, kept in the
-store (namespace `universal`); one that OpenCode's clients made is known by its OpenCode id on both faces.
-Owner of: the names, and `permissionMode` as it was asked for.
+A client of `/v1` chooses an id, but OpenCode's clients need `ses_...`. So a session of `/v1` has both ids, kept in the store
+(namespace `universal`). A session of OpenCode's clients has its OpenCode id on both faces. This module also keeps the requested
+`permissionMode`.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from universal.session.importer import session_model
 NAMESPACE = "universal"
 
 MODES: Mapping[str, str] = {"default": "", "plan": "plan", "acceptEdits": "accept-edits", "bypass": "bypass"}
-"""`permissionMode` -> the mode of ours that does it; "" is what the agent does anyway. `accept-edits` is taken too."""
+"""`permissionMode` -> our mode; "" is the agent's default. `accept-edits` is accepted too."""
 RULES: Mapping[str, Rule] = {"acceptEdits": Rule("edit", "*", "allow"), "bypass": Rule("*", "*", "allow")}
-"""What the same is in rules, for agents without such a mode: what they ask is answered before anybody sees it."""
+"""`permissionMode` -> the rule for agents without such a mode. It answers their requests before a person sees them."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewSession:
-    """A session to be made."""
+    """A session to create."""
 
     agent: str
     mode: str | None = None
@@ -58,7 +58,7 @@ class NewSession:
 
 
 class NamedSessions:
-    """Names of sessions, and making them by name. Everything else is the manager's."""
+    """The names of sessions. Everything else belongs to the manager."""
 
     def __init__(self, manager: SessionManager, agents: AgentDirectory, store: Store) -> None:
         self.manager = manager
@@ -87,11 +87,11 @@ class NamedSessions:
         return session_id
 
     def name_of(self, session_id: str) -> str:
-        """How `/v1` calls a session."""
+        """The name of a session in `/v1`."""
         return self._names.get(session_id, session_id)
 
     def permission_mode(self, session_id: str) -> str:
-        """As it was asked for."""
+        """The requested `permissionMode` of a session."""
         return self._permission_modes.get(session_id, "default")
 
     def _exists(self, session_id: str) -> bool:
@@ -101,17 +101,17 @@ class NamedSessions:
             return False
         return True
 
-    # --- making --------------------------------------------------------------------------------------------
+    # --- creating --------------------------------------------------------------------------------------------
 
     async def create(self, name: str, wanted: NewSession, directory: str, project: ProjectLike) -> str:
-        """A new session under this name; its id in the core. Raises RequestError: a bad or taken name, something unknown."""
+        """Create a session with this name and return its id in the core. Raises RequestError for a bad or used name or value."""
         self._free(name)
         unattended = unattended_of(wanted.unattended, UNATTENDED_KEY)
         metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else None
         agent = await self._agent(wanted)
         model = self._model(agent, wanted)
         mode, rules = self._mode(agent, wanted)
-        self._free(name)  # agents were asked meanwhile
+        self._free(name)  # agents may have been discovered meanwhile
         record = self.manager.create(
             directory,
             project,
@@ -162,7 +162,7 @@ class NamedSessions:
         return {"id": asked, "providerID": agent.spec.name, **({"variant": wanted.variant} if wanted.variant else {})}
 
     def _mode(self, agent: Agent, wanted: NewSession) -> tuple[str, list[JsonObject] | None]:
-        """The mode of ours, and rules where the agent has no such mode."""
+        """Our mode, and rules if the agent has no such mode."""
         known = [mode.id for mode in modes_of(agent.spec, agent.catalogue)]
         if wanted.mode and wanted.mode not in known:
             have = ", ".join(known)
@@ -193,17 +193,17 @@ class NamedSessions:
         return event.model_copy(update=changes) if changes else event
 
     def wire_of(self, row: EventRow, *, include_raw: bool) -> bytes | None:
-        """A stored event as `/v1` sends it, without reading it; None if it must be read."""
-        if row.type == EventType.SESSION_STARTED:  # it may name another session
+        """A stored event in the form of `/v1`, without parsing it. None if it must be parsed."""
+        if row.type == EventType.SESSION_STARTED:  # it may hold the id of another session
             return None
         return wire_of(row, self._names.get(row.session_id, row.session_id), include_raw=include_raw)
 
     async def follower(self, session_id: str, after: int) -> Follower[UniversalEvent]:
-        """Events of a session after a sequence; one that is beyond its end means its end. Raises NotFound."""
+        """The events of a session after a sequence. A sequence beyond the end means the end. Raises NotFound."""
         return await self._follower(session_id, after, self._store.events)
 
     async def row_follower(self, session_id: str, after: int) -> Follower[EventRow]:
-        """The same; those of the journal as stored texts, for who sends them on."""
+        """The events of a session after a sequence. Those of the journal are stored texts, to be sent on."""
         return await self._follower(session_id, after, self._store.rows)
 
     async def _follower(self, session_id: str, after: int, journal: Callable[[str, int, int], Awaitable[list[T]]]) -> Follower[T]:

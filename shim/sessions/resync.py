@@ -1,9 +1,9 @@
-"""What a client that reads a running turn may miss or spoil, told to it once more.
+"""Resends messages and parts of a running turn to a client that has just read the session.
 
-It puts what it has read over what streams have told it meanwhile, or adds what they tell to it, and cannot know which of that is
-in it already: pieces of text came twice, or not at all (the TUI showed "I hang until until you stop me"); a tool call was
-pending again, so that a permission was asked without the command (TUIs of 1.1 to 1.15, whose first read of a new session is
-not over when a quick agent has begun). Whole messages and parts put that right.
+Such a client replaces what the stream has told it by the answer, or adds the stream to the answer, and cannot know which events
+the answer contains. So pieces of text came twice or not at all (the TUI showed "I hang until until you stop me"), or a tool call
+became pending again, so that a permission was shown without its command (TUIs of 1.1 to 1.15, whose first read of a new session
+overlaps with a quick agent). Whole messages and parts repair that.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from collections.abc import Callable, Iterable
 from universal.session.changes import Change, MessageChanged, PartChanged, TextGrew
 
 AFTER_S = (0.1, 1.0)
-"""After an answer, until its reader has surely taken it in: the TUI works off what streams bring every 16 ms; and again, for a
-large answer on a slow line."""
+"""Seconds after an answer at which parts are resent: when its reader has processed it (the TUI processes events every 16 ms), and
+again for a large answer on a slow connection."""
 KEEP_S = 1.1
-"""For so long what has changed is told again: longer than the longest of these."""
+"""Seconds for which changes are kept for resending. It is longer than the last of these times."""
 INFO = ""
-"""Stands for the message itself, in the place of a part's id."""
+"""Stands for the message itself, in place of a part's id."""
 
 Changed = Iterable[tuple[str, str]]
 """(message, part or INFO), in the order of their last changes."""
 
 
 class Resync:
-    """Of one session. `resend` publishes what is named, and texts that still grow, as they are then."""
+    """The resending for one session. `resend` publishes messages and parts, and growing texts, in their present state."""
 
     def __init__(self, resend: Callable[[Changed], None]) -> None:
         self._resend = resend
         self._timers: dict[float, asyncio.TimerHandle] = {}
         self._changed: dict[tuple[str, str], float] = {}
         self.waits = False
-        """Whether something is to be told again, so that changes are to be noted."""
+        """Whether a resend is due, so that changes must be noted."""
 
     def on_read(self) -> None:
         """A client has read the running turn."""
@@ -44,7 +44,7 @@ class Resync:
                 self._timers[after_s] = loop.call_later(after_s, self._due, after_s)
 
     def note(self, change: Change) -> None:
-        """This was published; what is told is noted when `waits`."""
+        """Note published changes. Ignored unless `waits`."""
         found = _subject(change)
         if found is not None:
             self._changed.pop(found, None)

@@ -1,4 +1,4 @@
-"""A session that exists, loaded or not: what its row keeps, and the way there and back."""
+"""The entry of a session, loaded or not, and its conversion from and to the store's row."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class NativeSession:
-    """An agent's own conversation. `started`: the agent has answered in it.
+    """An agent's conversation. `started`: the agent has answered in it.
 
-    `resume_at`: the message after which everything was undone; the next start resumes there.
+    `resume_at`: the message after which everything was undone, and where the next start resumes.
     """
 
     id: str
@@ -35,14 +35,14 @@ def note_native_session(sessions: dict[str, NativeSession], agent: str, id_: str
         sessions[agent] = NativeSession(id_, started)
         return True
     if started and (not native.started or native.resume_at):
-        native.started, native.resume_at = True, None  # it has gone on there
+        native.started, native.resume_at = True, None  # the conversation has continued there
         return True
     return False
 
 
 @dataclass(slots=True)
 class SessionEntry:
-    """Its row's data, and what is loaded of it. `facts` are those of `SessionState.facts`."""
+    """The data of a session's row, and its loaded state. `facts`: those of `SessionState.facts`."""
 
     record: SessionRecord
     agent: str
@@ -56,16 +56,16 @@ class SessionEntry:
 
     @property
     def current_record(self) -> SessionRecord:
-        """Its record as it is now."""
+        """The present record."""
         return self.state.session.record if self.state is not None else self.record
 
     def update_from(self, stored: SessionEntry) -> None:
-        """Become what is stored, of a session that is not loaded."""
+        """Take over the stored values. The session must not be loaded."""
         self.record, self.agent, self.native = stored.record, stored.agent, stored.native
         self.busy, self.subagent, self.ended, self.facts = stored.busy, stored.subagent, stored.ended, stored.facts
 
     def to_row(self) -> SessionRow:
-        """What is kept of it."""
+        """Convert the entry to the store's row."""
         record = self.record
         native = {name: asdict(n) for name, n in self.native.items()}
         data: dict[str, Any] = {
@@ -81,7 +81,7 @@ class SessionEntry:
 
 
 def entry_from_row(row: SessionRow) -> SessionEntry:
-    """What was kept."""
+    """Convert the store's row to an entry."""
     data = row.data
     native = {
         name: NativeSession(text(n.get("id")), bool(n.get("started")), text(n.get("resume_at")) or None)

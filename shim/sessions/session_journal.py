@@ -76,13 +76,13 @@ class SessionJournal:
         return event
 
     def load(self, event: UniversalEvent) -> None:
-        """An event that stands in the journal already."""
+        """Note an event that is in the journal already."""
         self.sequence, self.event_id = event.sequence, event.event_id
         self.native_session_id = event.native_session_id or self.native_session_id
 
     @contextmanager
     def burst(self) -> Generator[None]:
-        """Queue what the block writes in one go, at its end. For work that does not wait in between."""
+        """Queue all events of the block together, at its end. The block must not await."""
         self._burst = []
         try:
             yield
@@ -91,13 +91,13 @@ class SessionJournal:
             self._burst = None
 
     def release(self) -> None:
-        """Queue what a burst holds: the session's row must not be ahead of its journal."""
+        """Queue the events of a running burst, because the session's row must not be ahead of its journal."""
         if self._burst:
             events, self._burst = self._burst, []
             self._queue(events)
 
     def retry(self) -> None:
-        """Queue again what the store could not take."""
+        """Queue again the events that the store did not take."""
         if self._unsaved and not self.is_closed:
             try:
                 self._store.append(self._unsaved)
@@ -109,12 +109,12 @@ class SessionJournal:
 
     @property
     def overflow(self) -> str | None:
-        """Why the store takes nothing, if more than UNSAVED_LIMIT events wait for it; else None."""
+        """Why the store takes no events, if more than UNSAVED_LIMIT wait for it, else None."""
         return self._failure if len(self._unsaved) > UNSAVED_LIMIT else None
 
     @property
     def is_behind(self) -> bool:
-        """Whether events wait here, which the store has not got yet."""
+        """Whether events wait here that the store does not have."""
         return bool(self._unsaved or self._burst)
 
     def _append(self, event: UniversalEvent) -> None:
@@ -126,8 +126,8 @@ class SessionJournal:
     def _queue(self, events: Sequence[UniversalEvent]) -> None:
         """Queue events for the store.
 
-        What it cannot take waits here, without raw payloads, and goes first next time: a journal has no holes. The store says at
-        the next flush that it fails; the turn goes on meanwhile.
+        Events that the store does not take wait here, without raw payloads, and go first next time, because a journal has no
+        holes. The store reports the failure at the next flush; the turn goes on meanwhile.
         """
         if self.is_closed:
             return

@@ -1,8 +1,7 @@
-"""One session's journal, state and turn: the one writer of all three.
+"""The only writer of one session's journal, state and turn.
 
-All methods are synchronous and run on the event loop, so each is a critical section: an event is stamped, queued
-for the store, folded into the state that HTTP reads and published, before anything else can happen. There is no
-mailbox to wait for (docs/adr/0002).
+All methods are synchronous and run on the event loop, so each is a critical section. An event is stamped, queued for the store,
+applied to the state that HTTP reads, and published, before anything else can happen. There is no mailbox (docs/adr/0002).
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from universal.turn import Effect, Input, State, TurnEnd, TurnMachine, TurnStart
 log = structlog.get_logger()
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
-"""Reason of a turn's end -> what OpenCode 2 calls it; all others failed."""
+"""Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
 
 
@@ -105,16 +104,16 @@ class SessionState:
 
     @property
     def sequence(self) -> int:
-        """The number of the journal's last event."""
+        """Sequence of the journal's last event."""
         return self.journal.sequence
 
     @property
     def session(self) -> Session:
-        """What clients see of it."""
+        """The session's state that clients see."""
         return self.reducer.session
 
     def load(self, events: Sequence[UniversalEvent]) -> None:
-        """Rebuild from the journal, page by page: same code as live, but nothing is stored or published."""
+        """Rebuild the state from the journal, page by page, with the same code as live. Nothing is stored or published."""
         for event in events:
             self.reducer.load(event, from_rfc3339(event.time))
             self.journal.load(event)
@@ -123,7 +122,7 @@ class SessionState:
             self._replay_turn(event)
 
     def _replay_turn(self, event: UniversalEvent) -> None:
-        """Tell the turn machine of a turn that a journal holds."""
+        """Give a turn of the journal to the turn machine."""
         if event.type is EventType.TURN_STARTED and isinstance(event.data, TurnData):
             self.turn_id = event.data.turn_id
             self.machine.apply(Input.REPLAY_STARTED)
@@ -131,7 +130,7 @@ class SessionState:
             self.machine.apply(Input.REPLAY_ENDED)
 
     def recover(self) -> None:
-        """End the turn that ran when the server was stopped, if the journal that was read holds one."""
+        """End the turn that ran when the server stopped, if the journal has one."""
         if self.machine.busy:
             log.warning("turn.lost", session_id=self.id)
             self.record(EventType.ERROR, ErrorData(message=SERVER_STOPPED, code="agent_exited"))
@@ -139,16 +138,16 @@ class SessionState:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no turn runs, nobody is asked for anything, and all that it recorded is queued for the journal."""
+        """Whether no turn runs, no request is open, and all events are queued for the store."""
         return not (self.machine.busy or self.journal.is_behind) and core.is_at_rest(self.reducer)
 
     @property
     def is_terminated(self) -> bool:
-        """It was ended by us for good: it can be read, and takes no prompts."""
+        """True if the session was terminated: it can be read, and takes no prompts."""
         return self.machine.state is State.CLOSED or (self.ended is not None and self.ended.terminated_by == "daemon")
 
     def require_open(self) -> None:
-        """Raises NotFound if it was deleted, Conflict if it was terminated: it takes no prompts."""
+        """Raise NotFound if the session was deleted, Conflict if it was terminated."""
         if self.journal.is_closed:
             raise SessionNotFound(self.id)
         if self.is_terminated:
@@ -161,7 +160,7 @@ class SessionState:
             self.ended = None
 
     def record(self, type_: EventType, data: EventData, *, source: Source = Source.DAEMON, raw: Any = None) -> UniversalEvent:
-        """Write one event, fold it into the session, and publish what has changed."""
+        """Write one event, apply it to the session, and publish the changes."""
         now = self._clock.now_ms()
         event = self.journal.write(type_, data, now, source=source, raw=raw)
         self._note_end(event)
@@ -177,7 +176,7 @@ class SessionState:
         return event
 
     def stop_for_full_store(self) -> bool:
-        """Whether the turn must stop now, since the store takes nothing and too much waits for it. Says why, once a turn."""
+        """Whether the turn must stop because too many events wait for the store. Records the reason, once a turn."""
         error = self.journal.overflow
         if error is None or self._stopped_turn == self.turn_id:
             return False
@@ -200,26 +199,26 @@ class SessionState:
                 self.instructions.add(event.data.item)
 
     def on_read(self) -> None:
-        """A client has read the session. While a turn runs it is told again, soon, what it may have missed."""
+        """Note that a client has read the session. While a turn runs, it soon gets again what it may have missed."""
         if self.session.is_busy:
             self._resync.on_read()
 
     def _resend(self, changed: Changed) -> None:
-        if not self.session.is_busy:  # its idle has been told: nothing of the turn comes after that
+        if not self.session.is_busy:  # idle was sent, and nothing of the turn may come after it
             return
         with self._changes.burst():
             now = self._clock.now_ms()
             self._changes.publish(self.reducer.current(changed, now), self.session, now, is_resent=True)
 
     def fact(self, fact: Fact) -> None:
-        """Record what a codec said; of a flood that nobody knows only its beginning, and how much it was."""
+        """Record a codec's fact. Of many unparsed lines, only the first ones and the number are recorded."""
         if not self._unparsed.keep(fact):
             return
         self.journal.native_session_id = fact.native_session_id or self.journal.native_session_id
         self.record(fact.type, fact.data, source=Source.DAEMON if fact.synthetic else Source.AGENT, raw=fact.raw)
 
     def status(self, label: str, detail: str | None = None, **metadata: Any) -> UniversalEvent:
-        """Record a status item of ours: something that changed the session beside its turns. The event."""
+        """Record a status item of the server and return its event."""
         item = Item(
             item_id=self._ids.new("item"),
             kind=ItemKind.STATUS,
@@ -230,12 +229,12 @@ class SessionState:
         return self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
 
     def record_viewed(self, idle: int) -> None:
-        """A person has seen how the turn ended that was over then (ms)."""
+        """Record that a person has seen the end of the turn that ended at this time (ms)."""
         self._note_fact(self.status("viewed", idle=idle))
         self.notify_changed()
 
     def _note_fact(self, event: UniversalEvent) -> None:
-        """Keep `facts` up to date; for the events that change them, and those that are copied."""
+        """Update `facts` by an event, also a copied one."""
         data = event.data
         if event.type is EventType.TURN_STARTED:
             self.facts = {key: value for key, value in self.facts.items() if key not in ("outcome", "idle")}
@@ -246,11 +245,11 @@ class SessionState:
             self.facts = {**self.facts, "viewed": obj(data.item.metadata).get("idle")}
 
     def notify_changed(self) -> None:
-        """What is kept of the session beside its journal has changed (its `info`)."""
+        """Note that the session's record has changed."""
         self._on_change(self)
 
     def apply(self, input_: Input, key: str = "", **metadata: Any) -> list[Effect]:
-        """One input of the turn machine; starts and ends are recorded here, the rest is for the caller."""
+        """Apply an input to the turn machine. Starts and ends are recorded here; other effects are for the caller."""
         self._add_metadata(metadata)
         effects = self.machine.apply(input_, key)
         for effect in effects:
@@ -265,7 +264,7 @@ class SessionState:
         return effects
 
     def _add_metadata(self, metadata: dict[str, Any]) -> None:
-        """Usage and cost of the prompts of one turn add up; the last anchor counts (`AgentSpec.rewinds`)."""
+        """Add up usage and cost of the prompts of a turn. The last anchor counts (`AgentSpec.rewinds`)."""
         if "anchor" in metadata:
             self._turn_metadata["anchor"] = {"agent": self.session.agent, "id": metadata["anchor"]}
         cost = metadata.get("cost")
@@ -278,7 +277,7 @@ class SessionState:
                 total[key] = total.get(key, 0) + value
 
     def _end_turn(self, reason: str) -> None:
-        """Everything a turn leaves open is resolved, then its end is recorded: the only writer of `turn.ended`."""
+        """Resolve everything that a turn leaves open, then record its end. Only this method writes `turn.ended`."""
         self.withdraw_requests()
         if (rest := self._unparsed.end()) is not None:
             self.record(EventType.UNPARSED, rest)
@@ -293,7 +292,7 @@ class SessionState:
                 waiter.set_result(None)
 
     def withdraw_requests(self) -> None:
-        """Open permissions and questions end as rejected."""
+        """Reject open permissions and questions."""
         for id_ in list(self.session.permissions):
             data = PermissionData(permission_id=id_, action="withdrawn", status="reject", metadata={"withdrawn": True})
             self.record(EventType.PERMISSION_RESOLVED, data)
@@ -302,7 +301,7 @@ class SessionState:
             self.record(EventType.QUESTION_RESOLVED, question)
 
     def when_idle(self, then: Callable[[], None]) -> None:
-        """Call it when no turn runs: at once, or soon after the running one's end."""
+        """Call a function when no turn runs: at once, or soon after the end of the running turn."""
         if not self.machine.busy:
             then()
             return
@@ -311,7 +310,7 @@ class SessionState:
         self._waiters.append(waiter)
 
     async def idle(self) -> None:
-        """Wait for the end of the running turn; at once when there is none."""
+        """Wait for the end of the running turn, if there is one."""
         if self.machine.busy:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
@@ -319,6 +318,6 @@ class SessionState:
 
 
 def _label(item: Item) -> str:
-    """What a status item is called; empty for all others."""
+    """The name of a status item, or "" for other items."""
     found = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
     return found if item.kind is ItemKind.STATUS else ""

@@ -1,7 +1,7 @@
-"""Of what an agent says and no rule knows, how much is kept: what tells what is wrong, not a flood.
+"""Limits the unparsed lines of an agent that are recorded in a turn.
 
-Each turn the first KEPT are events like all others. Those after them are counted, and at the turn's end one event more says how
-many they were. What comes between two turns counts for the next one.
+The first KEPT of each turn are recorded as events. The others are counted, and at the end of the turn one more event has their
+number. Lines between two turns count for the next one.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from universal.events import EventType, UnparsedData
 log = structlog.get_logger()
 
 KEPT = 1_000
-"""Of one session's turn."""
+"""Maximum recorded unparsed lines of one turn."""
 
 
 class UnparsedLimit:
-    """Of one session."""
+    """The limit for one session."""
 
     def __init__(self, session_id: str, kept: int = KEPT) -> None:
         self._session_id = session_id
@@ -28,7 +28,7 @@ class UnparsedLimit:
         self._last = ""
 
     def keep(self, fact: Fact) -> bool:
-        """Whether to record it. Facts of other types always are."""
+        """Whether to record a fact. Facts of other types are always recorded."""
         if fact.type is not EventType.UNPARSED:
             return True
         if self._kept < self._bound:
@@ -42,7 +42,7 @@ class UnparsedLimit:
         return False
 
     def end(self) -> UnparsedData | None:
-        """The turn ends: what is to be recorded of those that were not kept, None if all were. Counting begins anew."""
+        """End the turn: the data of the event with the number of dropped lines, or None. Counting begins anew."""
         more, self._kept, self._more = self._more, 0, 0
         if not more:
             return None

@@ -1,4 +1,4 @@
-"""What a person has allowed by answering `always`: rules of a directory, kept in memory, as OpenCode 1 keeps them."""
+"""Keeps the grants of `always`: rules of a directory, in memory, as in OpenCode 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from universal.permissions import Rule
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One pattern that is allowed in a directory. `at_ms`: when the person answered; `updated_ms`: when it was changed, or 0."""
+    """One allowed pattern in a directory. `at_ms`: time of the answer; `updated_ms`: time of the last change, or 0."""
 
     id: str
     directory: str
@@ -23,7 +23,7 @@ class Grant:
 
     @property
     def place(self) -> tuple[str, str, str]:
-        """Directory, permission and pattern: no two grants have the same by a change."""
+        """Directory, permission and pattern, which are unique among grants."""
         return self.directory, self.permission, self.pattern
 
 
@@ -49,7 +49,7 @@ class Grants:
         return tuple(self._grants)
 
     def change(self, id_: str, permission: str | None, pattern: str | None) -> Grant:
-        """Change the permission or pattern of a grant. Raises KeyError (no such grant), ValueError (there is one like it)."""
+        """Change the permission or pattern of a grant. Raises KeyError (unknown grant), ValueError (an equal grant exists)."""
         index = next((index for index, grant in enumerate(self._grants) if grant.id == id_), None)
         if index is None:
             raise KeyError(id_)

@@ -1,4 +1,4 @@
-"""The permission requests and questions of all sessions that wait for an answer, found by their ids."""
+"""Finds the open permission requests and questions of all sessions by their ids."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class OpenRequests:
-    """An index: the session that each open request belongs to, in the order in which the requests came."""
+    """An index of open requests: request -> its session, in the order of the requests."""
 
     def __init__(self) -> None:
         self._states: dict[str, SessionState] = {}

@@ -1,7 +1,7 @@
-"""Permission requests and questions of one session and its subagents: what the rules answer, and what a person is asked.
+"""Decides permission requests and questions of one session and its subagents, by rules or by a person.
 
-An agent asks about a call once, but OpenCode's rules may ask for several permissions of it: `external_directory` first, then
-the call's own. A person is asked for one after the other, and the agent is answered when all are granted or one is refused.
+An agent asks once about a call, but OpenCode's rules may ask for several of its permissions: `external_directory` first, then the
+call's own. A person is asked for one after the other. The agent gets the answer when all are granted or one is refused.
 """
 
 from __future__ import annotations
@@ -31,35 +31,35 @@ log = structlog.get_logger()
 DENIED_BY_RULE = "The user has specified a rule which prevents this tool call."
 DENIED_BY_PLAN = "Plan mode is on: no files are changed. Propose what you would change instead."
 PLAN_TOOLS = ("ExitPlanMode", "plan_exit")
-"""Tools whose question is OpenCode's permission `plan_exit`, not `question`."""
+"""Tools whose question needs OpenCode's permission `plan_exit`, not `question`."""
 READS = frozenset({"read", "list", "glob", "grep"})
-"""Permissions of calls that only read: who grants the folder has granted the call."""
+"""Permissions of calls that only read. A grant of the folder includes them."""
 LOOP_CALLS = 3
 """Equal calls in a row after which OpenCode asks for `doom_loop`."""
 LOOKUP_S = 10.0
-"""Seconds to find out where the paths of a call lead. A call is rejected whose paths cannot be followed in that time."""
+"""Timeout in seconds for following the links of a call's paths. After it, the call is rejected."""
 NOT_LOOKED_UP = "The server could not find out which files this call would touch, so it was not allowed. Try it again."
 UNATTENDED_KEY = "unattended"
-"""The key in a session's `metadata` and the field of `/v1` that say what happens to asks that nobody answers."""
+"""Key in a session's `metadata`, and field of `/v1`, for the policy for unanswered requests."""
 UNATTENDED_HEADER = "X-OpenCode-Shim-Unattended"
-"""The header of requests that send a prompt, with the same meaning."""
+"""Header with this policy, in requests that send a prompt."""
 
 
 class Timer(Protocol):
-    """A call that is made later unless it is cancelled."""
+    """A delayed call."""
 
     def cancel(self) -> object:
-        """It is not made any more."""
+        """Cancel the call."""
         ...
 
 
 def call_later(delay_s: float, callback: Callable[[], None]) -> Timer:
-    """Call it after a while, on the running loop."""
+    """Call a function after a delay, on the running loop."""
     return asyncio.get_running_loop().call_later(delay_s, callback)
 
 
 class UnattendedCounts(Counter[str]):
-    """How many asks ended without a person since the server's start: `timeout`, `rules`."""
+    """Numbers of requests that ended without a person since the server's start, by reason: `timeout`, `rules`."""
 
     def __init__(self) -> None:
         super().__init__(timeout=0, rules=0)
@@ -67,7 +67,7 @@ class UnattendedCounts(Counter[str]):
 
 @dataclass(frozen=True, slots=True)
 class Attendance:
-    """Everything that asks need to end without a person. `in_force` gives what holds now."""
+    """The dependencies of requests that end without a person. `in_force` returns the present policy."""
 
     in_force: Callable[[], UnattendedPolicy]
     clock: Clock
@@ -77,7 +77,7 @@ class Attendance:
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
-    """An ask that waits for a person. `timer` rejects it, None if it waits without end."""
+    """A request that waits for a person. `timer` rejects it; None if it waits without end."""
 
     state: SessionState
     since_ms: int
@@ -86,7 +86,7 @@ class _Wait:
 
 @dataclass(frozen=True, slots=True)
 class _Arrival:
-    """A call that waits until it is known which files it touches. `is_check`: its agent would not ask about it by itself."""
+    """A call whose paths are being resolved. `is_check`: its agent would not ask about it by itself."""
 
     state: SessionState
     fact: Fact
@@ -97,9 +97,9 @@ class _Arrival:
 
 @dataclass(slots=True)
 class _Request:
-    """A request of an agent that a person is asked about.
+    """A request of an agent that a person must answer.
 
-    `shown_id` is the id of the request that clients see now, `access` what it asks for, `rest` what is asked after it.
+    `shown_id`: id of the request that clients see now; `access`: what it asks for; `rest`: accesses that are asked after it.
     """
 
     state: SessionState
@@ -109,19 +109,19 @@ class _Request:
     access: Access
     rest: list[Access]
     asks_itself: bool = False
-    """The agent decides by its mode about the call's own permission, once a person has granted the others."""
+    """True if the agent's mode decides about the call's own permission, once a person has granted the others."""
     shown_id: str = ""
     granted: list[Access] = field(default_factory=list[Access])
 
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
-    """What the rules say of a call that they do not deny. `to_ask`: what a person is asked for, in order."""
+    """The rules' decision on a call that they do not deny. `to_ask`: accesses that a person is asked for, in order."""
 
     to_ask: list[Access]
     call: Access
     action: Action | None
-    """Of the call's own access; None if no rule concerns it."""
+    """The action for the call's own access; None if no rule concerns it."""
 
 
 @dataclass(slots=True)
@@ -132,7 +132,7 @@ class _Calls:
     recent: deque[str] = field(default_factory=lambda: deque[str](maxlen=LOOP_CALLS))
 
     def repeats(self, call_id: str, call: str) -> bool:
-        """Count a call, each id once; whether it is the last of LOOP_CALLS equal ones."""
+        """Count a call, each id once. Returns True if it is the last of LOOP_CALLS equal calls."""
         if call_id not in self.ids:
             self.ids.append(call_id)
             self.recent.append(call)
@@ -142,9 +142,9 @@ class _Calls:
 class Requests:
     """The open requests of one session.
 
-    `place` is where its calls are made, `policy` gives the rules in force for a state, `send` gives a command to the agent,
-    `proceed` lets a checked call go on, `new_id` makes ids of permission requests, `attendance` says what happens to those that
-    nobody answers.
+    In: `place` returns the place of calls, `policy` the rules in force for a state; `send` gives a command to the agent;
+    `proceed` lets a checked call go on; `new_id` makes ids of permission requests; `attendance` has the policy for unanswered
+    requests.
     """
 
     def __init__(
@@ -168,20 +168,20 @@ class Requests:
         self._waits: dict[str, _Wait] = {}
         self._calls: dict[str, _Calls] = {}
         self._granted: dict[str, dict[str, list[Access]]] = {}
-        """SessionState -> call -> what a person has granted of it, for when the agent asks about the rest of it."""
+        """Session -> call -> accesses that a person has granted, for the agent's next question about the call."""
 
     # --- from the agent -----------------------------------------------------------------------------------
 
     def permission(self, state: SessionState, fact: Fact, data: PermissionData, agent: str) -> None:
-        """The agent asks about a call: the rules answer, or a person is asked."""
+        """Decide a call that the agent asks about, by rules or by a person."""
         self._arrive(_Arrival(state, fact, data, agent, is_check=False))
 
     def check(self, state: SessionState, fact: Fact, data: PermissionData, agent: str) -> None:
-        """Apply the rules to a call that the agent would not ask about; it goes on if none concerns it."""
+        """Apply the rules to a call that the agent would not ask about. It goes on if no rule concerns it."""
         self._arrive(_Arrival(state, fact, data, agent, is_check=True))
 
     def _arrive(self, arrival: _Arrival) -> None:
-        """Judge a call, in the order in which calls come. Links are followed in a thread: no check reads a file on the loop."""
+        """Judge a call in its turn. Links are followed in a thread, so that no check reads a file on the loop."""
         place = self._place()
         if not place.looks_at_files and not self._arrivals:
             self._decide(arrival, accesses_of(arrival.agent, arrival.data, place))
@@ -191,7 +191,7 @@ class Requests:
             self._lookups = asyncio.get_running_loop().create_task(self._look_up(place), name="permission lookups")
 
     async def _look_up(self, place: Place) -> None:
-        """Judge the calls that have arrived, until there are none. One that was withdrawn meanwhile is left out."""
+        """Judge the arrived calls until there are none. Withdrawn calls are left out."""
         try:
             while self._arrivals:
                 arrival = self._arrivals[0]
@@ -207,11 +207,11 @@ class Requests:
             self._lookups = None
 
     async def _accesses_of(self, arrival: _Arrival, place: Place) -> tuple[Access, ...] | None:
-        """What a call needs; None if that cannot be found out."""
+        """The accesses of a call, or None if they cannot be found out."""
         try:
             async with asyncio.timeout(LOOKUP_S):
                 return await asyncio.to_thread(accesses_of, arrival.agent, arrival.data, place)
-        except Exception:  # whatever it is, the agent must have an answer, and it is no
+        except Exception:  # whatever happened, the agent must get an answer: a rejection
             log.exception("permission.lookup_failed", session_id=arrival.state.id)
             return None
 
@@ -235,7 +235,7 @@ class Requests:
         self._send(PermissionReply(data.permission_id, "accept"))
 
     def _judge(self, arrival: _Arrival, needed: tuple[Access, ...]) -> _Verdict | None:
-        """Apply the rules to a call. None if they deny it: the agent has been answered then."""
+        """Apply the rules to a call. None if they deny it; the agent then has its answer."""
         state = arrival.state
         accesses = self._with_loop(state, arrival.data, needed)
         policy = self._policy(state)
@@ -248,7 +248,7 @@ class Requests:
         return _Verdict(to_ask, accesses[-1], actions[-1])
 
     def _with_loop(self, state: SessionState, data: PermissionData, needed: tuple[Access, ...]) -> tuple[Access, ...]:
-        """What a call needs beside what a person has granted of it; first `doom_loop`, if it is one of too many equal calls."""
+        """The accesses of a call without those that a person has granted. `doom_loop` comes first after too many equal calls."""
         meta = obj(data.metadata)
         *others, call = needed
         granted = self._granted.get(state.id, {}).get(text(meta.get("call_id")), [])
@@ -266,7 +266,7 @@ class Requests:
         self._send(PermissionReply(arrival.data.permission_id, "reject", message))
 
     def _ask_or_reject(self, request: _Request) -> None:
-        """Ask a person, unless only rules may allow."""
+        """Ask a person, or reject if only rules may allow."""
         if self._attendance.in_force().action != "rules":
             self._ask(request)
             return
@@ -280,7 +280,7 @@ class Requests:
         state.fact(replace(fact, data=_with_metadata(data, auto=decision)))
 
     def _ask(self, request: _Request) -> None:
-        """Show a person what is asked now. The last request of a call has the agent's own id."""
+        """Show the next request of a call to a person. The last one has the agent's id."""
         is_last = not request.rest and not request.asks_itself
         request.shown_id = request.data.permission_id if is_last else self._new_id()
         self._open[request.shown_id] = request
@@ -289,7 +289,7 @@ class Requests:
         self._wait(request.shown_id, request.state)
 
     def withdraw(self, permission_id: str) -> bool:
-        """The agent takes a request back. True if nobody has been shown it yet."""
+        """Withdraw a request for the agent. True if no person has seen it yet."""
         kept = [arrival for arrival in self._arrivals if arrival.data.permission_id != permission_id]
         was_waiting = len(kept) < len(self._arrivals)
         if was_waiting:
@@ -297,18 +297,18 @@ class Requests:
         return was_waiting
 
     def drop_arrivals(self) -> None:
-        """The agent's process is gone: calls of it that were not judged yet are of no interest."""
+        """Drop calls that were not judged yet, because the agent's process has ended."""
         self._arrivals.clear()
 
     def on_permission_resolved(self, permission_id: str) -> None:
-        """The agent has answered or withdrawn a request of its own: a person is not asked about it any more."""
+        """Close a request that the agent has resolved or withdrawn."""
         self._take(permission_id)
         for request in [r for r in self._open.values() if r.data.permission_id == permission_id]:
             self._take(request.shown_id)
             self._resolve_shown(request, "reject", withdrawn=True)
 
     def forget(self, state: SessionState) -> None:
-        """The state's turn is over: nothing of it is open, and its next calls are no loop."""
+        """Forget the requests and calls of a session whose turn is over."""
         self._arrivals = deque(arrival for arrival in self._arrivals if arrival.state is not state)
         for id_ in [id_ for id_, wait in self._waits.items() if wait.state is state]:
             self._end_wait(id_)
@@ -317,7 +317,7 @@ class Requests:
         self._granted.pop(state.id, None)
 
     def question(self, state: SessionState, fact: Fact, data: QuestionData) -> None:
-        """The agent has a question; a client that answers none (`opencode run`) has a rule that denies them."""
+        """Handle a question of the agent. Clients that answer none (`opencode run`) have a rule that denies them."""
         policy = self._policy(state)
         name = "plan_exit" if text(obj(data.metadata).get("tool")) in PLAN_TOOLS else "question"
         if policy.action(Access(name, ("*",))) == "deny":
@@ -333,22 +333,22 @@ class Requests:
         self._wait(data.question_id, state)
 
     def on_question_resolved(self, question_id: str) -> None:
-        """The agent has its answer, or has withdrawn the question."""
+        """Forget a question that was answered or withdrawn."""
         self._end_wait(question_id)
 
     # --- nobody answers -----------------------------------------------------------------------------------
 
     @property
     def open_asks(self) -> int:
-        """How many permission requests and questions wait for a person."""
+        """Number of open permission requests and questions."""
         return len(self._waits)
 
     def waiting_since_ms(self, state: SessionState | None = None) -> int | None:
-        """Since when the oldest ask waits, of one state if given; None if nothing waits."""
+        """When the oldest open request was made, of all sessions or of `state`. None if none is open."""
         return min((wait.since_ms for wait in self._waits.values() if state in (None, wait.state)), default=None)
 
     def close(self) -> None:
-        """Nobody can answer any more: no ask is rejected later."""
+        """Cancel all timers, because no request can be answered any more."""
         self.drop_arrivals()
         for id_ in list(self._waits):
             self._end_wait(id_)
@@ -370,13 +370,13 @@ class Requests:
         return self._open.pop(id_, None)
 
     def _reject_unanswered(self, id_: str, unattended: UnattendedPolicy) -> None:
-        """The time for an answer is over: reject this ask, and no other."""
+        """Reject this request alone, because its time is over."""
         wait, request = self._waits.get(id_), self._take(id_)
         if wait is None:
             return
         session = wait.state.session
         if id_ not in session.permissions and id_ not in session.questions:
-            return  # a subagent's turn has ended meanwhile
+            return  # the subagent's turn has ended meanwhile
         self._note_unattended(wait.state, id_, "timeout", unattended.rejection)
         if request is not None:
             self._answer(request, PermissionReply(id_, "reject", unattended.rejection))
@@ -391,7 +391,7 @@ class Requests:
     # --- from a person ------------------------------------------------------------------------------------
 
     def reply_permission(self, reply: PermissionReply) -> None:
-        """A person's answer. A rejection rejects all open requests of the same session, an `always` answers what it covers."""
+        """Handle a person's answer. A rejection rejects all open requests of the session; `always` answers those it covers."""
         request = self._take(reply.permission_id)
         if request is None:
             self._send(reply)
@@ -406,7 +406,7 @@ class Requests:
                 self._answer(open_request, reply)
 
     def _answer(self, request: _Request, reply: PermissionReply) -> None:
-        """Go on to the next request of the call, or answer the agent."""
+        """Show the next request of the call, or answer the agent."""
         if request.shown_id != request.data.permission_id:
             self._resolve_shown(request, reply.decision, message=reply.message)
         request.granted.append(request.access)
@@ -420,15 +420,15 @@ class Requests:
             self._granted.setdefault(request.state.id, {})[call_id] = request.granted
             self._proceed(request.data.permission_id)
             return
-        if request.shown_id != request.data.permission_id:  # the agent's own request was never shown
+        if request.shown_id != request.data.permission_id:  # no client saw the agent's own request
             self._record_automatic(request.state, request.fact, request.data, "deny" if reply.decision == "reject" else "allow")
         self._send(replace(reply, permission_id=request.data.permission_id))
-        if request.data.permission_id in request.state.session.permissions:  # the agent knows nothing of it any more
+        if request.data.permission_id in request.state.session.permissions:  # the agent does not wait for it any more
             data = PermissionData(permission_id=request.data.permission_id, action="withdrawn", status=reply.decision)
             request.state.record(EventType.PERMISSION_RESOLVED, data)
 
     def _still_to_ask(self, request: _Request) -> list[Access]:
-        """What is left to ask: an `always` may have answered it meanwhile."""
+        """The accesses that are still to be asked. An `always` may have granted some."""
         policy = self._policy(request.state)
         return [access for access in request.rest if policy.action(access) != "allow"]
 
@@ -440,19 +440,19 @@ class Requests:
         message: str | None = None,
         withdrawn: bool = False,
     ) -> None:
-        """Close the request that a person sees, where it is ours and not the agent's."""
+        """Close the visible request, if it is ours and not the agent's."""
         extra: dict[str, Json] = {**({"message": message} if message else {}), **({"withdrawn": True} if withdrawn else {})}
         data = _request_data(request).model_copy(update={"status": status})
         request.state.record(EventType.PERMISSION_RESOLVED, _with_metadata(data, **extra))
 
     def reply_question(self, reply: QuestionReply) -> None:
-        """A person's answers, or their refusal."""
+        """Handle a person's answers, or their refusal."""
         self._end_wait(reply.question_id)
         self._send(reply)
 
 
 def gaps_notice(title: str, gaps: Mapping[str, str]) -> str:
-    """What a person is told whose rules an agent cannot be held to: `Enforcement.gaps`."""
+    """The notice for a person whose rules the agent does not fully obey (`Enforcement.gaps`)."""
     keys = ", ".join(f"`{key}`" for key in gaps)
     reasons = " ".join(dict.fromkeys(gaps.values()))
     advice = "Use another agent where these rules must hold; docs/permissions.md says which."
@@ -464,7 +464,7 @@ def _with_metadata(data: PermissionData, **extra: Json) -> PermissionData:
 
 
 def _request_data(request: _Request) -> PermissionData:
-    """The request for one access of a call, as it stands in the journal and as clients see it."""
+    """The request for one access of a call, for the journal and the clients."""
     data, access = request.data, request.access
     shown = data.model_copy(update={"permission_id": request.shown_id})
     if access == primary_access(request.agent, data, request.state.session.record.directory):
@@ -478,11 +478,11 @@ def _request_data(request: _Request) -> PermissionData:
     return _with_metadata(shown, opencode=wire)
 
 
-# --- what clients say of asks that nobody answers ---------------------------------------------------------
+# --- the policy for unanswered requests ---------------------------------------------------------
 
 
 def unattended_of(value: Any, place: str) -> UnattendedPolicy | None:
-    """The value that a request has at `place`, None if it has none. Raises InvalidRequest."""
+    """The policy at `place` of a request, or None. Raises InvalidRequest."""
     if value is None:
         return None
     try:
@@ -494,17 +494,17 @@ def unattended_of(value: Any, place: str) -> UnattendedPolicy | None:
 
 
 def unattended_of_headers(headers: Mapping[str, str]) -> UnattendedPolicy | None:
-    """The value of a prompt's header, None without it. Raises InvalidRequest."""
+    """The policy in a prompt's header, or None. Raises InvalidRequest."""
     return unattended_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
 
 
 def check_unattended(metadata: Any) -> None:
-    """Raises InvalidRequest for a session's `metadata` whose `unattended` has no meaning."""
+    """Raise InvalidRequest if `unattended` in a session's `metadata` is invalid."""
     unattended_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
 
 
 def unattended_of_session(record: SessionRecord) -> UnattendedPolicy | None:
-    """The value of a session, None if its `metadata` has none that is understood (it may be from another server)."""
+    """The policy in a session's `metadata`, or None. An invalid value, perhaps of another server, counts as None."""
     try:
         return unattended_of((record.metadata or {}).get(UNATTENDED_KEY), UNATTENDED_KEY)
     except InvalidRequest:

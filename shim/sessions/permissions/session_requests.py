@@ -1,4 +1,4 @@
-"""Permission requests and questions of all sessions, as clients see and answer them."""
+"""Answers permission requests and questions of all sessions for clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DECISIONS: dict[str, Literal["accept", "accept_for_session", "reject"]] = {
 
 
 class SessionRequests:
-    """Finds requests by their ids and gives the answers to the sessions that wait for them."""
+    """Finds requests by their ids, and gives answers to their sessions."""
 
     def __init__(self, index: SessionIndex, open_requests: OpenRequests, grants: Grants, deps: SessionDeps) -> None:
         self._index = index
@@ -35,7 +35,7 @@ class SessionRequests:
         self.questions = open_requests.questions
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
-        """`once`, `always` or `reject`. Raises PermissionNotFound."""
+        """Answer a permission: `once`, `always` or `reject`. Raises PermissionNotFound."""
         state, actor = self._waiting_for(request_id)
         request = state.session.permissions.get(request_id) if state is not None else None
         if state is None or actor is None or request is None:
@@ -45,7 +45,7 @@ class SessionRequests:
         actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
 
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
-        """Labels per question, or None to refuse. Raises QuestionNotFound."""
+        """Answer a question with labels for each part, or refuse with None. Raises QuestionNotFound."""
         state, actor = self._waiting_for(request_id)
         if state is None or actor is None or request_id not in state.session.questions:
             raise QuestionNotFound(request_id)
@@ -58,21 +58,21 @@ class SessionRequests:
         return state, entry.actor if entry is not None else None
 
     def unattended_policy(self, session_id: str) -> UnattendedPolicy:
-        """What happens to asks of this session that nobody answers. Raises SessionNotFound."""
+        """The policy for unanswered requests of a session. Raises SessionNotFound."""
         entry = self._index.get(session_id)
         if entry.actor is not None:
             return entry.actor.unattended_policy
         return unattended_of_session(entry.current_record) or self._deps.unattended
 
     def waiting_since_ms(self, session_id: str) -> int | None:
-        """When the oldest open ask of a session (subagents' included) was made; None if nothing waits."""
+        """When the oldest open request of a session and its subagents was made, or None."""
         entry = self._index.find(session_id)
         if entry is None or entry.actor is None:
             return None
         return entry.actor.waiting_since_ms(entry.state if entry.subagent else None)
 
     def open_asks(self) -> tuple[int, int | None]:
-        """How many asks wait for a person, and when the oldest was made."""
+        """Number of open requests, and when the oldest was made."""
         entries = (self._index.find(state.id) for state in self._open.states())
         actors = dict.fromkeys(entry.actor for entry in entries if entry is not None and entry.actor is not None)
         since = [at for actor in actors if (at := actor.waiting_since_ms()) is not None]

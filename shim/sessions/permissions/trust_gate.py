@@ -1,8 +1,8 @@
-"""Whether a session's agent may be started with the settings of its project, asked of a person if nobody has decided.
+"""Decides whether a session's agent may use the settings of its project, and asks a person if needed.
 
-`TrustGate.may_use` is awaited before an agent is started or given a prompt, while the turn is busy already. Where a project
-brings nothing that would run, it costs one look at the state of some files. Nobody is blocked: a client that cannot answer, or
-does not in time, goes on without those settings, and a notice says so.
+`TrustGate.may_use` is awaited before an agent starts or gets a prompt, when the turn runs already. If a project brings nothing
+that would run, it costs one check of some files. No client is blocked: without an answer in time, the turn goes on without those
+settings, and a notice says so.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 NOBODY_S = 5.0
-"""How long a question stays open that no client could see."""
+"""Seconds that a question stays open without a client that could show it."""
 LOOK_S = 0.5
 """Seconds between checks for a connected client."""
 ASKED_AGAIN = 4
-"""Times that one prompt asks, when the settings change while the question is open."""
+"""Maximum questions for one prompt, if the settings change while a question is open."""
 
 
 class TrustGate:
-    """One session's. `listened`: whether a client is connected that could show a question of this session."""
+    """The gate of one session. `listened`: whether a connected client could show its question."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class TrustGate:
         self._noticed: set[str] = set()
 
     async def may_use(self, spec: AgentSpec) -> bool | None:
-        """Whether this agent is to be started with the project's settings; asks a person if nobody has decided.
+        """Whether this agent may use the project's settings. Asks a person if there is no decision.
 
-        None: the turn is over meanwhile. Raises AgentError where the agent cannot be started without them.
+        None: the turn has ended meanwhile. Raises AgentError if the agent cannot start without them.
         """
         for _ in range(ASKED_AGAIN):
             verdict = await asyncio.to_thread(self._trust.look, self._directory, spec.project_settings.reads)
@@ -81,7 +81,7 @@ class TrustGate:
         raise AgentError(f"{spec.title} was not started: the project's settings change all the time. Send the prompt again.")
 
     def reply(self, reply: QuestionReply) -> bool:
-        """A client's answer; False if the question is not open here. A dismissal leaves the settings out for this session."""
+        """Handle a client's answer. False if the question is not open here. A dismissal leaves the settings out here."""
         if self._open is None or self._open[0] != reply.question_id:
             return False
         if reply.answers is None:
@@ -92,12 +92,12 @@ class TrustGate:
         return True
 
     def cancel(self) -> None:
-        """The turn is over: nobody waits for an answer any more."""
+        """Close the question, because the turn is over."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
     async def _ask(self, spec: AgentSpec, settings: ProjectSettings) -> bool:
-        """Ask, and remember the answer. False if the turn is over meanwhile."""
+        """Ask, and store the answer. False if the turn has ended meanwhile."""
         if self._policy(self._state, "").action(Access("question", ("*",))) == "deny":
             self._answers[settings.digest] = None
             return True
@@ -126,7 +126,7 @@ class TrustGate:
         return True
 
     async def _answer(self, future: asyncio.Future[Answer | None]) -> Answer | None:
-        """The answer, or None after `wait_s`, or after NOBODY_S without a client that could show the question."""
+        """The answer. None after `wait_s`, or after NOBODY_S without a client that could show the question."""
         waited = alone = 0.0
         while waited < self._wait_s:
             step = min(LOOK_S, self._wait_s - waited)
@@ -140,7 +140,7 @@ class TrustGate:
         return None
 
     def _without(self, spec: AgentSpec, settings: ProjectSettings, *, answered: bool) -> bool:
-        """Go on without the settings, and say so once. Raises AgentError if the agent cannot."""
+        """Go on without the settings, with one notice. Raises AgentError if the agent cannot."""
         use = spec.project_settings
         own = [setting for setting in settings.settings if setting.family in use.reads]
         kept = [setting for setting in own if not use.leaves_out or setting.key in use.always]
@@ -166,7 +166,7 @@ class TrustGate:
 def trust_gate(
     deps: SessionDeps, state: SessionState, directory: str, policy: Callable[[SessionState, str], Policy]
 ) -> TrustGate | None:
-    """The gate of one session; None where all settings count."""
+    """The gate of one session, or None if all settings are used."""
     if deps.trust is None:
         return None
     return TrustGate(

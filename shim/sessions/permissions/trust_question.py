@@ -1,6 +1,7 @@
-"""The question whether a project's settings may run: its words, and the sessions that wait for the answer.
+"""The question whether a project's settings may run: its text, and the sessions that wait for the answer.
 
-Sessions that begin in one directory at once each show it, so that every client sees it; the first answer is that of all.
+If several sessions begin in one directory, each shows the question, so that every client sees it. The first answer counts for
+all.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from universal.codec import AgentSpec
 from universal.events import Question, QuestionData, QuestionOption
 
 QUESTION_S = 120.0
-"""How long a person has for an answer, unless the setting `trust_question_s` says otherwise."""
+"""Seconds for an answer; the default of the setting `trust_question_s`."""
 SHOWN = 12
 """Entries that the question lists; the command line lists all."""
 TRUST = "Trust this project"
@@ -30,7 +31,7 @@ class TrustQuestions:
         self._waiting: dict[tuple[str, str], list[asyncio.Future[Answer | None]]] = {}
 
     def wait(self, settings: ProjectSettings) -> asyncio.Future[Answer | None]:
-        """A future for the answer, whichever session gets it. None: this session's turn is over."""
+        """A future for the answer, from any session. None: this session's turn is over."""
         future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         key = settings.root, settings.digest
         self._waiting.setdefault(key, []).append(future)
@@ -38,7 +39,7 @@ class TrustQuestions:
         return future
 
     def answer(self, settings: ProjectSettings, answer: Answer) -> None:
-        """A person has answered: it is the answer of all sessions that wait for it."""
+        """Give a person's answer to all sessions that wait for it."""
         for future in list(self._waiting.get((settings.root, settings.digest), ())):
             if not future.done():
                 future.set_result(answer)

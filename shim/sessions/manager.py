@@ -1,7 +1,7 @@
-"""All sessions: made, found, listed, changed, deleted; loaded from the journal when first needed.
+"""Creates, finds, changes and deletes sessions, and loads each from its journal when it is first needed.
 
-Owner of the rows of the store's session table and of the permissions that people granted. A session that was busy when
-the server died is closed at the next start, as `agent_exited`, so that no client sees it busy for ever.
+It owns the rows of the store's session table and the grants of permissions. A turn that ran when the server died is ended at the
+next start, as `agent_exited`, so that no client sees the session busy for ever.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ from universal.session.record_json import record_json
 log = structlog.get_logger()
 
 CHECKPOINTS_S = 5.0
-"""Longest that a server that stops waits for checkpoints that are being written."""
+"""Timeout in seconds of a stopping server for running writes of checkpoints."""
 REAP_EVERY_S = 30.0
-"""How often idle agent processes are looked for."""
+"""Seconds between checks for idle agent processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class SessionManager:
         self._open_requests = OpenRequests()
         self.requests = SessionRequests(self.index, self._open_requests, self.grants, deps)
         self.generating = 0
-        """Answers of `shim.sessions.prompts.generate` that are being made."""
+        """Number of running requests of `shim.sessions.prompts.generate`."""
         self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
         self._saving: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._reaper: asyncio.Task[None] | None = None
         self.others = OtherServers(self, deps.clean_up)
 
-    # --- life of the server --------------------------------------------------------------------------------
+    # --- start and stop --------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Read the rows; close what was busy when the server died."""
+        """Read the rows, and end turns that ran when the server died."""
         await self.index.load()
         await self.others.start()
         for entry in self.index:
@@ -109,14 +109,14 @@ class SessionManager:
             self.reap(self.deps.clock.now_ms())
 
     def reap(self, now_ms: int) -> int:
-        """End agents that have been idle for long; how many."""
+        """End agents that have been idle for long. Returns their number."""
         limit = now_ms - int(self.deps.idle_reap_s * 1000)
         idle = [actor for actor in self.index.actors() if actor.alive and actor.last_active_ms < limit]
         for actor in idle:
             actor.reap()
         return len(idle)
 
-    # --- making and finding ----------------------------------------------------------------------------------
+    # --- creating and finding ----------------------------------------------------------------------------------
 
     def _new_state(self, session_id: str, agent: str) -> SessionState:
         return SessionState(
@@ -148,10 +148,10 @@ class SessionManager:
         extra: Fields | None = None,
         fork: Fields | None = None,
     ) -> SessionRecord:
-        """A new, empty session; its record. Publishes `session.created`.
+        """Create an empty session and return its record. Publishes `session.created`.
 
-        `session_id`: a client's own id; `extra`: fields of OpenCode's JSON that the record keeps beside its own;
-        `fork`: what it is one of, as OpenCode 2 says it: `{sessionID, boundary: {type, messageID}}`.
+        `session_id`: an id that a client chose; `extra`: further fields of OpenCode's JSON that the record keeps;
+        `fork`: the source of a fork in OpenCode 2's form: `{sessionID, boundary: {type, messageID}}`.
         Raises LimitReached, BadRequest (`metadata.unattended`).
         """
         check_unattended(metadata)
@@ -177,8 +177,8 @@ class SessionManager:
         return self.add(record, agent_name, fork=fork)
 
     def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: Fields | None = None) -> SessionRecord:
-        """The same with a record that exists already: an imported session. Raises LimitReached, BadRequest."""
-        require_blocking(record.directory, self.deps.roots)  # the request has followed its links in a thread just before
+        """Add an imported session with its record. Raises LimitReached, BadRequest."""
+        require_blocking(record.directory, self.deps.roots)  # the request followed its links in a thread just before
         check_unattended(record.metadata)
         if len(self.index) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
@@ -193,7 +193,7 @@ class SessionManager:
         return entry.state.session.record
 
     def copy_of(self, session_id: str, title: str, fork: Fields | None) -> SessionState:
-        """A new, empty session beside an existing one: same directory, agent, model and rules. `fork` as for `create`."""
+        """Create an empty session with the directory, agent, model and rules of another. `fork` as for `create`."""
         record = self.index.record(session_id)
         made = self.create(
             record.directory,
@@ -224,7 +224,7 @@ class SessionManager:
         )
 
     def replace(self, session_id: str) -> SessionActor:
-        """The session is in another directory now: a new one is at work in it, with what waits. The old one, to be closed."""
+        """Replace the actor of a moved session. The new one gets the waiting prompts. Returns the old one, to be closed."""
         entry = self.index.get(session_id)
         old, state = entry.actor, entry.state
         assert old is not None and state is not None
@@ -237,7 +237,7 @@ class SessionManager:
         return old
 
     def _open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
-        """A subagent begins: a session of its own below the one whose tool call made it."""
+        """Create the session of a subagent, below the session of its tool call."""
         parent = self.index.get(actor.main.id)
         meta = obj(fact.data.metadata) if isinstance(fact.data, SessionStartedData) else {}
         subagent = text(meta.get("agent"), "general")
@@ -270,14 +270,14 @@ class SessionManager:
         return state
 
     def detached_state(self, session_id: str, agent: str) -> SessionState:
-        """A state to read another server's session into: it publishes nothing, and nobody waits for its requests."""
+        """A state for reading another server's session. It publishes nothing, and its requests are not indexed."""
         deps = self.deps
         return SessionState(
             session_id, agent, store=deps.store, changes=ChangeFeed(), clock=deps.clock, ids=deps.ids, on_change=lambda _: None
         )
 
     def unloaded_state(self, session_id: str) -> SessionState | None:
-        """A state to read a session into for a moment; None if there is no such session."""
+        """A temporary state for reading a session, or None for an unknown one."""
         entry = self.index.find(session_id)
         return None if entry is None else self.detached_state(session_id, entry.agent)
 
@@ -305,24 +305,24 @@ class SessionManager:
         return entry
 
     async def _mend(self, entry: SessionEntry, state: SessionState) -> SessionEntry:
-        """Make pages of a loaded session anew that the store has lost."""
+        """Rebuild pages of a loaded session that the store has lost."""
         log.warning("session.mended", session_id=state.id)
         await mend(state, self.detached_state(state.id, entry.agent), self.deps.store)
         self._save_checkpoint_soon(state)
         return entry
 
     def restore_pending_prompts(self, session_id: str) -> None:
-        """Park the prompts that wait in a journal that was read, or copied."""
+        """Park the waiting prompts of a journal that was read or copied."""
         entry = self.index.get(session_id)
         if entry.actor is not None and entry.state is not None and not entry.subagent:
             entry.actor.prompt_queue.restore(entry.state.pending_prompts.prompts)
 
     async def session(self, session_id: str) -> Session:
-        """What can be read of a session, also of another server's. Raises NotFound."""
+        """The readable state of a session, also of another server's. Raises NotFound."""
         return (await self.readable_state(session_id)).session
 
     async def read_ahead(self, session: Session, read: Callable[[Session], Awaitable[None]]) -> None:
-        """Read pages of a session's checkpoint, by `shim.sessions.checkpoints`. Pages that are lost are made anew.
+        """Read pages of a session's checkpoint (`shim.sessions.checkpoints`). Lost pages are rebuilt.
 
         Raises StoreError.
         """
@@ -333,12 +333,12 @@ class SessionManager:
             await read(session)
 
     def loaded_session(self, session_id: str) -> Session | None:
-        """What can be read of a session, if it is loaded."""
+        """The readable state of a session, or None if it is not loaded."""
         entry = self.index.find(session_id)
         return entry.state.session if entry is not None and entry.state is not None else None
 
     async def readable_state(self, session_id: str) -> SessionState:
-        """A state to read the session from; nothing may be recorded in it, since it may be another server's. Raises NotFound."""
+        """The state for reading a session. It may be another server's, so nothing may be recorded in it. Raises NotFound."""
         entry = self.index.find(session_id)
         if entry is not None and entry.state is None and self.others.must_only_read(session_id):
             return await self.others.state(entry)
@@ -351,7 +351,7 @@ class SessionManager:
         return entry.state
 
     async def actor(self, session_id: str) -> SessionActor:
-        """The session at work. Raises NotFound, SessionElsewhere, Conflict (terminated), InvalidRequest (a subagent's)."""
+        """The actor of a session. Raises NotFound, SessionElsewhere, Conflict (terminated), InvalidRequest (a subagent's)."""
         entry = await self._load(session_id)
         assert entry.actor is not None
         await require(entry.record.directory, self.deps.roots)
@@ -363,7 +363,7 @@ class SessionManager:
         return entry.actor
 
     async def abort(self, session_id: str) -> None:
-        """Abort a session's turn; a subagent's by aborting its parent's. Unknown sessions are nothing to abort.
+        """Abort a session's turn; for a subagent, its parent's. Unknown sessions are ignored.
 
         Raises SessionElsewhere.
         """
@@ -375,13 +375,13 @@ class SessionManager:
             await entry.state.idle()
 
     def statuses(self) -> dict[str, Status]:
-        """Status of each session that is not idle, those of other servers too."""
+        """The status of each session that is not idle, also of other servers' sessions."""
         return {**self.others.statuses(), **{session.id: session.status for session in self.index.busy()}}
 
     # --- changing ---------------------------------------------------------------------------------------------
 
     async def patch(self, session_id: str, **changes: Any) -> SessionRecord:
-        """Set fields of the record, as `importer.patched` names them; the new record."""
+        """Set fields of the record, with the names of `importer.patched`, and return the new record."""
         state = await self.state(session_id)
         check_unattended(changes.get("metadata"))
         if changes:
@@ -390,7 +390,7 @@ class SessionManager:
         return state.session.record
 
     async def delete(self, session_id: str) -> None:
-        """End it and remove it and all below it, children first."""
+        """End and remove a session and all its child sessions, children first."""
         self.index.record(session_id)
         for below in reversed(self.index.with_all_below(session_id)):
             if below in self.index:
@@ -414,7 +414,7 @@ class SessionManager:
         self.deps.changes.publish([SessionDeleted(record)], session, self.deps.clock.now_ms())
 
     async def terminate(self, session_id: str) -> None:
-        """End its agent and its turn for good; it can be read. Again is fine. Raises InvalidRequest for a subagent's."""
+        """End a session's agent and turn for good. It can still be read. Raises InvalidRequest for a subagent's."""
         entry = await self._load(session_id)
         assert entry.actor is not None and entry.state is not None
         if entry.subagent:
@@ -426,7 +426,7 @@ class SessionManager:
                 self._state_changed(state)
 
     async def dispose(self, directory: str | None) -> None:
-        """`/instance/dispose`: turns of this directory (None: of all) end, agents stop; the sessions stay."""
+        """`/instance/dispose`: end the turns and agents of a directory (None: of all). The sessions stay."""
         for entry in self.index:
             if entry.actor is None or entry.subagent or directory not in (None, entry.record.directory):
                 continue
@@ -444,7 +444,7 @@ class SessionManager:
         session = rules_from_json(list(record.permission or ()))
         parent, variables = self.index.find(record.parent_id or ""), state.variables
         if parent is not None and parent.state is not None:
-            if self.index.get(state.id).subagent:  # what clients are shown of a subagent's own rules is native's, for its cards
+            if self.index.get(state.id).subagent:  # clients see a subagent's rules in native's form, for its cards
                 session = ()
             session = (*rules_from_json(list(parent.state.session.record.permission or ())), *session)
             variables = {**parent.state.variables, **variables}
@@ -470,7 +470,7 @@ class SessionManager:
             self._save_checkpoint_soon(state)
 
     def _save_checkpoint_soon(self, state: SessionState) -> None:
-        """Save a checkpoint when clients know what happens now."""
+        """Save a checkpoint after clients got the present changes."""
         if state.stored.is_due(state.sequence) and not state.journal.is_closed and not self._is_closed:
             saving = asyncio.create_task(checkpoints.save_in_steps(state, self.deps.store), name=f"checkpoint {state.id}")
             self._saving.add(saving)

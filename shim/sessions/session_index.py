@@ -1,4 +1,4 @@
-"""All sessions that exist, loaded or not, and the rows that the store keeps of them."""
+"""The index of all sessions, loaded or not, and the only writer of their rows in the store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = structlog.get_logger()
 
 
 class SessionIndex:
-    """The sessions of this data directory by their ids, those of other servers too. The only writer of their rows."""
+    """The sessions of this data directory by id, also those of other servers."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -38,21 +38,21 @@ class SessionIndex:
         return iter(tuple(self._entries.values()))
 
     def add(self, entry: SessionEntry) -> None:
-        """A new session."""
+        """Add a session."""
         self._entries[entry.record.id] = entry
 
     def remove(self, session_id: str) -> None:
-        """The session is deleted. An unknown id is ignored."""
+        """Remove a deleted session. An unknown id is ignored."""
         self._entries.pop(session_id, None)
 
     # --- one session ---------------------------------------------------------------------------------------
 
     def find(self, session_id: str) -> SessionEntry | None:
-        """A session, None if there is no such."""
+        """A session's entry, or None."""
         return self._entries.get(session_id)
 
     def get(self, session_id: str) -> SessionEntry:
-        """A session. Raises SessionNotFound."""
+        """A session's entry. Raises SessionNotFound."""
         entry = self._entries.get(session_id)
         if entry is None:
             raise SessionNotFound(session_id)
@@ -63,12 +63,12 @@ class SessionIndex:
         return self.get(session_id).current_record
 
     def find_record(self, session_id: str) -> SessionRecord | None:
-        """A session's record, None if there is no such session."""
+        """A session's record, or None."""
         entry = self._entries.get(session_id)
         return None if entry is None else entry.current_record
 
     def facts(self, session_id: str) -> Fields:
-        """What only OpenCode 2 tells of a session: see `SessionState.facts`. Raises SessionNotFound."""
+        """The facts of a session that only OpenCode 2 shows (`SessionState.facts`). Raises SessionNotFound."""
         entry = self.get(session_id)
         return entry.state.facts if entry.state is not None else entry.facts
 
@@ -78,12 +78,12 @@ class SessionIndex:
         return entry.state.session.agent if entry.state is not None else entry.agent
 
     def native_id(self, session_id: str) -> str | None:
-        """The agent's own id of the conversation, None if it has not told one. Raises SessionNotFound."""
+        """The agent's id of the conversation, or None. Raises SessionNotFound."""
         native = self.get(session_id).native.get(self.agent_of(session_id))
         return native.id if native is not None else None
 
     def is_ended(self, session_id: str) -> bool:
-        """Whether its last agent's process has ended by itself, or we terminated it. Raises SessionNotFound."""
+        """Whether its last agent's process ended by itself, or the session was terminated. Raises SessionNotFound."""
         entry = self.get(session_id)
         return entry.ended if entry.state is None else entry.state.ended is not None
 
@@ -94,12 +94,12 @@ class SessionIndex:
         return (entry.current_record for entry in self._entries.values())
 
     def children(self, session_id: str) -> list[SessionRecord]:
-        """The records of the sessions below this one, oldest first."""
+        """The records of the child sessions, oldest first."""
         found = (record for record in self.records() if record.parent_id == session_id)
         return sorted(found, key=lambda record: record.created_ms)
 
     def with_all_below(self, session_id: str) -> list[str]:
-        """A session and all below it, parents first, each once: an imported session may say that it is below itself."""
+        """A session and its descendants, parents first, each once, because an imported session may name itself as its parent."""
         children: dict[str, list[str]] = {}
         for record in self.records():
             children.setdefault(record.parent_id or "", []).append(record.id)
@@ -117,7 +117,7 @@ class SessionIndex:
         return [session for session in sessions if session.is_busy]
 
     def actors(self) -> list[SessionActor]:
-        """The sessions at work, each once: a subagent's is its parent's."""
+        """The actors, each once. A subagent has its parent's."""
         found = (entry.actor for entry in self._entries.values() if entry.actor is not None)
         return list(dict.fromkeys(found))
 
@@ -128,16 +128,16 @@ class SessionIndex:
     # --- rows ----------------------------------------------------------------------------------------------
 
     def save(self, entry: SessionEntry) -> None:
-        """Write a session's row. What the store cannot take now is written by `retry`."""
+        """Write a session's row. If the store does not take it, `retry` writes it."""
         row = entry.to_row()
         try:
             self._store.save_session(row)
-        except StoreError as error:  # in the middle of a turn's end, perhaps: that goes on
+        except StoreError as error:  # perhaps in the middle of a turn's end, which must go on
             log.error("store.save_failed", session_id=row.id, error=str(error))
             self._unsaved.add(row.id)
 
     def retry(self) -> None:
-        """Write again what the store could not take: events and rows."""
+        """Write again the events and rows that the store did not take."""
         for entry in self._entries.values():
             if entry.state is not None:
                 entry.state.journal.retry()

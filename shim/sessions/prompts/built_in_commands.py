@@ -1,6 +1,6 @@
-"""`/init` and `/review`: slash commands that OpenCode's server has itself, so that they mean the same with every agent.
+"""The slash commands `/init` and `/review`, which OpenCode's server has. They mean the same with every agent.
 
-Source: `GET /command` of 1.18.33, for the names and descriptions; the texts are our own.
+Source: `GET /command` of 1.18.33 for names and descriptions; the texts are ours.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ would want to mend. Give the file and line of each finding, the worst first. If 
 
 @dataclass(frozen=True, slots=True)
 class BuiltInCommand:
-    """A template of the server's own."""
+    """A slash command of the server."""
 
     name: str
     template: str
@@ -59,7 +59,7 @@ class BuiltInCommand:
 
 
 def templates(directory: str, configured: Iterable[Template]) -> tuple[Template, ...]:
-    """The server's own templates and those of the config; one of the config replaces one of the server of the same name."""
+    """The templates of the server and of the configuration. The configuration replaces a server's template of the same name."""
     own = (
         BuiltInCommand(INIT, INIT_TEMPLATE.replace("{directory}", directory), "guided AGENTS.md setup"),
         BuiltInCommand(

@@ -1,4 +1,4 @@
-"""Slash commands: templates (the server's own, the config's) and those of the agent. Source: recording `command` of 1.18.33."""
+"""Runs slash commands: templates and commands of the agent. Source: recording `command` of 1.18.33."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from shim.sessions.session_state import SessionState
 from universal.session.values import File, ModelRef, OtherPart, Part, Text
 
 SHELL_TIMEOUT_S = 30.0
-"""For one !`command` in a template."""
+"""Timeout in seconds of one !`command` in a template."""
 _NUMBERED = re.compile(r"\$(\d+)")
 _VARIABLE = re.compile(r"\$(?:(\d+)|ARGUMENTS)")
 _SHELL = re.compile(r"!`([^`]+)`")
@@ -33,17 +33,17 @@ _FILE = re.compile(r"(?<![\w`])@(\.?[^\s`,.]*(?:\.[^\s`,.]+)*)")
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of a template with the arguments in it: a text, or a line for the shell whose output takes its place."""
+    """A part of a filled template: a text, or a shell line whose output replaces it."""
 
     text: str
     is_command: bool = False
 
 
 def fill(template: str, arguments: str) -> list[Piece]:
-    """Put the arguments in: `$1`.. one word each (the last one all that is left), `$ARGUMENTS` all; else at the end.
+    """Fill in the arguments: `$1` and so on are one word each (the last one is the rest), `$ARGUMENTS` is all; else they are added.
 
-    A template's shell lines are found first: what a person types as an argument is never one. In such a line arguments are
-    variables of the shell, so that they stay data there too, whatever quotes stand around them.
+    Shell lines of a template are found first, so that an argument is never one. In a shell line, arguments are shell variables,
+    so that they stay data whatever quotes surround them.
     """
     try:
         words = shlex.split(arguments)
@@ -85,7 +85,7 @@ def fill(template: str, arguments: str) -> list[Piece]:
 
 
 class UnknownCommand(InvalidRequest):
-    """There is no such slash command. The message says which there are."""
+    """The slash command does not exist. The message lists the existing ones."""
 
 
 async def command(
@@ -96,9 +96,9 @@ async def command(
     arguments: str,
     body: PromptRequest,
 ) -> str:
-    """Run it as a prompt; the user message's id.
+    """Run a slash command as a prompt, and return the user message's id.
 
-    Raises UnknownCommand, and InvalidRequest for a command that the agent is not sent.
+    Raises UnknownCommand, and InvalidRequest for a command that is withheld from the agent.
     """
     actor = await manager.actor(session_id)
     state = actor.main
@@ -134,7 +134,7 @@ def _native(manager: SessionManager, agent: Agent, name: str, templates: tuple[T
 
 
 async def _has_subagents(manager: SessionManager, state: SessionState, body: PromptRequest) -> bool:
-    """Whether the agent that is chosen has subagents; if the choice is wrong, `submit` says so."""
+    """Whether the chosen agent has subagents. `submit` reports a wrong choice."""
     try:
         choice = await choose(manager.deps.agents, state.session, body)
     except UnknownChoice:
@@ -145,7 +145,7 @@ async def _has_subagents(manager: SessionManager, state: SessionState, body: Pro
 async def _expand(
     manager: SessionManager, directory: str, command: Template, arguments: str, body: PromptRequest, *, subagents: bool
 ) -> PromptRequest:
-    """The prompt of a template. `subagents`: whether the agent has any; one without does a subtask itself."""
+    """The prompt of a template. `subagents`: whether the agent has any; without, it does a subtask itself."""
     pieces = fill(command.template, arguments)
     outputs = {line: await _output_of(line, directory, manager) for line in dict.fromkeys(p.text for p in pieces if p.is_command)}
     text = "".join(outputs[piece.text] if piece.is_command else piece.text for piece in pieces)
@@ -170,7 +170,7 @@ async def _expand(
 
 
 def _files_in(text: str, directory: str) -> list[Part]:
-    """File parts for each `@path` that is a file of the project; a template does not reach what lies outside, nor do links."""
+    """The file parts for each `@path` of a project's file. A template reaches no file outside, also not by links."""
     parts: list[Part] = []
     inside = repository_of(directory)
     for path in dict.fromkeys(_FILE.findall(text)):
@@ -198,7 +198,7 @@ async def _output_of(line: str, directory: str, manager: SessionManager) -> str:
 
 
 async def init(manager: SessionManager, session_id: str, body: PromptRequest) -> str:
-    """Hand the prompt over; the user message's id. Raises as `submit` does, before anything is stored."""
+    """Send `/init` as a prompt, and return the user message's id. Raises as `submit`, before anything is stored."""
     state = await manager.state(session_id)
     text = INIT_PROMPT.format(directory=state.session.record.directory)
     message_id = await submit(manager, session_id, replace(body, parts=(Text("", text),)))

@@ -1,7 +1,7 @@
-"""A conversation compacted by its agent, because the person asked for it. Source: recording `summarize` of 1.18.33.
+"""Asks an agent to compact its conversation, for a person. Source: recording `summarize` of 1.18.33.
 
-Shown as native shows it: a user message with a `compaction` part, and below it an assistant message whose text is the
-summary, as far as the agent tells it. The agent does it by its own command or request (`Prompt.compact`).
+It is shown as in OpenCode: a user message with a `compaction` part, then an assistant message with the summary, if the agent
+reports one. The agent compacts by its own command or request (`Prompt.compact`).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from universal.session.values import CompactionMark, ModelRef
 
 
 def can_compact(agent: Agent) -> bool:
-    """Whether it has a request for it, or offers the command."""
+    """Whether an agent has a request or a command for compaction."""
     name = COMPACT.removeprefix("/")
     return agent.spec.capabilities.compact or any(c.name == name for c in agent.catalogue.commands)
 
 
 async def compact(manager: SessionManager, session_id: str, model: ModelRef, *, auto: bool = False) -> bool:
-    """Returns when the turn that does it has ended: whether there is a summary. Raises as `begin`."""
+    """Compact, and wait for the end of the turn. Returns whether there is a summary. Raises as `begin`."""
     message_id = await begin(manager, session_id, model, auto=auto)
     state = await manager.state(session_id)
     await state.idle()
@@ -42,9 +42,9 @@ async def begin(
     message_id: str | None = None,
     delivery: Delivery = "steer",
 ) -> str:
-    """Ask for it; the id of the user message that says so. While another turn runs, it waits for that.
+    """Ask for a compaction, after the running turn. Returns the id of its user message.
 
-    In: `model`, None for the session's own; `message_id`, a client's own id; `delivery` as of a prompt of OpenCode 2.
+    In: `model`, None for the session's; `message_id`, an id that a client chose; `delivery` as of a prompt of OpenCode 2.
     Raises NotFound; InvalidRequest for an unknown model, an agent that cannot, an empty session; Conflict for an id that is used.
     Nothing is stored then.
     """

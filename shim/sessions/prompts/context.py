@@ -1,8 +1,8 @@
-"""What an agent has missed of a conversation, as text for its next prompt. Pure.
+"""Collects the messages that an agent has missed, as text for its next prompt. Pure.
 
-An agent knows what it said itself and the prompts that it was handed. It has not seen: the messages of a fork, of
-another agent in the same session, context-only prompts (`noReply`), prompts that were queued when the turn was
-aborted, and shell commands that the person ran. They are sent along once, oldest first, before the prompt.
+An agent knows its own messages and the prompts that it got. It has not seen messages of a fork or of another agent of the
+session, context-only prompts (`noReply`), prompts that were queued at an abort, and shell commands of the person. They are sent
+along once, oldest first, before the prompt.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from shim.clock import rfc3339
 from universal.session.model import HANDOVER, File, Message, Session, StepInfo, Text, ToolCall
 
 CONTEXT_LIMIT_CHARS = 200_000
-"""The newest part is kept; older text is left out, and the text says so."""
+"""Maximum characters of this text. The newest part is kept, and the text says that older text is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class MissedContext:
-    """`text` is empty when nothing was missed; `message_ids` are known to the agent once it was sent.
+    """The missed messages. `text` is empty without any; the agent knows `message_ids` once the text was sent.
 
-    `handover`: a sentence for the person when another agent's words go along; empty when none do.
+    `handover`: a sentence for the person if another agent's messages go along, else "".
     """
 
     text: str
@@ -30,7 +30,7 @@ class MissedContext:
     handover: str = ""
 
     def journal_entry(self) -> dict[str, Any]:
-        """What the session's journal keeps of it."""
+        """The journal's entry about the missed messages."""
         return {"carried": list(self.message_ids), **({"handover": self.handover} if self.handover else {})}
 
 
@@ -38,7 +38,7 @@ NOTHING = MissedContext("", ())
 
 
 def missed_context(session: Session, agent: str, leave_out: Collection[str]) -> MissedContext:
-    """What `agent` does not know yet, except the messages in `leave_out` (the prompt itself, queued ones)."""
+    """The messages that `agent` has missed, without those of `leave_out` (the prompt itself, queued ones)."""
     ids = [id_ for id_ in session.messages.unknown_to(agent) if id_ not in leave_out]
     kept: list[str] = []
     size = 0
@@ -60,12 +60,12 @@ def missed_context(session: Session, agent: str, leave_out: Collection[str]) -> 
 
 
 def forget(session: Session, agent: str) -> None:
-    """A new native conversation begins: the agent knows nothing of what was said before."""
+    """Note that an agent begins a new conversation, and knows no earlier message."""
     session.messages.forget(agent)
 
 
 def _handover(session: Session, agent: str, ids: Sequence[str], *, cut: bool) -> str:
-    """The sentence for the person; empty if `agent` itself gave the last of these answers, as in a fork of its own session."""
+    """The sentence for the person. Empty if `agent` itself gave the last of these answers, as in a fork of its session."""
     infos = (message.info for id_ in reversed(ids) if (message := session.messages.peek(id_)) is not None)
     answered = next((info.model.provider_id for info in infos if isinstance(info, StepInfo)), None)
     if answered is None or answered == agent:
@@ -100,10 +100,10 @@ def title_of(text: str) -> str:
 
 
 def default_title(created_ms: int, *, child: bool) -> str:
-    """What a session is called before anything is known of it."""
+    """The title of a session without a prompt."""
     return f"{'Child' if child else 'New'} session - {rfc3339(created_ms)}"
 
 
 def is_default_title(title: str) -> bool:
-    """Whether nobody has named the session yet."""
+    """Whether the session still has its default title."""
     return title.startswith(("New session - ", "Child session - "))

@@ -1,9 +1,8 @@
-"""A text from a model, asked beside all conversations: a process of the agent for this one answer, and nothing is kept.
+"""Asks a model for a text outside of any conversation, with a separate process of the agent. Nothing is kept.
 
-Agents have no request for that, so it is a turn of a session that nobody sees: its journal is in memory, its events go nowhere.
-The agent is to answer with text alone. It is in a mode in which it changes nothing, if it has one; whatever asks for a permission
-is refused; and a tool call ends it, with an error that says so. What the agent's own program writes down of it (Claude Code: a
-conversation in its list) is that program's business.
+Agents have no request for that, so it is a turn of a hidden session: its journal is in memory, and its events go nowhere. The
+agent must answer with text alone. It gets a mode that changes nothing, if it has one. Permissions are refused, and a tool call
+ends the turn with an error. The agent's program may store the conversation (Claude Code lists it).
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from universal.session.record_json import record_json
 from universal.session.values import Text
 
 GENERATE_S = 120.0
-"""For the whole answer, the start of the agent included."""
+"""Timeout in seconds of the whole answer, including the agent's start."""
 AT_ONCE = 4
-"""Processes of this kind at the same time."""
+"""Maximum such processes at the same time."""
 QUIET = ("read-only", "plan")
-"""Modes in which nothing is changed, the best first."""
+"""Modes that change nothing, the best first."""
 DENY_ALL = Policy(config=(Rule("*", "*", "deny"),))
 SYSTEM = (
     "This is a request for one text, outside of any conversation. Answer at once with that text and nothing else. "
@@ -42,7 +41,7 @@ SYSTEM = (
 
 
 class NotGenerated(ShimError):
-    """There is no text; the message says why."""
+    """The model gave no text. The message says why."""
 
 
 def _no_snapshots(_directory: str) -> None:
@@ -50,9 +49,9 @@ def _no_snapshots(_directory: str) -> None:
 
 
 async def text(manager: SessionManager, choice: Choice, directory: str, prompt: str, session: Session | None = None) -> str:
-    """The answer's text. AT_ONCE of them are made, and others are told to come back.
+    """The text of the answer. Beyond AT_ONCE requests, further ones are refused for now.
 
-    In: `session`, whose messages the agent is sent before the prompt. Raises NotGenerated.
+    In: `session`, whose messages go before the prompt. Raises NotGenerated.
     """
     if manager.generating >= AT_ONCE:
         raise NotGenerated(f"{AT_ONCE} texts are being generated, which is the most at the same time: try again later.")
@@ -85,7 +84,7 @@ async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, 
 
 
 class _Once:
-    """The session that nobody sees."""
+    """The hidden session of one request."""
 
     def __init__(self, deps: SessionDeps, choice: Choice, directory: str) -> None:
         name = choice.agent.spec.name
@@ -132,10 +131,10 @@ class _Once:
     def _stop(self, why: str) -> None:
         if not self._why:
             self._why = why
-            asyncio.get_running_loop().call_soon(self.actor.abort)  # not within the event that shows it
+            asyncio.get_running_loop().call_soon(self.actor.abort)  # not while its event is handled
 
     def answer(self) -> str:
-        """What was said. Raises NotGenerated."""
+        """The text of the answer. Raises NotGenerated."""
         said = [m.text() for m in self.state.session.messages.values() if not m.is_user]
         answer = "\n".join(words for words in said if words).strip()
         if self._why or not answer:

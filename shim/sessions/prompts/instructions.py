@@ -1,8 +1,8 @@
-"""Instructions that clients of OpenCode 2 set for a session: entries by key, told to its agent with each prompt. A pure fold.
+"""Keeps the instructions that clients of OpenCode 2 set for a session: entries by key, sent with each prompt. Pure.
 
-Agents take instructions with a prompt, not between; what one was told once it may forget (a new conversation, a compaction). So
-all that hold go along with each prompt, as its `system` text. Clients are told when they have changed since the last prompt.
-Status items of the journal that this is made of:
+Agents take instructions only with a prompt, and may forget them (a new conversation, a compaction). So all instructions go along
+with each prompt, as its `system` text. Clients get an event if they have changed since the last prompt. The state comes from
+these status items of the journal:
 
     instructions  key; json (the value, as text, so that a null stays one; absent: removed)
     prompt        state "handed" with instructions: {delta: {key: hash | "removed"}, text?}
@@ -20,7 +20,7 @@ from universal.jsonvalue import JsonObject, obj, text
 
 LABEL = "instructions"
 MAX_VALUE_BYTES = 64 * 2**10
-"""Of one value, as JSON."""
+"""Maximum bytes of one value, as JSON."""
 MAX_ENTRIES = 100
 REMOVED = "removed"
 HEAD = (
@@ -31,21 +31,21 @@ GONE = "The instructions that were set for this session from outside hold no lon
 
 @dataclass(frozen=True, slots=True)
 class DueInstructions:
-    """What goes along with the next prompt. `journal_entry` is what the journal keeps of it; empty if nothing has changed."""
+    """The instructions for the next prompt. `journal_entry`: the journal's entry; empty without a change."""
 
     text: str
     journal_entry: JsonObject
 
     def with_system(self, system: str | None) -> str | None:
-        """With what the prompt itself brings."""
+        """The `system` text with the prompt's own."""
         return "\n\n".join(part for part in (self.text, system or "") if part) or None
 
 
 class Instructions:
-    """One session's.
+    """The instructions of one session.
 
-    entries    key -> value, in the order of their keys' first setting
-    announced  key -> hash, as its agent was told
+    entries    key -> value, in the order in which keys were first set
+    announced  key -> hash of the value that the agent got last
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Instructions:
         self.announced: dict[str, str] = {}
 
     def add(self, item: Item) -> None:
-        """The next status item."""
+        """Apply the next status item."""
         label = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
         meta = obj(item.metadata)
         if label == LABEL:
@@ -70,7 +70,7 @@ class Instructions:
                     self.announced[key] = text(digest)
 
     def due(self) -> DueInstructions:
-        """For the prompt that is handed now."""
+        """The instructions for the prompt that is dispatched now."""
         now = {key: hash_of(value) for key, value in self.entries.items()}
         delta = {key: digest for key, digest in now.items() if self.announced.get(key) != digest}
         delta |= {key: REMOVED for key in self.announced if key not in now}
@@ -86,10 +86,10 @@ class Instructions:
 
 
 def canonical_json(value: Any) -> str:
-    """A value as JSON, the same for the same value."""
+    """A value as canonical JSON."""
     return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def hash_of(value: Any) -> str:
-    """What clients are told instead of a value."""
+    """The hash that clients get instead of a value."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()

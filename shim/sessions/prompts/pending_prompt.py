@@ -1,4 +1,4 @@
-"""A prompt that a session has accepted and that its agent has not answered yet."""
+"""A prompt that a session has accepted and its agent has not answered."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class ModelChoice:
 
 @dataclass(frozen=True, slots=True)
 class PendingPrompt:
-    """A prompt that was accepted: the user message's item, the prompt that it stores, and what the agent is to get.
+    """An accepted prompt: the user message's item, its stored prompt, and the prompt for the agent.
 
-    `choice`: that of its message, if it was chosen again after it was accepted.
-    `refused`: why no agent can be sent it (an unknown model, agent); it fails when its turn comes. Empty: nothing is wrong.
-    `unattended_policy`: what the prompt says of asks that nobody answers, None if it says nothing.
+    `choice`: the choice for its message, if it was changed after the prompt was accepted.
+    `refused`: why no agent can get it (unknown model or agent); it fails when its turn comes. Empty if it is valid.
+    `unattended_policy`: the prompt's policy for unanswered requests, or None.
     """
 
     item: Item
@@ -43,39 +43,39 @@ class PendingPrompt:
 
     @property
     def waits_for_all(self) -> bool:
-        """It waits for all others (`delivery` "queue" of OpenCode 2); else it goes before those that do."""
+        """True if it waits for all others (`delivery` "queue" of OpenCode 2). Others go before such prompts."""
         return self.sent.details.delivery == "queue"
 
     def require_choice(self) -> None:
-        """Raises AgentError if nobody can be given it."""
+        """Raise AgentError if no agent can get it."""
         if self.refused:
             raise AgentError(self.refused)
 
     def with_message_id(self, message_id: str) -> PendingPrompt:
-        """The same as the message that clients see."""
+        """The prompt with the id of the visible message."""
         return replace(self, message_id=message_id)
 
     def with_choice(self, agent: str, model: str | None, choice: ModelChoice) -> PendingPrompt:
-        """The same for another agent or model. `model`: as the agent gets it; `choice`: as the message shows it."""
+        """The prompt for another agent or model. `model`: for the agent; `choice`: for the message."""
         prompt = replace(self.prompt, model=model, variant=choice.model.variant, mode=choice.mode)
         return replace(self, agent=agent, refused="", prompt=prompt, choice=choice)
 
     def journal_entry(self) -> JsonObject:
-        """What the journal keeps of its dispatch."""
+        """The journal's entry about its dispatch."""
         entry: JsonObject = {"item_id": self.item.item_id, "agent": self.agent}
         if self.choice is not None and (self.choice.mode, self.choice.model) != (self.sent.mode, self.sent.model):
             entry["chosen"] = {"agent": self.choice.mode, "model": model_json(self.choice.model)}
         return entry
 
     def with_delivery(self, delivery: Delivery) -> PendingPrompt:
-        """The same with another place in the queue."""
+        """The prompt with another delivery."""
         sent = self.sent.with_delivery(delivery)
         return replace(self, item=with_prompt(self.item, sent), sent=sent)
 
     def launch_options(
         self, binary: str, directory: str, native: NativeSession | None, variables: Mapping[str, str]
     ) -> LaunchOptions:
-        """How its agent is started for it, in the conversation that it has answered in before if there is one."""
+        """The launch options of its agent, which resume the agent's conversation if there is one."""
         resume = native is not None and native.started
         return LaunchOptions(
             binary=binary,

@@ -1,4 +1,4 @@
-"""Giving prompts to the agent of a session: what goes along with each, and the start of the agent for it."""
+"""Dispatches prompts to a session's agent: adds missed context to each, and starts the agent if needed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def prepare(state: SessionState, pending: PendingPrompt, queued: Iterable[Pendin
 
     In: `queued`, the prompts that are dispatched later.
     """
-    if pending.prompt.compact:  # it compacts what it knows; the rest goes along with the next prompt
+    if pending.prompt.compact:  # the agent compacts its own conversation; missed messages go along with the next prompt
         return PromptDispatch(pending.prompt, (), pending.journal_entry() | context.NOTHING.journal_entry())
     leave_out = {pending.message_id, *(prompt.message_id for prompt in queued)}
     missed = context.missed_context(state.session, pending.agent, leave_out)
@@ -106,7 +106,7 @@ class PromptDispatcher:
         self._has_retried = False
         self._has_answered = False
         self.unattended: UnattendedPolicy | None = None
-        """What the last prompt says of asks that nobody answers."""
+        """The last prompt's policy for unanswered requests."""
 
     @property
     def is_waiting(self) -> bool:
@@ -115,11 +115,11 @@ class PromptDispatcher:
 
     @property
     def may_retry(self) -> bool:
-        """Whether a conversation that the agent has lost would be begun anew (`retry_without_resume`)."""
+        """Whether a lost conversation would be begun anew (`retry_without_resume`)."""
         return not self._has_retried
 
     def place(self) -> Place:
-        """Where the agent's calls are made. Found before an agent is started, and only agents make calls."""
+        """The place of the agent's calls. It is found before an agent starts."""
         assert self._place is not None
         return self._place
 
@@ -136,12 +136,12 @@ class PromptDispatcher:
             self._launch = asyncio.get_running_loop().create_task(self._launch_agent(), name=f"launch {self._state.id}")
 
     def dispatch_again(self) -> None:
-        """Give the prompt that the agent has not answered to a new process."""
+        """Dispatch the unanswered prompt to a new process."""
         if self._current_key is not None:
             self.dispatch(self._current_key)
 
     def forget(self) -> None:
-        """The prompt that was dispatched is answered or lost. A prompt that waits for its agent is cancelled."""
+        """Forget the dispatched prompt, which is answered or lost, and cancel a prompt that waits for its agent."""
         current, waiting = self._current_key, self._waiting_key
         self._current_key = self._waiting_key = None
         self._queue.pending.pop(current or "", None)

@@ -1,4 +1,4 @@
-"""A shell command of the person's as a turn of the session. Source: recording `shell` of 1.18.33."""
+"""Runs a person's shell command as a turn of the session. Source: recording `shell` of 1.18.33."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USER_TEXT = "The following tool was executed by the user"
 
 
 async def shell(manager: SessionManager, session_id: str, command: str, mode: str, message_id: str | None) -> None:
-    """Run it and show it; returns when its turn has ended. Raises InvalidRequest for an unknown agent name."""
+    """Run a command, show it, and wait for the end of its turn. Raises InvalidRequest for an unknown agent name."""
     actor = await manager.actor(session_id)
     body = PromptRequest(parts=(), message_id=message_id, mode=mode)
     check_ids(actor.main.session, body)
@@ -59,7 +59,7 @@ class _Run:
         return ItemData(item=item)
 
     def start(self, prompt: UserPrompt) -> None:
-        """Synchronous: nobody can take the session between the check and the turn's start."""
+        """Begin the turn. Synchronous, so that no other turn starts between the check and this one."""
         state = self._state
         if state.machine.busy:
             raise InvalidRequest("The session became busy; wait for it, or abort it.")
@@ -83,7 +83,7 @@ class _Run:
         self._state.record(EventType.ITEM_DELTA, ItemDeltaData(item_id=self._result, delta=text, part_type="tool_output"))
 
     async def finish(self) -> None:
-        """Run the command, after the snapshot of what is before it; then its result, whatever happens."""
+        """Run the command after the snapshot, then record its result, whatever happens."""
         started = time.monotonic()
         code = -signal.SIGKILL
         try:
@@ -99,7 +99,7 @@ class _Run:
             self._over(code, started)
 
     def _over(self, code: int, started: float) -> None:
-        """The result, the message, the end of the turn."""
+        """Record the result and the end of the message and the turn."""
         if self._process.stopped:
             self._output.append("\n(stopped by the user)")
         metadata = {"exit_code": code, "duration_ms": int((time.monotonic() - started) * 1000)}

@@ -1,4 +1,4 @@
-"""Taking a prompt: everything between a request's body and the session at work."""
+"""Submits a prompt: everything between a request's body and the session's actor."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from universal.session.values import Text
 
 
 async def submit(manager: SessionManager, session_id: str, body: PromptRequest, *, reply: bool = True) -> str:
-    """Store the prompt, show it, and (with `reply`) hand it to the agent when it is free. Returns the message's id.
+    """Store the prompt, show it, and (with `reply`) dispatch it when the agent is free. Returns the message's id.
 
     Raises NotFound, InvalidRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a
-    disk that takes nothing). Nothing is stored or handed over then. A prompt for an inbox (one with details) is accepted with
+    full disk). Then nothing is stored or dispatched. A prompt for an inbox (one with details) is accepted with
     an unknown agent or model, and its turn fails.
     """
     await manager.deps.store.flush()
@@ -40,8 +40,8 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
         choice = prompt_request.refusal(manager.deps.agents, state.session, body, error)
     accepted, errors = await prompt_request.accept(body, choice, manager.deps.ids, manager.deps.roots)
     await settle(manager, actor)
-    actor = await manager.actor(session_id)  # another one, if the session was moved meanwhile
-    prompt_request.check_ids(state.session, body)  # files were read meanwhile: the id may have been taken
+    actor = await manager.actor(session_id)  # another actor, if the session was moved meanwhile
+    prompt_request.check_ids(state.session, body)  # reading files took time: the id may be used now
     record = state.session.record
     failures = [PromptFailed(Failure(message)) for message in errors]
     manager.deps.changes.publish(failures, state.session, manager.deps.clock.now_ms())
@@ -57,7 +57,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
 
 
 async def resume(manager: SessionManager, actor: SessionActor) -> None:
-    """Hand over what is parked; what clients of OpenCode 2 sent, with the agent and model that the session has now."""
+    """Dispatch the parked prompts. Those of OpenCode 2 get the agent and model that the session has now."""
     for message_id, accepted in list(actor.prompt_queue.parked.items()):
         if accepted.sent.details.delivery is None:
             continue
@@ -69,5 +69,5 @@ async def resume(manager: SessionManager, actor: SessionActor) -> None:
 
 
 def first_text(body: PromptRequest) -> str:
-    """What the person wrote, for the session's title."""
+    """The first text of the prompt, for the session's title."""
     return next((part.text for part in body.parts if isinstance(part, Text) and not part.synthetic), "")

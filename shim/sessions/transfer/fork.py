@@ -1,7 +1,7 @@
-"""Forks: a new session with the conversation of another, up to a message.
+"""Forks a session: creates a session with the conversation of another, up to a message.
 
 The journal is copied (same times, new ids), so a fork is a session like any other: rebuilt, exported, forked again.
-Its agent starts a conversation of its own and is given this one as text with the first prompt (`context`).
+Its agent starts a new conversation, and gets this one as text with the first prompt (`context`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from universal.turn import Input
 
 
 async def fork(manager: SessionManager, session_id: str, before: str | None) -> SessionRecord:
-    """The new session's record; `before` is exclusive. Raises NotFound for an unknown session or message."""
+    """Fork a session before the message `before`, and return the new record. Raises NotFound."""
     source = await manager.session(session_id)
     if before is not None and before not in source.messages:
         raise MessageNotFound(session_id, before)
@@ -46,14 +46,14 @@ async def fork(manager: SessionManager, session_id: str, before: str | None) -> 
 
 
 def _fork_of(source: Session, before: str | None) -> dict[str, Any] | None:
-    """What OpenCode 2 says of a fork; None of one without any message, which is a new session."""
+    """The `fork` of OpenCode 2, or None without any message, because that is a new session."""
     last = before or next(reversed(source.messages), None)
     boundary = {"type": "through" if before is None else "before", "messageID": last}
     return {"sessionID": source.id, "boundary": boundary} if last is not None else None
 
 
 def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None) -> list[UniversalEvent]:
-    """The events before the one that made the message `before`; all if None."""
+    """The events before the message `before`, or all."""
     if before is None:
         return list(events)
     reducer = Reducer(session_id, "")
@@ -83,7 +83,7 @@ def replay(target: SessionState, events: Sequence[UniversalEvent]) -> None:
             data = ItemData(item=renamer.item(item, event.time))
         target.copy(event.model_copy(update={"data": data}))
         source.load(event, from_rfc3339(event.time))
-    if target.session.record.revert is not None:  # what is undone but not gone is shown again, as by native
+    if target.session.record.revert is not None:  # undone messages that are still there are shown again, as in OpenCode
         target.status("revert", revert=None)
     if target.session.record.archived_ms is not None:
         target.status("session", archived=None)
@@ -95,7 +95,7 @@ _NAMES_MESSAGES = ("message.removed", "part.removed", "part.updated", "revert")
 
 
 def _rename_status(item: Item, source: Reducer, target: SessionState) -> Item:
-    """A status that names messages or parts of the old session, with those of the new one, which come in the same order."""
+    """Rename messages and parts in a status item to those of the new session, which have the same order."""
     if not any(isinstance(p, StatusPart) and p.label in _NAMES_MESSAGES for p in item.content):
         return item
     names: dict[str, str] = {source.session.id: target.id}
@@ -121,7 +121,7 @@ def _without_ids(item: Item) -> Item:
 
 
 def announce(manager: SessionManager, target: SessionState) -> None:
-    """Tell clients of the copied messages, as native does."""
+    """Publish the copied messages to clients, as OpenCode does."""
     for message in target.session.messages.values():
         created = message.info.created_ms
         parts = [PartChanged(message.info.id, part, created) for part in message.all_parts()]

@@ -1,7 +1,7 @@
-"""A session goes to work in another directory: its agent is started there, and told the conversation as text.
+"""Moves a session to another directory: its agent starts there, and gets the conversation as text.
 
-An agent's own conversation belongs to the directory that it was begun in, so it is not resumed; files are not moved. What was
-changed before belongs to the old place: an undo of it puts no files back.
+An agent's conversation belongs to its first directory, so it is not resumed. Files are not moved. Earlier changes belong to the
+old directory, so their undo restores no files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LABEL = "moved"
 
 
 async def move(manager: SessionManager, session_id: str, directory: str, project: ProjectLike, path: str) -> None:
-    """Nothing if it is there already. In: `path` of the directory in the project.
+    """Move a session. Does nothing if it is there already. In: `path`, the directory's path in the project.
 
     Raises NotFound; InvalidRequest for a subagent's session and one that is at work; OutsideRoots for what is outside the roots.
     """
@@ -34,7 +34,7 @@ async def move(manager: SessionManager, session_id: str, directory: str, project
 
 
 def subpath(directory: str, worktree: str) -> str:
-    """The path of a directory in its project; empty for its top, and outside of any."""
+    """The path of a directory in its project. "" for the top, and outside of a project."""
     inside = relative(directory, worktree) if worktree != "/" else ""
     return "" if inside in (".", directory) else inside
 

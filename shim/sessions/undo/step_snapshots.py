@@ -1,9 +1,9 @@
-"""Snapshots of one session's files around its prompts and steps: when they are taken, and what is recorded of them.
+"""Takes snapshots of a session's files around its prompts and steps, and records the changes.
 
-A snapshot is taken before a prompt is handed to the agent (at most `HEAD_START_S` are waited for it, while the agent
-starts), after each step that used tools, and when the prompt is answered: the turn is held open for that one, at most
-`LAST_S`, so that idle comes after it. One at a time; everything else goes on meanwhile. A turn without tools pays
-nothing at its end. What is recorded is a `snapshot` status (see `universal.session.reducer`).
+A snapshot is taken before a prompt is dispatched (for at most `HEAD_START_S`, while the agent starts), after each step with
+tools, and when the prompt is answered. The turn is held open for the last one, for at most `LAST_S`, so that idle comes after it.
+Only one snapshot is taken at a time, and everything else goes on meanwhile. A turn without tools has no last snapshot. The record
+is a `snapshot` status (see `universal.session.reducer`).
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from universal.turn import OURS, Input
 log = structlog.get_logger()
 
 HEAD_START_S = 1.0
-"""How long a prompt waits for the snapshot before it. Only a project's first one takes so long (0.9 s for 5,000 files);
-later ones 0.02 s, and a first prompt waits longer for its agent to start."""
+"""Maximum seconds that a prompt waits for the snapshot before it. A project's first snapshot takes 0.9 s for 5,000 files, later
+ones 0.02 s. A first prompt waits longer for its agent's start."""
 LAST_S = 3.0
-"""How long a turn waits for its last snapshot. If it takes longer, the turn ends without, and what its last step changed
+"""Maximum seconds that a turn waits for its last snapshot. After it the turn ends without, and the changes of its last step
 cannot be undone."""
 HOLD = f"{OURS}snapshot"
-"""The key by which the last one holds the turn."""
+"""The key with which the last snapshot holds the turn open."""
 ENDINGS = (Input.DONE, Input.FAILED, Input.EXIT, Input.ABORT_TIMEOUT)
-"""After these the agent changes nothing more for the prompt: time for the last snapshot."""
+"""Inputs after which the agent changes nothing more for the prompt, so that the last snapshot is due."""
 WHOLE_FILE = 1_000_000
-"""Lines of context in the diffs that clients show: native gives whole files."""
+"""Lines of context in diffs for clients. OpenCode shows whole files."""
 
 Phase = Literal["start", "step", "end"]
 
 
 class Change(Protocol):
-    """A changed file, as git tells it."""
+    """A changed file, as git reports it."""
 
     @property
     def file(self) -> str: ...
@@ -55,47 +55,47 @@ class Change(Protocol):
 
 
 class Trees(Protocol):
-    """Where snapshots are kept: `shim.host.snapshot.Snapshots`. Everything raises ShimError."""
+    """The snapshots of a directory (`shim.host.snapshot.Snapshots`). All methods raise ShimError."""
 
     async def track(self, directory: str) -> str:
-        """The files as they are now; the name of a tree."""
+        """Take a snapshot and return the name of its tree."""
         ...
 
     async def changed_files(self, directory: str, before: str, after: str) -> list[str]:
-        """Names of files that differ."""
+        """Names of files that differ between two trees."""
         ...
 
     async def diff(self, directory: str, before: str, after: str, names: list[str], context: int) -> list[Any]:
-        """`Change`s of these files."""
+        """The changes of these files."""
         ...
 
     async def patch(self, directory: str, before: str, after: str) -> str:
-        """All differences, as git shows them."""
+        """All differences as a patch of git."""
         ...
 
     async def restore(self, directory: str, wanted: dict[str, str]) -> list[str]:
-        """Put files back to what they are in a tree; sentences about those that were left alone."""
+        """Restore files from a tree. Returns sentences about files that were left alone."""
         ...
 
 
 async def diffs_of(trees: Trees, directory: str, before: str, after: str, names: list[str]) -> list[FileDiff]:
-    """The diffs from one tree to another, of these files, with all their lines."""
+    """The diffs of these files between two trees, with whole files as context."""
     return await diffs_between(trees, directory, before, after, names, WHOLE_FILE)
 
 
 async def diffs_between(trees: Trees, directory: str, before: str, after: str, names: list[str], context: int) -> list[FileDiff]:
-    """The same with so many lines around each change."""
+    """The diffs with this number of lines around each change."""
     changes: list[Change] = await trees.diff(directory, before, after, names, context)
     return [file_diff(c.file, c.patch or "", c.additions, c.deletions, c.status) for c in changes]
 
 
 def to_json(diffs: Iterable[FileDiff]) -> list[dict[str, Any]]:
-    """Diffs as the journal keeps them."""
+    """Diffs in the journal's form."""
     return [diff.to_json() for diff in diffs]
 
 
 class StepSnapshots:
-    """The snapshots of one session. `trees` gives None when the person has switched them off, and in tests.
+    """The snapshots of one session. `trees` returns None if they are switched off, and in tests.
 
     `turn` gives an input and its key to the session's turn machine.
     """
@@ -115,24 +115,24 @@ class StepSnapshots:
         self._late = False
 
     def look(self) -> bool:
-        """Whether snapshots are to be taken here at all, until it is asked again. Reads the config: once a prompt."""
+        """Whether snapshots are taken here. The result holds until the next call. Reads the configuration, once a prompt."""
         self._current = self._trees(self._directory)
         return self._current is not None
 
     def before(self, input_: Input) -> None:
-        """The turn machine is about to be given this: a snapshot may be due first."""
+        """Take a snapshot, if one is due before the turn machine gets this input."""
         if input_ in ENDINGS:
             self.finish()
         elif input_ is Input.ACTIVITY and not self._state.machine.busy:
             self._begin_soon()
 
     async def begin(self) -> None:
-        """Before a prompt is handed: the files as they are. Returns when it is done, or after HEAD_START_S."""
+        """Take the snapshot before a prompt. Returns when it is done, or after HEAD_START_S."""
         if self._current is not None:
             await asyncio.wait({self._take("start")}, timeout=HEAD_START_S)
 
     def _begin_soon(self) -> None:
-        """The agent began to work by itself, or a command of the person's."""
+        """Take a snapshot when the agent works unprompted, or a person's command begins."""
         if self.look():
             self._take("start")
 
@@ -142,13 +142,13 @@ class StepSnapshots:
             await asyncio.wait({self._last}, timeout=HEAD_START_S)
 
     def on_event(self) -> None:
-        """Something was recorded: is a step over whose changes are not known yet?"""
+        """Take a snapshot after an event that ends a step with tools."""
         if self._state.reducer.transcript.awaiting and not self._step_due:
             self._step_due = True
             self._take("step")
 
     def finish(self) -> None:
-        """The prompt is answered. If that may have changed something, hold the turn until it is recorded, or for LAST_S."""
+        """Take the last snapshot, if files may have changed. The turn is held open until it is recorded, or for LAST_S."""
         trees = self._state.session.snapshots
         if not (self._state.machine.busy and self._ending is None and trees.is_on and trees.is_due):
             return
@@ -166,14 +166,14 @@ class StepSnapshots:
         self._turn(Input.CLOSED, HOLD)
 
     async def close(self) -> None:
-        """The session is closed: nothing is recorded any more."""
+        """Close the session's snapshots. Nothing more is recorded."""
         tasks = [t for t in (self._ending, self._last) if t is not None and not t.done()]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
 
-    # --- taking one ----------------------------------------------------------------------------------------------
+    # --- taking a snapshot ----------------------------------------------------------------------------------------------
 
     def _take(self, phase: Phase) -> asyncio.Task[None]:
         before = self._last if self._last is not None and not self._last.done() else None
@@ -197,7 +197,7 @@ class StepSnapshots:
             log.exception("snapshot.failed", session_id=self._state.id, directory=self._directory)
         if phase == "end" and self._late:  # the next prompt is being answered
             phase = "step"
-        if self._state.machine.turn == turn and self._state.machine.busy:  # else it is too late for its turn
+        if self._state.machine.turn == turn and self._state.machine.busy:  # otherwise it is too late for its turn
             self._state.status("snapshot", phase=phase, **said)
 
     def _report(self, error: ShimError) -> None:

@@ -1,6 +1,6 @@
-"""What turns changed in files: from the snapshot before the first one's prompt to the one after the last one's answer.
+"""Finds file changes of turns: from the snapshot before the first prompt to the snapshot after the last answer.
 
-Without snapshots (switched off, or too old) what the agents' tools told of each prompt is all that is known.
+Without snapshots (switched off, or too old) only the changes that the agents' tools reported are known.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from universal.session.model import Message, Session, StepStart, UserInfo
 
 
 async def changes(session: Session, trees: Trees | None, first: str | None, last: str | None, context: int) -> list[JsonObject]:
-    """`FileDiffInfo[]` of the turns of these prompts: `first` None is the newest, `last` None the same as `first`."""
+    """The `FileDiffInfo[]` of the turns from prompt `first` (None: the newest) to `last` (None: the same)."""
     messages, later = turn_messages(session, first, last)
     before = next((tree for m in messages if (tree := _tree(m))), None)
-    # What is so after a turn is told with the next one's first step: the snapshot at its end comes after its last part.
+    # The tree after a turn stands in the next turn's first step, because the last snapshot comes after the last part.
     after = next((tree for m in later if (tree := _tree(m))), session.snapshots.last)
     names = sorted(changed_in(session, messages))
     here = not any(m.info.id in session.elsewhere for m in messages)
@@ -35,7 +35,7 @@ async def changes(session: Session, trees: Trees | None, first: str | None, last
 
 
 def turn_messages(session: Session, first: str | None, last: str | None) -> tuple[Sequence[Message], Sequence[Message]]:
-    """From the prompt `first` to the end of the answers to `last`; and what came later."""
+    """The messages from the prompt `first` to the end of the answers to `last`, and the later messages."""
     begin = first or session.last_user()
     if begin is None:
         return (), ()
@@ -51,7 +51,7 @@ def turn_messages(session: Session, first: str | None, last: str | None) -> tupl
 
 
 def _tree(message: Message) -> str | None:
-    """The files as they were when this step began."""
+    """The tree at the begin of a step."""
     starts = (part for part in message.parts.values() if isinstance(part, StepStart))
     return next((start.snapshot for start in starts if start.snapshot), None)
 

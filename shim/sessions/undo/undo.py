@@ -1,8 +1,8 @@
-"""Undo and redo of a session: files put back, messages hidden, and after the next prompt gone for good.
+"""Undo and redo of a session: restores files, hides messages, and removes them for good after the next prompt.
 
-One at a time for each session (`SessionActor.undo_lock`), and never while a turn runs. Only files that the undone steps
-changed are written; what else was changed in the directory stays. What was there before an undo is itself a snapshot,
-so nothing is lost. What could not be done is said: to clients as a toast, in the journal as a `notice`.
+A session has one undo at a time (`SessionActor.undo_lock`), and none while a turn runs. Only files that the undone steps changed
+are written; other changes in the directory stay. The state before an undo is a snapshot too, so nothing is lost. A failure is
+shown to clients as a toast, and recorded as a `notice`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NAMES_SHOWN = 5
 async def revert(
     manager: SessionManager, session_id: str, message_id: str, part_id: str | None, *, files: bool = True
 ) -> SessionRecord:
-    """Undo from this message (or this part of it) on; the session's record. `files`: whether they are put back too.
+    """Undo from a message (or a part of it) on, and return the record. `files`: whether files are restored too.
 
     Raises NotFound, SessionBusy, InvalidRequest.
     """
@@ -65,7 +65,7 @@ async def revert(
 
 
 async def _leave_files(manager: SessionManager, actor: SessionActor, info: dict[str, str]) -> None:
-    """Undo the messages alone. Files that an earlier undo has put back become again what they were before it, as by native."""
+    """Undo the messages alone. Files that an earlier undo restored return to their state before it, as in OpenCode."""
     trees = manager.deps.snapshots(actor.directory)
     if trees is not None and has_put_files_back(actor.main.session):
         await _restore(actor, trees, {})
@@ -74,12 +74,12 @@ async def _leave_files(manager: SessionManager, actor: SessionActor, info: dict[
 
 
 def has_put_files_back(session: Session) -> bool:
-    """Whether the pending undo has changed files, or found that none had to be changed."""
+    """Whether the pending undo has restored files, or found nothing to restore."""
     return session.record.revert is not None and session.record.revert.snapshot is not None
 
 
 async def unrevert(manager: SessionManager, session_id: str) -> SessionRecord:
-    """Take the undo back; the session's record. Nothing to take back is fine. Raises NotFound, SessionBusy, InvalidRequest."""
+    """Take back the pending undo, if there is one, and return the record. Raises NotFound, SessionBusy, InvalidRequest."""
     actor = await manager.actor(session_id)
     session = actor.main.session
     async with actor.undo_lock:
@@ -97,9 +97,9 @@ async def unrevert(manager: SessionManager, session_id: str) -> SessionRecord:
 
 
 async def settle(manager: SessionManager, actor: SessionActor) -> None:
-    """A prompt comes: what is undone is gone for good now, from the session and from the agent's own memory.
+    """Remove the undone messages for good before a prompt, also from the agent's memory.
 
-    The last thing to wait for before the prompt is taken. Raises NotFound, Conflict if the session was ended until then.
+    It is the last await before the prompt is accepted. Raises NotFound, and Conflict if the session was ended meanwhile.
     """
     await _forget_undone(manager, actor)
     actor.main.require_open()
@@ -124,7 +124,7 @@ async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
 
 
 async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[str], point: plan.Point) -> frozenset[str]:
-    """Agents that can take up their own conversation at an earlier message do; their names. The others are told (`rewind`)."""
+    """Rewind the conversations of agents that can do it, and return their names. Others get a note."""
     known = {name for id_ in messages for name in actor.main.session.messages.known_by(id_)}
     specs = [agent.spec for name in known if (agent := manager.deps.agents.get(name)) is not None]
     able = [spec.name for spec in specs if spec.rewinds]
@@ -137,9 +137,9 @@ async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[s
         native = actor.native.get(name)
         if native is not None and at:
             native.resume_at = at
-        else:  # nothing of its conversation stays: it begins anew
+        else:  # nothing of its conversation stays, so it begins anew
             actor.native.pop(name, None)
-        actor.main.session.messages.forget(name, later)  # what it forgets too, it is told as text
+        actor.main.session.messages.forget(name, later)  # messages that it forgets too are sent as text
         log.info("session.rewound", session_id=actor.main.id, agent=name, at=at)
     actor.reap()
     return frozenset(able)
@@ -151,9 +151,9 @@ def _need_idle(actor: SessionActor) -> None:
 
 
 async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) -> tuple[str, str]:
-    """Put files back: those of `wanted`, and those of an undo before this one to what they were before that.
+    """Restore the files of `wanted`, and those of an earlier undo to their state before it.
 
-    Out: the tree of a moment ago, and the tree that a redo goes back to. Raises InvalidRequest when it cannot be done.
+    Out: the tree before this, and the tree that a redo restores. Raises InvalidRequest if it cannot be done.
     """
     session, directory = actor.main.session, actor.directory
     old = plan.pending(session)
@@ -177,7 +177,7 @@ async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) ->
 
 
 async def _say_replaced(actor: SessionActor, trees: Trees, now: str, names: set[str]) -> None:
-    """A person may have edited what an undo put back: it is replaced now, as native does, but not lost."""
+    """Tell the person that edits of restored files were replaced, as in OpenCode, and are not lost."""
     after = actor.main.session.snapshots.restored
     edited = sorted(names.intersection(await trees.changed_files(actor.directory, after, now))) if after else []
     if edited:
@@ -201,5 +201,5 @@ async def _session_diffs(manager: SessionManager, actor: SessionActor, removed: 
 
 
 def say(state: SessionState, sentence: str) -> None:
-    """Tell the person: now on the screen (a toast), and for good in the journal."""
+    """Tell the person, on the screen (a toast) and in the journal."""
     state.status("notice", sentence)

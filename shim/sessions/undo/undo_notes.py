@@ -1,4 +1,4 @@
-"""What an agent must forget after an undo: as text for its next prompt, where its protocol has nothing for it. Pure."""
+"""Makes notes that tell an agent to forget undone messages, if its protocol has no request for that. Pure."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from universal.session.model import Session
 
 @dataclass(frozen=True, slots=True)
 class UndoNote:
-    """`prompts`: how many the agent had been handed of those that are gone, `first`: how the first one began.
+    """A note about an undo. `prompts`: number of undone prompts that the agent got; `first`: beginning of the first one.
 
-    `whole`: nothing of an answer stays, so that the agent may go back to the end of the answer before.
-    `files`: whether files were put back to what they were before it.
+    `whole`: no part of an undone answer stays, so that the agent may go back to the answer before.
+    `files`: whether files were restored.
     """
 
     prompts: int
@@ -26,7 +26,7 @@ class UndoNote:
     files: bool = True
 
     def note(self) -> str:
-        """What the agent is told when it cannot forget."""
+        """The text for an agent that cannot forget."""
         what = f'the last {self.prompts} prompts, from "{self.first}" on,' if self.prompts > 1 else f'the prompt "{self.first}"'
         part = f"{what} and everything that you did for it" if self.whole else f'a part of your answer to "{self.first}"'
         state = "are what they were before" if self.files else "were not put back: your changes to them are still there"
@@ -37,7 +37,7 @@ class UndoNote:
 
 
 def undo_note_of(session: Session, messages: Sequence[str], agent: str, *, whole: bool, files: bool = True) -> UndoNote | None:
-    """What this agent knows of these messages, which are about to be removed; None if it knows nothing of them."""
+    """The note about messages that will be removed, or None if the agent does not know them."""
     known = [session.messages[id_] for id_ in messages if agent in session.messages.known_by(id_)]
     prompts = [m for m in known if m.is_user]
     if not known and whole:
@@ -47,8 +47,7 @@ def undo_note_of(session: Session, messages: Sequence[str], agent: str, *, whole
 
 
 def anchor_in(events: Sequence[UniversalEvent], agent: str) -> tuple[str, int]:
-    """Where the agent can take its conversation up: the id of its last answer, and when that was over (epoch ms); ("", 0)
-    if there is none."""
+    """The place where the agent can resume: id of its last answer, and its end (epoch ms). ("", 0) without one."""
     for event in reversed(events):
         if event.type is EventType.TURN_ENDED and isinstance(event.data, TurnData):
             anchor = obj(obj(event.data.metadata).get("anchor"))
@@ -58,7 +57,7 @@ def anchor_in(events: Sequence[UniversalEvent], agent: str) -> tuple[str, int]:
 
 
 class UndoNotes:
-    """What the agents of one session have yet to be told. Kept in memory: the prompt that ends an undo comes right after."""
+    """The pending notes for the agents of a session. Kept in memory, because the prompt that ends an undo comes right after."""
 
     def __init__(self) -> None:
         self._undone: dict[str, UndoNote] = {}
@@ -72,12 +71,12 @@ class UndoNotes:
         leave_out: frozenset[str],
         files: bool = True,
     ) -> None:
-        """These messages are about to be removed: for each agent that knows them, less those that forget by themselves."""
+        """Add notes about messages that will be removed, for agents that know them and cannot forget."""
         for agent in {name for id_ in messages for name in session.messages.known_by(id_)} - leave_out:
             if (told := undo_note_of(session, messages, agent, whole=whole, files=files)) is not None:
                 self._undone[agent] = told
 
     def note(self, agent: str) -> str:
-        """The text before its next prompt; once. Empty if there is nothing to tell."""
+        """Take the text for the agent's next prompt, or ""."""
         told = self._undone.pop(agent, None)
         return told.note() if told is not None else ""

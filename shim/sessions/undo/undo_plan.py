@@ -1,7 +1,7 @@
-"""What an undo is to do, as data: which messages it hides, and which file is to become what. Pure.
+"""Plans an undo: the messages that it hides, and the files that it restores. Pure.
 
-An undo names a message, or a part of one. What comes after that point is hidden until the next prompt, which removes it;
-until then it can be shown again. Source: a live OpenCode 1.18.33 (docs/undo.md).
+An undo names a message, or a part of one. Everything after that point is hidden. The next prompt removes it; until then it can be
+shown again. Source: a live OpenCode 1.18.33 (docs/undo.md).
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from universal.diffs import relative
 from universal.session.model import Message, Part, Patch, Session, Text, ToolCall
 
 SAID = (Text, ToolCall)
-"""Parts that make it worth while to keep the rest of a message."""
+"""Kinds of parts for which the rest of a message is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Everything from this message on is undone; with `part_id`, from this part of it on."""
+    """The first undone message, or with `part_id` the first undone part."""
 
     message_id: str
     part_id: str | None = None
 
 
 def point_of(session: Session, message_id: str, part_id: str | None = None) -> Point | None:
-    """Where an undo begins, or None if the message, or the part in it, does not exist.
+    """The begin of an undo, or None if the message or part does not exist.
 
-    An assistant's message alone means the prompt that it answers; so does a part with nothing said before it.
+    An assistant's message means its prompt, and so does a part without text or tools before it.
     """
     message = session.messages.peek(message_id)
     if message is None:
@@ -43,13 +43,13 @@ def point_of(session: Session, message_id: str, part_id: str | None = None) -> P
 
 
 def pending(session: Session) -> Point | None:
-    """The undo that can still be taken back."""
+    """The undo that can still be taken back, or None."""
     revert = session.record.revert
     return Point(revert.message_id, revert.part_id) if revert is not None else None
 
 
 def from_point(session: Session, point: Point) -> Iterator[tuple[Message, list[str]]]:
-    """The messages that are undone, each with the ids of its parts that are."""
+    """The undone messages, each with the ids of its undone parts."""
     for message in session.messages.since(point.message_id):
         parts = list(message.parts)
         if message.info.id == point.message_id and point.part_id is not None and point.part_id in message.parts:
@@ -58,7 +58,7 @@ def from_point(session: Session, point: Point) -> Iterator[tuple[Message, list[s
 
 
 def removed_items(session: Session, point: Point) -> tuple[list[str], list[tuple[str, str]]]:
-    """What the next prompt removes: whole messages, and parts of the one that stays."""
+    """The items that the next prompt removes: whole messages, and parts of the one that stays."""
     messages: list[str] = []
     parts: list[tuple[str, str]] = []
     for message, part_ids in from_point(session, point):
@@ -70,7 +70,7 @@ def removed_items(session: Session, point: Point) -> tuple[list[str], list[tuple
 
 
 def files_at(session: Session, point: Point) -> dict[str, str]:
-    """Each file that changed from the point on, and the tree that has it as it was then. Names as in snapshots."""
+    """File that changed from the point on -> the tree with its earlier state. Names as in snapshots."""
     wanted: dict[str, str] = {}
     for message, part_ids in from_point(session, point):
         for part in (message.parts[id_] for id_ in part_ids):
@@ -81,12 +81,12 @@ def files_at(session: Session, point: Point) -> dict[str, str]:
 
 
 def names_in(session: Session, leave_out: frozenset[str] = frozenset()) -> set[str]:
-    """All files that the session's agents changed, but for those of these messages."""
+    """All files that the session's agents changed, without the changes of these messages."""
     return changed_in(session, (m for id_, m in session.messages.items() if id_ not in leave_out))
 
 
 def changed_in(session: Session, messages: Iterable[Message]) -> set[str]:
-    """All files that were changed in these messages. Names as in snapshots."""
+    """All files that changed in these messages. Names as in snapshots."""
     return {name for message in messages for part in message.parts.values() for name in _names(session, message, part)}
 
 

@@ -40,7 +40,7 @@ class Piece:
 
 
 def fill(template: str, arguments: str) -> list[Piece]:
-    """Fill in the arguments: `$1` and so on are one word each (the last one is the rest), `$ARGUMENTS` is all; else they are added.
+    """Fill in the arguments: `$1`, `$2` ... are one word each (the last is the rest), `$ARGUMENTS` is all; else they are added.
 
     Shell lines of a template are found first, so that an argument is never one. In a shell line, arguments are shell variables,
     so that they stay data whatever quotes surround them.

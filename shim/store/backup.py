@@ -1,6 +1,6 @@
-"""Copies of the journal's database: made while a server writes, and checked before they take its place.
+"""Copies the journal's database while a server writes, and checks a copy before it replaces the database.
 
-`SqliteStore` stays the only one that writes to a database that is in use. Everything here blocks.
+Only `SqliteStore` writes to a database in use. All functions block.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from shim.store.sqlite import BUSY_MS, explain, migrations
 
 
 def copy_database(source: Path, target: Path) -> None:
-    """Write one consistent state of `source` to the new file `target`. A server may write meanwhile: it is not held up.
+    """Write one consistent state of `source` to the new file `target`. A server may write meanwhile, and does not wait.
 
     Raises: StoreError if the source cannot be read or the target cannot be written.
     """
@@ -29,7 +29,7 @@ def copy_database(source: Path, target: Path) -> None:
 
 
 def check_database(path: Path) -> int:
-    """The schema of a whole database that this version can open. Raises StoreError for all others; nothing is changed."""
+    """The schema version of an intact database that this version can open. Raises StoreError for any other. Changes nothing."""
     try:
         with closing(_connect(path)) as connection:
             schema: int = connection.execute("PRAGMA user_version").fetchone()[0]

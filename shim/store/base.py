@@ -1,7 +1,7 @@
-"""What the server needs of a store. The journal of universal events is the truth; the rest is beside it.
+"""The interface of a store: sessions, their journals and checkpoints, and small values. The journal is the truth.
 
-Writes are queued and come back at once, in order; `flush` waits until all that was queued is on disk. A store
-never loses an event that was flushed, also after `kill -9`.
+Writes are queued in order and return at once. `flush` waits until all queued writes are on disk. A store never loses a flushed
+event, also after `kill -9`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """What is kept of a session beside its journal. `data` is the session's own JSON (title, agent, ...)."""
+    """The row of a session. `data`: JSON with its title, agent and so on."""
 
     id: str
     directory: str
@@ -32,9 +32,9 @@ class SessionRow:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A session as it was after the event `sequence` of its journal, in the form of `shim.sessions.checkpoints`.
+    """The state of a session after the event `sequence` of its journal, in the form of `shim.sessions.checkpoints`.
 
-    The store does not look into it. `pages` are the numbers of its pages.
+    The store does not read it. `pages` are the numbers of its pages.
     """
 
     sequence: int
@@ -50,15 +50,15 @@ class Store(Protocol):
 
     @property
     def ownership(self) -> Ownership:
-        """Which of the sessions are this server's."""
+        """The ownership of sessions among servers."""
         ...
 
     def announce(self, url: str) -> None:
-        """Tell others who use the store where this server listens."""
+        """Tell other servers on the store where this server listens."""
         ...
 
     async def open(self) -> None:
-        """Open or make it; migrate. Refuses a data directory that an older server holds."""
+        """Open or create the store, and migrate it. Refuses a data directory that an older server uses."""
         ...
 
     async def close(self) -> None:
@@ -80,18 +80,18 @@ class Store(Protocol):
     def save_checkpoint(
         self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
     ) -> None:
-        """Queue the session's checkpoint, in place of the one before: its head, its new pages, and the removal of `dropped` ones.
+        """Queue the session's checkpoint in place of the one before: its head, its new pages, and the removal of `dropped` ones.
 
-        All of it is on disk or nothing, and not before the events that were queued before it.
+        It is written completely or not at all, and not before the events that were queued earlier.
         """
         ...
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        """The session's newest checkpoint with the numbers of the pages that are there; None if there is none."""
+        """The session's newest checkpoint with the numbers of its existing pages, or None."""
         ...
 
     def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
-        """A page that was written before the newest checkpoint was read; None if it is gone.
+        """A page that was written before the newest checkpoint was read, or None if it is gone.
 
         Blocks for one look-up in the database, and may be called in any thread. Raises StoreError.
         """
@@ -102,8 +102,8 @@ class Store(Protocol):
         ...
 
     def room(self) -> Awaitable[None] | None:
-        """None if it can take much more; else what to wait for before an agent is asked for more. Neither raises: a store
-        that cannot write says so to whoever flushes, and nobody waits for it here.
+        """None if the store has room, else an awaitable, to await before more output of an agent is read. Neither raises: a
+        failing store reports that at `flush`, and is not waited for here.
         """
         ...
 
@@ -120,17 +120,17 @@ class Store(Protocol):
         ...
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
-        """The same as stored texts, for the wire (`rows.wire_of`) or for `rows.event_of`; `with_raw`, with raw payloads."""
+        """The journal as stored texts, for the wire (`rows.wire_of`) or for `rows.event_of`. `with_raw`: with raw payloads."""
         ...
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
-        """The same for who folds texts: without raw payloads, and pieces of text that stand together may be fewer, which add
-        up to the same (`shim.store.stretches`). About `limit` rows; the last one's sequence is the next `after`.
+        """The journal without raw payloads, and with adjacent pieces of text joined (`shim.store.stretches`), for a rebuild.
+        About `limit` rows; the last one's sequence is the next `after`.
         """
         ...
 
     def last_sequence(self, session_id: str) -> int:
-        """How many events its journal has, the queued ones included; 0 for an unknown session."""
+        """Number of events in its journal, including queued ones; 0 for an unknown session."""
         ...
 
     async def values(self, namespace: str) -> dict[str, Any]:

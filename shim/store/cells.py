@@ -1,4 +1,4 @@
-"""Cells of a table: text that has no UTF-8 (a directory whose name has none) is kept as bytes. Pure."""
+"""Converts cells of a table: text without a UTF-8 form (such as some directories' names) is stored as bytes. Pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 
 def bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:
-    """Cells as SQLite takes them."""
+    """Convert cells to SQLite's types."""
     return [_encodable(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
 def text_of(cell: str | bytes) -> str:
-    """What was bound; anything but bytes is given back as it is."""
+    """The inverse of `bind` for one cell."""
     return cell.decode("utf-8", "surrogatepass") if isinstance(cell, bytes) else cell
 
 

@@ -1,10 +1,10 @@
-"""Who may use a data directory: servers share it, and one program at a time has it for itself.
+"""Locks a data directory: servers share it, or one program has it alone.
 
     alone     while the schema is migrated, a damaged file is moved aside, a backup is restored
     shared    while a server runs
 
-The lock is the kernel's (`flock`), so it ends with the process, also after `kill -9`; the file stays and means
-nothing by itself. The descriptor is not inherited by agents. Servers of versions before this one are always alone.
+The kernel's lock (`flock`) ends with the process, also after `kill -9`. The file stays, and means nothing by itself. Agents do
+not inherit the descriptor. Servers of older versions always lock it alone.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from shim.store.servers import present
 
 LOCK_NAME = "server.lock"
 SHARE_S = 3.0
-"""How long a server waits for another one that has the directory for itself: it migrates, which takes less."""
+"""Seconds that a server waits for a program that has the directory alone. A migration takes less."""
 LOOK_EVERY_S = 0.05
 
 
 class DirectoryLock:
-    """The right to a data directory. Owns one file descriptor while it is held."""
+    """The lock of a data directory. Owns one file descriptor while it is held."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -33,16 +33,16 @@ class DirectoryLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take it alone. Raises StoreError that names who uses it, or what is wrong with the directory."""
+        """Lock it alone. Raises StoreError that names the user of the directory, or its fault."""
         self._open()
         if not self._flock(fcntl.LOCK_EX):
             raise self._in_use_error()
         self._write(f"{os.getpid()}\n")
 
     def join(self) -> bool:
-        """Take it alone if nobody uses it (True), else shared with other servers (False). Blocking, SHARE_S at most.
+        """Lock it alone if it is unused (True), else shared with other servers (False). Blocks for at most SHARE_S.
 
-        Raises StoreError as `acquire`: another program has it for itself all the time.
+        Raises StoreError as `acquire`, if another program has it alone all the time.
         """
         self._open()
         until = time.monotonic() + SHARE_S
@@ -57,10 +57,10 @@ class DirectoryLock:
             time.sleep(LOOK_EVERY_S)
 
     def share(self) -> None:
-        """Let other servers in."""
+        """Share the lock with other servers."""
         self._write("")
         assert self._fd is not None
-        fcntl.flock(self._fd, fcntl.LOCK_SH)  # another one that has it for a moment lets us in too
+        fcntl.flock(self._fd, fcntl.LOCK_SH)  # another server that has it alone for a moment will share it
 
     def _open(self) -> None:
         try:
@@ -97,13 +97,13 @@ class DirectoryLock:
             self._fd = None
 
     def release(self) -> None:
-        """Give it back; again is fine."""
+        """Release the lock. May be called again."""
         if self._fd is not None:
             self._write("")
             self._close()
 
     def _write(self, text: str) -> None:
-        """Who holds it. The lock holds without it too, so a full disk is no reason to fail here."""
+        """Write the holder's pid into the file. The lock holds without it, so a full disk is no error."""
         assert self._fd is not None
         with suppress(OSError):
             os.ftruncate(self._fd, 0)
@@ -111,9 +111,9 @@ class DirectoryLock:
 
 
 def make_directory(directory: Path) -> None:
-    """Make a data directory that only its owner can read; one that exists stays as it is.
+    """Create a data directory that only its owner can read. An existing one is not changed.
 
-    Raises: StoreError if it cannot be made.
+    Raises StoreError if it cannot be created.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -122,7 +122,7 @@ def make_directory(directory: Path) -> None:
 
 
 def unusable(directory: Path, error: OSError) -> StoreError:
-    """The sentence for a data directory that cannot be used."""
+    """The error text for an unusable data directory."""
     return StoreError(
         f"Cannot use the data directory {directory}: {error.strerror or error}. Make it writable for you (uid {os.geteuid()}), "
         f"or choose another one."

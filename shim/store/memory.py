@@ -1,4 +1,4 @@
-"""The store that forgets: everything in dicts. The reference for the behaviour of all others, and good for trials."""
+"""The store in memory, without persistence. It is the reference for other stores, and useful for trials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from universal.events import UniversalEvent
 
 
 class MemoryStore:
-    """A `Store` in memory. What is refused, and when, is the same as with the store on disk."""
+    """A `Store` in memory. It refuses the same calls as the store on disk."""
 
     def __init__(self) -> None:
         self._open = False
@@ -27,27 +27,27 @@ class MemoryStore:
 
     @property
     def ownership(self) -> Ownership:
-        """Nobody else can see this store."""
+        """The sole ownership, because no other server sees this store."""
         return self._ownership
 
     def announce(self, url: str) -> None:
-        """There is nobody to tell."""
+        """Does nothing: there are no other servers."""
 
     async def open(self) -> None:
-        """Ready to use. Raises StoreError if it is open already."""
+        """Open the store. Raises StoreError if it is open already."""
         if self._open:
             raise StoreError("The store is open already.")
         self._open = True
 
     async def close(self) -> None:
-        """No more use. Again is fine."""
+        """Close the store. May be called again."""
         self._open = False
 
     def append(self, events: Sequence[UniversalEvent]) -> None:
         """Add to the journals. Raises StoreError, and adds nothing, if a sequence is not the next one."""
         self._check_open()
         follow({event.session_id: len(self._events.get(event.session_id, ())) for event in events}, events)
-        rows = [row_of(event) for event in events]  # what a disk could not hold is refused here too
+        rows = [row_of(event) for event in events]  # values that a disk could not hold are refused here too
         for event, row in zip(events, rows, strict=True):
             if row.raw is not None and is_cut(row.raw):
                 event = event_of(row)
@@ -59,7 +59,7 @@ class MemoryStore:
         self._sessions[row.id] = (replace(row, data={}), dump(dict(row.data), f"session {row.id}"))
 
     def delete_session(self, session_id: str) -> None:
-        """Remove a session, its journal and its checkpoint; an unknown one is fine."""
+        """Remove a session, its journal and its checkpoint. An unknown id is ignored."""
         self._check_open()
         self._sessions.pop(session_id, None)
         self._events.pop(session_id, None)
@@ -69,20 +69,20 @@ class MemoryStore:
     def save_checkpoint(
         self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
     ) -> None:
-        """Keep it in place of the one before."""
+        """Replace the session's checkpoint."""
         self._check_open()
         old = self._pages.get(session_id, {})
         self._pages[session_id] = {number: body for number, body in old.items() if number not in dropped} | dict(pages)
         self._checkpoints[session_id] = checkpoint
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        """The newest one."""
+        """The newest checkpoint, or None."""
         self._check_open()
         found = self._checkpoints.get(session_id)
         return None if found is None else replace(found, pages=frozenset(self._pages[session_id]))
 
     def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
-        """A page of it."""
+        """A page of the checkpoint, or None."""
         self._check_open()
         return self._pages.get(session_id, {}).get(number)
 
@@ -95,10 +95,10 @@ class MemoryStore:
             self._values[namespace, key] = dump(value, f"value {namespace}/{key}")
 
     def room(self) -> None:
-        """Always."""
+        """None: there is always room."""
 
     async def flush(self) -> None:
-        """Nothing to wait for."""
+        """Does nothing."""
         self._check_open()
 
     async def sessions(self) -> list[SessionRow]:
@@ -113,16 +113,16 @@ class MemoryStore:
         return found if limit is None else found[: max(limit, 0)]
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
-        """The same as stored texts."""
+        """The journal as stored texts."""
         rows = [row_of(event) for event in await self.events(session_id, after, limit)]
         return rows if with_raw else [row._replace(raw=None) for row in rows]
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
-        """The same without raw payloads."""
+        """The journal without raw payloads."""
         return await self.rows(session_id, after, limit, with_raw=False)
 
     def last_sequence(self, session_id: str) -> int:
-        """How many events its journal has."""
+        """Number of events in its journal."""
         self._check_open()
         return len(self._events.get(session_id, []))
 

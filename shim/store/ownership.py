@@ -1,8 +1,8 @@
-"""Which server a session belongs to, where several use the same sessions.
+"""The ownership of sessions among servers that share a store.
 
-A session belongs to the server that has made it or loaded it first, until that server ends. Only its owner writes its journal
-and its row; the others show what is stored. How servers find out about each other is up to the implementation: by locks on files
-where they share a data directory (`shim.store.sqlite`, docs/adr/0027).
+A session belongs to the server that created it or loaded it first, until that server ends. Only its owner writes its journal and
+its row; other servers show the stored state. Implementations differ in how servers find each other: `shim.store.sqlite` uses
+locks on files of the shared data directory (docs/adr/0027).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shim.store.servers import ServerRef
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """What another server has stored of a session since the last look. `row` is None for one that it has deleted."""
+    """A change of a session by another server since the last look. `row` is None for a deleted session."""
 
     session_id: str
     owner: ServerRef
@@ -25,7 +25,7 @@ class SessionChange:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What has happened since the last look. `ended`: ids of servers that live no more, each told once."""
+    """Changes since the last look. `ended`: ids of servers that have ended, each reported once."""
 
     changes: tuple[SessionChange, ...] = ()
     ended: tuple[str, ...] = ()
@@ -33,13 +33,13 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedSession:
-    """The session belongs to this server now. `row` is what is stored of it, None if nothing is."""
+    """The session belongs to this server now. `row`: its stored row, or None."""
 
     row: SessionRow | None
 
 
 class Ownership(Protocol):
-    """Raises StoreError when the store cannot be read or written."""
+    """The ownership of sessions. All methods raise StoreError if the store cannot be read or written."""
 
     @property
     def server_id(self) -> str:
@@ -47,61 +47,61 @@ class Ownership(Protocol):
         ...
 
     def is_shared(self) -> bool:
-        """Whether other servers lived at the last look."""
+        """Whether other servers were alive at the last look."""
         ...
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
-        """Make a session this server's own, or say which living server has it. Again is fine."""
+        """Claim a session for this server, or return the living server that owns it. May be repeated."""
         ...
 
     async def owners(self) -> dict[str, ServerRef]:
-        """The sessions that belong to other living servers."""
+        """Session -> the other living server that owns it."""
         ...
 
     async def refresh(self, session_id: str) -> None:
-        """Let `last_sequence` of the store say how far another server's journal has come."""
+        """Update the store's `last_sequence` for another server's journal."""
         ...
 
     async def look(self) -> Look:
-        """What other servers have done since the last look."""
+        """The changes by other servers since the last look."""
         ...
 
     def dead(self) -> tuple[str, ...]:
-        """Ids of servers that were dead when this one came, and may have left processes behind."""
+        """Ids of servers that were dead at this server's start, and may have left processes behind."""
         ...
 
     def forget(self, server_id: str) -> None:
-        """Nothing of a dead server is left."""
+        """Forget a dead server, of which nothing is left."""
         ...
 
 
 class SoleOwner:
-    """The ownership of a server that shares its sessions with nobody."""
+    """The ownership of a server that shares its sessions with no other."""
 
     server_id = ""
 
     def is_shared(self) -> bool:
-        """Nobody else is there."""
+        """False: there is no other server."""
         return False
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
-        """Every session is this server's."""
+        """Claim a session, which always succeeds."""
         return ClaimedSession(None)
 
     async def owners(self) -> dict[str, ServerRef]:
-        """Nobody else has any."""
+        """Empty: there is no other server."""
         return {}
 
     async def refresh(self, session_id: str) -> None:
-        """Nobody else writes."""
+        """Does nothing: no other server writes."""
 
     async def look(self) -> Look:
-        """Nothing happens."""
+        """No changes."""
         return Look()
 
     def dead(self) -> tuple[str, ...]:
-        """There was nobody before."""
+        """Empty: there was no other server."""
         return ()
 
     def forget(self, server_id: str) -> None:
-        """There is nothing to forget."""
+        """Does nothing."""

@@ -1,7 +1,6 @@
-"""What all stores share: JSON text, events as rows, and the rule that a journal has no holes. Pure.
+"""Shared by all stores: JSON text, events as rows, and the rule that a journal has no holes. Pure.
 
-JSON here is what Python's `json` reads: lone surrogates, NaN and integers of any size survive, as agents
-do send them.
+JSON is the form that Python's `json` reads: lone surrogates, NaN and integers of any size survive, because agents send them.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from shim.errors import StoreError
 from universal.events import EVENT_DATA, Source, UniversalEvent
 
 COLUMNS = ("session_id", "sequence", "event_id", "time", "type", "source")
-"""Fields of an event that have a column of their own; `raw` has one too, and the rest is the `body`."""
+"""Fields of an event with a separate column. `raw` has one too, and the rest is the `body`."""
 
 RAW_LIMIT_BYTES = 2**20
-"""Of what an agent said, beside an event, so much is kept. The event itself has all that is shown."""
+"""Maximum bytes of the agent's raw payload stored with an event. The event itself holds everything that is shown."""
 RAW_HEAD = 4096
-"""Characters of one that is longer that are kept, to say what it was."""
+"""Characters kept of a longer raw payload, to identify it."""
 
 NOT_IN_BODY = {"raw", *COLUMNS}
 _BODY = frozenset(UniversalEvent.model_fields) - NOT_IN_BODY
 _TYPES = {kind.value: (kind, model) for kind, model in EVENT_DATA.items()}
 _SOURCES = {source.value: source for source in Source}
 _NO_JSON = ("NaN", "Infinity")
-"""What stored texts may hold and the wire may not."""
+"""Values that stored texts may hold and JSON on the wire may not."""
 
 
 class EventRow(NamedTuple):
-    """One event as a table has it: `COLUMNS`, then two JSON texts. `raw` is None when the event has none."""
+    """The row of one event: `COLUMNS`, then two JSON texts. `raw` is None without a raw payload."""
 
     session_id: str
     sequence: int
@@ -47,14 +46,14 @@ class EventRow(NamedTuple):
 
 
 def dump(value: Any, what: str = "a value") -> str:
-    """JSON text that any UTF-8 store takes.
+    """Encode a value as JSON text that any UTF-8 store takes.
 
-    Raises: StoreError that names `what`, if it is not JSON.
+    Raises StoreError that names `what`, if it is no JSON.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
         text.encode()
-    except UnicodeEncodeError:  # a lone surrogate: has no UTF-8, but an escape
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, only an escape
         return json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"Cannot store {what}, it is not JSON: {error}. This is a bug of the server.") from error
@@ -62,10 +61,10 @@ def dump(value: Any, what: str = "a value") -> str:
 
 
 def _dump_raw(event: UniversalEvent) -> str:
-    """The same for what codecs read: four times as fast, and no agent's JSON has sets or bytes, which this would take."""
+    """Encode a raw payload, four times as fast as `dump`. It would accept sets and bytes, which no agent's JSON has."""
     try:
         return to_json(event.raw, inf_nan_mode="constants").decode()
-    except (PydanticSerializationError, ValueError):  # a lone surrogate, or a loop
+    except (PydanticSerializationError, ValueError):  # a lone surrogate, or a cycle
         return dump(event.raw, _name(event))
 
 
@@ -73,14 +72,14 @@ _CUT = f'{{"dropped":"over the limit of {RAW_LIMIT_BYTES} bytes",'
 
 
 def bound_raw(text: str) -> str:
-    """A raw payload's JSON text; in the place of one over RAW_LIMIT_BYTES an object that says so, with its beginning."""
+    """The JSON text of a raw payload. One over RAW_LIMIT_BYTES is replaced by an object with its beginning."""
     if len(text) <= RAW_LIMIT_BYTES:
         return text
     return _CUT + dump({"size": len(text), "head": text[:RAW_HEAD]}, "a payload")[1:]
 
 
 def is_cut(text: str) -> bool:
-    """Whether it is what stands in the place of a raw payload."""
+    """Whether a value replaces a raw payload that was too long."""
     return text.startswith(_CUT)
 
 
@@ -111,9 +110,9 @@ def row_of(event: UniversalEvent) -> EventRow:
 
 
 def _body(event: UniversalEvent) -> str:
-    """All but `NOT_IN_BODY`, in the order of the model. Raises ValueError for a lone surrogate.
+    """The JSON text of all fields except `NOT_IN_BODY`, in the model's order. Raises ValueError for a lone surrogate.
 
-    As the model would write it, in half the time: it looks at each field that is left out.
+    It equals the model's output, and takes half the time.
     """
     data = event.data.__pydantic_serializer__.to_json(event.data, by_alias=True).decode()
     synthetic = "true" if event.synthetic else "false"
@@ -122,7 +121,7 @@ def _body(event: UniversalEvent) -> str:
 
 @lru_cache(maxsize=256)
 def _origin_json(native_session_id: str | None) -> str:
-    """As JSON; kept, since a session's events share it."""
+    """The origin as JSON. It is cached, because a session's events share it."""
     return to_json(native_session_id).decode()
 
 
@@ -131,10 +130,10 @@ def _name(event: UniversalEvent) -> str:
 
 
 def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> UniversalEvent:
-    """The inverse of `row_of`; without its raw payload, for who needs none, `raw` is None. `body` is its body, if that was read.
+    """The inverse of `row_of`. `raw` is None if the row was read without it. `body`: the parsed body, if there is one.
 
-    Only the payload is held against its model: the envelope is what `row_of` wrote. Raises StoreError if the row is damaged, or
-    from another version's schema.
+    Only the payload is validated, because `row_of` wrote the envelope. Raises StoreError if the row is damaged, or from another
+    version's schema.
     """
     body = _load(row.body, row) if body is None else body
     raw = _load(row.raw, row) if with_raw and row.raw is not None else None
@@ -157,7 +156,7 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
             }
         )
     except ValidationError as error:
-        fault = error.errors(include_input=False, include_url=False)[0]  # without the content: this text is logged
+        fault = error.errors(include_input=False, include_url=False)[0]  # without the content, because this text is logged
         where = ".".join(("data", *map(str, fault["loc"])))
         raise _unreadable(row, f"{where}: {fault['msg']}") from error
     except (KeyError, AttributeError) as error:
@@ -165,14 +164,14 @@ def event_of(row: EventRow, *, with_raw: bool = True, body: Any = None) -> Unive
 
 
 def body_of(row: EventRow) -> Any:
-    """The stored body as JSON, held against nothing. Raises StoreError if it is damaged."""
+    """The stored body as JSON, without validation. Raises StoreError if it is damaged."""
     return _load(row.body, row)
 
 
 def wire_of(row: EventRow, session_id: str, *, include_raw: bool) -> bytes | None:
-    """The event as JSON, put together from the stored texts, which are not read again; `session_id` is what it is called there.
+    """The event as JSON, from the stored texts without parsing them. `session_id`: the session's name on the wire.
 
-    None if it must be read: JSON has no NaN and no infinity, what agents send has.
+    None if the texts must be parsed, because agents' values may be NaN or infinite, which JSON does not have.
     """
     raw = row.raw if include_raw and row.raw is not None else "null"
     if any(word in text for text in (row.body, raw) for word in _NO_JSON):
@@ -186,7 +185,7 @@ def wire_of(row: EventRow, session_id: str, *, include_raw: bool) -> bytes | Non
 def _load(text: str, row: EventRow) -> Any:
     try:
         return from_json(text)
-    except ValueError:  # a lone surrogate, which it does not take; or to say which one is damaged
+    except ValueError:  # a lone surrogate; or to find out which row is damaged
         return load(text, f"event {row.sequence} of session {row.session_id}")
 
 
@@ -197,10 +196,10 @@ def _unreadable(row: EventRow, why: str) -> StoreError:
 
 
 def follow(last: Mapping[str, int], events: Iterable[UniversalEvent]) -> dict[str, int]:
-    """The new last sequence of each session that `events` belong to, given the `last` ones (absent: 0).
+    """The new last sequence of each session of `events`. In: `last`, the sequences before (absent: 0).
 
-    Raises: StoreError at the first event whose sequence is not the one after the last: a journal has no holes and no
-    doubles, so the fault is refused where it is made and not found when the journal is read.
+    Raises StoreError at the first event whose sequence does not follow the last one. A journal has no holes and no doubles, so
+    the fault is refused where it is made.
     """
     new: dict[str, int] = {}
     for event in events:
@@ -215,10 +214,10 @@ def follow(last: Mapping[str, int], events: Iterable[UniversalEvent]) -> dict[st
 
 
 def need_whole(found: list[int], session_id: str, after: int, limit: int | None, last: int) -> None:
-    """Raises StoreError for a hole: an index that is damaged gives less than there is, and SQLite does not notice.
+    """Raise StoreError for a hole, because SQLite does not notice if a damaged index returns too few rows.
 
-    In: `found`, the sequences that were read after `after`, at most `limit`; `last`, the journal's last one, as far as it was
-    there before and after the reading (who was deleted meanwhile has none).
+    In: `found`, the sequences that were read after `after`, at most `limit`; `last`, the journal's last sequence before and after
+    the read (a session that was deleted meanwhile has none).
     """
     after = max(after, 0)
     missing = next((wanted for wanted, one in enumerate(found, after + 1) if one != wanted), None)

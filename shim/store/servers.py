@@ -1,7 +1,7 @@
-"""Which servers use a data directory: a file for each in `servers/`, locked for as long as its process lives.
+"""Finds the servers of a data directory: each has a file in `servers/`, locked for as long as its process lives.
 
-The lock is the kernel's (`flock`), so it ends with the process, also after `kill -9`. A file without a lock is that of a dead
-server: it stays until somebody has ended what that server left behind (`forget`).
+The kernel's lock (`flock`) ends with the process, also after `kill -9`. A file without a lock belongs to a dead server. It stays
+until another server has ended what the dead one left behind (`forget`).
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class ServerRef:
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """The servers of a data directory: those that live, by their ids, and the ids of those that died and left their file."""
+    """The servers of a data directory: living ones by id, and ids of dead ones with a file."""
 
     living: dict[str, ServerRef]
     dead: tuple[str, ...] = ()
 
 
 def new_server_id() -> str:
-    """An id that no server had before."""
+    """A new unique id of a server."""
     return secrets.token_hex(8)
 
 
 def present(directory: Path) -> Present:
-    """Who uses a data directory. Blocking; changes nothing."""
+    """Find the servers of a data directory. Blocking; changes nothing."""
     living: dict[str, ServerRef] = {}
     dead: list[str] = []
     for file in sorted((directory / FOLDER).glob(f"*{SUFFIX}")):
@@ -54,7 +54,7 @@ def present(directory: Path) -> Present:
         try:
             descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
         except OSError:
-            continue  # it has just left, or is another user's
+            continue  # it has just left, or belongs to another user
         try:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
             dead.append(server_id)
@@ -66,7 +66,7 @@ def present(directory: Path) -> Present:
 
 
 def forget(directory: Path, server_id: str) -> None:
-    """Remove the file of a dead server, once nothing of it is left."""
+    """Remove the file of a dead server, of which nothing is left."""
     (directory / FOLDER / f"{server_id}{SUFFIX}").unlink(missing_ok=True)
 
 
@@ -75,18 +75,18 @@ def _read(server_id: str, file: Path) -> ServerRef:
         said = json.loads(file.read_text("utf-8"))
         return ServerRef(server_id, int(said["pid"]), str(said["url"]))
     except (OSError, ValueError, KeyError, TypeError):
-        return ServerRef(server_id)  # it is about to write it
+        return ServerRef(server_id)  # the server is about to write it
 
 
 class Presence:
-    """This server's own file. Owns one file descriptor between `enter` and `leave`."""
+    """This server's file. Owns one file descriptor between `enter` and `leave`."""
 
     def __init__(self, directory: Path, server_id: str) -> None:
         self._path = directory / FOLDER / f"{server_id}{SUFFIX}"
         self._descriptor: int | None = None
 
     def enter(self) -> None:
-        """Say that this server is here. Raises StoreError. The file gets its name when it is locked: it never looks dead."""
+        """Create and lock this server's file. Raises StoreError. Its name is given after the lock, so it never looks dead."""
         try:
             self._path.parent.mkdir(mode=0o700, exist_ok=True)
             early = self._path.with_suffix(".new")
@@ -102,7 +102,7 @@ class Presence:
             ) from error
 
     def announce(self, url: str) -> None:
-        """Say where this server listens. A full disk is no reason to fail: then others know only that it is there."""
+        """Write where this server listens. A full disk is no error: others then know only that the server exists."""
         if self._descriptor is not None:
             with suppress(OSError):
                 text = json.dumps({"pid": os.getpid(), "url": url}).encode()
@@ -110,7 +110,7 @@ class Presence:
                 os.pwrite(self._descriptor, text, 0)
 
     def leave(self) -> None:
-        """This server is gone; again is fine."""
+        """Remove this server's file. May be called again."""
         if self._descriptor is not None:
             with suppress(OSError):
                 self._path.unlink()

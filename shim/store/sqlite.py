@@ -5,9 +5,9 @@
       servers/             which servers use it (`servers.py`)
       journal.db  0600     + -wal, -shm
 
-WAL with `synchronous=NORMAL`: what was flushed survives `kill -9`; a loss of power can take the last commits, but never
-damages the file. Group commit, the bounded queue and what happens when a write fails: `writer.py`. This module owns the
-schema and the sentences for what SQLite says. Only this module and `backup.py` import sqlite3.
+It uses WAL with `synchronous=NORMAL`: flushed rows survive `kill -9`; a loss of power can take the last commits, but never
+damages the file. `writer.py` has the group commit, the bounded queue and the handling of failed writes. This module owns the
+schema and the texts of SQLite's errors. Only this module and `backup.py` import sqlite3.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 BUSY_MS = 5_000
-"""How long to wait for somebody else's lock: a person who looks into the file with `sqlite3`."""
+"""Milliseconds to wait for another program's lock, such as a person's `sqlite3`."""
 
 ADD_EVENT = "INSERT INTO event (session_id, sequence, event_id, time, type, source, body, raw) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 AT_ONCE = (64, 8, 1)
-"""So many events are added by one statement, as long as there are so many. Each statement gives the interpreter away, and a busy
-event loop gives it back after 5 ms: with one for each event, a fast agent filled the queue."""
+"""Numbers of events that one statement inserts, the largest that fits. Each statement releases the GIL, and a busy event loop
+returns it after 5 ms; with one statement for each event, a fast agent filled the queue."""
 ADD_EVENTS = {size: ADD_EVENT + ", (?, ?, ?, ?, ?, ?, ?, ?)" * (size - 1) for size in AT_ONCE}
 SAVE_SESSION = (
     "INSERT OR REPLACE INTO session (id, directory, project_id, parent_id, created_ms, updated_ms, data) "
@@ -69,7 +69,7 @@ OWN_SESSION = (
     "INSERT OR REPLACE INTO session_owner (session_id, server, version) "
     "VALUES (?, ?, (SELECT coalesce(max(version), 0) + 1 FROM session_owner))"
 )
-"""With each change of a session: others see by the version that there is one."""
+"""Run with each change of a session. Other servers notice it by the version."""
 FORGET_DELETED = "DELETE FROM session_owner WHERE session_id NOT IN (SELECT id FROM session)"
 SET_VALUE = "INSERT OR REPLACE INTO value (namespace, key, value) VALUES (?, ?, ?)"
 DELETE_VALUE = "DELETE FROM value WHERE namespace = ? AND key = ?"
@@ -102,10 +102,10 @@ WITH RECURSIVE journal(id) AS (
 )
 SELECT id, (SELECT max(sequence) FROM event WHERE session_id = journal.id) FROM journal WHERE id IS NOT NULL
 """
-"""Hops over the index from journal to journal; a GROUP BY would read all of it."""
+"""Skips through the index from journal to journal. A GROUP BY would read all of it."""
 
 LAST_INTEGER = 2**63 - 1
-"""SQLite's."""
+"""SQLite's largest integer."""
 
 ADVICE: dict[int, str] = {
     sqlite3.SQLITE_FULL: "The disk is full. Free some space; what waits to be written is kept and tried again.",
@@ -119,7 +119,7 @@ ADVICE: dict[int, str] = {
     sqlite3.SQLITE_NOTADB: "This is not a database. Nothing was changed. Start with --move-aside-damaged to move it aside and "
     "begin with an empty one, or choose another data directory.",
 }
-"""By SQLite's primary result code: what it means and what to do."""
+"""SQLite's primary result code -> what it means and what to do."""
 
 
 class Migration(NamedTuple):
@@ -131,7 +131,7 @@ class Migration(NamedTuple):
 
 @dataclass(slots=True)
 class _OpenDatabase:
-    """What `open` makes and `close` ends."""
+    """The connections and threads of an open database."""
 
     read: sqlite3.Connection
     write: sqlite3.Connection
@@ -148,7 +148,7 @@ class _OpenDatabase:
 
 
 def explain(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
-    """What SQLite said, as a sentence with what to do."""
+    """A sentence about an error of SQLite, with what to do."""
     code = getattr(error, "sqlite_errorcode", None)
     advice = ADVICE.get(code & 0xFF, "") if isinstance(code, int) else ""
     return StoreError(f"Cannot {doing} {path}: {error}. {advice}".rstrip())
@@ -170,9 +170,9 @@ class SqliteStore:
     """A `Store` in one SQLite file. `path` is the file; its directory is the data directory, which servers share.
     `move_aside`: whether a damaged file may be renamed at `open`, and an empty one take its place.
 
-    In: everything from the event loop that opened it. Writes never wait; reads see all that was written before them.
-    Raises: StoreError with what happened and what to do. From the writes: a sequence that is not the next one, a payload
-    that is not JSON, a full queue; nothing of that call is stored then. From `flush`, `close` and the reads: the disk.
+    Call it from the event loop that opened it. Writes never wait; reads see all earlier writes. Raises StoreError with what
+    happened and what to do: writes for a wrong sequence, a payload that is no JSON, or a full queue, and then nothing of the call
+    is stored; `flush`, `close` and reads for errors of the disk.
     """
 
     def __init__(
@@ -193,22 +193,22 @@ class SqliteStore:
 
     @property
     def ownership(self) -> Ownership:
-        """Which sessions are this server's: of those who have the file open, one has each."""
+        """The ownership of sessions. Among servers with the file open, each session has one owner."""
         return self
 
     @property
     def failure(self) -> str | None:
-        """Why nothing can be written at present; None if all is well. For health reports."""
+        """Why writes fail at present, or None. For health reports."""
         failure = self._opened.writer.failure if self._opened else None
         return str(failure) if failure else None
 
     @property
     def pending(self) -> int:
-        """Rows that are queued and not on disk yet."""
+        """Number of queued rows that are not on disk."""
         return self._opened.writer.pending if self._opened else 0
 
     async def open(self) -> None:
-        """Make or open the file, take the data directory's lock, migrate."""
+        """Lock the data directory, create or open the file, and migrate it."""
         if self._reader is not None:
             raise StoreError(f"{self.path} is open already.")
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-read")
@@ -221,7 +221,7 @@ class SqliteStore:
         self._opened.writer.start()
 
     async def close(self) -> None:
-        """Write what is queued, then give everything back. Again is fine. Raises StoreError if rows were left unwritten."""
+        """Write the queued rows, then release everything. May be called again. Raises StoreError if rows were not written."""
         opened, reader = self._opened, self._reader
         self._opened = self._reader = None
         if opened is None or reader is None:
@@ -229,32 +229,32 @@ class SqliteStore:
         try:
             await opened.writer.close()
         finally:
-            if opened.writer.has_ended:  # else the thread still writes: leave it what it uses, and the lock
+            if opened.writer.has_ended:  # otherwise the thread still writes: leave its connection and the lock
                 await asyncio.get_running_loop().run_in_executor(reader, _close, opened)
             reader.shutdown(wait=False)
 
-    # Writes: checked at once, then queued.
+    # Writes are checked at once, then queued.
 
     def append(self, events: Sequence[UniversalEvent]) -> None:
-        """Queue events, all or none. A full queue refuses before it looks at them: a session that has many asks often."""
+        """Queue events, all or none. A full queue refuses before it encodes them, because a busy session retries often."""
         opened = self._use()
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
         opened.writer.put([_insert_event(row_of(event)) for event in events])
         opened.last |= new
         if over := opened.stretches.add(events):
-            with suppress(StoreError):  # the queue is full: it is read without
+            with suppress(StoreError):  # the queue is full: the journal is read without it
                 opened.writer.put([_statement(ADD_STRETCH, stretch) for stretch in over])
 
     def save_session(self, row: SessionRow) -> None:
-        """Queue an insert or update, which is written at once: it is the end of a turn, or what a client was answered."""
+        """Queue an insert or update. It is written at once, because it is the end of a turn or a client's answer."""
         data = dump(dict(row.data), f"session {row.id}")
         cells = (row.id, row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, data)
         owned = _statement(OWN_SESSION, (row.id, self.server_id))
         self._use().writer.put([_statement(SAVE_SESSION, cells), owned], at_once=True)
 
     def delete_session(self, session_id: str) -> None:
-        """Queue the removal of a session, its journal and its checkpoint; an unknown one is fine."""
+        """Queue the removal of a session, its journal and its checkpoint. An unknown id is ignored."""
         opened = self._use()
         removals = [_statement(sql, (session_id,)) for sql in DELETE_ALL]
         opened.writer.put([*removals, _statement(OWN_SESSION, (session_id, self.server_id))])
@@ -264,7 +264,7 @@ class SqliteStore:
     def save_checkpoint(
         self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
     ) -> None:
-        """Queue a checkpoint, in one transaction and after all that was queued before it."""
+        """Queue a checkpoint, in one transaction and after all earlier writes."""
         removals = [_statement(DELETE_PAGE, (session_id, number)) for number in dropped]
         added = [_bytes_statement(SAVE_PAGE, session_id, number, body) for number, body in pages.items()]
         head = _bytes_statement(SAVE_CHECKPOINT, session_id, checkpoint.sequence, checkpoint.head)
@@ -279,22 +279,22 @@ class SqliteStore:
         self._use().writer.put([statement])
 
     async def flush(self) -> None:
-        """Wait until all that was queued is committed."""
+        """Wait until all queued rows are committed."""
         await self._use().writer.flush()
 
     def room(self) -> Awaitable[None] | None:
-        """None, or what to wait for while the queue is half full."""
+        """None, or an awaitable while the queue is half full."""
         return self._until_written() if self._opened is not None and self._opened.writer.is_crowded else None
 
     async def _until_written(self) -> None:
-        with suppress(StoreError):  # told by every flush that somebody needs
+        with suppress(StoreError):  # reported by every flush that needs it
             await self.flush()
 
     def last_sequence(self, session_id: str) -> int:
-        """How many events its journal has, the queued ones included."""
+        """Number of events in its journal, including queued ones."""
         return self._use().last.get(session_id, 0)
 
-    # Reads: flush first, then in the reading thread.
+    # Reads flush first, then run in the reading thread.
 
     async def sessions(self) -> list[SessionRow]:
         """All rows."""
@@ -308,7 +308,7 @@ class SqliteStore:
         return found
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
-        """The same as stored texts."""
+        """The journal as stored texts."""
         last = self.last_sequence(session_id)
         found = await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
         need_whole([row.sequence for row in found], session_id, after, limit, min(last, self.last_sequence(session_id)))
@@ -320,7 +320,7 @@ class SqliteStore:
         return {text_of(key): load(text_of(text), f"value {namespace}/{text_of(key)}") for key, text in rows}
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
-        """The newest one, with the numbers of the pages that are there."""
+        """The newest checkpoint, with the numbers of its existing pages."""
         bound = bind((session_id,))
 
         def read(connection: sqlite3.Connection) -> Checkpoint | None:
@@ -335,7 +335,7 @@ class SqliteStore:
         return await self._run_read(read)
 
     def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
-        """A page of it, read in the thread of the caller."""
+        """A page of the checkpoint, read in the caller's thread."""
         opened = self._use()
         try:
             with opened.pages_lock:
@@ -345,21 +345,21 @@ class SqliteStore:
         return None if row is None else row[0]
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
-        """The same without raw payloads, with stretches as what they add up to."""
+        """The journal without raw payloads, and with joined stretches."""
         return await self._run_read(lambda connection: _brief(connection, session_id, max(after, 0), limit))
 
     # Ownership.
 
     def announce(self, url: str) -> None:
-        """Tell other servers, and programs of the person, where this one listens."""
+        """Tell other servers and the user's programs where this server listens."""
         self._use().presence.announce(url)
 
     def is_shared(self) -> bool:
-        """Whether other servers lived at the last look."""
+        """Whether other servers were alive at the last look."""
         return self._use().found.living.keys() - {self.server_id} != set()
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
-        """Make a session this server's own, or say which living server has it."""
+        """Claim a session for this server, or return the living server that owns it."""
         opened = self._use()
         await opened.writer.flush()
         claimed, last = await self._in_thread(lambda: self._claim(opened.claims, session_id))
@@ -368,18 +368,18 @@ class SqliteStore:
         return claimed
 
     async def owners(self) -> dict[str, ServerRef]:
-        """The sessions that belong to other living servers."""
+        """Session -> the other living server that owns it."""
         rows = await self._read(OWNERS, (self.server_id,))
         living = await self._in_thread(lambda: present(self.path.parent).living)
         return {text_of(id_): living[server] for id_, server in rows if server in living}
 
     async def refresh(self, session_id: str) -> None:
-        """Let `last_sequence` say how far another server's journal has come."""
+        """Update `last_sequence` for another server's journal."""
         [(last,)] = await self._read(LAST_SEQUENCE, (session_id,))
         self._use().last[session_id] = last
 
     async def look(self) -> Look:
-        """What other servers have done since the last look."""
+        """The changes by other servers since the last look."""
         opened = self._use()
         cells = (opened.version, self.server_id)
         rows = await self._run_read(lambda connection: connection.execute(CHANGES, cells).fetchall())
@@ -397,11 +397,11 @@ class SqliteStore:
         return Look(tuple(changes), ended)
 
     def dead(self) -> tuple[str, ...]:
-        """Ids of servers that were dead when this one came."""
+        """Ids of servers that were dead at this server's start."""
         return self._use().found.dead
 
     def forget(self, server_id: str) -> None:
-        """Nothing of a dead server is left. Blocking."""
+        """Forget a dead server, of which nothing is left. Blocking."""
         forget(self.path.parent, server_id)
 
     async def _read(self, sql: str, cells: tuple[str | int, ...] = (), make: Callable[[Any], T] = lambda row: row) -> list[T]:
@@ -466,7 +466,7 @@ class SqliteStore:
         return _OpenDatabase(read, write, claims, pages, lock, presence, writer, last, found, version)
 
     def _prepare(self) -> None:
-        """Before the file is opened, while no other server has it."""
+        """Create the file, or move a damaged one aside, before it is opened and while no other server has it."""
         if self._move_aside and (why := damage(self.path)):
             log.warning("store.moved_aside", why=why, to=str(move_aside(self.path)))
         if self.path.exists() and not self.path.stat().st_size:
@@ -474,7 +474,7 @@ class SqliteStore:
         _make_private(self.path)
 
     def _claim(self, connection: sqlite3.Connection, session_id: str) -> tuple[ClaimedSession | ServerRef, int | None]:
-        """The answer, and the session's last sequence if it was not ours before."""
+        """The result of a claim, and the session's last sequence if it was not ours before."""
         bound = bind((session_id,))
         try:
             connection.execute("BEGIN IMMEDIATE")
@@ -501,7 +501,7 @@ class SqliteStore:
         return connection
 
     def _commit(self, connection: sqlite3.Connection, batch: Sequence[Statement]) -> None:
-        """All in one transaction or nothing."""
+        """Write all statements in one transaction."""
         try:
             connection.execute("BEGIN IMMEDIATE")
             for sql, run in groupby(batch, key=lambda statement: statement.sql):
@@ -526,19 +526,19 @@ def _add_events(connection: sqlite3.Connection, rows: Sequence[Sequence[str | by
 
 
 def _close(opened: _OpenDatabase) -> None:
-    """The writing connection last: it folds the -wal file into the database."""
+    """Close the connections, the writing one last, because it merges the -wal file into the database."""
     opened.read.close()
     opened.claims.close()
     with opened.pages_lock:
         opened.pages.close()
-    with suppress(sqlite3.Error):  # a fold that fails is made up by the next open
+    with suppress(sqlite3.Error):  # the next open repeats a merge that failed
         opened.write.close()
     opened.presence.leave()
     opened.lock.release()
 
 
 def damage(path: Path) -> str:
-    """What is wrong with a database file; "" if nothing is, or it is not there. Reads all of it."""
+    """The damage of a database file, or "" if it is intact or missing. Reads all of it."""
     if not path.exists():
         return ""
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
@@ -546,7 +546,7 @@ def damage(path: Path) -> str:
         said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.Error as error:
         if (getattr(error, "sqlite_errorcode", 0) & 0xFF) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise  # locked, or unreadable: no reason to put it away
+            raise  # locked or unreadable, which is no reason to move it
         return str(error)
     finally:
         connection.close()
@@ -554,7 +554,7 @@ def damage(path: Path) -> str:
 
 
 def move_aside(path: Path) -> Path:
-    """Rename a database with its -wal and -shm files, under a name that is free; its new place. Nothing is overwritten."""
+    """Rename a database with its -wal and -shm files to a free name, and return the new path. Nothing is overwritten."""
     number = next(n for n in count(1) if not path.with_name(f"{path.name}.damaged-{n}").exists())
     aside = path.with_name(f"{path.name}.damaged-{number}")
     for suffix in ("-wal", "-shm", ""):
@@ -565,7 +565,7 @@ def move_aside(path: Path) -> Path:
 
 
 def _make_private(path: Path) -> None:
-    """The file, 0600 from its first moment; SQLite gives its -wal and -shm files the same mode."""
+    """Create the file with mode 0600. SQLite gives its -wal and -shm files the same mode."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         if path.stat().st_mode & 0o077:
@@ -605,7 +605,7 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
 
 
 def _insert_event(row: EventRow) -> Statement:
-    """One event; its size is that of its two texts, the other columns are small. `row_of` has seen to it that they are UTF-8."""
+    """The statement that inserts one event. Its size is that of its two texts, which `row_of` has made valid UTF-8."""
     session_id, _, _, _, _, _, body, raw = row
     cells = row if session_id.isascii() else bind(row)
     return Statement(ADD_EVENT, cells, 256 + len(body) + (0 if raw is None else len(raw)))
@@ -627,7 +627,7 @@ def _session(cells: tuple[Any, ...]) -> SessionRow:
 
 
 def _brief(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[EventRow]:
-    """Events up to the next stretch, that stretch, and so on, until there are enough; a stretch is taken whole or not at all."""
+    """Read events up to the next stretch, then the stretch, and so on, until there are enough. A stretch is read whole."""
     found: list[EventRow] = []
     while True:
         cells = connection.execute(NEXT_STRETCH, bind((session_id, after))).fetchone()

@@ -1,11 +1,10 @@
-"""Runs of pieces of text as the few events that they add up to, for readers to whom only the whole text matters. Pure.
+"""Joins runs of pieces of text into few events, for readers that need only the whole text. Pure.
 
     piece, piece, ... piece, anything else  ->  one `Stretch`, if they were many
 
-What pieces add up to: of each part the first, whose time is the part's, and the rest as one, with the sequence of the last of
-them; in the order of those sequences. A part that begins is told after what was said before it. So whoever folds these events
-gets the same texts, at the same times, and the journal's last sequence. Source of truth is the journal: a stretch that was never
-closed, since the server died, is only read more slowly.
+A stretch has two events for each part: the first piece, whose time is the part's, and the rest as one event with the sequence of
+the last piece, in the order of these sequences. So a reader gets the same texts, at the same times, and the journal's last
+sequence. The journal stays the truth: a stretch that was not closed, because the server died, is only read more slowly.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from universal.events import ItemDeltaData, UniversalEvent
 from universal.growing_text import PartsRun
 
 JOINED = ("text", "reasoning")
-"""Kinds of parts whose pieces can be joined: those of a tool's output are lasting events with a number each (`sync`)."""
+"""Kinds of parts whose pieces are joined. Pieces of a tool's output are durable events with their own numbers (`sync`)."""
 SHORTEST = 64
-"""Pieces that are worth a row of their own."""
+"""Minimum pieces of a stretch."""
 LONGEST = 4_096
-"""Pieces after which another stretch begins: what is not closed yet is in memory."""
+"""Maximum pieces of a stretch, because an open stretch is in memory."""
 MOST_CHARS = 2**20
-"""The same by their text."""
+"""Maximum characters of a stretch."""
 
 Key: TypeAlias = tuple[object, object]
-"""Which item and part a piece of text is for."""
+"""The item and part of a piece of text."""
 
 
 class Stretch(NamedTuple):
-    """Events `first` to `last` of a session; `rows` are those that they add up to, as JSON text."""
+    """The events `first` to `last` of a session. `rows`: the joined events, as JSON text."""
 
     session_id: str
     first: int
@@ -41,7 +40,7 @@ class Stretch(NamedTuple):
 
 
 class _Open:
-    """A stretch that grows. `joined` holds what is complete of it, `run` the pieces that may go on."""
+    """An open stretch. `joined`: its complete events; `run`: the pieces that may continue."""
 
     __slots__ = ("chars", "count", "first", "joined", "last", "run")
 
@@ -65,19 +64,19 @@ class _Open:
 
 
 def _row(last: UniversalEvent, text: str) -> EventRow:
-    """The row of a joined piece: its last piece's, with the text of all."""
+    """The row of joined pieces: that of the last piece, with the text of all."""
     data = last.data.model_copy(update={"delta": text})
     return row_of(last.model_copy(update={"data": data, "raw": None}))
 
 
 class Stretches:
-    """Those that grow, of all sessions. Feed it every event of every journal, in order, once it is queued."""
+    """The open stretches of all sessions. Give it every event of every journal, in order, once it is queued."""
 
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
 
     def add(self, events: Iterable[UniversalEvent]) -> list[Stretch]:
-        """Those that are over now."""
+        """Add events, and return the stretches that are closed now."""
         over: list[Stretch] = []
         for event in events:
             data, growing = event.data, self._open.get(event.session_id)
@@ -93,12 +92,12 @@ class Stretches:
         return over
 
     def drop(self, session_id: str) -> None:
-        """The session is deleted."""
+        """Drop the stretch of a deleted session."""
         self._open.pop(session_id, None)
 
 
 def rows_of(stretch: Stretch) -> list[EventRow]:
-    """The rows that it is read as, without raw payloads. Raises StoreError if it is damaged."""
+    """The rows of a stretch, without raw payloads. Raises StoreError if it is damaged."""
     what = f"stretch {stretch.first} of session {stretch.session_id}"
     try:
         return [EventRow(stretch.session_id, *cells, raw=None) for cells in load(stretch.rows, what)]

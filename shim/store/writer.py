@@ -1,11 +1,10 @@
-"""One thread that writes in groups: rows are queued by the event loop, committed together, and waited for by `flush`.
+"""Writes rows in groups in one thread: the event loop queues them, they are committed together, and `flush` waits.
 
     put -> queue -> [256 rows | 20 ms | a flush] -> commit(rows) -> out of the queue -> flush returns
 
-A row leaves the queue only when its commit has succeeded. When a commit fails, its rows stay first in the queue, every
-`flush` says so, and it is tried again by the next flush and once a second: a disk that has room again loses nothing.
-The queue is bounded, for a disk that never has: then `put` refuses.
-Knows no database: `commit` is given.
+A row leaves the queue only after its commit. If a commit fails, its rows stay first in the queue and every `flush` raises. The
+commit is repeated by the next flush and once a second, so that nothing is lost if the disk has room again. The queue is bounded;
+`put` refuses rows if it is full. This module knows no database: `commit` is injected.
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ import structlog
 from shim.errors import StoreError
 
 GROUP_ROWS = 256
-"""So many queued rows are committed at once, without waiting for more."""
+"""Number of queued rows that are committed without waiting for more."""
 GROUP_S = 0.02
-"""The longest that a queued row waits for company."""
+"""Maximum seconds that a queued row waits for more rows."""
 QUEUE_ROWS = 20_000
-"""Rows that may wait for the disk: more than a minute of several busy agents. Then `put` refuses."""
+"""Maximum queued rows: more than a minute of several busy agents. Beyond it, `put` refuses."""
 QUEUE_BYTES = 128 * 1024 * 1024
-"""The same in bytes of row text, so that large tool outputs cannot fill the memory."""
+"""Maximum queued bytes of row text, so that large tool outputs cannot fill the memory."""
 RETRY_S = 1.0
-"""How often a failed commit is tried again when nobody asks."""
+"""Seconds between repeats of a failed commit without a flush."""
 CLOSE_S = 10.0
-"""How long `close` waits for the last commit; a disk that hangs longer is reported."""
+"""Maximum seconds that `close` waits for the last commit. Beyond it, the disk is reported as hanging."""
 
 log = structlog.get_logger()
 
 
 class Statement(NamedTuple):
-    """One row to write: a statement, its parameters, and about how many bytes they are."""
+    """A row to write: a statement, its parameters, and their approximate bytes."""
 
     sql: str
     parameters: Sequence[str | bytes | int | None]
@@ -46,7 +45,7 @@ class Statement(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The numbers above, as tests may want them smaller."""
+    """The limits above. Tests use smaller ones."""
 
     group_rows: int = GROUP_ROWS
     group_s: float = GROUP_S
@@ -69,7 +68,7 @@ class GroupWriter:
         self._commit = commit
         self._limits = limits
         self._changed = threading.Condition()
-        # All below is written under `_changed`, and read under it where a number that is just changing would do harm.
+        # The fields below are written under `_changed`, and read under it if a value in change would do harm.
         self._queue: deque[Statement] = deque()
         self._bytes = 0
         self._accepted = 0
@@ -86,36 +85,36 @@ class GroupWriter:
 
     @property
     def failure(self) -> StoreError | None:
-        """Why the last commit failed, None if it did not."""
+        """Why the last commit failed, or None."""
         return self._failure
 
     @property
     def has_ended(self) -> bool:
-        """The thread has ended, or was never started; what it used may be closed."""
+        """True if the thread has ended or never started, so that its connection may be closed."""
         return not self._thread.is_alive()
 
     @property
     def pending(self) -> int:
-        """Rows that are not committed yet."""
+        """Number of rows that are not committed."""
         with self._changed:
             return self._accepted - self._committed
 
     @property
     def is_crowded(self) -> bool:
-        """The queue is half full though all goes well: who can wait, should. A queue behind a failure only fails when asked."""
+        """True if the queue is half full without a failure, so that producers should wait."""
         half = len(self._queue) * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
         return half and self._failure is None and not self._closing
 
     def need_room(self, rows: int) -> None:
-        """Raises StoreError if it is sure that `put` would refuse so many rows, however small they are."""
+        """Raise StoreError if `put` would refuse this number of rows, whatever their size."""
         if len(self._queue) + rows > self._limits.queue_rows or self._closing:
             with self._changed:
                 self._check(rows, 0)
 
     def put(self, statements: Sequence[Statement], *, at_once: bool = False) -> None:
-        """Queue them all, in order, or none. Never waits for the disk. `at_once`: they do not wait for company either.
+        """Queue all rows, in order, or none. Never waits for the disk. `at_once`: commit without waiting for more rows.
 
-        Raises: StoreError when the queue is full or closed; the same call may be made again later.
+        Raises StoreError if the queue is full or closed. The call may be repeated later.
         """
         size = sum([statement.size for statement in statements])
         with self._changed:
@@ -140,7 +139,7 @@ class GroupWriter:
             )
 
     async def flush(self) -> None:
-        """Wait until all that was put so far is committed. Raises StoreError if that failed; it stays queued."""
+        """Wait until all queued rows are committed. Raises StoreError if that failed; the rows stay queued."""
         loop = asyncio.get_running_loop()
         with self._changed:
             if self._committed == self._accepted and self._failure is None:
@@ -153,7 +152,7 @@ class GroupWriter:
         await done
 
     async def close(self) -> None:
-        """Commit what is queued and end the thread. Raises StoreError if something could not be written."""
+        """Commit the queued rows and end the thread. Raises StoreError if rows could not be written."""
         with self._changed:
             self._closing = True
             self._changed.notify()
@@ -179,7 +178,7 @@ class GroupWriter:
             self._ended = True
             late = self._failure if self._waiting else None
         if late is not None:
-            self._settle(late, 0)  # who came to `flush` after the last word
+            self._settle(late, 0)  # callers of `flush` after the last commit
 
     def _group(self) -> bool:
         """Wait for a group and commit it. False at the end."""
@@ -204,7 +203,7 @@ class GroupWriter:
         return bool(self._waiting) or self._urgent or self._closing
 
     def _settle(self, failure: StoreError | None, written: int) -> None:
-        """A commit is over: take its rows out of the queue and tell who waits. A failure is told to all of them."""
+        """End a commit: remove its rows from the queue, and wake the waiting calls. All of them get a failure."""
         with self._changed:
             before, self._failure = self._failure, failure
             for _ in range(written):
@@ -218,7 +217,7 @@ class GroupWriter:
         elif failure is None and before is not None:
             log.info("store.recovered", queued=queued)
         for _, done in told:
-            with suppress(RuntimeError):  # its loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # its loop is closed, so no call waits
                 done.get_loop().call_soon_threadsafe(_finish, done, failure)
 
 

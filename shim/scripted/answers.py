@@ -143,10 +143,14 @@ def _tag(text: str, at: int) -> tuple[str, str, int] | None:
     return (match[1], match[2] or "", match.end()) if match else None
 
 
+DIRECTORY = re.compile(r"working (?:in the )?directory:?\s*(/[^\s\\\"<]+)", re.IGNORECASE)
+"""How agents name it to the model: Claude and Codex "Working directory: /p", Cline with two capitals, Qwen "in the directory"."""
+
+
 def directory_of(body: Body) -> str:
     """The directory in which the agent says that it works, or "."."""
     said = json.dumps(body)
-    found = re.search(r"[Ww]orking directory:?\s*(/[^\s\\\"<]+)", said) or re.search(r"<cwd>(/[^<]+)</cwd>", said)
+    found = DIRECTORY.search(said) or re.search(r"<cwd>(/[^<]+)</cwd>", said)
     return found.group(1) if found else "."
 
 

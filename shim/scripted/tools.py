@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from shim.scripted.schemas import Schemas, generic
 from universal.items import Json
-from universal.jsonvalue import obj
+from universal.jsonvalue import arr, obj
 
 Body: TypeAlias = dict[str, Json]
 
@@ -121,7 +121,7 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: S
     if make is None:
         return _by_schema(tool, arguments, schemas)
     wanted = make(arguments)
-    if wanted.name in names:
+    if wanted.name in names and not (table is OPENCODE and _lacks_required(wanted, schemas)):
         return [wanted]
     if table is OPENCODE:
         return _by_schema(tool, arguments, schemas) or [wanted]
@@ -133,6 +133,12 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: S
     if table is CODEX:
         return _older_codex(wanted, names) or _by_schema(tool, arguments, schemas)
     return []
+
+
+def _lacks_required(wanted: Call, schemas: Schemas | None) -> bool:
+    """Whether a tool of a known name (`edit`) wants other arguments than the one of the table."""
+    required = (schemas or {}).get(wanted.name, {}).get("required")
+    return any(key not in wanted.arguments for key in arr(required))
 
 
 def _by_schema(tool: str, arguments: tuple[str, ...], schemas: Schemas | None) -> list[Call]:

@@ -105,3 +105,10 @@ def test_agents_of_the_table_keep_their_calls() -> None:
 def test_agent_with_codexs_patch_tool_gets_calls_of_its_own_other_tools(tool: str, name: str) -> None:
     [made] = call(tool, ("/p/a", "x", "y"), tuple(CLINE), CLINE)
     assert made.name == name
+
+
+def test_tool_of_a_known_name_with_other_arguments_gets_them() -> None:
+    """Qwen Code's `edit` wants `file_path`, OpenCode's `filePath`."""
+    schema = {"properties": {key: TEXT for key in ("file_path", "old_string", "new_string")}, "required": ["file_path"]}
+    [made] = call("edit", ("/p/a", "x", "y"), ("edit", "todowrite"), {"edit": schema})
+    assert (made.name, made.arguments) == ("edit", {"file_path": "/p/a", "old_string": "x", "new_string": "y"})

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from shim.scripted.answers import ScriptedRequest, answer
+from shim.scripted.answers import ScriptedRequest, answer, directory_of
 from shim.scripted.server import ScriptedModel, serve
 from shim.scripted.tools import CLAUDE, CODEX, OPENCODE, PI, dialect
 
@@ -144,3 +144,16 @@ async def test_failures_and_cuts(path: str) -> None:
     assert (await ask(path, body("[scene:overload] x")))[0] in (529, 503)
     cut = json.dumps((await ask(path, body("[scene:length] x")))[1])
     assert any(reason in cut for reason in ("max_tokens", '"length"', "max_output_tokens"))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Working directory: /p/q",
+        "4. Working Directory: /p/q\n",
+        "I'm currently working in the directory: /p/q",
+        "<cwd>/p/q</cwd>",
+    ],
+)
+def test_directory_is_read_from_what_agents_tell_the_model(words: str) -> None:
+    assert directory_of({"messages": [{"role": "system", "content": words}]}) == "/p/q"

@@ -26,7 +26,7 @@ from universal.agents.acp.setup import Change, MissingChoice, Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.turns import Connection, Turns
 from universal.agents.acp.turns2 import Turns2
-from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, IGNORED
+from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, IGNORED, OWN_WORK_ENDS
 from universal.codec import (
     Command,
     Exit,
@@ -63,7 +63,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._profile = profile
         self._rpc = JsonRpc()
         self._setup = Setup(profile)
-        self._talk = Transcript(self._ctx)
+        self._talk = Transcript(self._ctx, untold_output=profile.untold_output)
         self._host = Host(self._rpc, ids)
         self._asks = Asks(self._ctx, self._rpc, self._setup.mode_id, self._host.approve)
         self._notes = Notes(self._ctx, self._setup)
@@ -210,6 +210,8 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield from self._pump()
         elif msg.method == "$/cancel_request":
             yield from self._turns.after_reply(self._asks.withdraw(msg.params.get("requestId"), msg.raw))
+        elif msg.method == OWN_WORK_ENDS:
+            yield from self._turns.end_own_work()
         elif msg.method in IGNORED:
             self._setup.account(obj(msg.params.get("authStatus")))
             self._ctx.ignore(msg.method)

@@ -51,6 +51,8 @@ class Profile:
     """A last piece of text that begins so is an error of the model."""
     usage_sums: bool = False
     """The usage of a prompt is the sum since the process began."""
+    untold_output: str = ""
+    """What a command's card says where the agent never tells the output."""
     notes: bool = False
     """Its own remarks on retries and its queue stand among the text."""
     usage: bool = True
@@ -210,6 +212,7 @@ PROFILES: tuple[Profile, ...] = (
         unrecorded="Its model API is not one that the scripted model speaks.",
         install_hint="Install it with `npm install -g @google/gemini-cli`, then run `gemini` once to log in.",
         version_args=("--version",),
+        untold_output="(Gemini CLI does not tell what the command has written.)",
         modes=_GEMINI_MODES,
         tells_commands=True,
         login="session",

@@ -54,6 +54,8 @@ class _Message:
 class Transcript(kit.Items[Context]):
     """The conversation of one session: feed it updates, act on the facts."""
 
+    untold_output: str = ""
+    """As in `Profile`."""
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by id."""
     has_spoken: bool = False
@@ -236,6 +238,8 @@ class Transcript(kit.Items[Context]):
     def _result(self, call: Call, raw: Json, *, failed: bool, abandoned: bool = False) -> Iterator[Fact]:
         metadata = metadata_of(call)
         content = content_of(call, failed=failed)
+        if self.untold_output and call.kind == "execute" and not output_of(call):
+            content = kit.output_part(call, self.untold_output)
         for kind in hidden_content(call.content):
             self.ctx.ignore(f"content of type {kind}")
         if abandoned:

@@ -22,7 +22,7 @@ from universal.agents.acp.prompt import prompt_content
 from universal.agents.acp.setup import Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import Call
-from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, PREAMBLE, RETRY, SUSPECT
+from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, PREAMBLE, REFUSED, RETRY, SUSPECT
 from universal.codec import Output, Prompt, Signal, WriteLine
 from universal.host import HostAnswer
 from universal.items import Json
@@ -201,6 +201,11 @@ class Turns:
         else:
             self._outside.append(msg.raw)
 
+    def end_own_work(self) -> Iterator[Output]:
+        """The agent says that work which it began without a prompt is over."""
+        if not self._is_at_work():
+            yield from self._end_outside_turn()
+
     def _end_outside_turn(self, *, own_turn: bool = True) -> Iterator[Output]:
         """Report updates that came outside of a prompt, as an own turn or as the beginning of the running turn."""
         updates, self._outside = self._outside, []
@@ -275,7 +280,14 @@ class Turns:
         elif msg.method in self._conn.host.METHODS:
             yield from self._conn.host.handle(msg, stopping=self._stopping)
         else:
-            yield WriteLine(self._conn.rpc.error(msg.id, f"not supported: {msg.method}"))
+            yield from self._refuse(msg, line)
+
+    def _refuse(self, msg: Request, line: bytes) -> Iterator[Output]:
+        """A request that is not served: the agent is told, and it is counted."""
+        yield WriteLine(self._conn.rpc.error(msg.id, f"not supported: {msg.method}"))
+        if msg.method in REFUSED:
+            self._conn.ctx.ignore(msg.method)
+        else:
             yield self._conn.ctx.report_unparsed(msg.method, "unknown request", msg.raw, digest(line))
 
     def on_host_answer(self, answer: HostAnswer) -> Iterator[Output]:

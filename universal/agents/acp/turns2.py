@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from universal.agents.acp import version2
 from universal.agents.acp.context import Msg
 from universal.agents.acp.turns import Connection, Turns
-from universal.codec import Output, Prompt, Signal, WriteLine
+from universal.codec import Output, Prompt, Signal
 from universal.items import Json
 from universal.jsonline import digest, get_text
 from universal.jsonrpc import Notification, Request, Response
@@ -229,8 +229,7 @@ class Turns2(Turns):
         elif msg.method == "elicitation/create":
             yield from self._on_ask(msg)
         else:
-            yield WriteLine(self._conn.rpc.error(msg.id, f"not supported: {msg.method}"))
-            yield self._conn.ctx.report_unparsed(msg.method, "unknown request", msg.raw, digest(line))
+            yield from self._refuse(msg, line)
 
     SPEAKS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
         "agent_message_chunk": on_chunk,

@@ -23,8 +23,19 @@ IGNORED: dict[str, str] = {
     "user_message_chunk": "an echo of the prompt, or history",
     "_auth/status_update": "which account is used; told by claude-agent-acp and codex-acp, kept for the catalogue",
     "elicitation/complete": "the end of a form in a browser, which is not offered",
+    "qwen/notify/session/mode-update": "the mode, which `current_mode_update` tells too",
+    "qwen/notify/session/prompt-suggestion": "what the person might say next, by Qwen Code",
 }
 """Known and not used, and why."""
+
+OWN_WORK_ENDS = "_qwencode/end_turn"
+"""Qwen Code has ended work that it began without a prompt, such as after a background agent."""
+
+REFUSED: dict[str, str] = {
+    "_qwencode/start_turn": "Qwen Code begins work of its own; its end is told by `_qwencode/end_turn`",
+    "craft/drainMidTurnQueue": "Qwen Code asks for prompts that were sent during the turn; here they wait for its end",
+}
+"""Requests that are known and refused, and why. An agent does without their answer."""
 
 ABORTED: Msg = {"message": "Interrupted", "code": "aborted"}
 RETRY = re.compile(r"Retrying \(attempt (\d+)/(\d+), waiting (\d+)s\)\.\.\.\s*")

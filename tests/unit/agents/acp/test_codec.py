@@ -32,7 +32,8 @@ from universal.codec import (
     ToolCheck,
     WriteLine,
 )
-from universal.events import ErrorData, EventType, PermissionData, Source, UniversalEvent
+from universal.events import ErrorData, EventType, ItemData, PermissionData, Source, UniversalEvent
+from universal.items import ToolResultPart
 from universal.turn import Input
 
 OWN = Profile("own", "Own", ("own",))
@@ -398,6 +399,43 @@ def test_or_at_the_latest_with_the_next_prompt() -> None:
     told = talk.send(Prompt("p2", "hi"))
     assert [out.data.delta for out in told if isinstance(out, Fact) and out.type is EventType.ITEM_DELTA] == ["By the way"]
     assert talk.signals() == [(Input.DONE, False)]
+
+
+# --- what single agents do ------------------------------------------------------------------------------
+
+
+def test_a_card_says_that_gemini_does_not_tell_the_output_of_a_command() -> None:
+    """Gemini CLI 0.61.0: the call is asked about, then completed without a word."""
+    profile = next(profile for profile in PROFILES if profile.name == "gemini")
+    talk = Talk(AcpCodec(counting_ids(), profile)).ready()
+    talk.send(Prompt("p", "hi"))
+    call = {"toolCallId": "c1", "title": "echo hi", "kind": "execute", "locations": []}
+    about = [{"type": "content", "content": {"type": "text", "text": "[current working directory /p] (say hi)"}}]
+    talk.request(0, "session/request_permission", toolCall={**call, "status": "pending", "content": about}, options=[])
+    talk.send(PermissionReply(talk.asked().permission_id, "accept"))
+    talk.update("tool_call_update", **call, status="completed", content=[])
+    items = [out.data.item for out in talk.outputs if isinstance(out, Fact) and isinstance(out.data, ItemData)]
+    parts = [part for item in items for part in item.content if isinstance(part, ToolResultPart)]
+    assert [part.output for part in parts] == ["(Gemini CLI does not tell what the command has written.)"]
+
+
+def test_qwens_request_for_held_back_prompts_is_refused_and_counted_as_known() -> None:
+    talk = Talk().ready()
+    talk.request(1, "craft/drainMidTurnQueue")
+    assert "error" in talk.written()[-1]
+    assert dict(talk.codec.counters()) == {"ignored:craft/drainMidTurnQueue": 1}
+
+
+def test_work_that_qwen_began_is_a_turn_when_it_says_that_it_is_over() -> None:
+    talk = Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    talk.chunk("Well")
+    talk.answer("session/prompt", {"stopReason": "end_turn"})
+    talk.request(1, "_qwencode/start_turn")
+    talk.chunk("By the way")
+    talk.say({"jsonrpc": "2.0", "method": "_qwencode/end_turn", "params": {"sessionId": "s", "reason": "end_turn"}})
+    assert [name for name, _ in talk.signals()] == [Input.DONE, Input.ACTIVITY, Input.DONE]
+    assert not any(name.startswith("unparsed") for name in talk.codec.counters())
 
 
 # --- the registry ---------------------------------------------------------------------------------------

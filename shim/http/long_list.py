@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
 from aiohttp import web
@@ -17,9 +17,16 @@ T = TypeVar("T")
 
 
 async def send(
-    request: web.Request, found: Sequence[T], wire: Callable[[Sequence[T]], Sequence[object]], headers: Mapping[str, str]
+    request: web.Request,
+    found: Sequence[T],
+    wire: Callable[[Sequence[T]], Sequence[object]],
+    headers: Mapping[str, str],
+    *,
+    prepare: Callable[[Sequence[T]], Awaitable[None]] | None = None,
 ) -> web.StreamResponse:
     """200 with what `wire` makes of `found`, piece by piece as it is sent. Waits for a client that reads slowly.
+
+    In: `prepare`, called for each piece before `wire`: what has to be waited for.
 
     Raises: ConnectionError if the client disconnects.
     """
@@ -30,6 +37,8 @@ async def send(
     await response.prepare(request)
     between = b"["
     for at in range(0, len(found), PIECE):
+        if prepare is not None:
+            await prepare(found[at : at + PIECE])
         if piece := wire(found[at : at + PIECE]):
             await response.write(between + wire_json.dumps(piece)[1:-1])
             between = b","

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from shim.faces.opencode1.routes import message as message_routes
+from shim.http import long_list
 from shim.sessions import checkpoints
 from shim.store.memory import MemoryStore
 from tests.support.live import Live, live
@@ -146,6 +148,19 @@ async def test_lists_read_pages_in_threads_and_only_those_that_they_need(stored:
         assert found == opencode1[-6:-3]
         in_threads = [number for number, thread in store.reads if thread != loop_thread]
         assert 1 <= len(set(in_threads)) <= 3
+
+
+async def test_a_list_of_all_messages_reads_pages_in_threads(
+    stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_routes, "LONG", 1)
+    monkeypatch.setattr(long_list, "PIECE", 4)
+    store, session, opencode1, _ = stored
+    store.reads.clear()
+    async with live(tmp_path, store=store) as server:
+        assert await server.messages(session) == opencode1
+    assert store.reads
+    assert {thread for _, thread in store.reads} & {threading.current_thread().name} == set()
 
 
 async def test_pages_that_are_damaged_are_made_anew_while_a_client_waits(stored: Stored, tmp_path: Path) -> None:

@@ -72,9 +72,13 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         found = map(session.messages.peek, some)
         return [read.message(message, path.sessionID) for message in found if message is not None]
 
+    async def prepare(some: Sequence[str]) -> None:
+        """Read the pages of these messages from the store."""
+        await ctx.services.sessions.read_ahead(session, lambda session: read_ahead(session, some[0], len(some), is_back=False))
+
     if len(page) < LONG:
         return to_response(wire(page), headers=headers)
-    response = await send(ctx.request, page, wire, headers)
+    response = await send(ctx.request, page, wire, headers, prepare=prepare)
     state.on_read()  # again: only now has the client all of it
     return response
 

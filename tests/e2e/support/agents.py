@@ -24,7 +24,7 @@ from shim.record.homes import (
     pi_models,
 )
 
-from .places import ADOPTED, NODE, Place, program
+from .places import ADOPTED, LILDAX, NODE, Place, program
 
 Env = dict[str, str]
 Prepare = Callable[[Place, str], Env]
@@ -71,6 +71,23 @@ def _opencode(place: Place, url: str) -> Env:
     return dict(OPENCODE_ENV)
 
 
+LILDAX_SCRIPT = """#!/bin/sh
+XDG_STATE_HOME=$(mktemp -d "$HOME/.tmp/state-XXXXXX")
+export XDG_STATE_HOME
+mkdir -p "$XDG_STATE_HOME/opencode"
+printf %s "$OPENCODE_SERVER_PASSWORD" > "$XDG_STATE_HOME/opencode/password"
+exec {program} "$@"
+"""
+"""Starts the preview of OpenCode 2, which takes its password from a file of its state and from no variable."""
+
+
+def _opencode2(place: Place, url: str) -> Env:
+    script = place.home / "opencode2"
+    _write(script, LILDAX_SCRIPT.format(program=LILDAX))
+    script.chmod(0o755)
+    return {**_opencode(place, url), "SHIM_OPENCODE2_BIN": str(script)}
+
+
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -88,6 +105,7 @@ AGENTS: Mapping[str, AgentSetup] = {
     "codex": AgentSetup("codex", "codex", _codex),
     "pi": AgentSetup("pi", "pi", _pi),
     "opencode": AgentSetup("opencode", "opencode", _opencode),
+    "opencode2": AgentSetup("opencode2", None, _opencode2),
     "claude-agent-acp": AgentSetup("claude-agent-acp", "claude-agent-acp", _claude),
     "opencode-acp": AgentSetup("opencode-acp", "opencode", _opencode),
     "codex-acp": AgentSetup("codex-acp", None, _codex),

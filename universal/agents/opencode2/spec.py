@@ -8,8 +8,8 @@ from universal.agents.opencode2.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
 
 NOT_RUN = (
-    "Not run: npm has no OpenCode 2, so this was made from its published contract and from recordings of two older builds of its "
-    "server."
+    "2.x was not run: npm has no program of it, so this was made from its published contract and from recordings of two older "
+    "builds of its server. The preview of August (`lildax` 1.18.18) was run."
 )
 """What is said of it where other agents have versions that were tested."""
 
@@ -43,6 +43,6 @@ OPENCODE2 = AgentSpec(
     unrecorded=NOT_RUN,
     enforcement=Enforcement(
         "OpenCode 2's own engine, which is given the written rules with each session",
-        {"*": "Not run: no program of OpenCode 2 could be had to show that its engine holds the rules that it is given."},
+        {"*": "Not run: no program of OpenCode 2.x could be had to show that its engine holds the rules that it is given."},
     ),
 )

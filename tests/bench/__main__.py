@@ -45,7 +45,7 @@ def main() -> int:
                 print(f"{at}: left out, the time is over", file=sys.stderr, flush=True)
                 continue
             print(at, file=sys.stderr, flush=True)
-            found = measured(name, troubles)
+            found = measure_row(name, troubles)
             print(f"  {json.dumps(found)}", file=sys.stderr, flush=True)
             if found:
                 figures[name].append(found)
@@ -55,7 +55,7 @@ def main() -> int:
     return 0
 
 
-def measured(name: str, troubles: list[str]) -> rows.Found:
+def measure_row(name: str, troubles: list[str]) -> rows.Found:
     """One row once. What cannot be measured is noted, shown, and left out."""
 
     def note(text: str) -> None:

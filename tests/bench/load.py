@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from tests.bench import work
 from tests.bench.contenders import HERE, Contender, shim
 from tests.bench.long_journal import repeat_last_turn
-from tests.bench.machine import CLAUDE, MOCK, described, load_of_machine, memory, mib, server
+from tests.bench.machine import CLAUDE, MOCK, describe, load_of_machine, memory, mib, server
 from tests.bench.report import MIB, seconds
 from tests.e2e.support.places import REPO
 
@@ -65,7 +65,7 @@ class Result:
 
 
 @contextmanager
-def probing(at: Contender, result: Result) -> Iterator[None]:
+def probe(at: Contender, result: Result) -> Iterator[None]:
     """Asks beside the work, and measures memory before, during and after it."""
     at.request("GET", "/session/status")  # the first request imports what answers it
     time.sleep(work.SETTLE_S)
@@ -100,14 +100,14 @@ def send(at: Contender, session: str, text: str, model: dict[str, str] | None = 
     at.request("POST", f"/session/{session}/prompt_async", body)
 
 
-def streaming(result: Result) -> None:
+def load_streams(result: Result) -> None:
     with server() as at:
         sessions = [at.create() for _ in range(SESSIONS)]
         for session in sessions:  # so that all agents run
             send(at, session, "hello")
         for session in sessions:
             work.wait_idle(at, session)
-        with probing(at, result), work.readers(at, 1, turns=SESSIONS, kind="stamps") as one:
+        with probe(at, result), work.readers(at, 1, turns=SESSIONS, kind="stamps") as one:
             began = time.monotonic()
             for session in sessions:
                 at.prompt(session, deltas=PIECES, rate=RATE)
@@ -120,12 +120,12 @@ def streaming(result: Result) -> None:
         )
 
 
-def subscribing(result: Result) -> None:
+def load_subscribers(result: Result) -> None:
     with server() as at:
         session = at.create()
         at.prompt(session, deltas=1)
         work.wait_idle(at, session)
-        with probing(at, result), work.readers(at, SUBSCRIBERS) as readers:
+        with probe(at, result), work.readers(at, SUBSCRIBERS) as readers:
             at.prompt(session, deltas=SUBSCRIBER_PIECES, rate=SUBSCRIBER_RATE)
             got = readers.results()
         lost = sum(max(got["counts"]) - count for count in got["counts"])
@@ -141,7 +141,7 @@ def unread(result: Result) -> None:
             deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             deaf.connect(("127.0.0.1", at.port))
             deaf.sendall(b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: opencode/1.18.33\r\n\r\n")
-            with probing(at, result), work.readers(at, 1) as other:
+            with probe(at, result), work.readers(at, 1) as other:
                 at.prompt(session, deltas=UNREAD_PIECES)
                 got = other.results()
         result.seen = f"another reader got {got['counts'][0]:,} of {UNREAD_PIECES:,}; the deaf one was dropped"
@@ -149,12 +149,12 @@ def unread(result: Result) -> None:
             result.seen = result.seen.replace("was dropped", "was kept: what waits for it fits into its bounds")
 
 
-def written(result: Result) -> None:
+def load_writes(result: Result) -> None:
     with server() as at:
         session = at.create()
         at.prompt(session, deltas=1)
         work.wait_idle(at, session)
-        with probing(at, result):
+        with probe(at, result):
             began = time.monotonic()
             send(at, session, f"[messages:{WRITTEN}]")
             work.wait_idle(at, session)
@@ -175,7 +175,7 @@ def long_session(result: Result) -> None:
         at = shim(first.place)
         try:
             steps: list[float] = []
-            with probing(at, result):
+            with probe(at, result):
                 for limit in ("?limit=100", "", "?limit=100"):
                     began = time.monotonic()
                     found = at.request("GET", f"/session/{session}/message{limit}")
@@ -200,7 +200,7 @@ def output(result: Result) -> None:
         session = at.create()
         at.prompt(session, deltas=1)
         work.wait_idle(at, session)
-        with probing(at, result), work.readers(at, 20, turns=OUTPUTS) as readers:
+        with probe(at, result), work.readers(at, 20, turns=OUTPUTS) as readers:
             began = time.monotonic()
             for _ in range(OUTPUTS):
                 send(at, session, f"[output:{OUTPUT_BYTES}]")
@@ -219,7 +219,7 @@ def output(result: Result) -> None:
 
 def permissions(result: Result) -> None:
     with server() as at:
-        with probing(at, result):
+        with probe(at, result):
             began = time.monotonic()
             sessions = [ask(at, "permission", MOCK) for _ in range(PERMISSIONS)]
             waiting: list[Any] = []
@@ -242,7 +242,7 @@ def flood(result: Result, text: str) -> None:
         send(at, other, "hello")
         work.wait_idle(at, session)
         work.wait_idle(at, other)
-        with probing(at, result):
+        with probe(at, result):
             began = time.monotonic()
             send(at, session, text)
             send(at, other, "hello")
@@ -266,12 +266,14 @@ class Row(NamedTuple):
 
 
 ROWS: dict[str, Row] = {
-    "streaming": Row(f"{SESSIONS} sessions stream at once, {RATE} pieces a second each", streaming, 60),
-    "subscribing": Row(f"{SUBSCRIBERS:,} SSE subscribers, one session at {SUBSCRIBER_RATE} pieces a second", subscribing, 40),
+    "streaming": Row(f"{SESSIONS} sessions stream at once, {RATE} pieces a second each", load_streams, 60),
+    "subscribing": Row(
+        f"{SUBSCRIBERS:,} SSE subscribers, one session at {SUBSCRIBER_RATE} pieces a second", load_subscribers, 40
+    ),
     "unread": Row(
         f"a subscriber that never reads, while {UNREAD_PIECES:,} pieces are written as fast as they can be", unread, 25
     ),
-    "written": Row(f"an agent says {WRITTEN:,} messages in one turn, as fast as it can", written, 30),
+    "written": Row(f"an agent says {WRITTEN:,} messages in one turn, as fast as it can", load_writes, 30),
     "long": Row(f"a server is started on a session of {MESSAGES:,} messages, which is read and gone on with", long_session, 70),
     "output": Row(f"a tool output of {OUTPUT_BYTES // 2**20} MB, {OUTPUTS} times, with 20 readers", output, 30),
     "permissions": Row(f"{PERMISSIONS:,} sessions that wait for a permission", permissions, 50),
@@ -319,7 +321,7 @@ number of processors, the times are not the server's alone, and rows may not be 
 
 def page(results: list[Result]) -> str:
     """The whole page: the rows, and what they come to."""
-    head = HEAD.format(limit=round(LIMIT_S * 1000), machine=described())
+    head = HEAD.format(limit=round(LIMIT_S * 1000), machine=describe())
     return head + "".join(row(one) for one in results) + "\n" + "\n".join(conclusions(results)) + "\n"
 
 

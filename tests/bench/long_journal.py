@@ -34,13 +34,13 @@ def repeat_last_turn(path: Path, session: str, times: int) -> int:
             db.execute(f"DELETE FROM {table} WHERE session_id = ?", (session,))
         for time in range(times):
 
-            def renamed(match: re.Match[str], mark: str = f"-{time}") -> str:
+            def rename(match: re.Match[str], mark: str = f"-{time}") -> str:
                 return match[0] + mark
 
             new: list[tuple[Any, ...]] = []
             for event_id, type_, source, body, raw in turn:
                 sequence, now = sequence + 1, now + STEP_MS
-                body = known.sub(renamed, body)
+                body = known.sub(rename, body)
                 new.append((session, sequence, f"{event_id}-{time}", rfc3339(now), type_, source, body, raw))
             db.executemany(ADD, new)
         return sequence

@@ -44,7 +44,7 @@ def load_of_machine() -> float:
     return os.getloadavg()[0]
 
 
-def described() -> str:
+def describe() -> str:
     """The machine in one line."""
     cpu = re.search(r"model name\s*:\s*(.*)", Path("/proc/cpuinfo").read_text())
     size = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30

@@ -86,13 +86,13 @@ class Reader(asyncio.Protocol):
             self.first = now
         self.count += new
         if self.end in text:
-            self.ended(text.count(self.end) - self.tail.count(self.end), now)
+            self.end_turns(text.count(self.end) - self.tail.count(self.end), now)
         self.tail = text[-keep:]
 
     def look(self) -> None:
         """All has come."""
 
-    def ended(self, times: int, now: int) -> None:
+    def end_turns(self, times: int, now: int) -> None:
         self.turns -= times
         if self.turns <= 0:
             self.last = now
@@ -119,7 +119,7 @@ class StampReader(Reader):
         self.chunks.append((now, data))
         text = self.tail + data
         if self.end in text:
-            self.ended(text.count(self.end) - self.tail.count(self.end), now)
+            self.end_turns(text.count(self.end) - self.tail.count(self.end), now)
         self.tail = text[1 - len(self.end) :]
 
     def look(self) -> None:
@@ -135,7 +135,7 @@ class StampReader(Reader):
                     self.latencies += [now - int(stamp) for stamp in stamps]
 
 
-class Missing(Exception):
+class MissingEvent(Exception):
     """What did not come."""
 
 
@@ -148,11 +148,11 @@ async def wait(readers: list[Reader], name: str, seconds: float, what: str) -> N
     except TimeoutError:
         left = [reader for reader in readers if not getattr(reader, name).is_set()]
         read = f"{min(reader.count for reader in left)} pieces, {left[0].size} bytes"
-        raise Missing(
+        raise MissingEvent(
             f"{what} has not come to {len(left)} of {len(readers)} readers within {seconds} s; one has {read}"
         ) from None
     if errors := [reader.error for reader in readers if reader.error]:
-        raise Missing(f"{len(errors)} of {len(readers)} readers: {errors[0]}")
+        raise MissingEvent(f"{len(errors)} of {len(readers)} readers: {errors[0]}")
 
 
 async def main() -> None:
@@ -187,6 +187,6 @@ async def main() -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(main())
-    except (Missing, OSError) as error:
+    except (MissingEvent, OSError) as error:
         print(json.dumps({"error": str(error) or repr(error)}))
         sys.exit(1)

@@ -35,7 +35,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Own:
+class ShimFigure:
     """One line of ours alone. `most`: what it is to stay under."""
 
     what: str
@@ -94,26 +94,26 @@ LINES = (
 )
 
 OWN = (
-    Own("memory of a session at rest", "creates", "rss_each", kib, 20 * KIB),
-    Own("memory of a waiting reader", "subscribers", "rss_each", kib, 100 * KIB),
-    Own("agent's write to reader's read, more than over the floor, p50", "latencies", "added_p50", seconds, 0.001),
-    Own("the same, p99", "latencies", "added_p99", seconds, 0.005),
-    Own("a tool call's way through Claude's hook, agent to agent, p50", "hooks", "p50", seconds, 0.003),
-    Own("the same, p99", "hooks", "p99", seconds),
-    Own("CPU of the server for it", "hooks", "cpu", seconds),
-    Own("bytes of 2,000 pieces, plain", "compressed", "plain", kib),
-    Own("the same with gzip", "compressed", "gzip", kib),
-    Own("100 sessions at 100 pieces/s each: agent to reader, p50", "streams", "p50", seconds),
-    Own("the same, p99", "streams", "p99", seconds, 0.05),
-    Own("the same, pieces lost", "streams", "lost", lambda value: f"{value:.0f}", 0),
-    Own("start on an empty journal", "journal", "empty_s", seconds),
-    Own("start on a journal of 100,000 events", "journal", "s", seconds),
-    Own("first `GET message` of its session, whose handlers are loaded", "journal", "first_message_s", seconds, 0.2),
-    Own("bytes of the journal for each event", "journal", "bytes_per_event", lambda value: f"{value:.0f}"),
-    Own("`GET /session` of 10,000 sessions", "lists", "s", seconds),
-    Own("`GET message` of 500 parts", "parts", "s_500", seconds),
-    Own("`GET message` of 1,000 parts", "parts", "s_1000", seconds),
-    Own("`GET message` of 2,000 parts", "parts", "s_2000", seconds),
+    ShimFigure("memory of a session at rest", "creates", "rss_each", kib, 20 * KIB),
+    ShimFigure("memory of a waiting reader", "subscribers", "rss_each", kib, 100 * KIB),
+    ShimFigure("agent's write to reader's read, more than over the floor, p50", "latencies", "added_p50", seconds, 0.001),
+    ShimFigure("the same, p99", "latencies", "added_p99", seconds, 0.005),
+    ShimFigure("a tool call's way through Claude's hook, agent to agent, p50", "hooks", "p50", seconds, 0.003),
+    ShimFigure("the same, p99", "hooks", "p99", seconds),
+    ShimFigure("CPU of the server for it", "hooks", "cpu", seconds),
+    ShimFigure("bytes of 2,000 pieces, plain", "compressed", "plain", kib),
+    ShimFigure("the same with gzip", "compressed", "gzip", kib),
+    ShimFigure("100 sessions at 100 pieces/s each: agent to reader, p50", "streams", "p50", seconds),
+    ShimFigure("the same, p99", "streams", "p99", seconds, 0.05),
+    ShimFigure("the same, pieces lost", "streams", "lost", lambda value: f"{value:.0f}", 0),
+    ShimFigure("start on an empty journal", "journal", "empty_s", seconds),
+    ShimFigure("start on a journal of 100,000 events", "journal", "s", seconds),
+    ShimFigure("first `GET message` of its session, whose handlers are loaded", "journal", "first_message_s", seconds, 0.2),
+    ShimFigure("bytes of the journal for each event", "journal", "bytes_per_event", lambda value: f"{value:.0f}"),
+    ShimFigure("`GET /session` of 10,000 sessions", "lists", "s", seconds),
+    ShimFigure("`GET message` of 500 parts", "parts", "s_500", seconds),
+    ShimFigure("`GET message` of 1,000 parts", "parts", "s_1000", seconds),
+    ShimFigure("`GET message` of 2,000 parts", "parts", "s_2000", seconds),
 )
 
 LONG = (
@@ -159,9 +159,11 @@ def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
         "|---|" + "---|" * (len(NAMES) + 2),
     ]
     out += [_line(line, found.get(line.row, {})) for line in LINES if line.row in found]
-    out += ["", "A ratio with ✗ misses its target, which stands beside it.", *_missed(found)]
+    out += ["", "A ratio with ✗ misses its target, which stands beside it.", *_missed_targets(found)]
     out += ["", "## Ours alone", "", "| | |", "|---|---|"]
-    out += [_own(own, found[own.row]["shim"][own.key]) for own in OWN if own.key in found.get(own.row, {}).get("shim", {})]
+    out += [
+        _shim_figure_row(own, found[own.row]["shim"][own.key]) for own in OWN if own.key in found.get(own.row, {}).get("shim", {})
+    ]
     out += long_sessions(found)
     if found.get("growth", {}).get("shim"):
         out += ["", "## As it grows", "", "CPU of one piece, in microseconds; flat is right.", ""]
@@ -194,7 +196,7 @@ def _with_added(found: Found) -> Found:
     return {**found, "latencies": {**found["latencies"], "shim": {**ours, **added}}} if added else found
 
 
-def _missed(found: Found) -> list[str]:
+def _missed_targets(found: Found) -> list[str]:
     """Why each target that is missed is missed, and how far the floor itself is from native there."""
     out: list[str] = []
     for line in LINES:
@@ -206,7 +208,7 @@ def _missed(found: Found) -> list[str]:
     return ["", "## What is missed", "", *out] if out else []
 
 
-def _own(own: Own, value: float) -> str:
+def _shim_figure_row(own: ShimFigure, value: float) -> str:
     target = "" if own.most is None else f" (≤ {own.show(own.most)}){'' if value <= own.most else ' ✗'}"
     return f"| {own.what} | {own.show(value)}{target} |"
 

@@ -68,12 +68,12 @@ def within(seconds: float, what: str) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def each(note: Note, names: Iterable[str], measure: Callable[[Contender], work.Figures], *more: Any) -> Found:
+def measure_each(note: Note, names: Iterable[str], measure: Callable[[Contender], work.Figures], *more: Any) -> Found:
     """The figures of each contender; one that cannot is noted and has none. `more` is for the start of the floor."""
     found: Found = {}
     for name in names:
         try:
-            with within(CONTENDER_S, name), running(name, *(more if name == "floor" else ())) as at:
+            with within(CONTENDER_S, name), run_contender(name, *(more if name == "floor" else ())) as at:
                 found[name] = measure(at)
         except Exception as error:  # whatever it does, the others are measured
             note(f"{name}: {error or type(error).__name__}")
@@ -90,7 +90,7 @@ def middle(times: list[Found]) -> Found:
 
 
 @contextmanager
-def running(name: str, *more: Any, **settings: str) -> Iterator[Contender]:
+def run_contender(name: str, *more: Any, **settings: str) -> Iterator[Contender]:
     place = Place.make()
     contender = STARTERS[name](place, *more, **settings)
     try:
@@ -102,7 +102,7 @@ def running(name: str, *more: Any, **settings: str) -> Iterator[Contender]:
 
 def frames_of(deltas: int) -> Path:
     """One answer as our server writes it, for the floor to write again. In a file that the caller removes."""
-    with running("shim") as at:
+    with run_contender("shim") as at:
         session = at.create()
         with socket.create_connection(("127.0.0.1", at.port), FRAMES_S) as sock:
             sock.sendall(b"GET /event HTTP/1.0\r\nUser-Agent: opencode/1.18.33\r\n\r\n")
@@ -135,13 +135,15 @@ def cold(note: Note) -> Found:
             figures["first_s"] = time.monotonic() - began
         return figures
 
-    each(note, ("shim",), lambda at: {})
-    return middle([each(note, STARTERS, measure) for _ in range(STARTS)])
+    measure_each(note, ("shim",), lambda at: {})
+    return middle([measure_each(note, STARTERS, measure) for _ in range(STARTS)])
 
 
 def creates(note: Note) -> Found:
     """Sessions one by one; for us also what one keeps of memory. Native is asked for fewer, it takes long."""
-    return each(note, ("shim", "native", "floor"), lambda at: work.creating(at, 100 if isinstance(at, Native) else SESSIONS))
+    return measure_each(
+        note, ("shim", "native", "floor"), lambda at: work.measure_creation(at, 100 if isinstance(at, Native) else SESSIONS)
+    )
 
 
 def answers(note: Note) -> Found:
@@ -159,19 +161,19 @@ def answers(note: Note) -> Found:
 
     frames = frames_of(work.DELTAS)
     try:
-        return each(note, ("shim", "native", "floor"), measure, frames)
+        return measure_each(note, ("shim", "native", "floor"), measure, frames)
     finally:
         frames.unlink()
 
 
 def subscribers(note: Note) -> Found:
     """Memory per waiting reader."""
-    return each(note, ("shim", "native", "floor"), work.subscribing)
+    return measure_each(note, ("shim", "native", "floor"), work.measure_subscription)
 
 
-def compressed(note: Note) -> Found:
+def compression(note: Note) -> Found:
     """Bytes of the same answer when the reader takes gzip, which loopback ones get only when it is set so."""
-    with running("shim", SHIM_COMPRESS_STREAMS="always") as at:
+    with run_contender("shim", SHIM_COMPRESS_STREAMS="always") as at:
         plain, small = work.answer(at, 1), work.answer(at, 1, encoding="gzip")
         return {"shim": {"plain": plain["bytes"], "gzip": small["bytes"], "cpu_plain": plain["cpu"], "cpu_gzip": small["cpu"]}}
 
@@ -180,8 +182,8 @@ def latencies(note: Note) -> Found:
     """One quiet session at 100 pieces a second: from the agent's write to the reader's read; and the same over the floor."""
     pieces = 300
 
-    def ours(at: Contender) -> work.Figures:
-        session = work.begun(at)
+    def measure_latency(at: Contender) -> work.Figures:
+        session = work.start_session(at)
         with work.readers(at, 1):  # for whom the server loads what it needs
             time.sleep(work.SETTLE_S)
         return work.latency(at, lambda: at.prompt(session, deltas=pieces, rate=RATE), pieces=pieces)
@@ -192,13 +194,13 @@ def latencies(note: Note) -> Found:
         line = {"type": "user", "message": {"role": "user", "content": text}}
         return work.latency(at, lambda: _void(at.request("POST", "/session/x/pipe", line)), pieces=pieces)
 
-    return each(note, ("shim", "floor"), lambda at: pipe(at) if isinstance(at, Floor) else ours(at))
+    return measure_each(note, ("shim", "floor"), lambda at: pipe(at) if isinstance(at, Floor) else measure_latency(at))
 
 
 def hooks(note: Note) -> Found:
     """A tool call's way through Claude's PreToolUse hook: from the agent's question to the server's answer, read by the agent."""
-    with running("shim") as at:
-        session = work.begun(at)
+    with run_contender("shim") as at:
+        session = work.start_session(at)
         text, before = f"[hooks:{HOOKS}]", at.usage().cpu_s
         at.request("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": text}], **at.model})
         time.sleep(work.SETTLE_S)
@@ -216,7 +218,7 @@ def streams(note: Note) -> Found:
     machine. What one has lost is lost."""
 
     def once() -> Found:
-        with running("shim") as at:
+        with run_contender("shim") as at:
             sessions = [at.create() for _ in range(STREAMS)]
             for session in sessions:  # so that all agents run
                 at.prompt(session, deltas=1)
@@ -238,7 +240,7 @@ def streams(note: Note) -> Found:
 def parts(note: Note) -> Found:
     """`GET message` of sessions of 500, 1,000 and 2,000 parts; the first prompt of a session is one text part more."""
     figures: work.Figures = {}
-    with running("shim") as at:
+    with run_contender("shim") as at:
         for count in PARTS:
             session = at.create()
             at.prompt(session, parts=count)
@@ -251,7 +253,7 @@ def parts(note: Note) -> Found:
 
 def lists(note: Note) -> Found:
     """The list of 10,000 sessions."""
-    with running("shim") as at:
+    with run_contender("shim") as at:
         for _ in range(LISTED):
             at.create()
         return {"shim": {**work.listing(at, LISTED), "rss": at.usage().rss}}
@@ -310,7 +312,7 @@ def long(note: Note) -> Found:
 def growth(note: Note) -> Found:
     """Cost of one piece as the answer, the readers and the sessions grow: CPU microseconds each."""
     figures: work.Figures = {}
-    with running("shim") as at:
+    with run_contender("shim") as at:
         for deltas in (500, 2_000, 8_000, 32_000):
             figures[f"deltas_{deltas}"] = work.answer(at, 1, deltas)["cpu"] / deltas * 1e6
         for count in (1, 10, 50, 200):
@@ -333,7 +335,7 @@ ROWS: dict[str, Row] = {
     "creates": Row(creates),
     "answers": Row(answers),
     "subscribers": Row(subscribers, every_round=False),
-    "compressed": Row(compressed, every_round=False),
+    "compressed": Row(compression, every_round=False),
     "latencies": Row(latencies),
     "hooks": Row(hooks),
     "streams": Row(streams),

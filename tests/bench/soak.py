@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import aiohttp
 
 from tests.bench.contenders import Contender
-from tests.bench.machine import CLAUDE, MOCK, described, load_of_machine, memory, server
+from tests.bench.machine import CLAUDE, MOCK, describe, load_of_machine, memory, server
 from tests.bench.report import MIB
 from tests.e2e.support.places import REPO
 
@@ -114,7 +114,7 @@ class Soak:
         """One turn, read by a subscriber of its own until its idle. Raises RuntimeError that says what did not end."""
         try:
             async with asyncio.timeout(TURN_S):
-                await self.watched(session, text, model, end)
+                await self.watch_turn(session, text, model, end)
         except TimeoutError:
             status = await self.ask("GET", "/session/status")
             events = (await self.ask("GET", f"/v1/sessions/{session}/events?limit=10000"))["events"]
@@ -125,7 +125,7 @@ class Soak:
         if text == "[die:1]":
             self.counts["agents killed"] += 1
 
-    async def watched(self, session: str, text: str, model: dict[str, str], end: str) -> None:
+    async def watch_turn(self, session: str, text: str, model: dict[str, str], end: str) -> None:
         async with self.http.get(self.url + "/event") as events:
             await events.content.readline()
             body = {"parts": [{"type": "text", "text": text}], "model": model}
@@ -206,7 +206,7 @@ in blocks of its allocator: what is kept shows there, also where the C library k
 """
 
 
-class Shown(NamedTuple):
+class FigureFormat(NamedTuple):
     """A figure: how it is shown, and how much it may grow in a minute without being called growth."""
 
     title: str
@@ -216,19 +216,19 @@ class Shown(NamedTuple):
 
 
 SHOWN = {
-    "rss": Shown("memory", MIB, " MiB", 0.5),
-    "blocks": Shown("blocks of Python's values", 1000, "k", 2.0),
-    "files": Shown("open files", 1, "", 0.5),
-    "threads": Shown("threads", 1, "", 0.5),
-    "children": Shown("child processes", 1, "", 0.1),
-    "tasks": Shown("tasks", 1, "", 0.5),
+    "rss": FigureFormat("memory", MIB, " MiB", 0.5),
+    "blocks": FigureFormat("blocks of Python's values", 1000, "k", 2.0),
+    "files": FigureFormat("open files", 1, "", 0.5),
+    "threads": FigureFormat("threads", 1, "", 0.5),
+    "children": FigureFormat("child processes", 1, "", 0.1),
+    "tasks": FigureFormat("tasks", 1, "", 0.5),
 }
 """Connections that clients keep are files and tasks, and come and go."""
 JUDGED_S = 150
 """Of counted looks, before growth is told from scatter."""
 
 
-def grown(looks: Sequence[Look]) -> dict[str, float]:
+def excess_growth(looks: Sequence[Look]) -> dict[str, float]:
     """The slopes that are over what is allowed, a minute; none in a run that is too short to say."""
     if looks[-1].at_s - looks[0].at_s < JUDGED_S:
         return {}
@@ -240,9 +240,9 @@ def page(looks: list[Look], counts: Counter[str], tasks: Counter[str]) -> str:
     """The whole page."""
     counted = looks[int(len(looks) * WARM_UP) :]
     said = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items()))
-    out = HEAD.format(minutes=looks[-1].at_s / 60, counts=said, round=ROUND_S, machine=described(), load=load_of_machine(),
+    out = HEAD.format(minutes=looks[-1].at_s / 60, counts=said, round=ROUND_S, machine=describe(), load=load_of_machine(),
                       counted=len(counted), looks=len(looks))  # fmt: skip
-    grows, short = grown(counted), counted[-1].at_s - counted[0].at_s < JUDGED_S
+    grows, short = excess_growth(counted), counted[-1].at_s - counted[0].at_s < JUDGED_S
     for name, (title, unit, suffix, allowed) in SHOWN.items():
         values = [getattr(one, name) / unit for one in counted]
         cells = [f"{value:.1f}{suffix}" for value in (values[0], values[-1], min(values), max(values))]
@@ -268,7 +268,7 @@ def main() -> int:
         looks, counts, tasks = asyncio.run(soak(at, wanted.minutes, wanted.seed))
     wanted.out.write_text(page(looks, counts, tasks))
     print(f"wrote {wanted.out}")
-    return 1 if counts["busy at rest"] or counts["busy after idle"] or grown(looks[int(len(looks) * WARM_UP) :]) else 0
+    return 1 if counts["busy at rest"] or counts["busy after idle"] or excess_growth(looks[int(len(looks) * WARM_UP) :]) else 0
 
 
 if __name__ == "__main__":

@@ -46,10 +46,10 @@ class Readers:
             out, _ = self.process.communicate(timeout=self.answer_s + SLACK_S)
         except subprocess.TimeoutExpired:
             raise RuntimeError(f"the readers have not said what they read within {self.answer_s + SLACK_S} s") from None
-        return _told(out.decode())
+        return _reader_figures(out.decode())
 
 
-def _told(out: str) -> dict[str, Any]:
+def _reader_figures(out: str) -> dict[str, Any]:
     found = json.loads(out.splitlines()[-1]) if out.strip() else {"error": "they ended without a word"}
     if "error" in found:
         raise RuntimeError(f"the readers: {found['error']}")
@@ -67,7 +67,7 @@ def readers(
         assert process.stdout is not None
         first = process.stdout.readline().decode()  # bounded by the reader itself
         if first.strip() != "ready":
-            _told(first)
+            _reader_figures(first)
         yield Readers(process, answer_s)
     finally:
         process.kill()
@@ -76,11 +76,11 @@ def readers(
 
 def answer(at: Contender, count: int, deltas: int = DELTAS, encoding: str = "") -> Figures:
     """One answer of so many pieces to so many readers, on a new session that has had its first, short turn."""
-    session = begun(at)
+    session = start_session(at)
     return one_answer(at, session, count, deltas, encoding)
 
 
-def begun(at: Contender) -> str:
+def start_session(at: Contender) -> str:
     """A session whose agent runs."""
     session = at.create()
     at.prompt(session, deltas=1)
@@ -124,7 +124,7 @@ def answers(at: Contender, counts: Sequence[int]) -> Figures:
 
     One answer before does not count: a server that is used is warm, and V8 compiles what it runs often.
     """
-    session = begun(at)
+    session = start_session(at)
     one_answer(at, session, 1)
     figures: Figures = {}
     for count in counts:
@@ -145,7 +145,7 @@ def reading(at: Contender, session: str) -> Figures:
     return {"s": median(times), "bytes": size}
 
 
-def creating(at: Contender, count: int) -> Figures:
+def measure_creation(at: Contender, count: int) -> Figures:
     """Sessions made one by one on one connection, after the first, which has the server load what it needs for that."""
     at.create()
     time.sleep(SETTLE_S)
@@ -158,7 +158,7 @@ def creating(at: Contender, count: int) -> Figures:
     return {"per_s": count / took, "cpu": (after.cpu_s - before.cpu_s) / count, "rss_each": (after.rss - before.rss) / count}
 
 
-def subscribing(at: Contender, count: int = 200) -> Figures:
+def measure_subscription(at: Contender, count: int = 200) -> Figures:
     """Memory of a reader that waits, after one that has left, for which the server loaded what it needs."""
     with readers(at, 1):
         pass

@@ -71,8 +71,8 @@ class Player:
         if "raw" in row:
             options |= {"data": row["raw"].encode(), "headers": {"Content-Type": row["type"]}}
         elif row.get("body") is not None:
-            options["json"] = self._ours(row["body"], await self._open(json.dumps(row["body"]) + row["path"]))
-        path = self._ours(row["path"], await self._open(row["path"]))
+            options["json"] = self._with_our_ids(row["body"], await self._open(json.dumps(row["body"]) + row["path"]))
+        path = self._with_our_ids(row["path"], await self._open(row["path"]))
         answer = await self.served.api.request(row["method"], path, **options)
         self._learn(row, answer.body)
         return answer.status, answer.body
@@ -104,17 +104,17 @@ class Player:
                     self.ids[id_] = waiting[0]["id"]
         return self.ids
 
-    def _ours(self, value: Any, ids: dict[str, str]) -> Any:
+    def _with_our_ids(self, value: Any, ids: dict[str, str]) -> Any:
         if isinstance(value, str):
             scene = re.match(r"\[scene:(\w+)", value)
             return WORDS[scene[1]] if scene else ID.sub(lambda found: ids.get(found[0], found[0]), value)
         if isinstance(value, list):
-            return [self._ours(inner, ids) for inner in value]
+            return [self._with_our_ids(inner, ids) for inner in value]
         if isinstance(value, dict):
             return {
                 key: MOCK.get(inner, inner)
                 if key in ("providerID", "modelID") and isinstance(inner, str)
-                else self._ours(inner, ids)
+                else self._with_our_ids(inner, ids)
                 for key, inner in value.items()
             }
         return value

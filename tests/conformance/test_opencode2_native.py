@@ -91,12 +91,12 @@ def rows(table: str) -> tuple[Wire, ...]:
     return tuple(tomllib.loads((SECOND / "differences.toml").read_text("utf-8")).get(table, ()))
 
 
-def differences(theirs: list[str], ours: list[str]) -> Iterator[tuple[str, str]]:
+def differences(theirs: list[str], our_shapes: list[str]) -> Iterator[tuple[str, str]]:
     """What we lack, and what we have more, at its place."""
-    for tag, a, b, c, d in SequenceMatcher(None, theirs, ours, autojunk=False).get_opcodes():
+    for tag, a, b, c, d in SequenceMatcher(None, theirs, our_shapes, autojunk=False).get_opcodes():
         if tag != "equal":
             yield from (("lacks", kind) for kind in theirs[a:b])
-            yield from (("more", kind) for kind in ours[c:d])
+            yield from (("more", kind) for kind in our_shapes[c:d])
 
 
 async def order(scene: str, number: int, name: str) -> list[tuple[str, str]]:
@@ -108,7 +108,7 @@ async def order(scene: str, number: int, name: str) -> list[tuple[str, str]]:
     return list(differences(theirs, executions[min(number, len(executions) - 1)]))
 
 
-def excused(row: Wire, scene: str, agent: str, how: str, kind: str) -> bool:
+def is_excused(row: Wire, scene: str, agent: str, how: str, kind: str) -> bool:
     """Whether a row of the table says so."""
     return scene in row["scenes"] and agent in row["agents"] and kind in row.get(how, ())
 
@@ -118,7 +118,7 @@ async def test_the_order_is_that_of_opencode(scene: str, number: int) -> None:
     for name in SCENES[(scene, number)]:
         found = await order(scene, number, name)
         agent = name.split("/")[0]
-        left = [(how, kind) for how, kind in found if not any(excused(r, scene, agent, how, kind) for r in rows("order"))]
+        left = [(how, kind) for how, kind in found if not any(is_excused(r, scene, agent, how, kind) for r in rows("order"))]
         assert left == [], name
 
 
@@ -129,7 +129,7 @@ async def test_each_difference_in_order_is_needed() -> None:
         for name in names:
             agent = name.split("/")[0]
             for how, kind in await order(scene, number, name):
-                for place in (at for at, row in enumerate(rows("order")) if excused(row, scene, agent, how, kind)):
+                for place in (at for at, row in enumerate(rows("order")) if is_excused(row, scene, agent, how, kind)):
                     needed |= {(place, "scenes", scene), (place, "agents", agent), (place, how, kind)}
     said = {(at, key, one) for at, row in enumerate(rows("order")) for key in row if key != "why" for one in row[key]}
     assert said - needed == set()
@@ -209,7 +209,7 @@ def theirs() -> Shapes:
     return shapes
 
 
-async def ours() -> Shapes:
+async def our_shapes() -> Shapes:
     """Ours: of all recordings of all agents, and of what no recording has."""
     shapes = Shapes()
     for name in of_agents():
@@ -230,7 +230,7 @@ def _see(shapes: Shapes, events: Iterable[Event], conversation: OpenCode2View) -
 
 async def test_the_shapes_are_those_of_opencode() -> None:
     """A field that OpenCode always tells is told; one that it never tells is not; both but for the rows."""
-    mine, native_ones = await ours(), theirs()
+    mine, native_ones = await our_shapes(), theirs()
     found: set[tuple[str, str, str]] = set()
     for kind in mine.some:
         if kind not in native_ones.some:

@@ -71,7 +71,7 @@ def rows(scene: str) -> list[Wire]:
 
 
 @asynccontextmanager
-async def played(scene: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Player]:
+async def play_scene(scene: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Player]:
     """A scene, played to its end."""
     dialect, name = scene.split("/")
     for variable in ("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"):
@@ -155,13 +155,18 @@ def shapes(player: Player) -> Found:
             pair = told.setdefault(event["type"], [None, None])
             made = shape({key: value for key, value in event.items() if key != "metadata"})
             pair[side] = made if pair[side] is None else merge(pair[side], made)
-    found = {(kind, said) for kind, (a, b) in told.items() if a is not None and b is not None for said in differences(a, b)}
+    found = {
+        (kind, listed_differences)
+        for kind, (a, b) in told.items()
+        if a is not None and b is not None
+        for listed_differences in differences(a, b)
+    }
     found |= {(kind, "untold") for kind, (_, b) in told.items() if b is None and is_aside(kind)}
     found |= {(kind, "untold by native") for kind, (a, _) in told.items() if a is None and is_aside(kind)}
     for asked in player.answers:
         if asked.status == asked.ours.status and not isinstance(asked.body, str) and "__cut" not in asked.body:
             path = path_of(asked)
-            found |= {(path, said) for said in differences(shape(asked.body), shape(asked.ours.body))}
+            found |= {(path, listed_differences) for listed_differences in differences(shape(asked.body), shape(asked.ours.body))}
             found |= {(path, f"{how} {kind}") for how, kind in apart(kinds(asked.body), kinds(asked.ours.body))}
     return found
 
@@ -220,7 +225,7 @@ def kinds(body: Any) -> list[str]:
 # --- tests ------------------------------------------------------------------------------------------------------
 
 
-def said(name: str, scene: str) -> Found:
+def listed_differences(name: str, scene: str) -> Found:
     """The rows of a scene."""
     found: Found = set()
     for row in table(name):
@@ -235,10 +240,10 @@ def said(name: str, scene: str) -> Found:
 
 @pytest.mark.parametrize("scene", SCENES)
 async def test_a_scene_is_told_as_native_told_it(scene: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with played(scene, tmp_path, monkeypatch) as player:
-        assert order(player) == said("order", scene)
-        assert logs(player) <= said("order", scene)
-        assert statuses(player) == said("answer", scene)
+    async with play_scene(scene, tmp_path, monkeypatch) as player:
+        assert order(player) == listed_differences("order", scene)
+        assert logs(player) <= listed_differences("order", scene)
+        assert statuses(player) == listed_differences("answer", scene)
         for name, key, found in (("shape", "says", shapes(player)), ("value", "at", values(player))):
             known = [row for row in table(name) if scene.partition("/")[0] in row["dialects"]]
             assert found - pairs(known, key) == set(), name

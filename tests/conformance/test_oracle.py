@@ -33,7 +33,7 @@ PART = {
 }
 
 
-def changed(value: Any, path: str, new: Any) -> Any:
+def change_at(value: Any, path: str, new: Any) -> Any:
     """A copy with one place changed; None removes it."""
     made = copy.deepcopy(value)
     *steps, last = path.split("/")
@@ -73,7 +73,7 @@ def test_a_good_event_passes() -> None:
     ],
 )
 def test_a_faulty_event_is_refused(path: str, new: Any) -> None:
-    faulty = changed(PART, path, new)
+    faulty = change_at(PART, path, new)
     with pytest.raises(Violation):
         oracle.check_event(faulty)
     with pytest.raises(Violation):

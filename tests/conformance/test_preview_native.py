@@ -100,12 +100,12 @@ def turns(events: Iterable[Wire]) -> list[list[str]]:
 async def order(scene: str, number: int, name: str) -> list[tuple[str, str]]:
     """How an agent's recording differs from a scene."""
     journal = (await journals(name))[0]
-    told = [event.wire() for event in map(PREVIEW.event, second_of(journal, name.split("/")[0])[1]) if event is not None]
-    ours = turns(told)
+    our_wire = [event.wire() for event in map(PREVIEW.event, second_of(journal, name.split("/")[0])[1]) if event is not None]
+    ours = turns(our_wire)
     return list(differences(turns(native(scene).events())[number], ours[min(number, len(ours) - 1)]))
 
 
-def excused(row: Wire, scene: str, agent: str, how: str, kind: str) -> bool:
+def is_excused(row: Wire, scene: str, agent: str, how: str, kind: str) -> bool:
     """Whether a row of the table says so."""
     return scene in row["scenes"] and agent in row["agents"] and kind in row.get(how, ())
 
@@ -115,7 +115,7 @@ async def test_the_order_is_that_of_the_preview(scene: str, number: int) -> None
     for name in SCENES[(scene, number)]:
         found = await order(scene, number, name)
         agent = name.split("/")[0]
-        left = [(how, kind) for how, kind in found if not any(excused(r, scene, agent, how, kind) for r in rows("order"))]
+        left = [(how, kind) for how, kind in found if not any(is_excused(r, scene, agent, how, kind) for r in rows("order"))]
         assert left == [], name
 
 
@@ -125,7 +125,7 @@ async def test_each_difference_in_order_is_needed() -> None:
         for name in names:
             agent = name.split("/")[0]
             for how, kind in await order(scene, number, name):
-                for place in (at for at, row in enumerate(rows("order")) if excused(row, scene, agent, how, kind)):
+                for place in (at for at, row in enumerate(rows("order")) if is_excused(row, scene, agent, how, kind)):
                     needed |= {(place, "scenes", scene), (place, "agents", agent), (place, how, kind)}
     said = {(at, key, one) for at, row in enumerate(rows("order")) for key in row if key != "why" for one in row[key]}
     assert said - needed == set()
@@ -147,7 +147,7 @@ def theirs() -> Shapes:
     return shapes
 
 
-async def told() -> Iterator[tuple[list[Wire], list[Wire]]]:
+async def our_wire() -> Iterator[tuple[list[Wire], list[Wire]]]:
     """Events and messages of all recordings of all agents, and of what no recording has."""
     stories = [second_of(journal, name.split("/")[0]) for name in of_agents() for journal in await journals(name)]
     pairs = [(events, OpenCode2View(session)) for session, events in stories]
@@ -163,7 +163,7 @@ async def told() -> Iterator[tuple[list[Wire], list[Wire]]]:
 
 async def test_each_event_and_message_is_as_the_document_says() -> None:
     seen: set[str] = set()
-    for events, messages in await told():
+    for events, messages in await our_wire():
         for event in events:
             check_preview_event(event)
             seen.add(event["type"])
@@ -178,7 +178,7 @@ UNTOLD = {"session.next.context.updated"}
 async def test_the_shapes_are_those_of_the_preview() -> None:
     """A field that the preview always tells is told; one that it never tells is not; both but for the rows."""
     mine, native_ones = Shapes(), theirs()
-    for events, messages in await told():
+    for events, messages in await our_wire():
         for event in events:
             if event["type"].startswith(OURS):
                 mine.see(event["type"], event)

@@ -17,7 +17,7 @@ Wire = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Seen:
+class Evidence:
     """One recording, played.
 
     reasons    how each turn of the main session ended          resumed   whether the process went on with a conversation
@@ -78,11 +78,11 @@ def _face(states: list[SessionState], hub: Any) -> dict[str, Any]:
 
 
 @cache
-def look(name: str) -> Seen:
+def look(name: str) -> Evidence:
     """One recording, by its path below compat_fixtures/agents; played once."""
     recording = replays.recording_of(name)
     played = replays.replay_of(name, recording).play(recording)
-    return Seen(
+    return Evidence(
         name=name,
         outputs=tuple(played.outputs),
         reasons=tuple(reason for _, reason in played.turns()),

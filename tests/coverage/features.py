@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tests.coverage.evidence import Seen
+from tests.coverage.evidence import Evidence
 from universal.events import EventType
 from universal.items import FileRefPart, ItemKind, ItemStatus
 
@@ -20,29 +20,29 @@ class Feature:
 
     title: str
     means: str
-    holds: Callable[[Seen], bool]
+    holds: Callable[[Evidence], bool]
     scene: str
 
 
-def text(seen: Seen) -> bool:
+def text(seen: Evidence) -> bool:
     shown = [part["text"] for part in seen.of("text")]
     return any(said and said in shown for said in seen.texts())
 
 
-def tool_calls(seen: Seen) -> bool:
+def tool_calls(seen: Evidence) -> bool:
     calls = [i for i in seen.items(ItemKind.TOOL_CALL) if i.status is ItemStatus.COMPLETED]
     return any(isinstance(json.loads(i.content[0].arguments), dict) and i.content[0].name for i in calls) and bool(
         seen.of("tool")
     )
 
 
-def tool_results(seen: Seen) -> bool:
+def tool_results(seen: Evidence) -> bool:
     calls = {i.content[0].call_id for i in seen.items(ItemKind.TOOL_CALL)}
     results = [i for i in seen.items(ItemKind.TOOL_RESULT) if i.content[0].call_id in calls and i.content[0].output.strip()]
     return bool(results) and any(part["state"].get("output", "").strip() for part in seen.of("tool"))
 
 
-def questions(seen: Seen) -> bool:
+def questions(seen: Evidence) -> bool:
     asked = [f.data for f in seen.facts(EventType.QUESTION_REQUESTED)]
     answered = [f.data for f in seen.facts(EventType.QUESTION_RESOLVED) if f.data.status == "answered"]
     return (
@@ -52,115 +52,115 @@ def questions(seen: Seen) -> bool:
     )
 
 
-def permissions(seen: Seen) -> bool:
+def permissions(seen: Evidence) -> bool:
     statuses = {f.data.status for f in seen.facts(EventType.PERMISSION_RESOLVED)}
     return "accept" in statuses and {"permission.asked", "permission.replied"} <= seen.kinds()
 
 
-def images(seen: Seen) -> bool:
+def images(seen: Evidence) -> bool:
     return any("I see 1 image(s)" in said for said in seen.texts()) and any(p.attachments for p in seen.prompts)
 
 
-def files(seen: Seen) -> bool:
+def files(seen: Evidence) -> bool:
     return any("the word magenta" in said for said in seen.texts()) and any(p.attachments for p in seen.prompts)
 
 
-def lifecycle(seen: Seen) -> bool:
+def lifecycle(seen: Evidence) -> bool:
     kinds = [type_ for type_, _ in seen.events]
     return bool(seen.native_session_id and seen.reasons) and kinds.count("session.idle") == len(seen.reasons)
 
 
-def errors(seen: Seen) -> bool:
+def errors(seen: Evidence) -> bool:
     told = [f for f in seen.facts(EventType.ERROR) if f.data.message]
     return len(told) == 1 and seen.reasons == ("error",) and "session.error" in seen.kinds()
 
 
-def reasoning(seen: Seen) -> bool:
+def reasoning(seen: Evidence) -> bool:
     told = any(part.type == "reasoning" and part.text for item in seen.answers() for part in item.content)
     return told and any(part["text"] for part in seen.of("reasoning"))
 
 
-def _results(seen: Seen) -> list[tuple[str, dict[str, object]]]:
+def _results(seen: Evidence) -> list[tuple[str, dict[str, object]]]:
     return [(i.content[0].output, i.metadata or {}) for i in seen.items(ItemKind.TOOL_RESULT)]
 
 
-def commands(seen: Seen) -> bool:
+def commands(seen: Evidence) -> bool:
     """`echo out; echo err >&2; exit 3`, or another command that failed in the same way."""
     return any("out" in output and meta.get("exit_code") not in (None, 0) for output, meta in _results(seen))
 
 
-def stderr(seen: Seen) -> bool:
+def stderr(seen: Evidence) -> bool:
     return any("err" in output or "err" in str(meta.get("stderr")) for output, meta in _results(seen)) and commands(seen)
 
 
-def file_changes(seen: Seen) -> bool:
+def file_changes(seen: Evidence) -> bool:
     refs = [p for i in seen.items(ItemKind.TOOL_RESULT) for p in i.content if isinstance(p, FileRefPart) and p.diff]
     changed = any("\n+" in (ref.diff or "") for ref in refs)
     diffs = [properties for type_, properties in seen.events if type_ == "session.diff" and properties["diff"]]
     return changed and bool(diffs)
 
 
-def mcp(seen: Seen) -> bool:
+def mcp(seen: Evidence) -> bool:
     calls = [i for i in seen.items(ItemKind.TOOL_CALL) if "echo" in i.content[0].name]
     return bool(calls) and any("echo: hello" in part["state"].get("output", "") for part in seen.of("tool"))
 
 
-def deltas(seen: Seen) -> bool:
+def deltas(seen: Evidence) -> bool:
     native = [f for f in seen.facts(EventType.ITEM_DELTA) if not f.synthetic and f.data.part_type == "text"]
     return len(native) > 3 and "message.part.delta" in seen.kinds()
 
 
-def variants(seen: Seen) -> bool:
+def variants(seen: Evidence) -> bool:
     wanted = [prompt.variant for prompt in seen.prompts if prompt.variant]
     return bool(wanted) and all(any(f'"{variant}"' in json.dumps(line) for line in seen.written) for variant in wanted)
 
 
-def _spent(seen: Seen, key: str) -> bool:
+def _has_metadata(seen: Evidence, key: str) -> bool:
     of_items = [i.metadata or {} for i in seen.answers()]
     of_turns = [signal.metadata or {} for signal in seen.signals()]
     return any(meta.get(key) for meta in of_items + of_turns)
 
 
-def usage(seen: Seen) -> bool:
-    return _spent(seen, "usage") and any(
+def usage(seen: Evidence) -> bool:
+    return _has_metadata(seen, "usage") and any(
         info.get("tokens", {}).get("input") for info in seen.infos if info["role"] == "assistant"
     )
 
 
-def cost(seen: Seen) -> bool:
-    return _spent(seen, "cost")
+def cost(seen: Evidence) -> bool:
+    return _has_metadata(seen, "cost")
 
 
-def todos(seen: Seen) -> bool:
+def todos(seen: Evidence) -> bool:
     return any((i.metadata or {}).get("todos") for i in seen.statuses("todo")) and "todo.updated" in seen.kinds()
 
 
-def subagents(seen: Seen) -> bool:
+def subagents(seen: Evidence) -> bool:
     begun = [f for f in seen.facts(EventType.SESSION_STARTED) if f.child is not None]
     at_work = [f for f in seen.facts(EventType.ITEM_COMPLETED) if f.child is not None]
     cards = [part for part in seen.of("tool", "task") if (part["state"].get("metadata") or {}).get("sessionId")]
     return bool(begun and at_work and cards) and seen.sessions > 1
 
 
-def retries(seen: Seen) -> bool:
+def retries(seen: Evidence) -> bool:
     told = [p["status"]["attempt"] for type_, p in seen.events if type_ == "session.status" and p["status"]["type"] == "retry"]
     return bool(told and seen.statuses("retry")) and seen.reasons[-1] == "completed"
 
 
-def interrupt(seen: Seen) -> bool:
+def interrupt(seen: Evidence) -> bool:
     return seen.reasons[0] == "aborted"
 
 
-def resume(seen: Seen) -> bool:
+def resume(seen: Evidence) -> bool:
     return seen.resumed and seen.reasons == ("completed",) and bool(seen.native_session_id)
 
 
-def model_switch(seen: Seen) -> bool:
+def model_switch(seen: Evidence) -> bool:
     models = [((item.metadata or {}).get("model") or {}).get("model_id") for item in seen.answers()]
     return seen.reasons == ("completed",) * 3 and len(set(models)) > 1
 
 
-def queue(seen: Seen) -> bool:
+def queue(seen: Evidence) -> bool:
     return seen.reasons == ("completed",) and any("second" in said for said in seen.texts())
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.coverage.cells import COLUMNS, Cell
-from tests.coverage.evidence import Seen, look
+from tests.coverage.evidence import Evidence, look
 from tests.coverage.features import FEATURES
 from tests.support.recordings import ROOT
 from tools import coverage
@@ -55,7 +55,7 @@ def test_a_refused_request_does_not_show_it(feature: str) -> None:
 
 
 def test_a_session_without_an_idle_does_not_show_its_lifecycle() -> None:
-    cut = Seen("cut", (), ("completed", "completed"), (), (), (), native_session_id="n")
+    cut = Evidence("cut", (), ("completed", "completed"), (), (), (), native_session_id="n")
     assert not FEATURES["lifecycle"].holds(cut)
 
 

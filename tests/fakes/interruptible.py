@@ -4,12 +4,12 @@ import os
 import signal
 
 
-def interrupted(number: int, frame: object) -> None:
+def on_interrupt(number: int, frame: object) -> None:
     os.write(1, b"interrupted\n")
     os._exit(0)
 
 
-signal.signal(signal.SIGINT, interrupted)
+signal.signal(signal.SIGINT, on_interrupt)
 os.write(1, b"ready\n")
 while True:
     signal.pause()

@@ -41,7 +41,7 @@ WAIT_S = 5.0
 Reply = Callable[[Fact], Command | None]
 
 
-def counting() -> Callable[[str], str]:
+def counting_ids() -> Callable[[str], str]:
     """Ids for tests: item_1, permission_2, ..."""
     numbers = count(1)
     return lambda kind: f"{kind}_{next(numbers)}"
@@ -89,7 +89,7 @@ class MockSession:
     exit: Exit | None = None
 
     def __post_init__(self) -> None:
-        self.codec = MockCodec(counting())
+        self.codec = MockCodec(counting_ids())
         self.machines: dict[str | None, TurnMachine] = {None: TurnMachine()}
         self.prompts: dict[str, Prompt] = {}
         self._lines = 0

@@ -73,7 +73,7 @@ def cable() -> Iterator[tuple[str, str, str]]:
         ip("netns", "del", name)
 
 
-def established(theirs: str) -> int:
+def connection_count(theirs: str) -> int:
     """Connections from this address that our kernel believes in."""
     text = "".join(f"{int(byte):02X}" for byte in reversed(theirs.split(".")))
     rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
@@ -118,12 +118,12 @@ def test_half_open_connection(tmp_path: Path, work: str) -> None:
                 try:
                     assert client.stdout is not None
                     assert client.stdout.readline() == "connected\n"
-                    assert (established(theirs), readers()) == (1, 1)
+                    assert (connection_count(theirs), readers()) == (1, 1)
                     ip("-n", name, "addr", "flush", "dev", f"{name}b")
                     if work == "a turn is told":
                         ask("POST", f"/session/{session}/message", prompt_body("burst 300"))
-                    assert established(theirs) == 1, "nobody has said goodbye: it is half open"
-                    asyncio.run(until(lambda: established(theirs) == 0, GONE_S + SLACK_S))
+                    assert connection_count(theirs) == 1, "nobody has said goodbye: it is half open"
+                    asyncio.run(until(lambda: connection_count(theirs) == 0, GONE_S + SLACK_S))
                     asyncio.run(until(lambda: readers() == 0, HEARTBEAT_S + SLACK_S))
                 finally:
                     client.kill()

@@ -35,7 +35,7 @@ from shim.store.sqlite import SqliteStore
 from tests.faults import test_disk, test_network
 from tests.faults.test_agent import FAKE, PROVIDER, left
 from tests.faults.test_disk import texts, turn
-from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment, rest, serving
+from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment, rest, run_server
 from tests.support.live import Live, live, prompt_body
 
 REPO = Path(__file__).resolve().parents[2]
@@ -58,7 +58,7 @@ def without_rights() -> None:
         libc.prctl(capability_bounding_set_drop, right, 0, 0, 0)
 
 
-def refused(home: Path, *arguments: str, preexec: Callable[[], None] | None = None) -> str:
+def start_error(home: Path, *arguments: str, preexec: Callable[[], None] | None = None) -> str:
     """What a server that does not start says."""
     argv = [sys.executable, "-c", RUN, "serve", "--port", "0", "--directory", str(home), *arguments]
     done = subprocess.run(
@@ -73,7 +73,7 @@ def test_data_directory_is_read_only(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     data.chmod(0o555)
-    said = refused(tmp_path, "--data-dir", str(data), preexec=without_rights)
+    said = start_error(tmp_path, "--data-dir", str(data), preexec=without_rights)
     assert re.search(r"Cannot use the data directory .*Permission denied\. Make it writable for you", said)
 
 
@@ -103,11 +103,11 @@ def test_database_damaged(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / DATABASE).write_bytes(b"SQLite format 3\0" + b"\xff" * 5000)
-    said = refused(tmp_path, "--data-dir", str(data))
+    said = start_error(tmp_path, "--data-dir", str(data))
     assert "Nothing was changed" in said
     assert "--move-aside-damaged" in said
     assert (data / DATABASE).stat().st_size == 5016
-    with serving(tmp_path, "--data-dir", str(data), "--move-aside-damaged") as (process, url):
+    with run_server(tmp_path, "--data-dir", str(data), "--move-aside-damaged") as (process, url):
         rest(process)
         assert json.load(urllib.request.urlopen(f"{url}/session", timeout=START_S)) == []
         assert "store.moved_aside" in (tmp_path / "stderr").read_text()
@@ -142,7 +142,7 @@ async def test_session_damaged(tmp_path: Path) -> None:
 # --- the clock ----------------------------------------------------------------------------------------------
 
 
-class Jumping:
+class JumpingClock:
     """A clock that goes on by a millisecond with each look, and jumps when told."""
 
     def __init__(self) -> None:
@@ -155,7 +155,7 @@ class Jumping:
 
 @pytest.mark.parametrize("jump_ms", [-DAY_MS, DAY_MS, -3600_000])
 async def test_clock_jumps(tmp_path: Path, jump_ms: int) -> None:
-    store, clock = MemoryStore(), Jumping()
+    store, clock = MemoryStore(), JumpingClock()
     async with live(tmp_path, store=store, clock=clock) as server:
         session = await server.session()
         await server.ask(session, "echo one")
@@ -181,7 +181,7 @@ async def test_clock_jumps(tmp_path: Path, jump_ms: int) -> None:
 
 
 @asynccontextmanager
-async def connected(server: Live, count: int, request: bytes) -> AsyncIterator[list[socket.socket]]:
+async def open_connections(server: Live, count: int, request: bytes) -> AsyncIterator[list[socket.socket]]:
     """Connections that have sent this and read nothing."""
     loop = asyncio.get_running_loop()
     found: list[socket.socket] = []
@@ -205,7 +205,7 @@ EVENTS = b"GET /event HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 async def test_clients_that_never_read(tmp_path: Path) -> None:
     async with live(tmp_path) as server:
         session = await server.session()
-        async with connected(server, DEAF, EVENTS):
+        async with open_connections(server, DEAF, EVENTS):
             await turn(server, session, "burst 3000")
             await server.ask(session, "echo again")
             # And the server stops within its time, though they are still there.
@@ -217,7 +217,7 @@ async def test_half_a_request(tmp_path: Path) -> None:
     async with live(tmp_path) as server:
         session = await server.session()
         half = b"POST /session HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n\r\n{"
-        async with connected(server, HALF_REQUESTS, half), connected(server, HALF_REQUESTS, b"GET /sess"):
+        async with open_connections(server, HALF_REQUESTS, half), open_connections(server, HALF_REQUESTS, b"GET /sess"):
             await turn(server, session, "echo meanwhile")
 
 
@@ -238,7 +238,7 @@ async def test_clients_that_come_and_go(tmp_path: Path) -> None:
         tasks, files = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
         working = asyncio.create_task(turn(server, session, "burst 3000"))
         for number in range(CONNECTS):
-            async with connected(server, 1, EVENTS if number % 3 else b"GET /ev") as (one,):
+            async with open_connections(server, 1, EVENTS if number % 3 else b"GET /ev") as (one,):
                 if number % 2:
                     one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         await working
@@ -273,7 +273,7 @@ FAULTY = {"parts": [{"type": "text", "text": "go"}], "model": {"providerID": PRO
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_server_is_ended_in_a_turn(tmp_path: Path, number: signal.Signals) -> None:
     settings = agent("hangs", tmp_path)
-    with serving(tmp_path, **settings) as (process, url):
+    with run_server(tmp_path, **settings) as (process, url):
         rest(process)
         session = post(url, "/session", {})["id"]
         post(url, f"/session/{session}/prompt_async", FAULTY)
@@ -287,7 +287,7 @@ def test_server_is_ended_in_a_turn(tmp_path: Path, number: signal.Signals) -> No
         assert process.wait(START_S) == (0 if number is signal.SIGTERM else -number)
         if number is signal.SIGTERM:
             assert not set(agents) & set(left(tmp_path))
-    with serving(tmp_path, **settings) as (process, url):
+    with run_server(tmp_path, **settings) as (process, url):
         rest(process)
         messages = get(url, f"/session/{session}/message")
         assert texts(messages, "user") == ["go"]
@@ -303,7 +303,7 @@ def test_server_is_ended_in_a_turn(tmp_path: Path, number: signal.Signals) -> No
 
 def test_server_stops_among_half_requests_and_half_read_answers(tmp_path: Path) -> None:
     """Half a head, half a body, half a frame; a stream of which nothing was read, a long answer of which the beginning was."""
-    with serving(tmp_path) as (process, url):
+    with run_server(tmp_path) as (process, url):
         rest(process)
         session = post(url, "/session", {})["id"]
         text = {"parts": [{"type": "text", "text": "word " * 1_000_000}], "noReply": True}
@@ -340,11 +340,11 @@ def test_server_stops_among_half_requests_and_half_read_answers(tmp_path: Path) 
 
 def test_two_servers_on_one_data_directory(tmp_path: Path) -> None:
     """Both work (`tests/process/test_two_servers.py`); one of an earlier version has the directory for itself."""
-    with serving(tmp_path) as (_, first), serving(tmp_path) as (_, second):
+    with run_server(tmp_path) as (_, first), run_server(tmp_path) as (_, second):
         assert get(first, "/global/health")["healthy"] is get(second, "/global/health")["healthy"] is True
     lock = DirectoryLock(tmp_path / ".local/share/opencode-shim")
     lock.acquire()
-    said = refused(tmp_path)
+    said = start_error(tmp_path)
     lock.release()
     assert re.search(rf"Another opencode-shim \(pid {os.getpid()}\) is using .*Stop it, or give this one", said)
 

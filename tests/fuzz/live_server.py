@@ -28,11 +28,11 @@ class Server:
         self.message, self.part = str(answer["info"]["id"]), str(answer["parts"][0]["id"])
 
     def do(self, what: Coroutine[Any, Any, Any]) -> Any:
-        async def bounded() -> Any:
+        async def wait_bounded() -> Any:
             async with asyncio.timeout(ANSWER_S):
                 return await what
 
-        return self.runner.run(bounded())
+        return self.runner.run(wait_bounded())
 
 
 @pytest.fixture(scope="module")

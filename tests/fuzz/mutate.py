@@ -75,7 +75,7 @@ def _json(random: Random, data: bytes) -> bytes:
         value = json.loads(data)
     except (ValueError, RecursionError):
         return spoiled_bytes(random, data)
-    value = _spoiled(random, copy.deepcopy(value))
+    value = _spoil(random, copy.deepcopy(value))
     return json.dumps(value).encode()
 
 
@@ -91,7 +91,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
     return found
 
 
-def _spoiled(random: Random, value: Any) -> Any:
+def _spoil(random: Random, value: Any) -> Any:
     places = _places(value)
     if not places or random.random() < 0.05:
         return random.choice(JUNK)

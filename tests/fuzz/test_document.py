@@ -52,7 +52,7 @@ def operations() -> dict[str, Any]:
     return {name: found[name] for name in sorted(set(found) - STREAMS - WAITS)}
 
 
-def each(mode: GenerationMode) -> int:
+def request_count(mode: GenerationMode) -> int:
     """Requests for each operation and mode."""
     return max(CHOSEN // (2 * len(operations())), FEW if mode is GenerationMode.POSITIVE else 1)
 
@@ -105,7 +105,7 @@ def request_of(case: Any) -> tuple[str, str, dict[str, str], bytes | None]:
 @pytest.mark.parametrize("operation", operations())
 def test_requests_of_the_document(server: Server, operation: str, mode: GenerationMode) -> None:
     @settings(
-        max_examples=each(mode),
+        max_examples=request_count(mode),
         deadline=None,
         derandomize=not CHOSEN,
         database=None,
@@ -140,14 +140,14 @@ def test_the_document_is_asked_whole() -> None:
     """Nothing is left out but what is named above."""
     assert operations().keys() | STREAMS | WAITS >= {
         item["operationId"]
-        for row in served().values()
+        for row in document_paths().values()
         for item in row.values()
         if isinstance(item, dict) and "operationId" in item
     }
     assert STREAMS | WAITS | HARMLESS.keys() <= oracle().operations.keys()
 
 
-def served() -> dict[str, dict[str, Any]]:
+def document_paths() -> dict[str, dict[str, Any]]:
     """The paths of GET /doc."""
     return json.loads(resources.files("shim.faces.opencode1").joinpath("openapi.json").read_text())["paths"]
 

@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from tests.goldens import files
-from tests.goldens.files import Difference, Wanted
+from tests.goldens.files import AcceptedDifference, Difference
 from tests.goldens.play import play
 from tests.goldens.timeline import names, timeline
 
@@ -32,13 +32,13 @@ def lines_of(name: str) -> list[str]:
     return play(timeline(name)).lines()
 
 
-def written(name: str) -> None:
+def write_golden(name: str) -> None:
     """Write the golden of one recording."""
     _tidy()
     files.write(name, lines_of(name))
 
 
-def compared(name: str) -> list[Difference]:
+def compare_golden(name: str) -> list[Difference]:
     """What differs from the golden of one recording."""
     _tidy()
     if not files.path_of(name).exists():
@@ -46,9 +46,11 @@ def compared(name: str) -> list[Difference]:
     return files.compare(name, files.read(name), lines_of(name))
 
 
-def unwanted(differences: Iterable[Difference], listed: Sequence[Wanted]) -> tuple[list[Difference], list[Wanted]]:
+def split_differences(
+    differences: Iterable[Difference], listed: Sequence[AcceptedDifference]
+) -> tuple[list[Difference], list[AcceptedDifference]]:
     """Differences that nobody wants, and entries that cover none."""
-    left, used = [], set[Wanted]()
+    left, used = [], set[AcceptedDifference]()
     for difference in differences:
         covering = [entry for entry in listed if entry.covers(difference)]
         used.update(covering)
@@ -66,7 +68,7 @@ def _tidy() -> None:
         gc.collect()
 
 
-def chosen(patterns: Sequence[str]) -> list[str]:
+def matching_names(patterns: Sequence[str]) -> list[str]:
     """Recordings whose name matches or begins with one of the patterns; all for none."""
     return [n for n in names() if not patterns or any(fnmatchcase(n, p) or n.startswith(p) for p in patterns)]
 
@@ -84,22 +86,22 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="recordings: a glob or the beginning of AGENT/VERSION/SCENE")
     given = parser.parse_args()
     began = time.monotonic()
-    todo = chosen(given.names)
+    todo = matching_names(given.names)
     if not todo:
         print(f"No recording is called {' or '.join(given.names)}.", file=sys.stderr)
         return 1
     if given.act == "write":
-        in_processes(written, todo)
+        in_processes(write_golden, todo)
         for name in set(files.names_on_disk()) - set(names()):
             files.path_of(name).unlink()
         size = sum(files.path_of(name).stat().st_size for name in files.names_on_disk())
         print(f"{len(todo)} goldens written, {size / 2**20:.1f} MiB in all, {time.monotonic() - began:.0f} s")
         return 0
-    found = [difference for rows in in_processes(compared, todo) for difference in rows]
+    found = [difference for rows in in_processes(compare_golden, todo) for difference in rows]
     if not given.names:
         gone = set(files.names_on_disk()) - set(names())
         found += [Difference(name, "golden", "-file", "its recording is gone", "") for name in sorted(gone)]
-    left, idle = unwanted(found, files.wanted())
+    left, idle = split_differences(found, files.accepted_differences())
     report(left)
     if not given.names:
         for entry in idle:

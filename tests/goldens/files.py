@@ -40,7 +40,7 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class AcceptedDifference:
     """A difference that is wanted: globs for the recording, the place and the path of the field, and the reason."""
 
     recording: str
@@ -57,13 +57,15 @@ class Wanted:
         )
 
 
-def wanted() -> list[Wanted]:
+def accepted_differences() -> list[AcceptedDifference]:
     """The listed differences. Raises ValueError for one without a reason."""
     rows = tomllib.loads(DIFFERENCES.read_text("utf-8")).get("difference", [])
     for row in rows:
         if not row.get("reason", "").strip():
             raise ValueError(f"{DIFFERENCES.name}: a difference has no reason: {row}")
-    return [Wanted(row.get("recording", "*"), row.get("place", "*"), row.get("path", "*"), row["reason"]) for row in rows]
+    return [
+        AcceptedDifference(row.get("recording", "*"), row.get("place", "*"), row.get("path", "*"), row["reason"]) for row in rows
+    ]
 
 
 def path_of(name: str) -> Path:
@@ -98,7 +100,7 @@ def compare(name: str, before: Sequence[str], after: Sequence[str]) -> list[Diff
     old, new = _by_place(before), _by_place(after)
     found: list[Difference] = []
     for place in dict.fromkeys((*old, *new)):
-        for path, was, is_ in _listed(old.get(place, []), new.get(place, [])):
+        for path, was, is_ in _compare_lists(old.get(place, []), new.get(place, [])):
             found.append(Difference(name, place, path, _text(was), _text(is_)))
     return found
 
@@ -116,7 +118,7 @@ def _by_place(lines: Sequence[str]) -> dict[str, list[Any]]:
 Changed = tuple[str, Any, Any]
 
 
-def _listed(before: list[Any], after: list[Any]) -> Iterator[Changed]:
+def _compare_lists(before: list[Any], after: list[Any]) -> Iterator[Changed]:
     """Events or answers of one place; those that are new or gone are told as such, and do not shift the others."""
     old, new = [_text(value) for value in before], [_text(value) for value in after]
     for kind, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

@@ -18,8 +18,8 @@ from shim.clock import ManualClock
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore
-from tests.goldens.files import compare, wanted
-from tests.goldens.play import PLACE, START_MS, Golden, Scratch, lived, reopened, repeatable, virtual_loop
+from tests.goldens.files import accepted_differences, compare
+from tests.goldens.play import PLACE, START_MS, Golden, Scratch, play_live, repeatable, restart_answers, virtual_loop
 from tests.goldens.timeline import Timeline, timeline
 from universal.events import UniversalEvent
 
@@ -44,7 +44,7 @@ RECORDINGS = (
 )
 
 
-def stored() -> list[str]:
+def journal_names() -> list[str]:
     """All journals, as COMMIT/AGENT/VERSION/SCENE."""
     return sorted(str(path.relative_to(JOURNALS))[: -len(".db.xz")] for path in JOURNALS.rglob("*.db.xz"))
 
@@ -58,15 +58,15 @@ def write(commit: str, name: str) -> None:
         scratch, memory = Scratch(Path(folder)), MemoryStore()
         scratch.make()
         with repeatable(), virtual_loop() as loop:
-            lived(loop, scratch, memory, played, ManualClock(START_MS, 0))
+            play_live(loop, scratch, memory, played, ManualClock(START_MS, 0))
         database = scratch.root / "journal.db"
         asyncio.run(_copy(memory, SqliteStore(database), str(scratch.root), PLACE))
         path.write_bytes(lzma.compress(database.read_bytes(), preset=9))
-    answers = lzma.compress("\n".join(opened(f"{commit}/{name}")).encode(), preset=9)
+    answers = lzma.compress("\n".join(answers_of(f"{commit}/{name}")).encode(), preset=9)
     (path.parent / f"{path.name[: -len('.db.xz')]}.jsonl.xz").write_bytes(answers)
 
 
-def opened(name: str) -> list[str]:
+def answers_of(name: str) -> list[str]:
     """What a server of today answers that opens a stored journal, as canonical JSON lines."""
     with tempfile.TemporaryDirectory(prefix="goldens-") as folder:
         scratch, memory = Scratch(Path(folder)), MemoryStore()
@@ -77,15 +77,15 @@ def opened(name: str) -> list[str]:
         golden = Golden(str(scratch.root), ids_stay=True)
         with repeatable(), virtual_loop() as loop:
             clock = ManualClock(START_MS + DAY_MS, 0)
-            golden.answers |= reopened(loop, scratch, memory, Timeline(_agent(name)), clock)
+            golden.answers |= restart_answers(loop, scratch, memory, Timeline(_agent(name)), clock)
         return golden.lines()
 
 
 def differences(name: str) -> list[str]:
     """What is not as when the journal was written, less the differences that are wanted."""
     before = lzma.decompress((JOURNALS / f"{name}.jsonl.xz").read_bytes()).decode().split("\n")
-    found = compare(name, by_order(before), by_order(opened(name)))
-    return [str(difference) for difference in found if not any(entry.covers(difference) for entry in wanted())]
+    found = compare(name, by_order(before), by_order(answers_of(name)))
+    return [str(difference) for difference in found if not any(entry.covers(difference) for entry in accepted_differences())]
 
 
 def by_order(lines: list[str]) -> list[str]:

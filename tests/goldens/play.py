@@ -111,9 +111,9 @@ class Script:
             return []
         self.done.add(id(step))
         self.last = step
-        return self.ours(step.outputs)
+        return self.with_our_keys(step.outputs)
 
-    def ours(self, outputs: Sequence[Output]) -> list[Output]:
+    def with_our_keys(self, outputs: Sequence[Output]) -> list[Output]:
         """Outputs with the server's keys of prompts."""
         kept = [output for output in outputs if isinstance(output, KEPT_OUTPUTS)]
         return [replace(o, key=self.keys.get(o.key, o.key)) if isinstance(o, Signal) else o for o in kept]
@@ -186,7 +186,7 @@ class ScriptCodec:
 
     def receive(self, line: bytes) -> list[Output]:
         script = self._script
-        return script.ours(script.due.popleft()) if script.due else []
+        return script.with_our_keys(script.due.popleft()) if script.due else []
 
     def eof(self, exit_: Exit) -> list[Output]:
         steps = [step for step in self._script.timeline.steps if step.kind == "eof"]
@@ -245,7 +245,7 @@ class Scratch:
             folder.mkdir()
 
 
-def served(loop: VirtualLoop, scratch: Scratch, store: Store, script: Script, clock: ManualClock) -> VirtualServer:
+def virtual_server(loop: VirtualLoop, scratch: Scratch, store: Store, script: Script, clock: ManualClock) -> VirtualServer:
     """The application with this recording's agent alone, not started yet."""
     name = script.timeline.agent
     moded = any(step.mode is not None for step in script.timeline.steps)
@@ -321,18 +321,18 @@ def play(timeline: Timeline) -> Golden:
     try:
         scratch.make()
         with repeatable(), virtual_loop() as loop:
-            golden = lived(loop, scratch, store, timeline, clock)
-            golden.answers |= reopened(loop, scratch, store, timeline, clock)
+            golden = play_live(loop, scratch, store, timeline, clock)
+            golden.answers |= restart_answers(loop, scratch, store, timeline, clock)
         return golden
     finally:
         shutil.rmtree(scratch.root)
 
 
-def lived(loop: VirtualLoop, scratch: Scratch, store: Store, timeline: Timeline, clock: ManualClock) -> Golden:
+def play_live(loop: VirtualLoop, scratch: Scratch, store: Store, timeline: Timeline, clock: ManualClock) -> Golden:
     """What clients see while the recording is played."""
     golden = Golden(str(scratch.root))
     script = Script(timeline)
-    with served(loop, scratch, store, script, clock) as server:
+    with virtual_server(loop, scratch, store, script, clock) as server:
         _Driver(server, script, golden, clock).run()
     return golden
 
@@ -349,9 +349,11 @@ def virtual_loop() -> Iterator[VirtualLoop]:
         loop.close()
 
 
-def reopened(loop: VirtualLoop, scratch: Scratch, store: Store, timeline: Timeline, clock: ManualClock) -> dict[str, list[Any]]:
+def restart_answers(
+    loop: VirtualLoop, scratch: Scratch, store: Store, timeline: Timeline, clock: ManualClock
+) -> dict[str, list[Any]]:
     """The answers of a server that starts on a journal."""
-    with served(loop, scratch, store, Script(Timeline(timeline.agent, catalogue=timeline.catalogue)), clock) as server:
+    with virtual_server(loop, scratch, store, Script(Timeline(timeline.agent, catalogue=timeline.catalogue)), clock) as server:
         return {f"after a restart: {asked}": [value] for asked, value in answers(server, ("v2_0",))}
 
 
@@ -403,11 +405,11 @@ class _Driver:
             case "abort", _:
                 self._act("POST", f"/session/{self._session}/abort", None)
             case "send", PermissionReply() as reply:
-                self._asking()
+                self._record_requests()
                 body = {"reply": REPLIES[reply.decision], **({"message": reply.message} if reply.message else {})}
                 self._act("POST", f"/permission/{reply.permission_id}/reply", body)
             case "send", QuestionReply() as reply:
-                self._asking()
+                self._record_requests()
                 if reply.answers is None:
                     self._act("POST", f"/question/{reply.question_id}/reject", None)
                 else:
@@ -443,7 +445,7 @@ class _Driver:
         self._clock.value_ms += STEP_MS
         self._sent[f"{len(self._sent)} {method} {path}"] = self._server.open(method, path, body)
 
-    def _asking(self) -> None:
+    def _record_requests(self) -> None:
         """What waits for an answer, on all faces."""
         for path in ("/permission", "/question", "/session/status"):
             self._keep(f"while asked: opencode1 {path}", self._server.get(path))

@@ -14,8 +14,8 @@ from shim.sessions import checkpoints
 from shim.sessions.session_state import SessionState
 from shim.store.base import Store
 from tests.goldens import files, journals
-from tests.goldens.command import compared, unwanted
-from tests.goldens.files import Difference, Wanted
+from tests.goldens.command import compare_golden, split_differences
+from tests.goldens.files import AcceptedDifference, Difference
 from tests.goldens.play import play
 from tests.goldens.timeline import Timeline, names, timeline
 from universal.codec import Fact, Signal
@@ -36,7 +36,7 @@ FACES = ("opencode1", "opencode2 v2_0", "opencode2 v2_july", "opencode2 preview"
 @pytest.mark.timeout(OTHER_PROCESS_S)
 @pytest.mark.parametrize("name", files.names_on_disk()[::EVERY])
 def test_clients_see_what_they_saw(name: str) -> None:
-    left, _ = unwanted(compared(name), files.wanted())
+    left, _ = split_differences(compare_golden(name), files.accepted_differences())
     assert [str(difference) for difference in left] == []
 
 
@@ -55,7 +55,7 @@ def test_clients_see_the_same_of_sessions_that_were_opened_from_checkpoints(name
         return opened[-1]
 
     monkeypatch.setattr(checkpoints, "open_from", open_from)
-    left, _ = unwanted(compared(name), files.wanted())
+    left, _ = split_differences(compare_golden(name), files.accepted_differences())
     assert [str(difference) for difference in left] == []
     assert any(opened)
 
@@ -85,7 +85,7 @@ def test_a_run_in_another_process_with_another_hash_seed_sees_the_same() -> None
 
 
 @pytest.mark.timeout(OTHER_PROCESS_S)
-@pytest.mark.parametrize("name", journals.stored())
+@pytest.mark.parametrize("name", journals.journal_names())
 def test_a_journal_of_an_earlier_version_opens_to_the_same_answers(name: str) -> None:
     assert journals.differences(name) == []
 
@@ -93,16 +93,16 @@ def test_a_journal_of_an_earlier_version_opens_to_the_same_answers(name: str) ->
 # --- a change is found ----------------------------------------------------------------------------------------
 
 
-def _recorded() -> Timeline:
+def _recorded_timeline() -> Timeline:
     return timeline(CHANGED)
 
 
-def _compared(changed: Timeline) -> list[Difference]:
+def _differences(changed: Timeline) -> list[Difference]:
     return files.compare(CHANGED, files.read(CHANGED), play(changed).lines())
 
 
 def test_one_more_letter_in_a_text_is_found_on_every_face() -> None:
-    recorded = _recorded()
+    recorded = _recorded_timeline()
     for number, step in enumerate(recorded.steps):
         deltas = [o for o in step.outputs if isinstance(o, Fact) and isinstance(o.data, ItemDeltaData)]
         if deltas:
@@ -111,17 +111,17 @@ def test_one_more_letter_in_a_text_is_found_on_every_face() -> None:
             outputs = tuple(longer if o is deltas[0] else o for o in step.outputs)
             recorded.steps[number] = replace(step, outputs=outputs)
             break
-    places = [difference.place for difference in _compared(recorded)]
+    places = [difference.place for difference in _differences(recorded)]
     assert {face for face in FACES if any(place.startswith(face) for place in places)} == set(FACES)
 
 
 def test_a_turn_that_does_not_end_is_found() -> None:
-    recorded = _recorded()
+    recorded = _recorded_timeline()
     ends = (Input.DONE, Input.FAILED)
     for number, step in enumerate(recorded.steps):
         outputs = tuple(o for o in step.outputs if not (isinstance(o, Signal) and o.input in ends))
         recorded.steps[number] = replace(step, outputs=outputs)
-    found = _compared(recorded)
+    found = _differences(recorded)
     assert "session.error" in " ".join(difference.path for difference in found)
     assert any(difference.place.startswith("after a restart: opencode1") for difference in found)
 
@@ -145,8 +145,8 @@ def test_a_repeated_value_is_compared_as_what_it_stands_for() -> None:
 
 def test_only_listed_differences_are_wanted_and_idle_entries_are_told() -> None:
     rows = [Difference("claude/2/x", "v1 events", "[0] a.n", "1", "2"), Difference("pi/1/x", "v1 events", "[0] a.n", "1", "2")]
-    used, idle = Wanted("claude/*", "v1 *", "*.n", "why"), Wanted("amp/*", "*", "*", "why")
-    assert unwanted(rows, [used, idle]) == ([rows[1]], [idle])
+    used, idle = AcceptedDifference("claude/*", "v1 *", "*.n", "why"), AcceptedDifference("amp/*", "*", "*", "why")
+    assert split_differences(rows, [used, idle]) == ([rows[1]], [idle])
 
 
 def test_a_wanted_difference_needs_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,4 +154,4 @@ def test_a_wanted_difference_needs_a_reason(tmp_path: Path, monkeypatch: pytest.
     listed.write_text('[[difference]]\nplace = "v1 *"\n')
     monkeypatch.setattr(files, "DIFFERENCES", listed)
     with pytest.raises(ValueError, match="no reason"):
-        files.wanted()
+        files.accepted_differences()

@@ -49,7 +49,7 @@ class _Spy:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._codec, name)
 
-    def _noted(self, kind: str, outputs: list[Output], about: Any = None) -> list[Output]:
+    def _note(self, kind: str, outputs: list[Output], about: Any = None) -> list[Output]:
         mode = getattr(self._codec, "mode", None)
         step = Step(kind, tuple(outputs), about, mode if isinstance(mode, str) else None, self._codec.native_session_id)
         self._timeline.steps.append(step)
@@ -57,26 +57,26 @@ class _Spy:
         return outputs
 
     def start(self) -> list[Output]:
-        return self._noted("receive", self._codec.start())
+        return self._note("receive", self._codec.start())
 
     def receive(self, line: bytes) -> list[Output]:
-        return self._noted("receive", self._codec.receive(line))
+        return self._note("receive", self._codec.receive(line))
 
     def send(self, command: Command) -> list[Output]:
-        return self._noted("send", self._codec.send(command), command)
+        return self._note("send", self._codec.send(command), command)
 
     def eof(self, exit_: Exit) -> list[Output]:
-        return self._noted("eof", self._codec.eof(exit_), exit_)
+        return self._note("eof", self._codec.eof(exit_), exit_)
 
 
 class _CheckingSpy(_Spy):
     def proceed(self, permission_id: str) -> list[Output]:
-        return self._noted("proceed", self._codec.proceed(permission_id), permission_id)
+        return self._note("proceed", self._codec.proceed(permission_id), permission_id)
 
 
 class _HostedSpy(_Spy):
     def on_host_answer(self, answer: Any) -> list[Output]:
-        return self._noted("receive", self._codec.on_host_answer(answer))
+        return self._note("receive", self._codec.on_host_answer(answer))
 
 
 class _CheckingHostedSpy(_CheckingSpy, _HostedSpy):
@@ -86,7 +86,7 @@ class _CheckingHostedSpy(_CheckingSpy, _HostedSpy):
 _SPIES = {(False, False): _Spy, (True, False): _CheckingSpy, (False, True): _HostedSpy, (True, True): _CheckingHostedSpy}
 
 
-def _spied(codec: Any, timeline: Timeline) -> Any:
+def _spy(codec: Any, timeline: Timeline) -> Any:
     return _SPIES[hasattr(codec, "proceed"), hasattr(codec, "on_host_answer")](codec, timeline)
 
 
@@ -94,14 +94,14 @@ def _watch(replay: Replay, timeline: Timeline) -> None:
     """The acts of the person in a replay are written down too."""
     apply = replay.apply
 
-    def noted(child: str | None, input_: Input, key: str = "") -> None:
+    def note_input(child: str | None, input_: Input, key: str = "") -> None:
         if input_ is Input.PROMPT and child is None:
             timeline.steps.append(Step("prompt", about=key))
         elif input_ is Input.ABORT and child is None:
             timeline.steps.append(Step("abort"))
         apply(child, input_, key)
 
-    replay.apply = noted  # type: ignore[method-assign] - each call of the replay itself goes through it too
+    replay.apply = note_input  # type: ignore[method-assign] - each call of the replay itself goes through it too
 
 
 def names() -> list[str]:
@@ -114,7 +114,7 @@ def timeline(name: str) -> Timeline:
     recording = recordings.read(name)
     replay = replays.replay_of(name, recording)
     made = Timeline(replay.agent)
-    replay.codec = _spied(replay.codec, made)
+    replay.codec = _spy(replay.codec, made)
     _watch(replay, made)
     replay.play(recording)
     return made

@@ -138,7 +138,7 @@ class Connection:
         lines = head.decode("latin-1").split("\r\n")
         status = int(lines[0].split()[1])
         chunked = any(line.lower() == "transfer-encoding: chunked" for line in lines)
-        return status, _joined(rest) if chunked else rest
+        return status, _join_chunks(rest) if chunked else rest
 
     def response(self) -> Response:
         """Status and parsed body."""
@@ -161,7 +161,7 @@ class Connection:
         return found
 
 
-def _joined(chunks: bytes) -> bytes:
+def _join_chunks(chunks: bytes) -> bytes:
     """The body in chunks; a chunk that is not complete yet is left out."""
     joined = bytearray()
     while True:

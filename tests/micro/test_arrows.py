@@ -80,7 +80,7 @@ def cpu_s(work: Callable[[], object]) -> float:
 def hold(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Callable[..., None]:
     """Measures `work(*setup())` for PIECES pieces and holds the best round against the budget of the test's name."""
 
-    def held(work: Callable[..., object], setup: Callable[[], tuple[Any, ...]] = tuple) -> None:
+    def check_limit(work: Callable[..., object], setup: Callable[[], tuple[Any, ...]] = tuple) -> None:
         unit = request.getfixturevalue("unit_s")
         benchmark.pedantic(work, setup=lambda: (setup(), {}), rounds=ROUNDS, warmup_rounds=1)
         if benchmark.stats is None:  # in several processes at once nothing is measured
@@ -92,7 +92,7 @@ def hold(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> Callabl
         benchmark.extra_info["units"] = round(cost, 3)
         assert cost < BUDGETS[name], f"{name} takes {cost:.2f} units for a piece, its budget is {BUDGETS[name]}"
 
-    return held
+    return check_limit
 
 
 # --- what goes along the line ----------------------------------------------------------------------------
@@ -119,11 +119,11 @@ def facts(lines: list[bytes]) -> list[Fact]:
 @pytest.fixture(scope="module")
 def events(facts: list[Fact]) -> list[UniversalEvent]:
     """The same as it stands in the journal, after the beginning of its turn."""
-    return stamped([Fact(EventType.TURN_STARTED, TurnData(phase="started", turn_id="trn_1"), synthetic=True), *facts])
+    return stamp([Fact(EventType.TURN_STARTED, TurnData(phase="started", turn_id="trn_1"), synthetic=True), *facts])
 
 
 @pytest.fixture(scope="module")
-def told(events: list[UniversalEvent]) -> list[OpenCodeEvent]:
+def opencode_events(events: list[UniversalEvent]) -> list[OpenCodeEvent]:
     """The same for OpenCode's clients."""
     return opencode1_events(Reducer(SESSION, "claude"), events)
 
@@ -138,7 +138,7 @@ def fresh_codec() -> ClaudeCodec:
     return codec
 
 
-def stamped(facts: list[Fact]) -> list[UniversalEvent]:
+def stamp(facts: list[Fact]) -> list[UniversalEvent]:
     clock = ManualClock()
     ids = Ids(clock)
     return [
@@ -174,13 +174,13 @@ def test_codec(hold: Callable[..., None], lines: list[bytes]) -> None:
 
 
 def test_stamp(hold: Callable[..., None], facts: list[Fact]) -> None:
-    hold(lambda: stamped(facts))
+    hold(lambda: stamp(facts))
 
 
 def test_turn(hold: Callable[..., None]) -> None:
     """Each a call of a tool, opened and closed in a running turn. A piece of text is nothing to it."""
 
-    def running() -> tuple[TurnMachine]:
+    def busy_machine() -> tuple[TurnMachine]:
         machine = TurnMachine()
         machine.apply(Input.PROMPT, "itm_1")
         return (machine,)
@@ -191,14 +191,14 @@ def test_turn(hold: Callable[..., None]) -> None:
             machine.apply(Input.CLOSED, "call")
         assert machine.busy
 
-    hold(work, running)
+    hold(work, busy_machine)
 
 
 def test_projection(hold: Callable[..., None], events: list[UniversalEvent]) -> None:
     hold(lambda reducer: opencode1_events(reducer, events), lambda: (Reducer(SESSION, "claude"),))
 
 
-def test_encode(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:
+def test_encode(hold: Callable[..., None], opencode_events: list[OpenCodeEvent]) -> None:
     ids = Ids(ManualClock())
     encoder = EventEncoder(lambda: 0)
 
@@ -208,19 +208,19 @@ def test_encode(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:
         assert frame is not None
         return encoder.layout(frame)
 
-    hold(lambda: [encode(event) for event in told])
+    hold(lambda: [encode(event) for event in opencode_events])
 
 
-def test_hub(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:
+def test_hub(hold: Callable[..., None], opencode_events: list[OpenCodeEvent]) -> None:
     """To `READERS` readers, encoding and all, as many at once as an agent's lines are taken."""
 
     async def publish() -> None:
         clock = ManualClock()
         hub = Hub(clock, Ids(clock))
         readers = [hub.subscribe(EventEncoder(clock.now_ms)) for _ in range(READERS)]
-        for at in range(0, len(told), LINES_AT_ONCE):
+        for at in range(0, len(opencode_events), LINES_AT_ONCE):
             with hub.burst():
-                for event in told[at : at + LINES_AT_ONCE]:
+                for event in opencode_events[at : at + LINES_AT_ONCE]:
                     hub.publish(event)
         for reader in readers:
             reader.close()
@@ -231,7 +231,7 @@ def test_hub(hold: Callable[..., None], told: list[OpenCodeEvent]) -> None:
 
 
 @pytest.fixture
-def stored(tmp_path: Path) -> Iterator[tuple[asyncio.Runner, SqliteStore]]:
+def sqlite_store(tmp_path: Path) -> Iterator[tuple[asyncio.Runner, SqliteStore]]:
     with asyncio.Runner() as runner:
         store = SqliteStore(tmp_path / "journal.db")
         runner.run(store.open())
@@ -239,9 +239,9 @@ def stored(tmp_path: Path) -> Iterator[tuple[asyncio.Runner, SqliteStore]]:
         runner.run(store.close())
 
 
-def test_store(hold: Callable[..., None], stored: tuple[asyncio.Runner, SqliteStore], events: list[UniversalEvent]) -> None:
+def test_store(hold: Callable[..., None], sqlite_store: tuple[asyncio.Runner, SqliteStore], events: list[UniversalEvent]) -> None:
     """Until it is on the disk, the writing thread's work too; each round is a session of its own."""
-    runner, store = stored
+    runner, store = sqlite_store
     rounds = iter(range(100))
 
     def another() -> tuple[list[UniversalEvent]]:

@@ -23,7 +23,7 @@ BOUND_S = 30.0
 
 
 @dataclass
-class Seen:
+class ProcessLog:
     """What one process has said. `log` is lines and exits in the order in which they came."""
 
     lines: list[bytes] = field(default_factory=list)
@@ -48,10 +48,10 @@ class Seen:
                 self.changed.clear()
                 await self.changed.wait()
 
-    async def said(self, line: bytes) -> None:
+    async def wait_for_line(self, line: bytes) -> None:
         await self.until(lambda: line in self.lines)
 
-    async def something(self) -> bytes:
+    async def first_line(self) -> bytes:
         """Its first line."""
         await self.until(lambda: bool(self.lines))
         return self.lines[0]
@@ -66,7 +66,7 @@ class Nursery:
     """Starts fakes, each with a variable by which its processes are found again."""
 
     token: str = field(default_factory=lambda: secrets.token_hex(8))
-    started: list[tuple[AgentProcess, Seen]] = field(default_factory=list)
+    started: list[tuple[AgentProcess, ProcessLog]] = field(default_factory=list)
 
     def spec(self, fake: str, *args: str) -> LaunchSpec:
         return LaunchSpec((sys.executable, "-I", "-S", str(FAKES / fake), *args), cwd=str(FAKES))
@@ -77,8 +77,8 @@ class Nursery:
         *args: str,
         waits: Waits = PATIENT,
         on_lines: Callable[[list[bytes]], Awaitable[None] | None] | None = None,
-    ) -> tuple[AgentProcess, Seen]:
-        seen = Seen()
+    ) -> tuple[AgentProcess, ProcessLog]:
+        seen = ProcessLog()
         env = {**os.environ, "FAKE_TOKEN": self.token}
         process = await AgentProcess.spawn(
             self.spec(fake, *args), env, on_lines=on_lines or seen.on_lines, on_exit=seen.on_exit, name=fake, waits=waits

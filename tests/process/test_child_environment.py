@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.process.test_secrets import Client
-from tests.process.test_serve import RUN, START_S, environment, rest, serving
+from tests.process.test_serve import RUN, START_S, environment, rest, run_server
 
 PASSWORD = "Planted-Pa55word-0815"
 VARIABLES = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD")
@@ -68,7 +68,7 @@ class Machine:
         return found
 
 
-def mine(client: Client, method: str, path: str, body: Any = None) -> bytes:
+def ask_with_password(client: Client, method: str, path: str, body: Any = None) -> bytes:
     status, text = client.ask(method, path, body, Authorization=f"Bearer {PASSWORD}")
     assert status < 300, (method, path, status, text)
     return text
@@ -79,18 +79,20 @@ def test_no_child_gets_the_servers_password(tmp_path: Path, variable: str) -> No
     machine = Machine(tmp_path)
     project = tmp_path / "project"
     project.mkdir()
-    with serving(tmp_path, "--directory", str(project), **machine.settings(), **{variable: PASSWORD}) as (process, url):
+    with run_server(tmp_path, "--directory", str(project), **machine.settings(), **{variable: PASSWORD}) as (process, url):
         rest(process)
         client = Client(url)
         shown: dict[str, bytes] = {}
-        mine(client, "POST", "/project/git/init")
-        session = json.loads(mine(client, "POST", "/session", {}))["id"]
-        shown["a template's shell part"] = mine(
+        ask_with_password(client, "POST", "/project/git/init")
+        session = json.loads(ask_with_password(client, "POST", "/session", {}))["id"]
+        shown["a template's shell part"] = ask_with_password(
             client, "POST", f"/session/{session}/command", {"command": "show", "arguments": "", "model": "mock/mock"}
-        ) + mine(client, "GET", f"/session/{session}/message")
-        shown["a shell command"] = mine(client, "POST", f"/session/{session}/shell", {"command": "env", "agent": "build"})
-        made = json.loads(mine(client, "POST", "/api/shell", {"command": f"env > {machine.seen}/shell; exit"}))
-        mine(client, "POST", "/pty", {"command": "/bin/sh", "args": ["-c", f"env > {machine.seen}/terminal"]})
+        ) + ask_with_password(client, "GET", f"/session/{session}/message")
+        shown["a shell command"] = ask_with_password(
+            client, "POST", f"/session/{session}/shell", {"command": "env", "agent": "build"}
+        )
+        made = json.loads(ask_with_password(client, "POST", "/api/shell", {"command": f"env > {machine.seen}/shell; exit"}))
+        ask_with_password(client, "POST", "/pty", {"command": "/bin/sh", "args": ["-c", f"env > {machine.seen}/terminal"]})
         prompt = {"parts": [{"type": "text", "text": "hello"}], "model": {"providerID": "witness", "modelID": "default"}}
         client.ask("POST", f"/session/{session}/message", prompt, Authorization=f"Bearer {PASSWORD}")
         client.ask("POST", "/v1/agents/claude/install", Authorization=f"Bearer {PASSWORD}")

@@ -12,7 +12,7 @@ import pytest
 
 from shim.runtime import family
 from shim.runtime.process import AgentProcess, Waits
-from tests.process.support import BOUND_S, WAITS, Nursery, Seen, has_died, is_live, pids
+from tests.process.support import BOUND_S, WAITS, Nursery, ProcessLog, has_died, is_live, pids
 
 
 def session_mates(pid: int) -> list[int]:
@@ -37,7 +37,7 @@ async def test_a_child_that_holds_the_pipe_dies_with_it(spawn: Nursery) -> None:
 @pytest.mark.parametrize("how", ["stop", "kill", "crash"])
 async def test_a_tool_with_a_session_of_its_own_dies_with_it(spawn: Nursery, how: str) -> None:
     process, seen = await spawn("tool_shell.py", *(["crash"] if how == "crash" else []), waits=WAITS)
-    await seen.something()
+    await seen.first_line()
     if how != "crash":
         assert len(spawn.orphans()) == 3, "the fake has a grandchild and its parent in another session"
         assert session_mates(process.pid) == []
@@ -59,7 +59,7 @@ async def test_an_escaped_child_with_the_pipe_does_not_delay_the_end(
     leash = tmp_path / "leash"
     leash.touch()
     process, seen = await spawn("escapee.py", str(leash), *talks, waits=waits)
-    escaped = int((await seen.something()).removeprefix(b"escaped "))
+    escaped = int((await seen.first_line()).removeprefix(b"escaped "))
     process.write(b"exit with 7")
     async with asyncio.timeout(BOUND_S):
         assert (await seen.exit()).code == 7
@@ -74,7 +74,7 @@ async def test_left_over_children_may_tidy_up(spawn: Nursery, tmp_path: Path, ho
     made = tmp_path / "made"
     made.touch()
     process, seen = await spawn("leaves_helper.py", str(made))
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     if how == "stop":
         await process.stop()
     else:
@@ -88,7 +88,7 @@ async def test_left_over_children_may_tidy_up(spawn: Nursery, tmp_path: Path, ho
 async def test_a_child_without_the_token_is_found_by_its_parent(spawn: Nursery, how: str) -> None:
     """Only while the agent lives: the tree leads to it, and it is remembered until the agent is gone."""
     process, seen = await spawn("tool_shell.py", "hides")
-    hidden = int((await seen.something()).removeprefix(b"ready "))
+    hidden = int((await seen.first_line()).removeprefix(b"ready "))
     assert spawn.orphans() == [process.pid]
     assert is_live(hidden)
     if how == "stop":
@@ -101,10 +101,10 @@ async def test_a_child_without_the_token_is_found_by_its_parent(spawn: Nursery, 
 
 async def test_a_later_process_with_the_same_pid_is_spared(spawn: Nursery) -> None:
     process, seen = await spawn("echo.py")
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     family.end([family.Process(process.pid, family.start_ticks(process.pid) - 1)], 0.1)
     process.write(b"still here")
-    await seen.said(b"still here")
+    await seen.wait_for_line(b"still here")
     assert family.start_ticks(process.pid) > 0
 
 
@@ -116,9 +116,9 @@ def test_an_unknown_pid_has_no_start_and_no_family() -> None:
 def test_when_our_loop_goes_down_nothing_is_left() -> None:
     nursery = Nursery()
 
-    async def main() -> Seen:
+    async def main() -> ProcessLog:
         process, seen = await nursery("tool_shell.py")
-        await seen.something()
+        await seen.first_line()
         assert is_live(process.pid)
         return seen
 
@@ -130,7 +130,7 @@ def test_when_our_loop_goes_down_nothing_is_left() -> None:
 def test_when_our_loop_goes_down_before_anything_was_read() -> None:
     nursery = Nursery()
 
-    async def main() -> Seen:
+    async def main() -> ProcessLog:
         _, seen = await nursery("ignores_term.py")
         return seen
 
@@ -142,9 +142,9 @@ def test_when_our_loop_goes_down_before_anything_was_read() -> None:
 def test_when_our_loop_goes_down_during_the_ladder() -> None:
     nursery = Nursery()
 
-    async def main() -> Seen:
+    async def main() -> ProcessLog:
         process, seen = await nursery("ignores_term.py")
-        await seen.something()
+        await seen.first_line()
         ladder = asyncio.create_task(process.stop())
         while process.alive:
             await asyncio.sleep(0)
@@ -157,20 +157,20 @@ def test_when_our_loop_goes_down_during_the_ladder() -> None:
 
 
 async def test_cancelling_a_group_of_tasks_neither_leaks_nor_hangs(spawn: Nursery) -> None:
-    running: list[tuple[AgentProcess, Seen]] = []
+    running: list[tuple[AgentProcess, ProcessLog]] = []
 
     async def session() -> None:
         process, seen = await spawn("tool_shell.py", waits=WAITS)
         running.append((process, seen))
         try:
-            await seen.something()
+            await seen.first_line()
             await seen.until(lambda: False)
         finally:
             await process.stop()
 
-    async def doomed() -> None:
+    async def fail_group() -> None:
         for process, seen in [*running]:
-            await seen.something()
+            await seen.first_line()
             assert process.alive
         raise RuntimeError("one of the group fails")
 
@@ -180,6 +180,6 @@ async def test_cancelling_a_group_of_tasks_neither_leaks_nor_hangs(spawn: Nurser
                 group.create_task(session())
             while len(running) < 3:
                 await asyncio.sleep(0)
-            group.create_task(doomed())
+            group.create_task(fail_group())
     assert [len(seen.exits) for _, seen in running] == [1, 1, 1]
     assert spawn.orphans() == []

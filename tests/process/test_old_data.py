@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from tests.process.test_serve import RUN, START_S, environment, rest, serving
+from tests.process.test_serve import RUN, START_S, environment, rest, run_server
 from tests.process.test_wheel import get
 from tests.support.old_data import NAMES, make_database, sessions
 
 DATA = ".local/share/opencode-shim"
 
 
-def shown(message: dict[str, Any]) -> dict[str, Any]:
+def fixture_form(message: dict[str, Any]) -> dict[str, Any]:
     """A message as the fixtures keep it."""
     parts: list[dict[str, Any]] = []
     for part in message["parts"]:
@@ -30,8 +30,8 @@ def shown(message: dict[str, Any]) -> dict[str, Any]:
     return {"role": message["info"]["role"], "parts": parts}
 
 
-def answered(url: str, home: Path, session_id: str) -> list[dict[str, Any]]:
-    return [shown(message) for message in json.loads(get(f"{url}/session/{session_id}/message?directory={home}/project"))]
+def server_messages(url: str, home: Path, session_id: str) -> list[dict[str, Any]]:
+    return [fixture_form(message) for message in json.loads(get(f"{url}/session/{session_id}/message?directory={home}/project"))]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -39,10 +39,10 @@ def test_sessions_of_an_earlier_version_are_answered_as_it_did(tmp_path: Path, n
     (tmp_path / "project").mkdir()
     make_database(name, tmp_path / DATA / "opencode-shim.db", tmp_path)
     (tmp_path / DATA).chmod(0o700)
-    with serving(tmp_path, SHIM_MOCK_DELAY_FACTOR="0") as (process, url):
+    with run_server(tmp_path, SHIM_MOCK_DELAY_FACTOR="0") as (process, url):
         rest(process)
         for session_id, expected in sessions(name).items():
-            assert answered(url, tmp_path, session_id) == expected["messages"]
+            assert server_messages(url, tmp_path, session_id) == expected["messages"]
             assert json.loads(get(f"{url}/session/{session_id}"))["title"] == expected["title"]
 
 
@@ -60,11 +60,11 @@ def test_a_backup_of_a_running_server_is_served_elsewhere(tmp_path: Path) -> Non
         return done.stdout
 
     file = str(tmp_path / "sessions.tar.gz")
-    with serving(first) as (process, _):
+    with run_server(first) as (process, _):
         rest(process)
         assert "Keep it secret" in command(first, "backup", file)
     assert "Restored 1 files" in command(second, "restore", file)
-    with serving(second) as (process, url):
+    with run_server(second) as (process, url):
         rest(process)
         for session_id, expected in sessions(name).items():
-            assert answered(url, first, session_id) == expected["messages"]
+            assert server_messages(url, first, session_id) == expected["messages"]

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @contextmanager
-def started(folder: Path, home: Path, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+def start_opencode(folder: Path, home: Path, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
     """`opencode ARGUMENTS` with three pipes; killed at the end if it still runs."""
     process = subprocess.Popen(
         [str(folder / "opencode"), *arguments],
@@ -49,7 +49,9 @@ def started(folder: Path, home: Path, *arguments: str, **more: str) -> Iterator[
         process.communicate()
 
 
-def called(folder: Path, home: Path, *arguments: str, name: str = "opencode", **more: str) -> subprocess.CompletedProcess[str]:
+def run_opencode(
+    folder: Path, home: Path, *arguments: str, name: str = "opencode", **more: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(folder / name), *arguments],
         cwd=home,
@@ -67,8 +69,11 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 
 def test_the_version_is_all_that_it_prints(folder: Path, tmp_path: Path) -> None:
-    assert (called(folder, tmp_path, "--version").stdout, called(folder, tmp_path, "--version").stderr) == ("1.18.33\n", "")
-    assert called(folder, tmp_path, "--version", name="opencode2").stdout == "2.1.2\n"
+    assert (run_opencode(folder, tmp_path, "--version").stdout, run_opencode(folder, tmp_path, "--version").stderr) == (
+        "1.18.33\n",
+        "",
+    )
+    assert run_opencode(folder, tmp_path, "--version", name="opencode2").stdout == "2.1.2\n"
 
 
 def test_a_project_with_a_module_of_the_same_name_does_not_run(folder: Path, tmp_path: Path) -> None:
@@ -76,11 +81,11 @@ def test_a_project_with_a_module_of_the_same_name_does_not_run(folder: Path, tmp
     (tmp_path / "shim").mkdir()
     (tmp_path / "shim" / "__init__.py").write_text("raise SystemExit('the project has run')")
     (tmp_path / "argparse.py").write_text("raise SystemExit('the project has run')")
-    assert called(folder, tmp_path, "--version").stdout == "1.18.33\n"
+    assert run_opencode(folder, tmp_path, "--version").stdout == "1.18.33\n"
 
 
 def test_the_first_line_of_serve_has_the_url_and_sigterm_ends_it(folder: Path, tmp_path: Path) -> None:
-    with started(folder, tmp_path, "serve", "--hostname=127.0.0.1", "--port=0") as process:
+    with start_opencode(folder, tmp_path, "serve", "--hostname=127.0.0.1", "--port=0") as process:
         line = first_line(process)
         assert line.startswith("opencode server listening on http://127.0.0.1:")
         url = line.split()[-1]
@@ -93,7 +98,7 @@ def test_the_first_line_of_serve_has_the_url_and_sigterm_ends_it(folder: Path, t
 
 
 def test_logs_go_to_stderr_when_they_are_asked_for(folder: Path, tmp_path: Path) -> None:
-    with started(folder, tmp_path, "serve", "--port", "0", "--print-logs", "--log-level", "DEBUG") as process:
+    with start_opencode(folder, tmp_path, "serve", "--port", "0", "--print-logs", "--log-level", "DEBUG") as process:
         url = first_line(process).split()[-1]
         with urllib.request.urlopen(f"{url}/global/health", timeout=START_S) as answer:
             assert answer.status == 200
@@ -104,7 +109,7 @@ def test_logs_go_to_stderr_when_they_are_asked_for(folder: Path, tmp_path: Path)
 
 def test_stdio_prints_its_url_as_json_and_the_end_of_stdin_ends_it(folder: Path, tmp_path: Path) -> None:
     arguments = ("serve", "--stdio", "--hostname", "127.0.0.1", "--port", "0")
-    with started(folder, tmp_path, *arguments, OPENCODE_PASSWORD="s3cret") as process:
+    with start_opencode(folder, tmp_path, *arguments, OPENCODE_PASSWORD="s3cret") as process:
         line = first_line(process)
         assert len(line.encode()) <= 8192
         url = json.loads(line)["url"]
@@ -123,66 +128,66 @@ def test_stdio_prints_its_url_as_json_and_the_end_of_stdin_ends_it(folder: Path,
 
 
 def test_a_run_prints_the_answer(folder: Path, tmp_path: Path) -> None:
-    done = called(folder, tmp_path, "run", "echo", "hello")
+    done = run_opencode(folder, tmp_path, "run", "echo", "hello")
     assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
-    done = called(folder, tmp_path, "run", "--continue", "--format", "json", "tool")
+    done = run_opencode(folder, tmp_path, "run", "--continue", "--format", "json", "tool")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = [line["type"] for line in lines]
     assert (kinds[0], kinds[-1], kinds.count("tool_use")) == ("step_start", "step_finish", 1)
-    listed = json.loads(called(folder, tmp_path, "session", "list", "--format", "json").stdout)
+    listed = json.loads(run_opencode(folder, tmp_path, "session", "list", "--format", "json").stdout)
     assert [row["id"] for row in listed] == [lines[0]["sessionID"]]
-    table = called(folder, tmp_path, "session", "list").stdout.splitlines()
+    table = run_opencode(folder, tmp_path, "session", "list").stdout.splitlines()
     assert table[0].startswith("Session ID")
     assert table[2].startswith(lines[0]["sessionID"])
 
 
 def test_a_run_rejects_permissions_and_auto_allows_them(folder: Path, tmp_path: Path) -> None:
-    done = called(folder, tmp_path, "run", "permission")
+    done = run_opencode(folder, tmp_path, "run", "permission")
     assert "reject" in done.stderr
-    done = called(folder, tmp_path, "run", "--auto", "permission")
+    done = run_opencode(folder, tmp_path, "run", "--auto", "permission")
     assert "once" in done.stderr
 
 
 def test_a_run_that_fails_says_why(folder: Path, tmp_path: Path) -> None:
-    done = called(folder, tmp_path, "run", "error")
+    done = run_opencode(folder, tmp_path, "run", "error")
     assert done.returncode == 1
     assert "Error: " in done.stderr
-    done = called(folder, tmp_path, "run", "--session", "ses_nowhere", "hello")
+    done = run_opencode(folder, tmp_path, "run", "--session", "ses_nowhere", "hello")
     assert done.returncode == 1
     assert "ses_nowhere" in done.stderr
 
 
 def test_lists_have_the_form_of_opencode(folder: Path, tmp_path: Path) -> None:
-    models = called(folder, tmp_path, "models", "mock", "--verbose").stdout
+    models = run_opencode(folder, tmp_path, "models", "mock", "--verbose").stdout
     name, _, rest = models.partition("\n")
     assert name.startswith("mock/")
     assert json.JSONDecoder().raw_decode(rest)[0]["id"] == name.removeprefix("mock/")
-    agents = called(folder, tmp_path, "agent", "list").stdout
+    agents = run_opencode(folder, tmp_path, "agent", "list").stdout
     assert agents.startswith("build (primary)\n  [")
-    done = called(folder, tmp_path, "models", "nobody")
+    done = run_opencode(folder, tmp_path, "models", "nobody")
     assert (done.returncode, 'no provider "nobody"' in done.stderr) == (1, True)
 
 
 def test_a_session_is_exported_and_imported(folder: Path, tmp_path: Path) -> None:
-    called(folder, tmp_path, "run", "echo kept")
-    document = called(folder, tmp_path, "export").stdout
+    run_opencode(folder, tmp_path, "run", "echo kept")
+    document = run_opencode(folder, tmp_path, "export").stdout
     session = json.loads(document)["info"]["id"]
     (tmp_path / "session.json").write_text(document)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    done = called(folder, elsewhere, "import", str(tmp_path / "session.json"), XDG_DATA_HOME=str(elsewhere))
+    done = run_opencode(folder, elsewhere, "import", str(tmp_path / "session.json"), XDG_DATA_HOME=str(elsewhere))
     assert done.stdout == f"Imported session: {session}\n", done.stderr
 
 
 def test_api_starts_a_server_that_stays(folder: Path, tmp_path: Path) -> None:
-    done = called(folder, tmp_path, "api", "post", "/api/session", "--data", json.dumps({"title": "Made"}))
+    done = run_opencode(folder, tmp_path, "api", "post", "/api/session", "--data", json.dumps({"title": "Made"}))
     pid = int(done.stderr.split()[-1])
     try:
         assert done.returncode == 0
         session = json.loads(done.stdout)["data"]["id"]
-        done = called(folder, tmp_path, "api", "get", "/api/session", "--param", "limit=1", "--param", "order=desc")
+        done = run_opencode(folder, tmp_path, "api", "get", "/api/session", "--param", "limit=1", "--param", "order=desc")
         assert ([row["id"] for row in json.loads(done.stdout)["data"]], done.stderr) == ([session], "")
-        done = called(folder, tmp_path, "api", "get", "/api/session/ses_nowhere")
+        done = run_opencode(folder, tmp_path, "api", "get", "/api/session/ses_nowhere")
         assert (done.returncode, json.loads(done.stdout)["_tag"]) == (1, "SessionNotFoundError")
         assert done.stderr == "404 Not Found\n"
     finally:
@@ -190,7 +195,7 @@ def test_api_starts_a_server_that_stays(folder: Path, tmp_path: Path) -> None:
 
 
 def test_commands_that_need_the_real_opencode_are_refused_with_a_sentence(folder: Path, tmp_path: Path) -> None:
-    done = called(folder, tmp_path, "stats")
+    done = run_opencode(folder, tmp_path, "stats")
     assert done.returncode == 1
     assert "Install OpenCode (npm install -g opencode-ai)" in done.stderr
     assert "Traceback" not in done.stderr

@@ -16,7 +16,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from tests.process.test_serve import SLACK_S, START_S, STOP_S, serving
+from tests.process.test_serve import SLACK_S, START_S, STOP_S, run_server
 
 CALLER = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
 """A trace and a span of whoever calls."""
@@ -58,7 +58,7 @@ class Receiver:
         self.requests.append(request)
         self.spans += [span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
 
-    def named(self, name: str) -> list[Span]:
+    def spans_named(self, name: str) -> list[Span]:
         return sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_time_unix_nano)
 
 
@@ -74,7 +74,7 @@ def receiver() -> Iterator[Receiver]:
 
 
 @contextmanager
-def posted(url: str, body: object, **headers: str) -> Iterator[Any]:
+def post_json(url: str, body: object, **headers: str) -> Iterator[Any]:
     request = urllib.request.Request(url, json.dumps(body).encode(), {"Content-Type": "application/json", **headers})
     with urllib.request.urlopen(request, timeout=START_S) as answer:
         yield answer
@@ -86,23 +86,23 @@ def attributes(span: Span) -> dict[str, Any]:
 
 def test_a_receiver_gets_the_spans_of_turns(tmp_path: Path, receiver: Receiver) -> None:
     settings = {"SHIM_OTEL": "1", "SHIM_MOCK_DELAY_FACTOR": "0", "OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "NO_PROXY": "*"}
-    with serving(tmp_path, **settings) as (process, url):
+    with run_server(tmp_path, **settings) as (process, url):
         session = f"{url}/v1/sessions/mine"
-        with posted(session, {"agent": "mock"}) as answer:
+        with post_json(session, {"agent": "mock"}) as answer:
             core = json.load(answer)["openCodeSessionId"]
         stream = f"{session}/messages/stream"
-        with posted(stream, {"message": "tool"}, traceparent=f"00-{CALLER[0]}-{CALLER[1]}-01") as answer:
+        with post_json(stream, {"message": "tool"}, traceparent=f"00-{CALLER[0]}-{CALLER[1]}-01") as answer:
             answer.read()
         for message in (f"echo {SAID}", "error"):
-            with posted(stream, {"message": message}) as answer:
+            with post_json(stream, {"message": message}) as answer:
                 answer.read()
-        with posted(stream, {"message": "permission"}) as answer:
+        with post_json(stream, {"message": "permission"}) as answer:
             while b"permission.requested" not in answer.readline():
                 pass
-            with posted(f"{url}/v1/x-sessions/mine/abort", {}):
+            with post_json(f"{url}/v1/x-sessions/mine/abort", {}):
                 pass
             answer.read()
-        with posted(stream, {"message": "wake"}) as answer:
+        with post_json(stream, {"message": "wake"}) as answer:
             answer.read()
         turns_ended = 0
         with urllib.request.urlopen(f"{session}/events/sse", timeout=START_S) as events:
@@ -120,7 +120,7 @@ def test_a_receiver_gets_the_spans_of_turns(tmp_path: Path, receiver: Receiver) 
     assert "opencode-shim" in resources
     assert SAID not in str(receiver.requests)
 
-    turns = receiver.named("turn")
+    turns = receiver.spans_named("turn")
     assert [attributes(turn)["turn.reason"] for turn in turns] == [
         *("completed", "completed", "error", "aborted", "completed", "completed")
     ]
@@ -128,7 +128,7 @@ def test_a_receiver_gets_the_spans_of_turns(tmp_path: Path, receiver: Receiver) 
     assert len({attributes(turn)["turn.id"] for turn in turns}) == len(turns)
     assert [turn.status.code == Status.STATUS_CODE_ERROR for turn in turns] == [False, False, True, False, False, False]
 
-    asked = receiver.named("POST /v1/sessions/{session_id}/messages/stream")
+    asked = receiver.spans_named("POST /v1/sessions/{session_id}/messages/stream")
     assert [attributes(request)["http.response.status_code"] for request in asked] == [200] * 5
     assert {request.kind for request in asked} == {Span.SPAN_KIND_SERVER}
     assert (asked[0].trace_id.hex(), asked[0].parent_span_id.hex()) == CALLER

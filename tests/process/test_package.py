@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.test_serve import SLACK_S, START_S, STOP_S, environment, rest, serving
+from tests.process.test_serve import SLACK_S, START_S, STOP_S, environment, rest, run_server
 from tests.process.test_wheel import ROOT, get, post, uv
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("package")]
@@ -29,7 +29,7 @@ WHEEL_LIMIT_BYTES = 2 * 2**20
 
 
 @dataclass(frozen=True)
-class Built:
+class Package:
     """Where a wheel and an sdist were built to."""
 
     wheel: Path
@@ -37,11 +37,11 @@ class Built:
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
     """`uv build` makes the sdist first, and the wheel from it."""
     folder = tmp_path_factory.mktemp("dist")
     uv("build", "--quiet", "--out-dir", folder)
-    return Built(next(folder.glob("*.whl")), next(folder.glob("*.tar.gz")))
+    return Package(next(folder.glob("*.whl")), next(folder.glob("*.tar.gz")))
 
 
 def interpreter(version: str) -> str | None:
@@ -68,13 +68,13 @@ def test_the_classifiers_name_what_is_tried() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_wheel_installs_from_an_index_and_answers_on_each_python(built: Built, version: str, tmp_path: Path) -> None:
+def test_the_wheel_installs_from_an_index_and_answers_on_each_python(package: Package, version: str, tmp_path: Path) -> None:
     python = interpreter(version)
     if python is None:
         pytest.skip(f"Python {version} is not on this machine")
     uv("venv", "--quiet", "--python", python, tmp_path / "venv")
     inside = tmp_path / "venv" / "bin" / "python"
-    uv("pip", "install", "--quiet", "--python", inside, "--find-links", built.wheel.parent, "opencode-shim[speed,otel,mdns]")
+    uv("pip", "install", "--quiet", "--python", inside, "--find-links", package.wheel.parent, "opencode-shim[speed,otel,mdns]")
     uv("pip", "check", "--quiet", "--python", inside)
     program = str(tmp_path / "venv" / "bin" / "opencode-shim")
     home = tmp_path / "home"
@@ -83,7 +83,7 @@ def test_the_wheel_installs_from_an_index_and_answers_on_each_python(built: Buil
         [program, "--version"], env=environment(home), capture_output=True, text=True, timeout=START_S, check=True
     )
     assert re.fullmatch(rf"{re.escape(PROJECT['version'])} \([0-9a-f]{{9}}(, modified)?\)", told.stdout.strip())
-    with serving(home, command=(program,), PYTHONPATH="", SHIM_MOCK_DELAY_FACTOR="0") as (process, url):
+    with run_server(home, command=(program,), PYTHONPATH="", SHIM_MOCK_DELAY_FACTOR="0") as (process, url):
         rest(process)
         post(f"{url}/v1/sessions/s", {"agent": "mock"})
         said = post(f"{url}/v1/sessions/s/messages/stream", {"message": "echo Hello"})
@@ -93,21 +93,21 @@ def test_the_wheel_installs_from_an_index_and_answers_on_each_python(built: Buil
     assert "Traceback" not in (home / "stderr").read_text()
 
 
-def test_uvx_starts_it_in_a_clean_home(built: Built, tmp_path: Path) -> None:
+def test_uvx_starts_it_in_a_clean_home(package: Package, tmp_path: Path) -> None:
     program = shutil.which("uvx") or str(ROOT / ".uv" / "bin" / "uvx")
-    command = (program, "--quiet", "--python", sys.executable, "--find-links", str(built.wheel.parent), "opencode-shim")
+    command = (program, "--quiet", "--python", sys.executable, "--find-links", str(package.wheel.parent), "opencode-shim")
     home = tmp_path / "home"
     home.mkdir()
     certificates = {"UV_SYSTEM_CERTS": "true", "UV_NATIVE_TLS": "true", "UV_CACHE_DIR": str(tmp_path / "cache")}
-    with serving(home, command=command, PYTHONPATH="", **certificates) as (process, url):
+    with run_server(home, command=command, PYTHONPATH="", **certificates) as (process, url):
         rest(process)
         assert json.loads(get(f"{url}/global/health"))["healthy"] is True
         process.terminate()  # uvx passes it on and waits; killed, it would leave the server behind
         assert process.wait(STOP_S + SLACK_S) == 0
 
 
-def test_the_wheel_is_small_typed_and_has_no_tests(built: Built) -> None:
-    with zipfile.ZipFile(built.wheel) as archive:
+def test_the_wheel_is_small_typed_and_has_no_tests(package: Package) -> None:
+    with zipfile.ZipFile(package.wheel) as archive:
         names = archive.namelist()
         [record] = [name for name in names if name.endswith(".dist-info/METADATA")]
         metadata = Parser().parsestr(archive.read(record).decode())
@@ -115,15 +115,15 @@ def test_the_wheel_is_small_typed_and_has_no_tests(built: Built) -> None:
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"shim", "universal", "opencode_shim"}
     assert {"shim/py.typed", "universal/py.typed"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert built.wheel.stat().st_size < WHEEL_LIMIT_BYTES
+    assert package.wheel.stat().st_size < WHEEL_LIMIT_BYTES
     assert metadata.get_all("Provides-Extra") == ["mdns", "otel", "speed"]
     assert metadata["Requires-Python"] == ">=3.11"
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     assert info["commit"] == head
 
 
-def test_the_sdist_has_what_the_wheel_is_built_from_and_no_more(built: Built) -> None:
-    with tarfile.open(built.sdist) as archive:
+def test_the_sdist_has_what_the_wheel_is_built_from_and_no_more(package: Package) -> None:
+    with tarfile.open(package.sdist) as archive:
         names = {member.name.partition("/")[2] for member in archive.getmembers()}
     assert {"pyproject.toml", "hatch_build.py", "LICENSE", "CHANGELOG.md", "shim/build.json", "shim/app.py"} <= names
     assert not [name for name in names if name.startswith(("tests", "compat_fixtures", ".e2e", "node_modules"))]

@@ -8,7 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.process.test_serve import START_S, serving
+from tests.process.test_serve import START_S, run_server
 
 PIXEL = "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
@@ -33,7 +33,7 @@ class Api:
 def test_prompts_that_wait_outlive_the_server(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
-    with serving(home) as (process, url):
+    with run_server(home) as (process, url):
         api = Api(url)
         body = {"location": {"directory": str(home)}, "model": {"providerID": "mock", "id": "mock"}}
         session = str(api.call("POST", "/api/session", body)["id"])
@@ -47,7 +47,7 @@ def test_prompts_that_wait_outlive_the_server(tmp_path: Path) -> None:
         before = {one["id"]: one for one in api.call("GET", f"{base}/inbox") if one["id"] in (queued, steered, parked)}
         process.send_signal(signal.SIGKILL)
         process.wait(START_S)
-    with serving(home) as (_, url):
+    with run_server(home) as (_, url):
         api = Api(url)
         waiting = {one["id"]: one for one in api.call("GET", f"{base}/inbox")}
         assert {id_: waiting.get(id_) for id_ in before} == before

@@ -27,7 +27,7 @@ async def test_lines_go_in_and_come_out_in_order(spawn: Nursery) -> None:
     sent = [b'{"n":%d}' % number for number in range(500)]
     for line in sent:
         process.write(line)
-    await seen.said(sent[-1])
+    await seen.wait_for_line(sent[-1])
     assert seen.lines == [b"ready", *sent]
     assert process.alive
 
@@ -36,7 +36,7 @@ async def test_a_big_line_goes_through_in_both_directions(spawn: Nursery) -> Non
     process, seen = await spawn("echo.py")
     line = b"x" * 10_000_000
     process.write(line)
-    await seen.said(line)
+    await seen.wait_for_line(line)
 
 
 async def test_a_line_with_a_newline_is_refused(spawn: Nursery) -> None:
@@ -134,7 +134,7 @@ async def test_lines_left_in_the_pipe_come_before_the_exit(spawn: Nursery) -> No
             await has_died(process.pid)
             for _ in range(5):  # longer than the search for its family takes
                 _, other = await spawn("echo.py")
-                await other.said(b"ready")
+                await other.wait_for_line(b"ready")
         count += len(lines)
 
     process, seen = await spawn("flood.py", "100", on_lines=on_lines, waits=replace(PATIENT, drain_s=BOUND_S))
@@ -163,7 +163,7 @@ async def test_a_process_that_closes_its_stdout_is_ended(spawn: Nursery) -> None
 
 async def test_a_process_that_ignores_term_is_killed(spawn: Nursery) -> None:
     process, seen = await spawn("ignores_term.py", waits=replace(WAITS, reap_s=BOUND_S))
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     async with asyncio.timeout(BOUND_S):
         await process.stop()
     assert seen.exits == [Exit(code=None, signal=signal.SIGKILL)]
@@ -172,14 +172,14 @@ async def test_a_process_that_ignores_term_is_killed(spawn: Nursery) -> None:
 
 async def test_a_process_that_ignores_the_end_of_input_gets_term(spawn: Nursery) -> None:
     process, seen = await spawn("deaf.py", waits=WAITS)
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     await process.stop()
     assert seen.exits == [Exit(code=None, signal=signal.SIGTERM)]
 
 
 async def test_kill_is_at_once(spawn: Nursery) -> None:
     process, seen = await spawn("ignores_term.py")
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     process.kill()
     process.kill()
     assert not process.alive
@@ -190,7 +190,7 @@ async def test_kill_is_at_once(spawn: Nursery) -> None:
 
 async def test_an_interrupt_is_sigint(spawn: Nursery) -> None:
     process, seen = await spawn("interruptible.py")
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     process.interrupt()
     assert await seen.exit() == Exit(code=0)
     assert seen.lines == [b"ready", b"interrupted"]
@@ -205,7 +205,7 @@ async def test_kill_right_after_the_start(spawn: Nursery) -> None:
 
 async def test_several_may_stop_it(spawn: Nursery) -> None:
     process, seen = await spawn("ignores_term.py", waits=WAITS)
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     async with asyncio.timeout(BOUND_S):
         await asyncio.gather(process.stop(), process.stop(), process.stop())
     assert len(seen.exits) == 1
@@ -213,7 +213,7 @@ async def test_several_may_stop_it(spawn: Nursery) -> None:
 
 async def test_no_more_is_written_once_it_is_being_stopped(spawn: Nursery) -> None:
     process, seen = await spawn("ignores_term.py", waits=WAITS)
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     stopping = asyncio.create_task(process.stop())
     async with asyncio.timeout(BOUND_S):
         while process.alive:
@@ -226,7 +226,7 @@ async def test_no_more_is_written_once_it_is_being_stopped(spawn: Nursery) -> No
 
 async def test_a_process_that_never_reads_can_be_stopped(spawn: Nursery) -> None:
     process, seen = await spawn("deaf.py", waits=WAITS)
-    await seen.said(b"ready")
+    await seen.wait_for_line(b"ready")
     line, written_bytes = b"x" * 8_000_000, 0
     with pytest.raises(AgentStuck, match="does not read"):
         while written_bytes < 2 * OUTGOING_BYTES:
@@ -247,13 +247,13 @@ async def test_a_flood_starves_nobody_and_fills_no_memory(spawn: Nursery) -> Non
         nonlocal count
         count += len(lines)
 
-    async def others() -> None:
+    async def count_rounds() -> None:
         nonlocal rounds
         while True:
             rounds += 1
             await asyncio.sleep(0)
 
-    task = asyncio.create_task(others())
+    task = asyncio.create_task(count_rounds())
     tracemalloc.start()
     _, seen = await spawn("flood.py", "50000", on_lines=on_lines)
     await seen.exit()
@@ -297,7 +297,7 @@ async def test_no_more_is_read_while_the_lines_are_not_taken(spawn: Nursery) -> 
     _, seen = await spawn("flood.py", "5000", on_lines=on_lines)
     await seen.until(lambda: bool(calls))
     _, other = await spawn("echo.py")
-    await other.said(b"ready")
+    await other.wait_for_line(b"ready")
     assert len(calls) == 1
     taken.set()
     await seen.exit()
@@ -331,13 +331,13 @@ async def test_a_flood_comes_in_small_helpings_with_room_for_others_between(spaw
     helpings: list[int] = []
     turns = 0
 
-    async def others() -> None:
+    async def count_rounds() -> None:
         nonlocal turns
         while True:
             turns += 1
             await asyncio.sleep(0)
 
-    beside = asyncio.create_task(others())
+    beside = asyncio.create_task(count_rounds())
     try:
         _, seen = await spawn("flood.py", "5000", on_lines=lambda lines: helpings.append(len(lines)))
         await seen.exit()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment, rest, serving
+from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment, rest, run_server
 from tests.process.test_wheel import get, post
 
 CONFIG = ".config/opencode-shim/config.toml"
@@ -41,7 +41,7 @@ def write(home: Path, text: str) -> None:
 
 def test_a_changed_file_is_taken_over_and_the_rest_named(tmp_path: Path) -> None:
     write(tmp_path, 'max_sessions = 1\nlog_format = "json"\n')
-    with serving(tmp_path) as (process, url):
+    with run_server(tmp_path) as (process, url):
         rest(process)
         post(f"{url}/session", {})
         with pytest.raises(urllib.error.HTTPError):
@@ -55,7 +55,7 @@ def test_a_changed_file_is_taken_over_and_the_rest_named(tmp_path: Path) -> None
 
 def test_sighup_reloads_and_what_cannot_be_used_changes_nothing(tmp_path: Path) -> None:
     write(tmp_path, "max_sessions = 1\n")
-    with serving(tmp_path) as (process, url):
+    with run_server(tmp_path) as (process, url):
         rest(process)
         process.send_signal(signal.SIGHUP)
         until_logged(tmp_path, "settings.reloaded")
@@ -112,17 +112,17 @@ def test_a_renewed_certificate_is_served_without_a_restart(tmp_path: Path) -> No
         port = int(process.stdout.readline().rpartition(":")[2])
         rest(process)
 
-        def served() -> bytes:
+        def peer_certificate() -> bytes:
             context = ssl.create_default_context()
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
             with socket.create_connection(("127.0.0.1", port), START_S) as raw, context.wrap_socket(raw) as sock:
                 return sock.getpeercert(binary_form=True) or b""
 
-        assert served() == first
+        assert peer_certificate() == first
         second = certificate(tmp_path, "second")
         process.send_signal(signal.SIGHUP)
         until_logged(tmp_path, "settings.reloaded")
-        assert served() == second
+        assert peer_certificate() == second
     finally:
         process.kill()
         process.communicate()

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.test_serve import RUN, START_S, environment, rest, serving
+from tests.process.test_serve import RUN, START_S, environment, rest, run_server
 
 PASSWORD = "correct horse battery"
 PLANTED = {
@@ -54,7 +54,7 @@ class Client:
         self.said.append(text + str(told).encode())
         return status, text
 
-    def mine(self, method: str, path: str, body: Any = None) -> Any:
+    def ask_with_password(self, method: str, path: str, body: Any = None) -> Any:
         status, text = self.ask(method, path, body, Authorization=f"Bearer {PASSWORD}")
         assert status < 300, (method, path, status, text)
         return json.loads(text) if text else None
@@ -96,7 +96,7 @@ def test_no_planted_secret_is_ever_told_or_written(tmp_path: Path, agents: str) 
         "SHIM_LOG_FORMAT": "json",
     }
     data = tmp_path / "data"
-    with serving(tmp_path, "--data-dir", str(data), **planted) as (process, url):
+    with run_server(tmp_path, "--data-dir", str(data), **planted) as (process, url):
         printed = rest(process)
         client = Client(url)
         given = Path(f"/proc/{process.pid}/environ")  # what every program of the person's can read of another one
@@ -111,12 +111,12 @@ def test_no_planted_secret_is_ever_told_or_written(tmp_path: Path, agents: str) 
         assert client.ask("POST", f"/session?auth_token={PLANTED['of the server, encoded']}", {"title": 5})[0] == 400
         for path in ("/config", "/provider", "/agent", "/path", "/doc", "/session", "/config/providers", "/nosuch"):
             client.ask("GET", path, Authorization=f"Bearer {PASSWORD}")
-        session = client.mine("POST", "/session", {})["id"]
+        session = client.ask_with_password("POST", "/session", {})["id"]
         events = until_idle(client, session, "hello")
         # It did tell what it knows, so that something was there to be taken out.
         assert any("fatal: cannot log in with <redacted>" in json.dumps(event) for event in events), json.dumps(events)[-3000:]
-        client.mine("GET", f"/session/{session}/message")
-        shown = client.mine("POST", f"/session/{session}/shell", {"command": "env", "agent": "build"})
+        client.ask_with_password("GET", f"/session/{session}/message")
+        shown = client.ask_with_password("POST", f"/session/{session}/shell", {"command": "env", "agent": "build"})
         assert "MY_SERVICE_TOKEN" in json.dumps(shown)
         settings = [sys.executable, "-c", RUN, "config"]
         for more in ([], ["--json"]):
@@ -143,7 +143,7 @@ def test_data_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         (tmp_path / "work").mkdir()
-        with serving(tmp_path, "--data-dir", str(data), SHIM_RECORD_DIR=str(tmp_path / "records")) as (process, url):
+        with run_server(tmp_path, "--data-dir", str(data), SHIM_RECORD_DIR=str(tmp_path / "records")) as (process, url):
             rest(process)
             client = Client(url)
             session = json.loads(client.ask("POST", f"/session?directory={tmp_path / 'work'}", {})[1])["id"]

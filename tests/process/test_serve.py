@@ -39,7 +39,7 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextmanager
-def serving(
+def run_server(
     home: Path, *arguments: str, command: tuple[str, ...] = (sys.executable, "-c", RUN), **more: str
 ) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`opencode-shim serve --port 0 ...`: the process and its URL. Killed at the end if it still runs."""
@@ -68,7 +68,7 @@ def rest(process: subprocess.Popen[str]) -> list[str]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serve_tells_how_to_attach_and_stops_cleanly(tmp_path: Path, number: signal.Signals) -> None:
-    with serving(tmp_path) as (process, url):
+    with run_server(tmp_path) as (process, url):
         lines = rest(process)
         assert f"attach   opencode attach {url} --dir {tmp_path.resolve()}" in lines
         assert f"data     {tmp_path}/.local/share/opencode-shim" in lines
@@ -92,7 +92,7 @@ def test_background_children_of_a_command_end_with_the_server(tmp_path: Path) ->
         with urllib.request.urlopen(request, timeout=START_S) as answer:
             return json.load(answer)
 
-    with serving(tmp_path) as (process, url):
+    with run_server(tmp_path) as (process, url):
         session = post("/session", {})["id"]
         command = "setsid sleep 300 >/dev/null 2>&1 & echo $!"
         told = post(f"/session/{session}/shell", {"command": command, "agent": "build"})
@@ -104,13 +104,13 @@ def test_background_children_of_a_command_end_with_the_server(tmp_path: Path) ->
 
 
 def test_the_data_directory_is_private(tmp_path: Path) -> None:
-    with serving(tmp_path, "--data-dir", str(tmp_path / "data")) as (process, _):
+    with run_server(tmp_path, "--data-dir", str(tmp_path / "data")) as (process, _):
         rest(process)
         assert (tmp_path / "data").stat().st_mode & 0o777 == 0o700
 
 
 def test_agents_can_be_asked_while_a_server_runs(tmp_path: Path) -> None:
-    with serving(tmp_path):
+    with run_server(tmp_path):
         argv = [sys.executable, "-c", RUN, "agents", "--json"]
         done = subprocess.run(argv, env=environment(tmp_path), capture_output=True, text=True, timeout=START_S)
     assert done.returncode == 0, done.stderr

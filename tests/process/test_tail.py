@@ -14,7 +14,7 @@ def text(*pieces: bytes) -> str:
     return tail.text()
 
 
-def numbered(*range_: int) -> bytes:
+def number_lines(*range_: int) -> bytes:
     return b"".join(b"%d\n" % number for number in range(*range_))
 
 
@@ -27,7 +27,7 @@ def numbered(*range_: int) -> bytes:
         ([b"one\ntwo"], "one\ntwo"),
         ([b"o", b"ne\n\ntw", b"o\n"], "one\n\ntwo"),
         ([b"\xff\n"], "\ufffd"),
-        ([numbered(70)], "\n".join(map(str, range(70)))),
+        ([number_lines(70)], "\n".join(map(str, range(70)))),
     ],
 )
 def test_short(pieces: list[bytes], expected: str) -> None:
@@ -35,12 +35,12 @@ def test_short(pieces: list[bytes], expected: str) -> None:
 
 
 def test_lines_in_the_middle_are_left_out() -> None:
-    lines = text(numbered(100)).split("\n")
+    lines = text(number_lines(100)).split("\n")
     assert lines == [*map(str, range(20)), "... (30 lines left out) ...", *map(str, range(50, 100))]
 
 
 def test_bytes_in_the_middle_are_left_out() -> None:
-    lines = text(*(numbered(n, n + 1) for n in range(100_000))).split("\n")
+    lines = text(*(number_lines(n, n + 1) for n in range(100_000))).split("\n")
     assert lines[:20] == [*map(str, range(20))]
     assert lines[20].startswith("... (99930 lines, more than ")
     assert lines[21:] == [*map(str, range(99_950, 100_000))]
@@ -61,7 +61,7 @@ def test_exactly_full() -> None:
 
 @pytest.mark.parametrize(("count", "truncated"), [(1, False), (70, False), (71, True), (100, True), (100_000, True)])
 def test_in_parts(count: int, truncated: bool) -> None:
-    found = parse_tail(text(numbered(count)))
+    found = parse_tail(text(number_lines(count)))
     assert found is not None
     assert (found.truncated, found.total_lines) == (truncated, count)
     every = [str(number) for number in range(count)]

@@ -94,7 +94,7 @@ def server(home: Path, **more: str) -> Iterator[Server]:
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
+def two_servers(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
     with server(tmp_path) as first, server(tmp_path) as second:
         yield first, second
 
@@ -110,8 +110,8 @@ def until(what: Callable[[], object]) -> None:
     asyncio.run(poll())
 
 
-def test_each_shows_what_the_other_has_and_says_who_has_it(both: tuple[Server, Server]) -> None:
-    first, second = both
+def test_each_shows_what_the_other_has_and_says_who_has_it(two_servers: tuple[Server, Server]) -> None:
+    first, second = two_servers
     session = first.session()
     first.prompt(session, "echo one")
     until(lambda: session in second.titles())
@@ -138,8 +138,8 @@ def test_each_shows_what_the_other_has_and_says_who_has_it(both: tuple[Server, S
     until(lambda: session not in second.titles())
 
 
-def test_a_turn_of_the_other_is_shown_as_busy_until_it_ends(both: tuple[Server, Server]) -> None:
-    first, second = both
+def test_a_turn_of_the_other_is_shown_as_busy_until_it_ends(two_servers: tuple[Server, Server]) -> None:
+    first, second = two_servers
     session = first.session()
     first.begin(session, "hang")
     until(lambda: second.get("/session/status").get(session) == {"type": "busy"})
@@ -148,8 +148,8 @@ def test_a_turn_of_the_other_is_shown_as_busy_until_it_ends(both: tuple[Server, 
 
 
 @pytest.mark.parametrize("killed", [0, 1])
-def test_sessions_of_a_killed_server_go_on_in_the_other(both: tuple[Server, Server], killed: int) -> None:
-    victim, left = both[killed], both[1 - killed]
+def test_sessions_of_a_killed_server_go_on_in_the_other(two_servers: tuple[Server, Server], killed: int) -> None:
+    victim, left = two_servers[killed], two_servers[1 - killed]
     kept, hanging, own = victim.session(), victim.session(), left.session()
     left.prompt(own, "echo own")
     victim.prompt(kept, "echo kept")
@@ -167,10 +167,10 @@ def test_sessions_of_a_killed_server_go_on_in_the_other(both: tuple[Server, Serv
     assert left.texts(own) == ["echo own", "own", "echo too", "too"]
 
 
-def test_a_killed_servers_processes_end_and_the_others_stay(both: tuple[Server, Server]) -> None:
-    victim, left = both
+def test_a_killed_servers_processes_end_and_the_others_stay(two_servers: tuple[Server, Server]) -> None:
+    victim, left = two_servers
     pids: list[int] = []
-    for one in both:
+    for one in two_servers:
         session = one.session()
         told = one.ask(
             "POST", f"/session/{session}/shell", {"command": "setsid sleep 300 >/dev/null 2>&1 & echo $!", "agent": "build"}

@@ -69,7 +69,7 @@ def lines_dropped(connection: http.client.HTTPConnection, stream: str) -> float:
 
 
 @contextmanager
-def serving(home: Path, stdout: int, stderr: int) -> Iterator[tuple[subprocess.Popen[bytes], http.client.HTTPConnection]]:
+def run_server(home: Path, stdout: int, stderr: int) -> Iterator[tuple[subprocess.Popen[bytes], http.client.HTTPConnection]]:
     port = free_port()
     argv = [sys.executable, "-c", RUN, "serve", "--port", str(port), "--directory", str(home), "--log-level", "debug"]
     settings = {"SHIM_LOG_FORMAT": "json"}
@@ -92,7 +92,7 @@ def serving(home: Path, stdout: int, stderr: int) -> Iterator[tuple[subprocess.P
 def test_twenty_thousand_requests_are_answered_when_both_pipes_are_full(tmp_path: Path) -> None:
     """As those that start the program do, which read no further than its first line; at level debug each request is a line."""
     pipes = [full_pipe(), full_pipe()]
-    with serving(tmp_path, pipes[0][1], pipes[1][1]) as (process, connection):
+    with run_server(tmp_path, pipes[0][1], pipes[1][1]) as (process, connection):
         for _ in range(REQUESTS):
             ask(connection, "/global/health")
         assert lines_dropped(connection, "stderr") > 0
@@ -104,14 +104,14 @@ def test_twenty_thousand_requests_are_answered_when_both_pipes_are_full(tmp_path
 
 @pytest.mark.timeout(180)
 def test_dropped_lines_are_told_when_a_reader_returns(tmp_path: Path) -> None:
-    with serving(tmp_path, subprocess.DEVNULL, subprocess.PIPE) as (process, connection):
+    with run_server(tmp_path, subprocess.DEVNULL, subprocess.PIPE) as (process, connection):
         missing = 0.0
         while not missing:
             for _ in range(100):
                 ask(connection, LONG_PATH, 404)
             missing = lines_dropped(connection, "stderr")
         assert process.stderr is not None
-        told = first_told(process.stderr)
+        told = first_dropped_note(process.stderr)
         assert told["stream"] == "stderr"
         assert told["lines"] >= missing
         process.send_signal(signal.SIGTERM)
@@ -121,7 +121,7 @@ def test_dropped_lines_are_told_when_a_reader_returns(tmp_path: Path) -> None:
             json.loads(line)
 
 
-def first_told(stderr: BinaryIO) -> dict[str, object]:
+def first_dropped_note(stderr: BinaryIO) -> dict[str, object]:
     for line in stderr:
         entry = json.loads(line)  # no line is cut in two
         if entry["event"] == "output.dropped":

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.process.test_serve import START_S, environment, rest, serving
+from tests.process.test_serve import START_S, environment, rest, run_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -75,7 +75,7 @@ def test_the_wheel_is_all_that_is_needed(tmp_path: Path) -> None:
     )
     assert "mock" in {agent["name"] for agent in json.loads(found.stdout)}
 
-    with serving(home, command=(program,), PYTHONPATH="", SHIM_MOCK_DELAY_FACTOR="0") as (process, url):
+    with run_server(home, command=(program,), PYTHONPATH="", SHIM_MOCK_DELAY_FACTOR="0") as (process, url):
         rest(process)
         page = {name.removeprefix(PAGE): data for name, data in packed.items() if name.startswith(PAGE) and name.endswith(SERVED)}
         assert "vendor/marked/marked.esm.js" in page

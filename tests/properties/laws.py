@@ -149,7 +149,7 @@ class LawBook:
                 law("a prompt is handed only in a running turn", self.live and not self.aborting and not self.deleted)
                 law("L4 no prompt is handed twice", key not in self.handed)
                 law("prompts are handed in order", self.pending[:1] == [key])
-                law("prompts are handed one at a time, and not beside work of ours", not (self.working or self.ours))
+                law("prompts are handed one at a time, and not beside work of ours", not (self.working or self.has_local_work))
                 self.handed.append(self.pending.pop(0))
                 self.working, self.failure = True, None
             case PromptsCancelled(keys):
@@ -166,7 +166,7 @@ class LawBook:
                 law("Ended is the last effect of its turn", not any(isinstance(e, TurnEnd) for e in before))
             case TurnEnd(turn, reason):
                 law("L1 exactly one end per turn", self.live and turn == self.turns)
-                over = not (self.agent_at_work or self.ours)
+                over = not (self.agent_at_work or self.has_local_work)
                 law("L2 a turn ends when nothing goes on, not before", self.deleted or over)
                 law("a turn ends only after its queue", self.aborting or not self.pending)
                 expected = "aborted" if self.aborting or self.deleted else self.failure or "completed"
@@ -176,7 +176,7 @@ class LawBook:
                 self.held.clear()
 
     @property
-    def ours(self) -> bool:
+    def has_local_work(self) -> bool:
         """Work of the server itself holds the turn, also one that is aborted or has lost its agent."""
         return any(held.startswith(OURS) for held in self.held)
 
@@ -193,10 +193,10 @@ class LawBook:
         if self.live:
             law("a deleted session is not busy", not self.deleted)
             law("a turn without work ends (no busy for ever)", self.working or bool(self.held))
-            law("an abort ends with the agent's stop or the timeout", not self.stopped or self.ours)
+            law("an abort ends with the agent's stop or the timeout", not self.stopped or self.has_local_work)
             law(
                 "a prompt waits only for an answer or for work of ours",
-                not self.pending or self.working or self.aborting or self.ours,
+                not self.pending or self.working or self.aborting or self.has_local_work,
             )
         else:
             law("L3 nothing is open and nothing waits when idle", not machine.open and not self.pending)

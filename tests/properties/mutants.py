@@ -104,7 +104,7 @@ class OursLostInAbort(TurnMachine):
         return False
 
 
-class HandedBesideOurs(TurnMachine):
+class DispatchBesideLocalWork(TurnMachine):
     """A prompt is handed over while a command of the person's runs, or the snapshot of the one before is being taken."""
 
     def _held(self) -> bool:
@@ -152,7 +152,7 @@ class DoubleEndAfterKill(TurnMachine):
             effects.append(TurnEnd(self.turn, "aborted"))
 
 
-class HandedTwice(TurnMachine):
+class DispatchTwice(TurnMachine):
     """The prompt stays in the queue and is handed again."""
 
     def _dispatch(self, effects: list[Effect]) -> None:
@@ -162,7 +162,7 @@ class HandedTwice(TurnMachine):
             self.queue.insert(0, again)
 
 
-class HandedAtOnce(TurnMachine):
+class DispatchAtOnce(TurnMachine):
     """A prompt that arrives while another is answered is handed at once; the agent merges them."""
 
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
@@ -304,14 +304,14 @@ MUTANTS: dict[str, Callable[[], TurnMachine]] = {
             OpenSurvivesExit,
             OursLostInExit,
             OursLostInAbort,
-            HandedBesideOurs,
+            DispatchBesideLocalWork,
             ExitFailsTheAnswered,
             OursNeverReleased,
             AllHoldTheAbort,
             DoubleEnd,
             DoubleEndAfterKill,
-            HandedTwice,
-            HandedAtOnce,
+            DispatchTwice,
+            DispatchAtOnce,
             LastInFirstOut,
             StartedWithoutHand,
             AbortKeepsQueue,

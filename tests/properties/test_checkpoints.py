@@ -28,7 +28,7 @@ from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore
 from tests.conftest import LAW_EXAMPLES
-from tests.goldens.journals import JOURNALS, stored
+from tests.goldens.journals import JOURNALS, journal_names
 from tests.properties.walk import Walk
 from tests.support.opencode2_story import Story
 from universal.events import UniversalEvent
@@ -117,7 +117,7 @@ def test_checkpoint_and_tail_equal_the_whole_journal(history: bytes, held: int, 
     asyncio.run(check(Walk(history).story.journal, "mock", held, page, cut))
 
 
-def waiting(story: Story, words: str) -> str:
+def pending_prompt(story: Story, words: str) -> str:
     """A prompt that waits for an agent; its item."""
     sent = {"parts": [{"type": "text", "text": words}]}
     prompt = {"agent": "mock", "text": [0]}
@@ -127,11 +127,11 @@ def waiting(story: Story, words: str) -> str:
 def long_story() -> Story:
     """Turns whose prompts are undone, removed and handed late: what reaches back to old messages."""
     story = Story(step_ms=0)  # ids must go on where they were
-    noted = waiting(story, "noted")
+    noted = pending_prompt(story, "noted")
     for number in range(6):
         story.turn(f"prompt {number}", f"answer {number}")
     messages = list(story.reducer.session.messages)
-    parked = waiting(story, "parked")
+    parked = pending_prompt(story, "parked")
     first, second = story.reducer.session.messages[messages[0]], story.reducer.session.messages[messages[3]]
     story.status("message.removed", message_id=messages[2])
     story.status("part.removed", message_id=messages[3], part_id=next(iter(second.parts)))
@@ -154,7 +154,7 @@ async def test_changes_of_old_messages_reach_their_pages(held: int, page: int) -
     assert await check(long_story().journal, "mock", held, page, 1) > 8
 
 
-@pytest.mark.parametrize("name", stored())
+@pytest.mark.parametrize("name", journal_names())
 async def test_recorded_sessions_equal_their_journals(name: str, tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     path.write_bytes(lzma.decompress((JOURNALS / f"{name}.db.xz").read_bytes()))
@@ -265,10 +265,10 @@ def takes_one_page_for_another(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_items_that_wait(patch: pytest.MonkeyPatch) -> None:
-    def nothing(items: object) -> dict[str, Any]:
+    def no_fields(items: object) -> dict[str, Any]:
         return {}
 
-    patch.setattr(checkpoints, "_pending_prompts", nothing)
+    patch.setattr(checkpoints, "_pending_prompts", no_fields)
 
 
 def begins_with_another_event(patch: pytest.MonkeyPatch) -> None:

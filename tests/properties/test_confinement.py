@@ -103,7 +103,7 @@ paths = st.one_of(
 )
 
 
-def named(path: str, project: Path) -> str:
+def real_path(path: str, project: Path) -> str:
     """PROJECT and HOME at the beginning are the real places."""
     return path.replace("PROJECT", str(project), 1).replace("HOME", str(project.parent / "home"), 1)
 
@@ -119,7 +119,7 @@ def named(path: str, project: Path) -> str:
 @example("a/" * 3000)
 def test_a_place_is_inside_or_refused(project: Path, path: str) -> None:
     try:
-        place = files.confine(str(project), named(path, project))
+        place = files.confine(str(project), real_path(path, project))
     except (InvalidRequest, UnicodeEncodeError):
         return
     base = os.path.realpath(project)
@@ -135,7 +135,7 @@ def test_a_place_is_inside_or_refused(project: Path, path: str) -> None:
 def test_files_outside_the_roots_are_not_read_or_listed(project: Path, path: str) -> None:
     for ask in (files.content, files.list_folder):
         try:
-            found = asyncio.run(ask(str(project), named(path, project)))
+            found = asyncio.run(ask(str(project), real_path(path, project)))
         except InvalidRequest as error:
             told = str(error)
         else:
@@ -148,7 +148,7 @@ def test_files_outside_the_roots_are_not_read_or_listed(project: Path, path: str
 def test_an_allow_list_is_the_same_rule(project: Path, path: str) -> None:
     """`within` says yes only where the resolved path begins with a root; `require_blocking` refuses all else."""
     root = os.path.realpath(project)
-    asked = os.path.join(root, named(path, project)).replace("\0", "")
+    asked = os.path.join(root, real_path(path, project)).replace("\0", "")
     try:
         inside = within(asked, [root])
     except (ValueError, OSError):

@@ -19,7 +19,7 @@ def cut(data: bytes, at: list[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(places)]
 
 
-def framed(pieces: list[bytes]) -> list[Framed]:
+def frame(pieces: list[bytes]) -> list[Framed]:
     framer = LineFramer(limit_bytes=LIMIT, keep_bytes=2)
     return [line for piece in pieces for line in framer.push(piece)] + framer.close()
 
@@ -33,9 +33,9 @@ def reference(data: bytes) -> list[Framed]:
 
 @given(STREAM, st.lists(st.integers(0, 10_000)))
 def test_any_cut_gives_the_same_lines(data: bytes, at: list[int]) -> None:
-    assert framed(cut(data, at)) == reference(data)
+    assert frame(cut(data, at)) == reference(data)
 
 
 @given(STREAM)
 def test_byte_by_byte(data: bytes) -> None:
-    assert framed([data[i : i + 1] for i in range(len(data))]) == reference(data)
+    assert frame([data[i : i + 1] for i in range(len(data))]) == reference(data)

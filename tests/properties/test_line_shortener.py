@@ -18,7 +18,7 @@ TEXT = st.lists(st.sampled_from(['"', "\\", "\\n", "é", "\n", "a", "0", "u00e9"
 NOTE = re.compile(r"\n\n\[\.\.\. (\d+) bytes were left out here: [^\]]*\]\n\n")
 
 
-def shortened(line: bytes, at: list[int], limit: int = 10**6) -> bytes | None:
+def shorten(line: bytes, at: list[int], limit: int = 10**6) -> bytes | None:
     one = Shortener(limit, KEEP)
     for piece in cut(line, at):
         one.push(piece)
@@ -26,7 +26,7 @@ def shortened(line: bytes, at: list[int], limit: int = 10**6) -> bytes | None:
     return one.close()
 
 
-def same(short: str, whole: str, line: bytes) -> bool:
+def is_same_text(short: str, whole: str, line: bytes) -> bool:
     """They are the same, or their ends are, and the number between them is what is missing of it in this line."""
     if short == whole:
         return True
@@ -43,18 +43,18 @@ def same(short: str, whole: str, line: bytes) -> bool:
 def test_shortened_json_stays_json(texts: list[str], escaped: bool, at: list[int]) -> None:
     escaped = escaped or any("\ud83d" in one for one in texts)  # half of a pair has no UTF-8: agents say it as an escape
     line = json.dumps({"type": "user", "texts": texts, "n": {"m": [1, None]}}, ensure_ascii=escaped).encode()
-    short = shortened(line, at)
+    short = shorten(line, at)
     assert short is not None
     assert len(short) <= len(line) + 100 * len(texts)
     found = json.loads(short)
     assert (found["type"], found["n"]) == ("user", {"m": [1, None]})
     assert len(found["texts"]) == len(texts)
-    assert all(same(one, text, line) for one, text in zip(found["texts"], texts, strict=True))
+    assert all(is_same_text(one, text, line) for one, text in zip(found["texts"], texts, strict=True))
 
 
 @given(st.binary(), st.lists(st.integers(0, 10_000)))
 def test_anything_is_shortened_or_refused(line: bytes, at: list[int]) -> None:
-    short = shortened(line, at)
+    short = shorten(line, at)
     assert short is None or isinstance(json.loads(short), dict)
 
 
@@ -63,7 +63,7 @@ def test_anything_is_shortened_or_refused(line: bytes, at: list[int]) -> None:
 def test_long_strings_lose_their_middle(text: str, escaped: bool) -> None:
     text *= 10_000
     line = json.dumps({"a": text, "b": [1, "short"]}, ensure_ascii=escaped).encode()
-    short = shortened(line, list(range(0, len(line), 7)))
+    short = shorten(line, list(range(0, len(line), 7)))
     assert short is not None
     assert len(short) < 300
     found = json.loads(short)
@@ -76,12 +76,12 @@ def test_long_strings_lose_their_middle(text: str, escaped: bool) -> None:
 def test_requests_are_never_shortened(key: str) -> None:
     """Its content is used: a file that an agent asks to write would lose its middle."""
     line = json.dumps({key: 1, "content": "x " * 500}).encode()
-    assert shortened(line, []) is None
+    assert shorten(line, []) is None
 
 
 def test_binary_parts_are_never_shortened() -> None:
     """Half an image is no image."""
-    assert shortened(json.dumps({"type": "image", "data": "iVBORw0KGgo" * 1000}).encode(), []) is None
+    assert shorten(json.dumps({"type": "image", "data": "iVBORw0KGgo" * 1000}).encode(), []) is None
 
 
 def test_more_than_the_limit_is_refused_and_no_memory_kept() -> None:

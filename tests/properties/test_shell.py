@@ -229,14 +229,14 @@ TAILS = (
 )
 
 
-def nested(random: Random, depth: int) -> str:
+def nested_text(random: Random, depth: int) -> str:
     """A text with forms inside of forms, the innermost of which is mostly the marker."""
     if depth == 0 or random.random() < 0.25:
         return random.choice(INNER)
     template = random.choice(FORMS if random.random() < 0.6 else COMMANDS)
     text = template.replace("{}", "\0").replace("{{", "{").replace("}}", "}")
     while "\0" in text:
-        text = text.replace("\0", nested(random, depth - 1), 1)
+        text = text.replace("\0", nested_text(random, depth - 1), 1)
     return random.choice(("", "", "echo ", "echo a ")) + text if template in FORMS else text
 
 
@@ -244,7 +244,7 @@ def line_of(random: Random) -> str:
     kind = random.random()
     if kind < 0.35:
         return random.choice(("echo ", "printf ", "")) + "".join(random.choice(PIECES) for _ in range(random.randint(2, 10)))
-    text = nested(random, random.randint(1, 3))
+    text = nested_text(random, random.randint(1, 3))
     if kind < 0.55:
         text = f"echo {text}"
     if random.random() < 0.4:

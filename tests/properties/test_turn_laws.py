@@ -60,19 +60,19 @@ class TurnRules(RuleBasedStateMachine):
         self.send(Input.ACTIVITY)
 
     @rule()
-    def done(self) -> None:
+    def end(self) -> None:
         self.send(Input.DONE)
 
     @rule()
-    def failed(self) -> None:
+    def fail(self) -> None:
         self.send(Input.FAILED)
 
     @rule(key=HOLDS)
-    def opened(self, key: str) -> None:
+    def open_hold(self, key: str) -> None:
         self.send(Input.OPENED, key)
 
     @rule(key=HOLDS)
-    def closed(self, key: str) -> None:
+    def close_hold(self, key: str) -> None:
         self.send(Input.CLOSED, key)
 
     @rule()

@@ -44,7 +44,7 @@ class Walk:
         return f"{kind}_{self.count:04d}"
 
     @staticmethod
-    def one(of: list[str], arg: int) -> str | None:
+    def pick(of: list[str], arg: int) -> str | None:
         """One of them, the newest most often."""
         return of[-1 - arg // 3 % len(of)] if of else None
 
@@ -105,7 +105,7 @@ class Walk:
         self.said[item_id] = {}
 
     def delta(self, arg: int) -> None:
-        item_id = self.one(self.messages, arg) or "nobody"
+        item_id = self.pick(self.messages, arg) or "nobody"
         index = arg % 3
         words = WORDS[arg % len(WORDS)]
         self.said.setdefault(item_id, {})
@@ -113,7 +113,7 @@ class Walk:
         self.story.delta(item_id, words, index, "reasoning" if index == 1 else "text")
 
     def whole(self, arg: int) -> None:
-        item_id = self.one(self.messages, arg)
+        item_id = self.pick(self.messages, arg)
         if item_id is None or arg % 13 == 0:
             item_id = self.story.item(ItemKind.MESSAGE, TextPart(text="at once"), role=ItemRole.ASSISTANT)
             self.messages.append(item_id)
@@ -129,28 +129,28 @@ class Walk:
 
     def call(self, arg: int) -> None:
         call_id, tool = self.name("call"), TOOLS[arg % len(TOOLS)]
-        item_id = self.story.call(tool, {}, parent=self.one(self.messages, arg), call_id=call_id, done=False)
+        item_id = self.story.call(tool, {}, parent=self.pick(self.messages, arg), call_id=call_id, done=False)
         self.calls[call_id] = (item_id, tool)
 
     def arguments(self, arg: int) -> None:
-        call_id = self.one(list(self.calls), arg)
+        call_id = self.pick(list(self.calls), arg)
         if call_id is not None:
             self.story.delta(self.calls[call_id][0], '{"a":', kind="tool_input")
 
-    def called(self, arg: int) -> None:
-        call_id = self.one(list(self.calls), arg) or "call_unknown"
+    def set_tool_arguments(self, arg: int) -> None:
+        call_id = self.pick(list(self.calls), arg) or "call_unknown"
         item_id, tool = self.calls.get(call_id, ("nobody", "bash"))
         given = {"command": f"echo {arg}", "filePath": "/home/user/project/a.txt", "content": "a\nb"}
-        self.story.set_arguments(item_id, tool, given, parent=self.one(self.messages, arg), call_id=call_id)
+        self.story.set_arguments(item_id, tool, given, parent=self.pick(self.messages, arg), call_id=call_id)
 
     def output(self, arg: int) -> None:
-        call_id = self.one(list(self.calls), arg)
+        call_id = self.pick(list(self.calls), arg)
         if call_id is not None:
             item_id = self.story.output(call_id)
             self.story.delta(item_id, WORDS[arg % len(WORDS)], kind="tool_output")
 
     def result(self, arg: int) -> None:
-        call_id = self.one(list(self.calls), arg) or "call_unknown"
+        call_id = self.pick(list(self.calls), arg) or "call_unknown"
         more: tuple[Any, ...] = ()
         if arg % 5 == 0:
             more = (FileRefPart(path="/home/user/project/a.txt", action="patch", diff="@@ -1 +1,2 @@\n a\n+b\n"),)
@@ -167,7 +167,7 @@ class Walk:
             self.story.allow(self.asked.pop(), decision, **({"message": "no"} if arg % 4 else {}))
         else:
             id_ = self.name("per")
-            self.story.ask(id_, tool=TOOLS[arg % len(TOOLS)], call_id=self.one(list(self.calls), arg) or "")
+            self.story.ask(id_, tool=TOOLS[arg % len(TOOLS)], call_id=self.pick(list(self.calls), arg) or "")
             self.asked += [id_] if self.running else []
 
     def question(self, arg: int) -> None:
@@ -178,7 +178,7 @@ class Walk:
             id_ = self.name("que")
             options = (QuestionOption(label="Red"), QuestionOption(label="Blue"))
             two = (Question(question="Which?", options=options), Question(question="And?", options=options, multiple=True))
-            self.story.question(id_, *two, call_id=self.one(list(self.calls), arg) or "")
+            self.story.question(id_, *two, call_id=self.pick(list(self.calls), arg) or "")
             self.questions += [id_] if self.running else []
 
     # --- statuses ------------------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class Walk:
             case "todo":
                 self.story.status("todo", todos=[{"content": "x", "status": "pending", "priority": "low"}])
             case "child":
-                self.story.status("child", call_id=self.one(list(self.calls), arg) or "", session_id=f"ses_{arg:026d}")
+                self.story.status("child", call_id=self.pick(list(self.calls), arg) or "", session_id=f"ses_{arg:026d}")
             case "mode":
                 self.story.status("mode", mode=("build", "plan")[arg // 6 % 2])
             case _:
@@ -242,8 +242,29 @@ class Walk:
 
 
 ACTIONS: tuple[Callable[[Walk, int], None], ...] = (
-    *(Walk.delta, Walk.delta, Walk.message, Walk.prompt, Walk.prompt, Walk.hand, Walk.whole, Walk.whole, Walk.call, Walk.called),
-    *(Walk.called, Walk.result, Walk.result, Walk.output, Walk.arguments, Walk.ask, Walk.question, Walk.status, Walk.snapshot),
+    *(
+        Walk.delta,
+        Walk.delta,
+        Walk.message,
+        Walk.prompt,
+        Walk.prompt,
+        Walk.hand,
+        Walk.whole,
+        Walk.whole,
+        Walk.call,
+        Walk.set_tool_arguments,
+    ),
+    *(
+        Walk.set_tool_arguments,
+        Walk.result,
+        Walk.result,
+        Walk.output,
+        Walk.arguments,
+        Walk.ask,
+        Walk.question,
+        Walk.status,
+        Walk.snapshot,
+    ),
     *(Walk.person, Walk.error, Walk.wake, Walk.end),
 )
 """A delta first: the byte 0, to which hypothesis shrinks, should mean little."""

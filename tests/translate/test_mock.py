@@ -16,7 +16,7 @@ import pytest
 
 from shim.runtime.mock_agent import VERSION
 from tests.fakes.mock_scenarios import SCENARIOS, Scenario, play
-from tests.fakes.mock_session import MockSession, counting
+from tests.fakes.mock_session import MockSession, counting_ids
 from tests.support import recordings, replays
 from tests.support.mock_replay import MockReplay
 from tests.support.opencode1_views import view
@@ -51,7 +51,7 @@ class Compact(MockReplay):
         return orjson.dumps(msg).decode() if isinstance(msg, dict) else msg
 
 
-def shown(output: Output) -> Row:
+def translation_row(output: Output) -> Row:
     """An output as a line of the accepted translation; raw payloads are left out, they are the recording."""
     if isinstance(output, Signal):
         row = {"signal": output.input, "key": output.key, "aborted": output.aborted, "error": output.error}
@@ -86,9 +86,9 @@ def test_the_mock_says_what_was_recorded(name: str, tmp_path: Path) -> None:
 def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
     """Fed to a new codec. What we send must be what was recorded."""
     recording = recordings.read(f"mock/{name}")
-    played = Compact(codec=MockCodec(counting())).play(recording)
+    played = Compact(codec=MockCodec(counting_ids())).play(recording)
     assert played.written_lines() == [row.msg for row in recording.rows if row.direction == "in"]
-    rows = [shown(output) for output in played.outputs if not isinstance(output, WriteLine)]
+    rows = [translation_row(output) for output in played.outputs if not isinstance(output, WriteLine)]
     path = FIXTURES / "universal" / f"{name}.jsonl"
     if ACCEPT:
         dump(path, rows)

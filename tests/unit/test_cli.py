@@ -63,18 +63,18 @@ ROWS = [
 ]
 
 
-def shown(show: Callable[[screen.Console], None]) -> str:
+def console_text(show: Callable[[screen.Console], None]) -> str:
     stream = io.StringIO()
     show(screen.console(stream))
     return stream.getvalue()
 
 
-def running(settings: Settings) -> RunningServer:
+def fake_server(settings: Settings) -> RunningServer:
     return RunningServer("http://127.0.0.1:5000", web.Application(), settings)
 
 
 def test_the_first_line_is_the_one_that_sdks_wait_for() -> None:
-    text = shown(lambda out: screen.print_listening_line(out, running(Settings())))
+    text = console_text(lambda out: screen.print_listening_line(out, fake_server(Settings())))
     assert text == "opencode server listening on http://127.0.0.1:5000\n"
 
 
@@ -82,7 +82,7 @@ def test_the_start_shows_agents_the_line_to_attach_and_the_data(tmp_path: Path) 
     directory = tmp_path / "my project"
     directory.mkdir()
     settings = Settings(directory=directory, data_dir=tmp_path / "data")
-    lines = shown(lambda out: screen.print_start(out, running(settings), ROWS, ["mind [this]"])).splitlines()
+    lines = console_text(lambda out: screen.print_start(out, fake_server(settings), ROWS, ["mind [this]"])).splitlines()
     assert lines == [
         "",
         "agent   version  where",
@@ -102,7 +102,7 @@ def test_the_start_shows_agents_the_line_to_attach_and_the_data(tmp_path: Path) 
 
 def test_long_lines_are_not_broken_and_not_coloured(tmp_path: Path) -> None:
     row = screen.AgentRow("claude", "Claude Code", "1", "/" + "x" * 400, None)
-    assert row.where in shown(lambda out: screen.agent_table(out, [row])).split()
+    assert row.where in console_text(lambda out: screen.agent_table(out, [row])).split()
 
 
 def test_on_a_terminal_tables_are_those_of_rich() -> None:
@@ -118,7 +118,7 @@ def test_on_a_terminal_tables_are_those_of_rich() -> None:
 
 def test_settings_from_files_are_told_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "shim.toml").write_text("log_level = 'warn'\nidle_reap_s = 60\n")
-    text = shown(lambda out: screen.print_start(out, running(Settings.load()), ROWS))
+    text = console_text(lambda out: screen.print_start(out, fake_server(Settings.load()), ROWS))
     assert f"settings log_level, idle_reap_s from {tmp_path}/shim.toml\n" in text
 
 
@@ -133,7 +133,7 @@ def test_notes(tmp_path: Path) -> None:
 
 
 def test_agents_in_detail_and_as_json() -> None:
-    text = shown(lambda out: screen.agent_details(out, ROWS))
+    text = console_text(lambda out: screen.agent_details(out, ROWS))
     assert "claude: Claude Code\n  models  opus (default), haiku\n  can     deltas\n" in text
     assert "mock: Mock\n  models  not told\n" in text
     assert "codex:" not in text

@@ -29,7 +29,7 @@ def as_it_was() -> Iterator[None]:
     gc.unfreeze()
 
 
-def lost(made: Node) -> weakref.ref[Node]:
+def drop(made: Node) -> weakref.ref[Node]:
     return weakref.ref(made)
 
 
@@ -55,7 +55,7 @@ def test_a_disabled_collector_stays_off() -> None:
 def test_read_sessions_are_frozen_until_enough_is_released() -> None:
     collector = Collector()
     with collector.paused():
-        gone = lost(Node())
+        gone = drop(Node())
     gc.collect()
     assert gone() is not None
     collector.note_released(UNFREEZE_EVENTS - 1)
@@ -79,7 +79,7 @@ def test_objects_that_survive_a_long_collection_are_frozen(
         assert gc.get_freeze_count() == 0
         gc.collect()
         assert (gc.get_freeze_count() > 0) is aside
-        gone = lost(kept)
+        gone = drop(kept)
         del kept
         gc.collect()
         assert (gone() is not None) is aside

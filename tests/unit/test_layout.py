@@ -47,7 +47,7 @@ MACHINE_PATHS = re.compile(
 TEXT_ENDINGS = {".py", ".toml", ".md", ".json", ".jsonl", ".mjs", ".yml", ".yaml", ".sh", ".sql", ".txt", ""}
 
 
-def tracked() -> list[str]:
+def git_files() -> list[str]:
     """All files of the repository, by git; new ones that are not ignored too."""
     listing = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=REPO, check=True, capture_output=True, text=True
@@ -55,7 +55,7 @@ def tracked() -> list[str]:
     return [name for name in listing.stdout.splitlines() if (REPO / name).is_file()]
 
 
-FILES = tracked()
+FILES = git_files()
 OURS = [name for name in FILES if name.endswith(".py") and name.startswith(tuple(f"{package}/" for package in PACKAGES))]
 TESTS = [name for name in FILES if name.endswith(".py") and name.startswith("tests/")]
 
@@ -160,7 +160,7 @@ def makes_environments(name: str, text: str) -> list[str]:
     ]
 
 
-def undocumented(name: str, text: str) -> list[str]:
+def missing_docstrings(name: str, text: str) -> list[str]:
     """Modules need a docstring, and so do public classes and functions at their top."""
     tree = ast.parse(text)
     nodes: list[ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef] = [tree] if tree.body else []
@@ -229,7 +229,7 @@ RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     "git is run by shim.host.git only": (runs_git, OURS),
     "processes are ended in runtime and host only": (ends_processes, OURS),
     "environments of programs are made by child_environment only": (makes_environments, OURS),
-    "what is public says what it is": (undocumented, OURS),
+    "what is public says what it is": (missing_docstrings, OURS),
     "tests do not wait by sleeping": (sleeps, TESTS),
     "nothing names a path of one machine": (
         names_a_machine,

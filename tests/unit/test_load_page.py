@@ -17,11 +17,11 @@ def sleeper(result: load.Result) -> None:
         result.rest += 1
 
 
-def failing(result: load.Result) -> None:
+def fail(result: load.Result) -> None:
     raise RuntimeError("the readers | could not\nconnect")
 
 
-def working(result: load.Result) -> None:
+def succeed(result: load.Result) -> None:
     result.took, result.peak, result.seen = [0.001] * 98 + [0.2, 0.3], 2**27, "all is well"
 
 
@@ -31,7 +31,7 @@ def test_all_rows_together_are_bounded() -> None:
 
 def test_a_page_is_written_whatever_rows_do() -> None:
     began = time.monotonic()
-    rows = [load.Row("endless", sleeper, 1), load.Row("broken", failing, 1), load.Row("sound", working, 1)]
+    rows = [load.Row("endless", sleeper, 1), load.Row("broken", fail, 1), load.Row("sound", succeed, 1)]
     page = load.page([load.run(row) for row in rows])
     assert time.monotonic() - began < 10
     assert "| endless | | | | | | | | 0.0 | NOT FINISHED within 1 s |" in page
@@ -69,5 +69,5 @@ def looks(**growth: float) -> list[soak.Look]:
     ({"children": 1}, {"children"}),
 ])  # fmt: skip
 def test_growth_is_told_from_scatter(growth: dict[str, float], found: set[str]) -> None:
-    assert set(soak.grown(looks(**growth))) == found
-    assert soak.grown(looks(**growth)[:2]) == {}
+    assert set(soak.excess_growth(looks(**growth))) == found
+    assert soak.excess_growth(looks(**growth)[:2]) == {}

@@ -20,7 +20,7 @@ from shim.settings import LogLevel
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
+def restore_logging() -> Iterator[None]:
     """Logging is global: put it back as pytest had it."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
@@ -33,7 +33,7 @@ def restored() -> Iterator[None]:
     structlog.contextvars.clear_contextvars()
 
 
-def logged(stream: io.StringIO) -> list[dict[str, Any]]:
+def log_entries(stream: io.StringIO) -> list[dict[str, Any]]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
@@ -49,7 +49,7 @@ def test_json_has_one_object_per_line_with_context(stream: io.StringIO) -> None:
     with bound(session_id="ses_1", turn=3, agent="claude"):
         log.info("turn.ended", reason="completed", took_ms=12)
     log.info("agent.reaped")
-    first, second = logged(stream)
+    first, second = log_entries(stream)
     assert list(first)[:3] == ["time", "level", "event"]
     del first["time"]
     assert first == {
@@ -76,7 +76,7 @@ def test_libraries_are_routed_in_with_their_name_and_traceback(stream: io.String
         raise ValueError("broken for sk-ant-0123456789abcdef")
     except ValueError:
         logging.getLogger("aiohttp.server").exception("Error handling request from %s", "127.0.0.1")
-    (line,) = logged(stream)
+    (line,) = log_entries(stream)
     assert (line["level"], line["logger"]) == ("error", "aiohttp.server")
     assert line["event"] == "Error handling request from 127.0.0.1"
     assert "ValueError: broken for sk-<redacted>" in line["exception"]
@@ -89,7 +89,7 @@ def test_client_errors_log_no_traceback(stream: io.StringIO, level: LogLevel) ->
     server = logging.getLogger("aiohttp.server")
     for error in (ConnectionResetError("gone"), BadHttpMessage("Invalid method\n\n  b'x'")):
         server.error("Error handling request from %s", "::1", exc_info=error)
-    found = logged(stream)
+    found = log_entries(stream)
     assert [(one["level"], one["event"], one["why"]) for one in found] == (
         [("debug", "connection.failed", "gone"), ("debug", "connection.failed", "Invalid method")] if level == "debug" else []
     )
@@ -100,7 +100,7 @@ def test_no_more_open_files_is_told_once(stream: io.StringIO) -> None:
     configure("info", "json", stream)
     for _ in range(100):
         logging.getLogger("asyncio").error("socket.accept() out of system resource", exc_info=OSError(errno.EMFILE, "Too many"))
-    assert len(logged(stream)) == 1
+    assert len(log_entries(stream)) == 1
 
 
 def test_console_is_plain_when_it_is_no_terminal() -> None:
@@ -119,8 +119,8 @@ def test_a_second_configuration_replaces_the_first(stream: io.StringIO) -> None:
     other = io.StringIO()
     configure("info", "json", other)
     log.info("two")
-    assert [line["event"] for line in logged(stream)] == ["one"]
-    assert [line["event"] for line in logged(other)] == ["two"]
+    assert [line["event"] for line in log_entries(stream)] == ["one"]
+    assert [line["event"] for line in log_entries(other)] == ["two"]
 
 
 @pytest.mark.parametrize(
@@ -172,14 +172,14 @@ def test_inputs_quoted_by_pydantic_are_dropped(stream: io.StringIO) -> None:
         Body.model_validate({"count": "\n".join(words)})
     except ValueError:
         structlog.get_logger().exception("request.failed")
-    (line,) = logged(stream)
+    (line,) = log_entries(stream)
     assert "input_value=<redacted>, input_type=str" in line["exception"]
     assert "dear diary\\n" not in line["exception"]
 
 
 def test_values_that_are_no_json_are_written_as_text(stream: io.StringIO) -> None:
     structlog.get_logger().info("e", path=io, error=ValueError("Bearer abcdefghi"))
-    (line,) = logged(stream)
+    (line,) = log_entries(stream)
     assert line["error"] == "Bearer <redacted>"
 
 
@@ -191,5 +191,5 @@ def test_known_secrets_go_wherever_they_stand() -> None:
     assert known == {"plain words here"}
     configure("info", "json", stream, known)
     structlog.get_logger().info("e", error="it said: plain words here!", names=["plain words here"])
-    (line,) = logged(stream)
+    (line,) = log_entries(stream)
     assert (line["error"], line["names"]) == ("it said: <redacted>!", ["<redacted>"])

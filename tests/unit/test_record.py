@@ -104,7 +104,7 @@ def test_keys_that_are_data_are_no_fields() -> None:
     assert kinds_of([rows(said)]) == {"a": {"type", "input", "files", "files.ok"}}
 
 
-def recorded(folder: Path, *messages: dict[str, Any], scene: str = "text", form: int = 2) -> Path:
+def recording_folder(folder: Path, *messages: dict[str, Any], scene: str = "text", form: int = 2) -> Path:
     """A folder with a recording of one scene."""
     folder.mkdir(parents=True, exist_ok=True)
     lines_ = [{"form": form, "scene": scene}, *rows(*messages)]
@@ -114,27 +114,27 @@ def recorded(folder: Path, *messages: dict[str, Any], scene: str = "text", form:
 
 def test_the_version_before(tmp_path: Path) -> None:
     for name in ("1.9.0", "1.10.0", "1.11.0"):
-        recorded(tmp_path / name)
+        recording_folder(tmp_path / name)
     assert version_before(tmp_path / "1.11.0") == tmp_path / "1.10.0"
     assert version_before(tmp_path / "1.9.0") == tmp_path / "1.10.0"
     for name in ("x-acp-1.0", "y-acp-1.1"):
-        recorded(tmp_path / "acp" / name)
+        recording_folder(tmp_path / "acp" / name)
     assert version_before(tmp_path / "acp" / "y-acp-1.1") is None
 
 
 def test_recordings_of_an_earlier_recorder_are_not_compared(tmp_path: Path) -> None:
-    recorded(tmp_path / "1.9.0")
-    recorded(tmp_path / "1.10.0", form=1)
-    assert version_before(recorded(tmp_path / "1.11.0")) == tmp_path / "1.9.0"
+    recording_folder(tmp_path / "1.9.0")
+    recording_folder(tmp_path / "1.10.0", form=1)
+    assert version_before(recording_folder(tmp_path / "1.11.0")) == tmp_path / "1.9.0"
 
 
 def test_only_scenes_that_both_versions_have_are_compared(tmp_path: Path) -> None:
-    before = recorded(tmp_path / "1.9.0", {"type": "a"})
-    recorded(before, {"type": "gone"}, scene="old_scene")
-    now = recorded(tmp_path / "1.10.0", {"type": "a"})
-    recorded(now, {"type": "new"}, scene="new_scene")
+    before = recording_folder(tmp_path / "1.9.0", {"type": "a"})
+    recording_folder(before, {"type": "gone"}, scene="old_scene")
+    now = recording_folder(tmp_path / "1.10.0", {"type": "a"})
+    recording_folder(now, {"type": "new"}, scene="new_scene")
     assert difference_of(before, now).empty
-    recorded(now, {"type": "b"})
+    recording_folder(now, {"type": "b"})
     assert difference_of(before, now).new_kinds == ("b",)
 
 
@@ -294,7 +294,7 @@ for line in sys.stdin:
 """
 
 
-async def played(scene: Scene, tmp_path: Path) -> list[Part]:
+async def play_scene(scene: Scene, tmp_path: Path) -> list[Part]:
     place = await Place.make(tmp_path)
     script = tmp_path / "agent.py"
     script.write_text(FAKE)
@@ -306,7 +306,7 @@ async def played(scene: Scene, tmp_path: Path) -> list[Part]:
 
 async def test_a_scene_is_written_down(tmp_path: Path) -> None:
     scene = Scene((Say("text", "hello"), Say("hang", until="delta"), Abort()))
-    [part] = await played(scene, tmp_path)
+    [part] = await play_scene(scene, tmp_path)
     head, *lines_ = [json.loads(line) for line in text_of(part).splitlines()]
     assert (head["form"], head["agent"], head["scene"], head["launch"]["resume"]) == (2, "fake", "test", False)
     done = [row["msg"]["command"] for row in lines_ if row["dir"] == "do"]
@@ -318,9 +318,9 @@ async def test_a_scene_is_written_down(tmp_path: Path) -> None:
 
 async def test_a_scene_fails_at_the_end_of_a_turn_that_never_asked(tmp_path: Path) -> None:
     with pytest.raises(SceneFailed, match="The turn ended without the first ask"):
-        await played(Scene((Say("text", until="ask"),)), tmp_path)
+        await play_scene(Scene((Say("text", until="ask"),)), tmp_path)
 
 
 async def test_a_scene_that_does_not_show_its_thing_fails(tmp_path: Path) -> None:
     with pytest.raises(SceneFailed, match="showed no tool"):
-        await played(Scene((Say("text"),), shows=("tool",)), tmp_path)
+        await play_scene(Scene((Say("text"),), shows=("tool",)), tmp_path)

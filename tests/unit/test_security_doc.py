@@ -11,7 +11,7 @@ TEXT = (REPO / "SECURITY.md").read_text("utf-8")
 NAMED = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", TEXT)
 
 
-def missing(named: list[tuple[str, str]]) -> list[str]:
+def missing_tests(named: list[tuple[str, str]]) -> list[str]:
     """Of these files and functions, those that are not there."""
     found: list[str] = []
     for file, test in named:
@@ -25,11 +25,11 @@ def missing(named: list[tuple[str, str]]) -> list[str]:
 
 def test_every_test_that_is_named_exists() -> None:
     assert len(NAMED) > 30
-    assert missing(NAMED) == []
+    assert missing_tests(NAMED) == []
 
 
 def test_a_missing_test_is_found() -> None:
-    assert missing([("tests/unit/test_security_doc.py", "test_nothing"), ("tests/none.py", "")]) == [
+    assert missing_tests([("tests/unit/test_security_doc.py", "test_nothing"), ("tests/none.py", "")]) == [
         "tests/unit/test_security_doc.py::test_nothing",
         "tests/none.py::",
     ]

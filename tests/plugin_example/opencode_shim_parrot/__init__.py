@@ -66,9 +66,9 @@ class ParrotCodec:
             said = obj(parse(line))
         except ValueError:
             said = {}
-        return list(self._said(text(said.get("is")), said, line))
+        return list(self._on_message(text(said.get("is")), said, line))
 
-    def _said(self, what: str, said: dict[str, Any], line: bytes) -> Iterator[Output]:
+    def _on_message(self, what: str, said: dict[str, Any], line: bytes) -> Iterator[Output]:
         match what:
             case "hello":
                 models = tuple(Model(m, m.title()) for m in arr(said.get("models")))

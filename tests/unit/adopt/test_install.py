@@ -57,21 +57,21 @@ class Npm:
         return json.dumps([{"filename": "agent.tgz"}])
 
 
-def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], **manifest: Any) -> Npm:
+def fake_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packages: dict[str, str], **manifest: Any) -> Npm:
     npm = Npm(tmp_path, packages, {"name": "@x/agent", "version": "1.5.2", "bin": {"agent": "cli.sh"}, **manifest}, {})
     monkeypatch.setattr(module._Folder, "npm", lambda place, *arguments: npm(place, *arguments))
     return npm
 
 
 def test_package_is_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepared(tmp_path, monkeypatch, {"@x/agent": ".bin/agent"})
+    fake_npm(tmp_path, monkeypatch, {"@x/agent": ".bin/agent"})
     found = install("pi", "@x/agent", "agent", "1.5.2", tmp_path, lambda _: None)
     assert (found.how, found.notes, found.program) == ("package", (), tmp_path / "node_modules" / ".bin" / "agent")
 
 
 def test_package_of_the_platform_is_taken_when_the_agents_own_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PLATFORM", {"opencode": "agent-linux"})
-    prepared(tmp_path, monkeypatch, {"agent-linux": "agent-linux/bin/agent"})
+    fake_npm(tmp_path, monkeypatch, {"agent-linux": "agent-linux/bin/agent"})
     said: list[str] = []
     found = install("opencode", "@x/agent", "agent", "1.5.2", tmp_path, said.append)
     assert found.how == "platform"
@@ -82,7 +82,7 @@ def test_package_of_the_platform_is_taken_when_the_agents_own_is_missing(tmp_pat
 def test_tarball_is_installed_without_the_dependencies_that_npm_does_not_have(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared(tmp_path, monkeypatch, {"there": "there"}, dependencies={"gone": "1.5.2", "there": "1.0.0"})
+    fake_npm(tmp_path, monkeypatch, {"there": "there"}, dependencies={"gone": "1.5.2", "there": "1.0.0"})
     found = install("pi", "@x/agent", "agent", "1.5.2", tmp_path, lambda _: None)
     assert found.how == "tarball"
     assert found.notes[-1] == "It was installed without these dependencies, which npm does not have: gone@1.5.2"
@@ -92,14 +92,14 @@ def test_tarball_is_installed_without_the_dependencies_that_npm_does_not_have(
 
 def test_program_that_does_not_start_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.unit.adopt.test_install.PROGRAM", "#!/bin/sh\necho 'Error: no module x' >&2\nexit 1\n")
-    prepared(tmp_path, monkeypatch, {"@x/agent": ".bin/agent"})
+    fake_npm(tmp_path, monkeypatch, {"@x/agent": ".bin/agent"})
     with pytest.raises(InstallError, match=r"ends with code 1: Error: no module x.*The tarball"):
         install("pi", "@x/agent", "agent", "1.5.2", tmp_path, lambda _: None)
 
 
 def test_node_that_the_package_wants_is_installed_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     node = module.NODE_PACKAGE
-    npm = prepared(tmp_path, monkeypatch, {"@x/agent": ".bin/agent", node: f"{node}/bin/node"}, engines={"node": ">=999.1"})
+    npm = fake_npm(tmp_path, monkeypatch, {"@x/agent": ".bin/agent", node: f"{node}/bin/node"}, engines={"node": ">=999.1"})
     monkeypatch.setattr(module, "program", lambda _: "/bin/true")
     found = install("pi", "@x/agent", "agent", "1.5.2", tmp_path, lambda _: None)
     assert ("install", f"{node}@999") in npm.calls

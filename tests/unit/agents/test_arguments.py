@@ -34,14 +34,14 @@ MAY_START = {
 """Every place that starts a program, and why nobody else can put an option into its command line."""
 
 
-def started(name: str) -> Iterator[ast.Call]:
+def process_starts(name: str) -> Iterator[ast.Call]:
     for node in ast.walk(ast.parse(read(name))):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in STARTS:
             yield node
 
 
 def test_every_place_that_starts_a_program_is_known() -> None:
-    assert {name for name in OURS if any(started(name))} == set(MAY_START)
+    assert {name for name in OURS if any(process_starts(name))} == set(MAY_START)
 
 
 def test_no_program_is_started_by_a_shell_of_ours() -> None:

@@ -15,13 +15,13 @@ SPECS = agents()
 TITLES = ("Claude", "Codex", "Pi ", "Amp", "OpenCode", "Gemini", "Qwen", "Copilot", "Mock")
 
 
-def described(*specs: AgentSpec) -> dict[str, str]:
+def mode_descriptions(*specs: AgentSpec) -> dict[str, str]:
     return {row["name"]: row["description"] for row in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
 
 
 def test_one_agent_describes_its_modes_itself() -> None:
     for spec in SPECS.values():
-        found = described(spec)
+        found = mode_descriptions(spec)
         assert {mode.id: mode.description for mode in spec.modes}.items() <= found.items()
 
 
@@ -29,14 +29,14 @@ def test_one_agent_describes_its_modes_itself() -> None:
 def test_no_mode_that_two_agents_share_is_described_as_the_first_ones(one: str, two: str) -> None:
     specs = SPECS[one], SPECS[two]
     own = [{mode.id: mode.description for mode in spec.modes} for spec in specs]
-    for name, words in described(*specs).items():
+    for name, words in mode_descriptions(*specs).items():
         if name in own[0] and name in own[1] and own[0][name] != own[1][name]:
             assert words == SHARED_MODES[name]
             assert not any(title in words for title in TITLES)
 
 
 def test_a_mode_of_some_agents_names_them() -> None:
-    found = described(SPECS["claude"], SPECS["codex"], SPECS["mock"])
+    found = mode_descriptions(SPECS["claude"], SPECS["codex"], SPECS["mock"])
     assert found["auto"].endswith(" (Claude Code)")
     assert found["bypass"].endswith(" (Claude Code, Codex)")
     assert "(" not in found["build"]

@@ -117,7 +117,7 @@ def models(directory: AgentDirectory, name: str = "fake") -> list[str]:
     return [m.id for m in agent.catalogue.models]
 
 
-def nothing(_: object) -> None:
+def ignore(_: object) -> None:
     """For lines and exits that do not matter."""
 
 
@@ -277,17 +277,17 @@ async def test_an_agent_with_neither_program_nor_code_says_so(machine: Machine) 
     agent = directory.get("hollow")
     assert agent is not None and "Hollow" in agent.trouble
     with pytest.raises(AgentNotFound, match="Hollow"):
-        await directory.spawn(agent, LaunchOptions("", str(machine.home)), agent.spec.make(lambda k: k), nothing, nothing)
+        await directory.spawn(agent, LaunchOptions("", str(machine.home)), agent.spec.make(lambda k: k), ignore, ignore)
 
 
 async def test_an_agent_whose_codec_knows_what_it_offers_is_not_started_to_ask_it(machine: Machine) -> None:
-    class Knowing(MockCodec):
+    class KnownModelCodec(MockCodec):
         def __init__(self, ids: IdFactory) -> None:
             super().__init__(ids)
             self.catalogue = Catalogue(models=(Model("known", "Known"),))
 
     machine.install()
-    directory = await machine.directory(spec(make=Knowing))
+    directory = await machine.directory(spec(make=KnownModelCodec))
     await directory.settle()
     assert models(directory, "fake") == ["known"]
     assert machine.runs() == 0
@@ -296,7 +296,7 @@ async def test_an_agent_whose_codec_knows_what_it_offers_is_not_started_to_ask_i
 # --- starting one --------------------------------------------------------------------------------------------
 
 
-class Asked(MockCodec):
+class RecordingCodec(MockCodec):
     """The mock's codec, which remembers with what it was launched."""
 
     options: LaunchOptions | None = None
@@ -306,11 +306,11 @@ class Asked(MockCodec):
         return super().launch(options)
 
 
-async def started(directory: AgentDirectory, name: str, where: Path) -> tuple[LaunchOptions, list[bytes], Exit, object]:
+async def run_agent(directory: AgentDirectory, name: str, where: Path) -> tuple[LaunchOptions, list[bytes], Exit, object]:
     """Start an agent, greet it, stop it: its options, what it said, its exit, its handle."""
     agent = directory.get(name)
     assert agent is not None
-    codec, lines, exits = Asked(lambda kind: kind), list[bytes](), list[Exit]()
+    codec, lines, exits = RecordingCodec(lambda kind: kind), list[bytes](), list[Exit]()
     heard = asyncio.Event()
 
     def on_lines(more: list[bytes]) -> None:
@@ -329,7 +329,7 @@ async def started(directory: AgentDirectory, name: str, where: Path) -> tuple[La
 async def test_a_program_is_started_with_all_it_needs(machine: Machine) -> None:
     path = machine.install()
     directory = await machine.directory(spec(), is_root=True)
-    options, lines, exit_, _ = await started(directory, "fake", machine.home)
+    options, lines, exit_, _ = await run_agent(directory, "fake", machine.home)
     assert (options.binary, options.directory, options.mode, options.is_root) == (str(path), str(machine.home), "build", True)
     assert options.environment == machine.environ == directory.environment()
     assert b'"hello"' in lines[0] and exit_ == Exit(code=0)
@@ -337,7 +337,7 @@ async def test_a_program_is_started_with_all_it_needs(machine: Machine) -> None:
 
 async def test_the_mock_runs_inside(machine: Machine) -> None:
     directory = await machine.directory()
-    options, lines, exit_, handle = await started(directory, "mock", machine.home)
+    options, lines, exit_, handle = await run_agent(directory, "mock", machine.home)
     assert isinstance(handle, InProcessAgent)
     assert options.binary == "" and b'"hello"' in lines[0] and exit_ == Exit(code=0)
 
@@ -348,19 +348,19 @@ async def test_a_program_that_is_gone_is_noticed(machine: Machine) -> None:
     await directory.settle()
     path.unlink()
     with pytest.raises(AgentNotFound, match=r"Fake cannot be started: .*npm install fake"):
-        await started(directory, "fake", machine.home)
+        await run_agent(directory, "fake", machine.home)
     agent = directory.get("fake")
     assert agent is not None and not agent.usable
     assert [a.spec.name for a in await directory.available()] == ["mock"]
     machine.install()
-    assert (await started(directory, "fake", machine.home))[2] == Exit(code=0)
+    assert (await run_agent(directory, "fake", machine.home))[2] == Exit(code=0)
     assert [a.spec.name for a in await directory.available()] == ["fake", "mock"]
 
 
 async def test_a_program_that_is_installed_later_is_found_when_it_is_wanted(machine: Machine) -> None:
     directory = await machine.directory(spec())
     path = machine.install()
-    options, *_ = await started(directory, "fake", machine.home)
+    options, *_ = await run_agent(directory, "fake", machine.home)
     assert options.binary == str(path)
     await directory.settle()
     assert models(directory) == ["m1"]
@@ -371,7 +371,7 @@ async def test_a_program_that_was_replaced_is_asked_again(machine: Machine) -> N
     directory = await machine.directory(spec())
     await directory.settle()
     machine.install(model="m2", version="2.0.0")
-    await started(directory, "fake", machine.home)
+    await run_agent(directory, "fake", machine.home)
     await directory.settle()
     agent = directory.get("fake")
     assert agent is not None and agent.located.version == "2.0.0" and models(directory) == ["m2"]
@@ -383,7 +383,7 @@ async def test_a_program_that_moved_is_found_elsewhere(machine: Machine, tmp_pat
     await directory.settle()
     (machine.home / ".local" / "bin").mkdir(parents=True)
     moved = path.rename(machine.home / ".local" / "bin" / path.name)
-    options, *_ = await started(directory, "fake", machine.home)
+    options, *_ = await run_agent(directory, "fake", machine.home)
     assert options.binary == str(moved)
 
 
@@ -418,7 +418,7 @@ async def test_a_process_that_cannot_be_started_is_the_reason() -> None:
         raise AgentNotFound("it is gone")
 
     with pytest.raises(AgentError, match="it is gone"):
-        await discover(MockCodec(lambda kind: kind), spawn, nothing)
+        await discover(MockCodec(lambda kind: kind), spawn, ignore)
 
 
 def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from universal.codec import Catalogue, SlashCommand
 
 
 @dataclass(frozen=True)
-class Named:
+class CommandAgent:
     """An agent that offers commands of these names."""
 
     name: str
@@ -29,28 +29,30 @@ class Named:
         return made if self.is_program else replace(made, spec=replace(made.spec, binaries=()))
 
 
-def offered(*agents: Named, chosen: str | None = None, config: tuple[BuiltInCommand, ...] = ()) -> dict[str, str]:
+def command_descriptions(
+    *agents: CommandAgent, chosen: str | None = None, config: tuple[BuiltInCommand, ...] = ()
+) -> dict[str, str]:
     """Name -> description."""
     rows = commands([one.offer() for one in agents], config, chosen)
     return {row["name"]: row["description"] for row in rows}
 
 
-CLAUDE_CODE = Named("claude", "Claude Code", ("rename", "usage"))
-MOCK = Named("mock", "Mock", ("echo", "help"), is_program=False)
+CLAUDE_CODE = CommandAgent("claude", "Claude Code", ("rename", "usage"))
+MOCK = CommandAgent("mock", "Mock", ("echo", "help"), is_program=False)
 
 
 def test_a_name_of_a_client_is_offered_with_the_agents_prefix() -> None:
-    assert offered(CLAUDE_CODE) == {"claude:rename": "does rename", "usage": "does usage"}
+    assert command_descriptions(CLAUDE_CODE) == {"claude:rename": "does rename", "usage": "does usage"}
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
 def test_no_agents_command_has_a_name_of_a_client(name: str) -> None:
-    assert name not in offered(Named("claude", "Claude Code", (name,)))
+    assert name not in command_descriptions(CommandAgent("claude", "Claude Code", (name,)))
 
 
 @pytest.mark.parametrize("name", sorted(BREAKING))
 def test_a_command_that_would_break_the_session_is_not_offered(name: str) -> None:
-    assert offered(Named("pi", "Pi", (name,))) == {}
+    assert command_descriptions(CommandAgent("pi", "Pi", (name,))) == {}
 
 
 def test_claudes_commands_of_no_use_here_are_withheld_with_a_reason() -> None:
@@ -61,7 +63,7 @@ def test_claudes_commands_of_no_use_here_are_withheld_with_a_reason() -> None:
 
 def test_a_template_keeps_its_name_and_the_agents_command_gets_the_prefix() -> None:
     config = (BuiltInCommand("exit", "go", "mine"), BuiltInCommand("usage", "count", "mine too"))
-    assert offered(CLAUDE_CODE, config=config) == {
+    assert command_descriptions(CLAUDE_CODE, config=config) == {
         "exit": "mine",
         "usage": "mine too",
         "claude:rename": "does rename",
@@ -70,8 +72,8 @@ def test_a_template_keeps_its_name_and_the_agents_command_gets_the_prefix() -> N
 
 
 def test_a_command_of_some_agents_names_them_all() -> None:
-    codex, pi = Named("codex", "Codex", ("usage", "go")), Named("pi", "Pi", ("go",))
-    assert offered(CLAUDE_CODE, codex, pi) == {
+    codex, pi = CommandAgent("codex", "Codex", ("usage", "go")), CommandAgent("pi", "Pi", ("go",))
+    assert command_descriptions(CLAUDE_CODE, codex, pi) == {
         "claude:rename": "does rename",
         "usage": "does usage (Claude Code, Codex)",
         "go": "does go (Codex, Pi)",
@@ -80,10 +82,10 @@ def test_a_command_of_some_agents_names_them_all() -> None:
 
 def test_scenes_of_the_mock_are_offered_only_where_it_is_wanted() -> None:
     scenes = {"echo": "does echo", "mock:help": "does help"}
-    assert offered(MOCK) == scenes
-    assert offered(CLAUDE_CODE, MOCK) == {"claude:rename": "does rename", "usage": "does usage"}
-    assert "mock:help" in offered(MOCK, CLAUDE_CODE), "the default agent"
-    assert "mock:help" in offered(CLAUDE_CODE, MOCK, chosen="mock/mock"), "the model of the config"
+    assert command_descriptions(MOCK) == scenes
+    assert command_descriptions(CLAUDE_CODE, MOCK) == {"claude:rename": "does rename", "usage": "does usage"}
+    assert "mock:help" in command_descriptions(MOCK, CLAUDE_CODE), "the default agent"
+    assert "mock:help" in command_descriptions(CLAUDE_CODE, MOCK, chosen="mock/mock"), "the model of the config"
 
 
 def test_a_description_is_one_line() -> None:
@@ -100,7 +102,7 @@ def test_a_name_with_the_prefix_is_the_agents_own_command() -> None:
     assert native_name(claude, "rename") == "rename"
     assert native_name(claude, "codex:rename") is None
     assert native_name(claude, "claude:nothing") is None
-    plugin = Named("claude", "Claude Code", ("claude:go", "go")).offer()
+    plugin = CommandAgent("claude", "Claude Code", ("claude:go", "go")).offer()
     assert native_name(plugin, "claude:go") == "claude:go", "a plugin's command may look like ours"
 
 

@@ -43,19 +43,19 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def changed(own: Mapping[str, Json]) -> Mapping[str, Json]:
+def add_entry(own: Mapping[str, Json]) -> Mapping[str, Json]:
     return {**own, "ours": True}
 
 
-def launched(*sources: Path) -> tuple[LaunchSpec, Path]:
-    settings = SettingsFile("--settings-file", tuple(map(str, sources)), changed)
+def write_settings(*sources: Path) -> tuple[LaunchSpec, Path]:
+    settings = SettingsFile("--settings-file", tuple(map(str, sources)), add_entry)
     return settings_files.write(LaunchSpec(("/bin/amp", "--execute"), "/"), settings)
 
 
 def test_the_file_is_private_and_has_the_persons_settings(tmp_path: Path, temporary: Path) -> None:
     own = tmp_path / "own.jsonc"
     own.write_text('{"a": 1, // why\n}')
-    launch, folder = launched(tmp_path / "missing.json", own)
+    launch, folder = write_settings(tmp_path / "missing.json", own)
     *argv, path = launch.argv
     assert argv == ["/bin/amp", "--execute", "--settings-file"] and folder.parent == temporary
     assert json.loads(Path(path).read_text()) == {"a": 1, "ours": True}
@@ -69,7 +69,7 @@ def test_settings_that_cannot_be_read_are_an_error_that_names_the_file(tmp_path:
     own = tmp_path / "own.json"
     own.write_text(content, "latin-1")
     with pytest.raises(AgentStartFailed, match=r"own\.json cannot be read.*Correct that file"):
-        launched(own)
+        write_settings(own)
     assert list(temporary.iterdir()) == []
 
 

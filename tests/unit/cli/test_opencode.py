@@ -21,7 +21,7 @@ def clean(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-class Called:
+class CommandRecorder:
     """A command in the place of a real one, and the options that it got."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
@@ -46,7 +46,7 @@ def test_the_version_is_that_of_the_wire(name: str, version: str, flag: str, cap
 
 
 def test_serve_takes_all_that_clients_start_it_with(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    called = Called(monkeypatch, "serve")
+    called = CommandRecorder(monkeypatch, "serve")
     given = "serve --hostname=127.0.0.1 --port 0 --print-logs --log-level=DEBUG --cors a b --mdns --mdns-domain x.local --stdio"
     assert opencode.call("opencode", given.split()) == 0
     [options] = called.options
@@ -57,7 +57,7 @@ def test_serve_takes_all_that_clients_start_it_with(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_unknown_option_is_ignored_and_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    called = Called(monkeypatch, "serve")
+    called = CommandRecorder(monkeypatch, "serve")
     assert opencode.call("opencode", ["serve", "--newer=1", "--port=5"]) == 0
     assert called.options[0].port == 5
     assert "--newer is ignored" in capsys.readouterr().err
@@ -66,14 +66,14 @@ def test_an_unknown_option_is_ignored_and_said(monkeypatch: pytest.MonkeyPatch, 
 def test_a_variable_that_does_less_than_in_opencode_is_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Called(monkeypatch, "serve")
+    CommandRecorder(monkeypatch, "serve")
     monkeypatch.setenv("OPENCODE_DISABLE_CLAUDE_CODE", "1")
     opencode.call("opencode", ["serve"])
     assert "OPENCODE_DISABLE_CLAUDE_CODE reaches the agent OpenCode only" in capsys.readouterr().err
 
 
 def test_a_folder_or_nothing_opens_the_tui(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    called = Called(monkeypatch)
+    called = CommandRecorder(monkeypatch)
     opencode.call("opencode", [])
     opencode.call("opencode", [str(tmp_path), "--continue"])
     opencode.call("opencode", ["--session", "ses_1"])

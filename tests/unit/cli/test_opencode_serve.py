@@ -14,7 +14,7 @@ TAKEN = 4096
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def port_requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Ports that were asked for, where 4096 is taken."""
     ports: list[int] = []
 
@@ -29,12 +29,12 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return ports
 
 
-def test_a_free_port_is_taken_when_nobody_chose_one(asked: list[int]) -> None:
+def test_a_free_port_is_taken_when_nobody_chose_one(port_requests: list[int]) -> None:
     assert cast("int", opencode_serve._listen(Settings.load({}))) == 0
-    assert asked == [TAKEN, 0]
+    assert port_requests == [TAKEN, 0]
 
 
-def test_a_chosen_port_that_is_taken_is_an_error(asked: list[int]) -> None:
+def test_a_chosen_port_that_is_taken_is_an_error(port_requests: list[int]) -> None:
     with pytest.raises(ListenError):
         opencode_serve._listen(Settings.load({"port": TAKEN}))
-    assert asked == [TAKEN]
+    assert port_requests == [TAKEN]

@@ -129,14 +129,14 @@ def test_https(certificate: tuple[Path, Path]) -> None:
     cert, key = certificate
     trusting = ssl.create_default_context(cafile=str(cert))
 
-    async def during(running: RunningServer) -> int:
+    async def work(running: RunningServer) -> int:
         assert running.url.startswith("https://127.0.0.1:")
         async with aiohttp.ClientSession() as session, session.get(running.url + "/", ssl=trusting) as answer:
             assert await answer.text() == "hello"
         return 5
 
     settings = Settings(port=0, tls_cert=cert, tls_key=key)
-    assert run(settings, listen("127.0.0.1", 0), during, make_app=Trace().make) == 5
+    assert run(settings, listen("127.0.0.1", 0), work, make_app=Trace().make) == 5
 
 
 def test_certificates_that_cannot_be_used_are_told(certificate: tuple[Path, Path], tmp_path: Path) -> None:
@@ -187,8 +187,8 @@ class Trace:
         return web.Response(text="slow")
 
 
-def run_with(trace: Trace, during: Callable[[RunningServer], Awaitable[int]]) -> int:
-    return run(Settings(port=0), listen("127.0.0.1", 0), during, make_app=trace.make)
+def run_with(trace: Trace, work: Callable[[RunningServer], Awaitable[int]]) -> int:
+    return run(Settings(port=0), listen("127.0.0.1", 0), work, make_app=trace.make)
 
 
 async def get(url: str) -> str:
@@ -199,11 +199,11 @@ async def get(url: str) -> str:
 def test_the_server_runs_until_its_job_returns_and_gives_its_code() -> None:
     trace = Trace()
 
-    async def during(running: RunningServer) -> int:
+    async def work(running: RunningServer) -> int:
         assert await get(running.url + "/") == "hello"
         return 3
 
-    assert run_with(trace, during) == 3
+    assert run_with(trace, work) == 3
     assert trace.seen == ["started", "stopped"]
 
 
@@ -212,12 +212,12 @@ def test_a_signal_stops_it_cleanly_with_0(number: signal.Signals) -> None:
     trace = Trace()
     before = signal.getsignal(number)
 
-    async def during(running: RunningServer) -> int:
+    async def work(running: RunningServer) -> int:
         os.kill(os.getpid(), number)
         await asyncio.Event().wait()
         return 9
 
-    assert run_with(trace, during) == 0
+    assert run_with(trace, work) == 0
     assert trace.seen == ["started", "stopped"]
     assert signal.getsignal(number) == before
 
@@ -233,42 +233,42 @@ def test_a_signal_stops_it_cleanly_with_0(number: signal.Signals) -> None:
     ],
 )
 def test_headers_have_a_limit(headers: dict[str, str], path: str, status: int) -> None:
-    async def during(running: RunningServer) -> int:
+    async def work(running: RunningServer) -> int:
         async with aiohttp.ClientSession() as session, session.get(running.url + path, headers=headers) as answer:
             assert answer.status == status
             assert answer.content_type != "text/html"
         return 0
 
-    assert run_with(Trace(), during) == 0
+    assert run_with(Trace(), work) == 0
 
 
 def test_a_failed_start_says_why_and_frees_the_port() -> None:
     sock = listen("127.0.0.1", 0)
     port = sock.getsockname()[1]
 
-    async def during(running: RunningServer) -> int:
+    async def work(running: RunningServer) -> int:
         raise AssertionError("it did not start")
 
     with pytest.raises(ShimError, match="the store is locked"):
-        run(Settings(), sock, during, make_app=Trace(ShimError("the store is locked")).make)
+        run(Settings(), sock, work, make_app=Trace(ShimError("the store is locked")).make)
     listen("127.0.0.1", port).close()
 
 
 def test_errors_in_during_stop_it_and_come_out() -> None:
     trace = Trace()
 
-    async def during(running: RunningServer) -> int:
+    async def work(running: RunningServer) -> int:
         raise LookupError("boom")
 
     with pytest.raises(LookupError, match="boom"):
-        run_with(trace, during)
+        run_with(trace, work)
     assert trace.seen == ["started", "stopped"]
 
 
 def test_a_request_is_carried_out_though_its_client_hangs_up() -> None:
     trace = Trace()
 
-    async def during(running: RunningServer) -> int:
+    async def work(running: RunningServer) -> int:
         port = int(running.url.rsplit(":", 1)[1])
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /slow HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -280,7 +280,7 @@ def test_a_request_is_carried_out_though_its_client_hangs_up() -> None:
             await asyncio.sleep(0)
         return 0
 
-    assert run_with(trace, during) == 0
+    assert run_with(trace, work) == 0
 
 
 HANGING = """

@@ -19,7 +19,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def gone(pid: int) -> bool:
+async def wait_for_exit(pid: int) -> bool:
     async with asyncio.timeout(5):
         while alive(pid):
             await asyncio.sleep(0)
@@ -52,14 +52,14 @@ async def test_time_is_bounded(tmp_path: Path) -> None:
     found = await run(["sh", "-c", "sleep 100 & echo $! $$; sleep 100"], str(tmp_path), timeout_s=1)
     assert (found.code, found.ok, found.truncated) == (None, False, False)
     pids = found.text.split()
-    assert len(pids) == 2 and all([await gone(int(pid)) for pid in pids])
+    assert len(pids) == 2 and all([await wait_for_exit(int(pid)) for pid in pids])
 
 
 async def test_output_is_bounded(tmp_path: Path) -> None:
     async with asyncio.timeout(5):  # at once, and not when its time is up
         found = await run(["sh", "-c", "echo $$; exec yes"], str(tmp_path), limit_bytes=1000)
     assert (len(found.stdout), found.truncated, found.code) == (1000, True, None)
-    assert await gone(int(found.text.split()[0]))
+    assert await wait_for_exit(int(found.text.split()[0]))
 
 
 async def test_much_on_stderr_does_not_block(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ async def test_cancelling_ends_it(tmp_path: Path) -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert await gone(pid)
+    assert await wait_for_exit(pid)
 
 
 async def test_missing(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ esac
 
 
 @pytest.fixture
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def command_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the stand-in for git writes its command lines; it prints its environment."""
     return stand_in(tmp_path, monkeypatch, "exit 1")
 
@@ -39,18 +39,18 @@ async def test_nothing_runs_when_the_settings_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, config: str
 ) -> None:
     """Filters of the repository would run otherwise."""
-    told = stand_in(tmp_path, monkeypatch, config)
+    command_log = stand_in(tmp_path, monkeypatch, config)
     done = await git(str(tmp_path), "reset", "--hard")
     assert not done.ok
     assert b"cannot read the settings" in done.stderr
-    assert " reset --hard" not in told.read_text()
+    assert " reset --hard" not in command_log.read_text()
     assert await harmless_settings(str(tmp_path)) is None
     await changes(str(tmp_path))
-    assert " diff --no-ext-diff" not in told.read_text()
+    assert " diff --no-ext-diff" not in command_log.read_text()
 
 
 async def test_no_command_reaches_the_network_or_another_repository(
-    tmp_path: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, command_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_DIR", "/elsewhere")
     monkeypatch.setenv("GIT_ALLOW_PROTOCOL", "file:ext")
@@ -61,9 +61,9 @@ async def test_no_command_reaches_the_network_or_another_repository(
 
 
 @pytest.mark.parametrize("command", sorted(FLAGS))
-async def test_commands_that_show_differences_run_no_diff_tool(tmp_path: Path, told: Path, command: str) -> None:
+async def test_commands_that_show_differences_run_no_diff_tool(tmp_path: Path, command_log: Path, command: str) -> None:
     await git(str(tmp_path), command, "a", "--", "b")
-    assert told.read_text().splitlines()[-1].endswith(f"{command} --no-ext-diff --no-textconv a -- b")
+    assert command_log.read_text().splitlines()[-1].endswith(f"{command} --no-ext-diff --no-textconv a -- b")
 
 
 async def test_no_git_is_a_git_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

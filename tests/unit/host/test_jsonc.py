@@ -35,7 +35,7 @@ def noisy(draw: st.DrawFn, value: Any) -> str:
     return f"{opening}{','.join(rows)}{comma}{space()}{closing}"
 
 
-def merged(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def merge(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     """What an edit must amount to."""
     result = dict(old)
     for key, value in changes.items():
@@ -43,9 +43,9 @@ def merged(old: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         if value is None:
             result.pop(key, None)
         elif isinstance(value, dict) and isinstance(inner, dict):
-            result[key] = merged(inner, value)
+            result[key] = merge(inner, value)
         elif isinstance(value, dict) and value:
-            made = merged({}, value)
+            made = merge({}, value)
             # Only removals in something that is not there: nothing to make.
             if made or not _only_removals(value):
                 result[key] = made
@@ -70,7 +70,7 @@ def test_plain_json_is_jsonc(value: Any, indent: int | None) -> None:
 
 @given(st.data(), OBJECTS, OBJECTS)
 def test_an_edit_is_a_merge(data: st.DataObject, old: dict[str, Any], changes: dict[str, Any]) -> None:
-    assert loads(edit(data.draw(noisy(old)), changes)) == merged(old, changes)
+    assert loads(edit(data.draw(noisy(old)), changes)) == merge(old, changes)
 
 
 @given(st.data(), OBJECTS, st.text(max_size=4), JSON)

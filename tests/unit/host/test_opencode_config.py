@@ -209,23 +209,23 @@ def test_values_of_the_person_and_of_the_project_are_told_apart(home: Path, proj
 
 
 @pytest.fixture
-def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_settling_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files count as settled at once: tests write them just before they are read."""
     monkeypatch.setattr(opencode_config, "SETTLING_NS", -(10**12))
 
 
-@pytest.mark.usefixtures("settled")
+@pytest.mark.usefixtures("no_settling_time")
 def test_files_are_read_again_only_when_one_has_changed(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(project / "opencode.json", '{"username": "a"}')
     write(project / ".opencode" / "command" / "x.md", "x")
     reader, opened = ConfigFiles(home, {}), list[str]()
     confined = disk.open_confined
 
-    def counted(path: Path, folders: Sequence[str]) -> AbstractContextManager[tuple[BinaryIO, os.stat_result]]:
+    def count_read(path: Path, folders: Sequence[str]) -> AbstractContextManager[tuple[BinaryIO, os.stat_result]]:
         opened.append(str(path))
         return confined(path, folders)
 
-    monkeypatch.setattr(disk, "open_confined", counted)
+    monkeypatch.setattr(disk, "open_confined", count_read)
     first = reader.load(str(project))
     assert len(opened) == 4
     assert reader.load(str(project)) is first
@@ -243,7 +243,7 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 }
 
 
-@pytest.mark.usefixtures("settled")
+@pytest.mark.usefixtures("no_settling_time")
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_is_seen_at_the_next_look(home: Path, project: Path, name: str) -> None:
     write(project / "opencode.json", '{"username": "a"}')

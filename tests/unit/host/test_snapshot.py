@@ -226,11 +226,11 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     begun: list[str] = []
     plain = snapshot.git_in
 
-    async def noted(git_dir: Path, directory: str, *arguments: str, **options: Any) -> Any:
+    async def run_and_note(git_dir: Path, directory: str, *arguments: str, **options: Any) -> Any:
         begun.extend(word for word in arguments if word in ("ls-files", "update-index", "write-tree"))
         return await plain(git_dir, directory, *arguments, **options)
 
-    monkeypatch.setattr(snapshot, "git_in", noted)
+    monkeypatch.setattr(snapshot, "git_in", run_and_note)
     return begun
 
 

@@ -25,11 +25,11 @@ async def test_a_file_is_opened_in_a_thread(tmp_path: Path, monkeypatch: pytest.
     opened: list[threading.Thread] = []
     real = os.open
 
-    def watched(*arguments: object) -> int:
+    def note_call(*arguments: object) -> int:
         opened.append(threading.current_thread())
         return real(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(os, "open", watched)
+    monkeypatch.setattr(os, "open", note_call)
     descriptor = await threads.open_descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT, 0o600)
     os.close(descriptor)
     assert opened and threading.main_thread() not in opened
@@ -47,13 +47,13 @@ async def test_a_descriptor_that_comes_too_late_is_closed(tmp_path: Path, monkey
         descriptors.append(real_open(*arguments))  # type: ignore[arg-type]
         return descriptors[0]
 
-    def watched(descriptor: int) -> None:
+    def note_call(descriptor: int) -> None:
         real_close(descriptor)
         if descriptor in descriptors:
             closed.set()
 
     monkeypatch.setattr(os, "open", slow)
-    monkeypatch.setattr(os, "close", watched)
+    monkeypatch.setattr(os, "close", note_call)
     task = asyncio.ensure_future(threads.open_descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT, 0o600))
     assert await asyncio.to_thread(began.wait, LIMIT_S)
     task.cancel()

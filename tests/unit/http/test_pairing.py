@@ -11,7 +11,7 @@ from shim.http.pairing import CODE_S, CODES, TOKEN_S, TOKENS, Pairing
 NOW_S = 1_800_000_000.0
 
 
-def restored(digest: bytes, kept: dict[str, Any]) -> Pairing:
+def restart_pairing(digest: bytes, kept: dict[str, Any]) -> Pairing:
     """A server's pairing after a start, with the records that earlier ones kept."""
 
     def save(id_: str, record: Any) -> None:
@@ -32,27 +32,27 @@ def token_of(pairing: Pairing) -> str:
 
 def test_a_token_outlives_the_server_and_ends_with_its_password() -> None:
     kept: dict[str, Any] = {}
-    token = token_of(restored(b"one", kept))
-    assert restored(b"one", kept).admits(token, NOW_S)
-    assert not restored(b"another", kept).admits(token, NOW_S)
-    assert [known.name for known in restored(b"one", kept).tokens(NOW_S)] == ["phone"]
-    assert restored(b"another", kept).tokens(NOW_S) == []
+    token = token_of(restart_pairing(b"one", kept))
+    assert restart_pairing(b"one", kept).admits(token, NOW_S)
+    assert not restart_pairing(b"another", kept).admits(token, NOW_S)
+    assert [known.name for known in restart_pairing(b"one", kept).tokens(NOW_S)] == ["phone"]
+    assert restart_pairing(b"another", kept).tokens(NOW_S) == []
 
 
 def test_a_token_that_was_taken_back_stays_so_after_a_restart() -> None:
     kept: dict[str, Any] = {}
-    pairing = restored(b"one", kept)
+    pairing = restart_pairing(b"one", kept)
     lost, other = token_of(pairing), token_of(pairing)
     assert pairing.revoke(lost.split("_")[2])
     assert not pairing.revoke("0" * 12)
-    for now in (pairing, restored(b"one", kept)):
+    for now in (pairing, restart_pairing(b"one", kept)):
         assert (now.admits(lost, NOW_S), now.admits(other, NOW_S)) == (False, True)
         assert [known.id for known in now.tokens(NOW_S)] == [other.split("_")[2]]
 
 
 def test_the_oldest_token_gives_way() -> None:
     kept: dict[str, Any] = {}
-    pairing = restored(b"one", kept)
+    pairing = restart_pairing(b"one", kept)
     made = [token_of(pairing) for _ in range(TOKENS + 1)]
     assert (pairing.admits(made[0], NOW_S), pairing.admits(made[1], NOW_S), len(kept)) == (False, True, TOKENS)
 

@@ -28,7 +28,7 @@ class SlowDisk:
         return True
 
 
-async def reached(event: threading.Event) -> None:
+async def wait_for(event: threading.Event) -> None:
     async with asyncio.timeout(WAIT_S):
         while not event.is_set():
             await asyncio.sleep(0)
@@ -48,7 +48,7 @@ async def test_the_loop_goes_on_while_it_is_looked_up_and_nothing_starts_for_an_
     monkeypatch.setattr(host_calls, "within", disk.within)
     calls = HostCalls(str(tmp_path), [], lambda: {"PATH": "/usr/bin:/bin"}, answer)
     calls.do(RunCommand("1", "touch made", cwd=str(tmp_path)))
-    await reached(disk.asked)  # the loop is free
+    await wait_for(disk.asked)  # the loop is free
     if is_dropped:
         calls.drop()
     disk.let_go.set()

@@ -15,7 +15,7 @@ from universal.codec import Exit, LaunchSpec
 SPEC = LaunchSpec(argv=("agent", "--flag"), cwd="/project", env={"ADDED": "1", "REMOVED": None})
 
 
-class Watched:
+class AgentProbe:
     """An agent, what came from it, and a check at the end that nothing is left."""
 
     def __init__(
@@ -57,7 +57,7 @@ async def test_lines_then_one_exit() -> None:
                 return 3
         return 0
 
-    watched = Watched(program)
+    watched = AgentProbe(program)
     assert watched.handle.alive and watched.handle.pid is None
     for line in (b"a", b"b", b"end"):
         watched.agent.write(line)
@@ -70,7 +70,7 @@ async def test_all_lines_come_before_the_exit_however_many() -> None:
             await stdio.write(b"%d" % n)
         return 0
 
-    watched = Watched(program, lines=3)
+    watched = AgentProbe(program, lines=3)
     assert await watched.end() == [*(b"%d" % n for n in range(5000)), Exit(code=0)]
 
 
@@ -91,7 +91,7 @@ async def test_a_slow_reader_holds_the_program() -> None:
         seen.extend(lines)
         await gate.wait()
 
-    watched = Watched(program, lines=4, on_lines=on_lines)
+    watched = AgentProbe(program, lines=4, on_lines=on_lines)
     for _ in range(50):
         await asyncio.sleep(0)
     assert written <= 4 + 4  # what the reader took, and what fits into the pipe
@@ -105,14 +105,14 @@ async def test_a_program_that_dies() -> None:
         await stdio.write(b"last")
         raise Died(11)
 
-    assert await Watched(program).end() == [b"last", Exit(code=None, signal=11)]
+    assert await AgentProbe(program).end() == [b"last", Exit(code=None, signal=11)]
 
 
 async def test_a_program_with_a_bug() -> None:
     async def program(stdio: Stdio) -> int:
         raise RuntimeError("oops")
 
-    (exit_,) = await Watched(program).end()
+    (exit_,) = await AgentProbe(program).end()
     assert isinstance(exit_, Exit) and exit_.code == 1 and "RuntimeError: oops" in exit_.stderr
 
 
@@ -122,7 +122,7 @@ async def test_kill() -> None:
         await asyncio.Event().wait()
         return 0
 
-    watched = Watched(program)
+    watched = AgentProbe(program)
     async with asyncio.timeout(5):
         while not watched.seen:
             await asyncio.sleep(0)
@@ -135,7 +135,7 @@ async def test_kill_before_it_began() -> None:
     async def program(stdio: Stdio) -> int:
         raise AssertionError("never run")
 
-    watched = Watched(program)
+    watched = AgentProbe(program)
     watched.agent.kill()
     assert await watched.end() == [Exit(code=None, signal=9)]
 
@@ -147,7 +147,7 @@ async def test_stop_ends_its_input_first() -> None:
         await stdio.write(b"bye")
         return 0
 
-    watched = Watched(program)
+    watched = AgentProbe(program)
     await asyncio.gather(watched.agent.stop(), watched.agent.stop())
     assert await watched.end() == [b"bye", Exit(code=0)]
 
@@ -157,7 +157,7 @@ async def test_stop_kills_what_does_not_end() -> None:
         await asyncio.Event().wait()
         return 0
 
-    watched = Watched(program)
+    watched = AgentProbe(program)
     await watched.agent.stop()
     assert await watched.end() == [Exit(code=None, signal=9)]
 
@@ -177,7 +177,7 @@ async def test_a_program_that_cannot_be_ended_is_cut_off() -> None:
         refused.set()
         return 0
 
-    watched = Watched(program)
+    watched = AgentProbe(program)
     await asyncio.sleep(0)
     await watched.agent.stop()
     assert watched.seen == [Exit(code=None, signal=9)]
@@ -193,7 +193,7 @@ async def test_a_program_that_does_not_read_is_stuck() -> None:
         await asyncio.Event().wait()
         return 0
 
-    watched = Watched(program, lines=2)
+    watched = AgentProbe(program, lines=2)
     watched.agent.write(b"1")
     watched.agent.write(b"2")
     with pytest.raises(AgentStuck):
@@ -214,4 +214,4 @@ async def test_a_reader_that_fails_ends_the_program() -> None:
     def on_lines(lines: list[bytes]) -> None:
         raise RuntimeError("the reader's bug")
 
-    assert await Watched(program, lines=1, on_lines=on_lines).end() == [Exit(code=None, signal=9)]
+    assert await AgentProbe(program, lines=1, on_lines=on_lines).end() == [Exit(code=None, signal=9)]

@@ -325,7 +325,7 @@ async def test_the_mock_remembers_only_the_session_that_it_resumes(tmp_path: Pat
     program = mock_program(delay_factor=0)
     first = await run(tmp_path, "echo one", program=program)
 
-    async def remembered(native: str | None, using: object) -> str:
+    async def recall(native: str | None, using: object) -> str:
         session = MockSession(tmp_path, program=using)  # type: ignore[arg-type]  # a Program
         session.start(native)
         session.prompt("remember")
@@ -334,10 +334,10 @@ async def test_the_mock_remembers_only_the_session_that_it_resumes(tmp_path: Pat
         return session.text()
 
     native = first.codec.native_session_id
-    assert await remembered(native, program) == "I remember 1 prompt before this one."
-    assert await remembered(native, program) == "I remember 2 prompts before this one."
-    assert await remembered(None, program) == "I remember 0 prompts before this one."
-    assert await remembered(native, mock_program(delay_factor=0)) == "I remember 0 prompts before this one."
+    assert await recall(native, program) == "I remember 1 prompt before this one."
+    assert await recall(native, program) == "I remember 2 prompts before this one."
+    assert await recall(None, program) == "I remember 0 prompts before this one."
+    assert await recall(native, mock_program(delay_factor=0)) == "I remember 0 prompts before this one."
 
 
 async def test_carried_text_is_not_the_prompt(tmp_path: Path) -> None:

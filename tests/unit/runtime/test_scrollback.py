@@ -49,13 +49,13 @@ def test_long_output_comes_in_pieces() -> None:
     assert [len(piece) for piece in kept.since(0)] == [PIECE_UNITS, 1]
 
 
-async def collected(watcher: Watcher) -> str:
+async def all_text(watcher: Watcher) -> str:
     return "".join([text async for text in watcher])
 
 
 async def test_a_watcher_gets_what_waits_and_then_the_end() -> None:
     watcher = Watcher()
-    reading = asyncio.ensure_future(collected(watcher))
+    reading = asyncio.ensure_future(all_text(watcher))
     watcher.put("a")
     watcher.put("b")
     watcher.end()
@@ -68,5 +68,5 @@ async def test_a_watcher_that_does_not_read_is_cut_off() -> None:
     watcher = Watcher()
     for _ in range(LAG_UNITS // 2**16 + 1):
         watcher.put("x" * 2**16)
-    assert await asyncio.wait_for(collected(watcher), 5) == ""
+    assert await asyncio.wait_for(all_text(watcher), 5) == ""
     assert watcher.lagged

@@ -20,7 +20,7 @@ NAMES = {
 }
 
 
-def asked(*history: tuple[str, str], tools: tuple[str, ...] = NAMES["claude"], **body: Any) -> ScriptedRequest:
+def scripted_request(*history: tuple[str, str], tools: tuple[str, ...] = NAMES["claude"], **body: Any) -> ScriptedRequest:
     return ScriptedRequest(history, tools, "", {"note": "Working directory: /p", **body})
 
 
@@ -30,51 +30,51 @@ def test_an_agent_is_known_by_its_tools() -> None:
 
 def test_the_number_of_results_since_the_last_tag_is_the_step() -> None:
     history = (("user", "[scene:read_edit] please"),)
-    assert [c.name for c in answer(asked(*history), {}).calls] == ["Read"]
-    assert [c.name for c in answer(asked(*history, ("tool", "")), {}).calls] == ["Edit"]
-    assert answer(asked(*history, ("tool", ""), ("tool", "")), {}).text == "Done!"
+    assert [c.name for c in answer(scripted_request(*history), {}).calls] == ["Read"]
+    assert [c.name for c in answer(scripted_request(*history, ("tool", "")), {}).calls] == ["Edit"]
+    assert answer(scripted_request(*history, ("tool", ""), ("tool", "")), {}).text == "Done!"
     again = (*history, ("tool", ""), ("tool", ""), ("user", "[scene:bash:ls] now"))
-    assert [c.arguments["command"] for c in answer(asked(*again), {}).calls] == ["ls"]
+    assert [c.arguments["command"] for c in answer(scripted_request(*again), {}).calls] == ["ls"]
 
 
 @pytest.mark.parametrize(
     ("agent", "name"), [("claude", "mcp__files__echo"), ("opencode", "files_echo"), ("codex", None), ("pi", None)]
 )
 def test_a_tool_of_an_mcp_server_is_called_where_it_is_offered(agent: str, name: str | None) -> None:
-    said = answer(asked(("user", "[scene:mcp:echo] x"), tools=NAMES[agent]), {})
+    said = answer(scripted_request(("user", "[scene:mcp:echo] x"), tools=NAMES[agent]), {})
     assert [(c.name, c.arguments) for c in said.calls] == ([(name, {"text": "hello"})] if name else [])
 
 
 def test_a_tool_is_called_by_its_name_with_nested_arguments() -> None:
     wanted = {"questions": [{"a": ["x]", {"b": "[scene:text]"}]}]}
-    said = answer(asked(("user", f"note\n[scene:tool:AnyTool:{json.dumps(wanted)}] please")), {})
+    said = answer(scripted_request(("user", f"note\n[scene:tool:AnyTool:{json.dumps(wanted)}] please")), {})
     assert [(c.name, c.arguments) for c in said.calls] == [("AnyTool", wanted)]
-    done = answer(asked(("user", f"[scene:tool:AnyTool:{json.dumps(wanted)}] please"), ("tool", "")), {})
+    done = answer(scripted_request(("user", f"[scene:tool:AnyTool:{json.dumps(wanted)}] please"), ("tool", "")), {})
     assert done.text == "Done!"
 
 
 def test_a_list_of_arguments_is_one_call_in_each_step() -> None:
     prompt = ("user", '[scene:tool:Read:[{"file_path":"/a"},{"file_path":"/b"}]] x')
-    assert [c.arguments for c in answer(asked(prompt), {}).calls] == [{"file_path": "/a"}]
-    assert [c.arguments for c in answer(asked(prompt, ("tool", "")), {}).calls] == [{"file_path": "/b"}]
+    assert [c.arguments for c in answer(scripted_request(prompt), {}).calls] == [{"file_path": "/a"}]
+    assert [c.arguments for c in answer(scripted_request(prompt, ("tool", "")), {}).calls] == [{"file_path": "/b"}]
 
 
 def test_a_tool_that_takes_text_is_called_with_a_json_string() -> None:
-    (call,) = answer(asked(("user", '[scene:tool:apply_patch:"*** Begin [x]"] x'), tools=NAMES["codex"]), {}).calls
+    (call,) = answer(scripted_request(("user", '[scene:tool:apply_patch:"*** Begin [x]"] x'), tools=NAMES["codex"]), {}).calls
     assert (call.name, call.free) == ("apply_patch", "*** Begin [x]")
 
 
 def test_a_subagent_calls_a_tool_by_its_name() -> None:
     (call,) = answer(
-        asked(("user", '[scene:task:tool:Write:{"file_path":"/p/[x]"}] x'), tools=(*NAMES["claude"], "Agent")), {}
+        scripted_request(("user", '[scene:task:tool:Write:{"file_path":"/p/[x]"}] x'), tools=(*NAMES["claude"], "Agent")), {}
     ).calls
-    (inner,) = answer(asked(("user", str(call.arguments["prompt"]))), {}).calls
+    (inner,) = answer(scripted_request(("user", str(call.arguments["prompt"]))), {}).calls
     assert (inner.name, inner.arguments) == ("Write", {"file_path": "/p/[x]"})
 
 
 def test_an_overloaded_prompt_is_answered_the_third_time() -> None:
     attempts: dict[str, int] = {}
-    one, other = asked(("user", "[scene:overload] one")), asked(("user", "[scene:overload] other"))
+    one, other = scripted_request(("user", "[scene:overload] one")), scripted_request(("user", "[scene:overload] other"))
     assert [answer(one, attempts).status for _ in range(3)] == [529, 529, 200]
     assert answer(other, attempts).status == 529
 
@@ -82,8 +82,8 @@ def test_an_overloaded_prompt_is_answered_the_third_time() -> None:
 def test_the_scripted_model_sees_images_and_words() -> None:
     image = {"type": "image", "source": {}}
     history = ("user", "[scene:see:magenta] look")
-    assert answer(asked(history, parts=[image, {"text": "[scene:see:magenta] look"}]), {}).text == "I see 1 image(s)."
-    assert answer(asked(history, parts=["a magenta file"]), {}).text == "I see 0 image(s), and the word magenta."
+    assert answer(scripted_request(history, parts=[image, {"text": "[scene:see:magenta] look"}]), {}).text == "I see 1 image(s)."
+    assert answer(scripted_request(history, parts=["a magenta file"]), {}).text == "I see 0 image(s), and the word magenta."
 
 
 async def ask(path: str, body: dict[str, Any]) -> tuple[int, list[dict[str, Any]]]:

@@ -55,14 +55,14 @@ def test_a_part_without_the_form_of_its_type_is_kept_as_it_is(fields: dict[str, 
     assert isinstance(importer.part({**PLACE, **fields}), OtherPart)
 
 
-def exported() -> dict[str, Any]:
+def native_export() -> dict[str, Any]:
     """A session with all parts there are, as native `opencode export` wrote it."""
     file = Path(__file__).parents[3] / "compat_fixtures" / "opencode" / "1.18.33" / "export" / "all_parts.json"
     return json.loads(file.read_text("utf-8"))
 
 
 def test_an_exported_session_is_given_back_as_it_came() -> None:
-    document = exported()
+    document = native_export()
     session = Session(importer.session(document["info"]), "opencode")
     for message in document["messages"]:
         session.add(importer.message(message))
@@ -70,5 +70,5 @@ def test_an_exported_session_is_given_back_as_it_came() -> None:
 
 
 def test_a_stored_record_is_the_same_when_it_is_read_back() -> None:
-    record = importer.session(exported()["info"])
+    record = importer.session(native_export()["info"])
     assert record_of(json.loads(json.dumps(record_json(record)))) == record

@@ -41,11 +41,11 @@ async def _rebuilt_is_live(w: World) -> None:
         assert (rebuilt.info, rebuilt.todos, rebuilt.diffs, rebuilt.status) == (live.info, live.todos, live.diffs, live.status)
         assert fold.wire() == [m.wire() for m in live.messages.values()]
         assert (fold.info, fold.todos, fold.diffs, fold.status) == (live.info, live.todos, live.diffs, live.status)
-        assert _parked(again, session_id) == _parked(w, session_id)
+        assert _parked_prompts(again, session_id) == _parked_prompts(w, session_id)
         await again.manager.close()
 
 
-def _parked(w: World, session_id: str) -> dict[str, Prompt]:
+def _parked_prompts(w: World, session_id: str) -> dict[str, Prompt]:
     """What waits for a person's word."""
     actor = w.manager.index.get(session_id).actor
     return {id_: one.prompt for id_, one in actor.prompt_queue.parked.items()} if actor is not None else {}

@@ -130,10 +130,10 @@ async def test_an_observer_that_fails_does_not_stop_the_others(caplog: pytest.Lo
     feed = Feed()
     seen: list[int] = []
 
-    def broken(_: UniversalEvent) -> None:
+    def fail(_: UniversalEvent) -> None:
         raise RuntimeError("broken")
 
-    feed.observe(broken)
+    feed.observe(fail)
     feed.observe(lambda one: seen.append(one.sequence))
     feed.publish(event(1))
     assert seen == [1]

@@ -34,7 +34,7 @@ def fed(session_id: str, events: Iterable[UniversalEvent]) -> Session:
     return reducer.session
 
 
-def shown(session: Session) -> object:
+def client_view(session: Session) -> object:
     """What clients see of it: texts that stream are joined."""
     return read.export(session)
 
@@ -48,7 +48,7 @@ def test_whatever_was_said_and_wherever_a_page_ends(history: bytes, page: int) -
     sequences = [event.sequence for event in events]
     assert sequences == sorted(set(sequences))
     assert sequences[-1:] == [row.sequence for row in rows[-1:]]
-    assert shown(fed(story.id, events)) == shown(fed(story.id, story.journal))
+    assert client_view(fed(story.id, events)) == client_view(fed(story.id, story.journal))
 
 
 def delta(sequence: int, text: str, item: str = "a", part: int = 0) -> UniversalEvent:
@@ -89,7 +89,7 @@ def test_a_row_that_cannot_be_read() -> None:
             list(join_deltas([good, good._replace(sequence=2, body=body)]))
 
 
-class Watched(MemoryStore):
+class CollectorProbeStore(MemoryStore):
     """Remembers whether the collector of cycles ran at each read; `broken`: the sequence of a row that cannot be read."""
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Watched(MemoryStore):
         return [row._replace(body="{") if row.sequence == self.broken else row for row in found]
 
 
-async def empty_branch(store: Watched, events: Sequence[UniversalEvent]) -> SessionState:
+async def empty_branch(store: CollectorProbeStore, events: Sequence[UniversalEvent]) -> SessionState:
     await store.open()
     store.append(events)
     clock = ManualClock()
@@ -112,7 +112,7 @@ async def empty_branch(store: Watched, events: Sequence[UniversalEvent]) -> Sess
 
 async def test_others_have_their_turn_while_a_journal_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_loader, "SLICE_S", -1.0)
-    state = await empty_branch(Watched(), [delta(number, "a", f"item {number}") for number in range(1, 60)])
+    state = await empty_branch(CollectorProbeStore(), [delta(number, "a", f"item {number}") for number in range(1, 60)])
     seen: list[int] = []
 
     async def look() -> None:
@@ -128,7 +128,7 @@ async def test_others_have_their_turn_while_a_journal_is_read(monkeypatch: pytes
 async def test_the_collector_of_cycles_rests_while_much_is_read(monkeypatch: pytest.MonkeyPatch, broken: int) -> None:
     monkeypatch.setattr(journal_loader, "LONG", 50)
     for count in (49, 50):
-        store = Watched()
+        store = CollectorProbeStore()
         state = await empty_branch(store, [delta(number, "a") for number in range(1, count + 1)])
         store.broken = broken
         try:

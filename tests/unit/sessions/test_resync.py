@@ -40,7 +40,7 @@ def with_events(messages: list[Any], events: list[OpenCodeEvent]) -> list[Any]:
     return [{"info": info, "parts": [parts[id_] for id_ in sorted(parts)]} for info, parts in known.values()]
 
 
-async def all_told(w: World, session: str) -> None:
+async def wait_for_resync(w: World, session: str) -> None:
     """Until nothing is to be told again."""
     state = await w.manager.state(session)
     async with asyncio.timeout(WAIT_S):
@@ -59,7 +59,7 @@ async def test_changes_since_a_read_are_sent_again(w: World) -> None:
     w.agent.call(told, "c1")
     permission = w.agent.ask("c1")
     meanwhile = len(w.hub.events)
-    await all_told(w, session)
+    await wait_for_resync(w, session)
     now = [message.wire() for message in view(await w.manager.session(session)).messages.values()]
     assert with_events(stale, []) != now
     assert with_events(stale, w.hub.events[meanwhile:]) == now
@@ -77,7 +77,7 @@ async def test_a_message_that_began_while_it_was_read(w: World) -> None:
     second = w.agent.begin()
     w.agent.delta(second, "Hello")
     meanwhile = len(w.hub.events)
-    await all_told(w, session)
+    await wait_for_resync(w, session)
     again = w.hub.events[meanwhile:]
     assert with_events(stale, again) == [m.wire() for m in view(await w.manager.session(session)).messages.values()]
     w.agent.complete(second, "Hello")
@@ -90,7 +90,7 @@ async def test_nothing_is_told_after_the_end_of_the_turn(w: World) -> None:
     await read(w, session)
     w.agent.text("Hello")
     w.agent.end_turn()
-    await all_told(w, session)
+    await wait_for_resync(w, session)
     assert w.hub.kinds(session)[-1] == "session.idle"
     await read(w, session)
     assert not (await w.manager.state(session))._resync.waits
@@ -103,7 +103,7 @@ async def test_changes_long_before_a_read_are_not_sent_again(w: World, monkeypat
     w.agent.text("Hello", finish="tool-calls")
     monkeypatch.setattr(resync, "KEEP_S", 0.0)
     meanwhile = len(w.hub.events)
-    await all_told(w, session)
+    await wait_for_resync(w, session)
     assert w.hub.events[meanwhile:] == []
     w.agent.end_turn()
 
@@ -116,7 +116,7 @@ async def test_many_reads_are_told_once_at_each_time(w: World) -> None:
     for _ in range(50):
         await read(w, session)
     meanwhile = len(w.hub.events)
-    await all_told(w, session)
+    await wait_for_resync(w, session)
     assert [event.type for event in w.hub.events[meanwhile:]] == ["message.part.updated"] * 2
     w.agent.complete(growing, "Hello")
     w.agent.end_turn()

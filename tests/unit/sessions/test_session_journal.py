@@ -18,7 +18,7 @@ ID = "ses_00000000000000000000000000"
 
 
 @dataclass
-class Made:
+class JournalFixture:
     state: SessionState
     store: MemoryStore
     calls: list[list[int]] = field(default_factory=list)
@@ -30,68 +30,68 @@ class Made:
 
 
 @pytest.fixture
-async def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+async def journal(monkeypatch: pytest.MonkeyPatch) -> JournalFixture:
     store, clock = MemoryStore(), ManualClock()
     await store.open()
     state = SessionState(ID, "mock", store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
-    found = Made(state, store)
+    found = JournalFixture(state, store)
     append = store.append
 
-    def counted(events) -> None:
+    def count_append(events) -> None:
         if found.full:
             raise StoreError("no room")
         found.calls.append([event.sequence for event in events])
         append(events)
 
-    monkeypatch.setattr(store, "append", counted)
+    monkeypatch.setattr(store, "append", count_append)
     return found
 
 
-async def test_a_burst_is_one_call_of_the_store(made: Made) -> None:
-    made.say("before")
-    with made.state.journal.burst():
-        made.say("one")
-        made.say("two")
-        assert made.calls == [[1]]
-    made.say("after")
-    assert made.calls == [[1], [2, 3], [4]]
-    assert [event.sequence for event in await made.store.events(ID)] == [1, 2, 3, 4]
+async def test_a_burst_is_one_call_of_the_store(journal: JournalFixture) -> None:
+    journal.say("before")
+    with journal.state.journal.burst():
+        journal.say("one")
+        journal.say("two")
+        assert journal.calls == [[1]]
+    journal.say("after")
+    assert journal.calls == [[1], [2, 3], [4]]
+    assert [event.sequence for event in await journal.store.events(ID)] == [1, 2, 3, 4]
 
 
-async def test_held_events_are_written_before_the_row(made: Made) -> None:
-    with made.state.journal.burst():
-        made.say("one")
-        made.state.journal.release()
-        assert made.calls == [[1]]
-        made.state.journal.release()
-        made.say("two")
-    assert made.calls == [[1], [2]]
+async def test_held_events_are_written_before_the_row(journal: JournalFixture) -> None:
+    with journal.state.journal.burst():
+        journal.say("one")
+        journal.state.journal.release()
+        assert journal.calls == [[1]]
+        journal.state.journal.release()
+        journal.say("two")
+    assert journal.calls == [[1], [2]]
 
 
-async def test_a_burst_that_fails_keeps_what_was_said(made: Made) -> None:
+async def test_a_burst_that_fails_keeps_what_was_said(journal: JournalFixture) -> None:
     def fail() -> None:
-        with made.state.journal.burst():
-            made.say("one")
+        with journal.state.journal.burst():
+            journal.say("one")
             raise LookupError
 
     with pytest.raises(LookupError):
         fail()
-    assert made.calls == [[1]]
+    assert journal.calls == [[1]]
 
 
-async def test_a_burst_that_the_store_refuses_goes_first_next_time(made: Made) -> None:
-    made.full = True
-    with made.state.journal.burst():
-        made.say("one")
-        made.say("two")
-    made.say("three")
-    made.full = False
-    made.say("four")
-    assert made.calls == [[1, 2, 3, 4]]
+async def test_a_burst_that_the_store_refuses_goes_first_next_time(journal: JournalFixture) -> None:
+    journal.full = True
+    with journal.state.journal.burst():
+        journal.say("one")
+        journal.say("two")
+    journal.say("three")
+    journal.full = False
+    journal.say("four")
+    assert journal.calls == [[1, 2, 3, 4]]
 
 
-async def test_nothing_is_written_of_a_session_that_is_deleted_meanwhile(made: Made) -> None:
-    with made.state.journal.burst():
-        made.say("one")
-        made.state.journal.is_closed = True
-    assert made.calls == []
+async def test_nothing_is_written_of_a_session_that_is_deleted_meanwhile(journal: JournalFixture) -> None:
+    with journal.state.journal.burst():
+        journal.say("one")
+        journal.state.journal.is_closed = True
+    assert journal.calls == []

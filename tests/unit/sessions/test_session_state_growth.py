@@ -18,12 +18,12 @@ def calls(work: Callable[[], None]) -> int:
     """How many functions are called by it, Python's and C's."""
     count = 0
 
-    def called(_frame: FrameType, what: str, _argument: Any) -> None:
+    def count_call(_frame: FrameType, what: str, _argument: Any) -> None:
         nonlocal count
         count += what in ("call", "c_call")
 
     before = sys.getprofile()
-    sys.setprofile(called)
+    sys.setprofile(count_call)
     try:
         work()
     finally:

@@ -15,7 +15,7 @@ def unknown(number: int) -> Fact:
     return Fact(EventType.UNPARSED, data, raw={"number": number}, synthetic=True)
 
 
-async def told(w: World, session: str) -> list[str]:
+async def journal_notes(w: World, session: str) -> list[str]:
     """What the journal says of each, its turns' ends among them."""
     out: list[str] = []
     for event in await w.store.events(session):
@@ -37,7 +37,7 @@ async def test_the_first_are_kept_and_the_rest_counted_each_turn(w: World) -> No
             agent.end_turn()
     kept = [f"one stdout: {number}: unknown kind of message" for number in range(KEPT)]
     total = f"one stdout: {KEPT + 1}: 2 more that no rule knows: counted, not kept"
-    assert await told(w, session) == [*kept, total, "end", *kept, "end"]
+    assert await journal_notes(w, session) == [*kept, total, "end", *kept, "end"]
     assert [(log["event"], log.get("dropped")) for log in logs if log["log_level"] == "warning"] == [
         ("agent.unparsed_too_much", None),
         ("agent.unparsed_total", 2),
@@ -50,8 +50,8 @@ async def test_unparsed_lines_between_turns_count_for_the_next(w: World) -> None
     agent = w.agent
     agent.end_turn()
     agent.says(*(unknown(number) for number in range(KEPT + 5)))
-    assert len(await told(w, session)) == 1 + KEPT
+    assert len(await journal_notes(w, session)) == 1 + KEPT
     await ask(w, session)
     agent.says(unknown(7))
     agent.end_turn()
-    assert (await told(w, session))[-2:] == ["one stdout: 7: 6 more that no rule knows: counted, not kept", "end"]
+    assert (await journal_notes(w, session))[-2:] == ["one stdout: 7: 6 more that no rule knows: counted, not kept", "end"]

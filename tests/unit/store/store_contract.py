@@ -196,7 +196,7 @@ async def any_directory_name_survives(store: Store) -> None:
 
 
 @case
-async def what_was_given_is_not_shared(store: Store) -> None:
+async def stored_data_is_a_copy(store: Store) -> None:
     data = {"list": [1]}
     store.save_session(row("ses_a", data=data))
     store.set_value("models", "claude", data)

@@ -17,7 +17,7 @@ URL = "http://127.0.0.1:4096"
 
 
 @pytest.fixture
-async def both(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]:
+async def two_stores(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]:
     """Two servers' stores on the same file."""
     stores = SqliteStore(tmp_path / "journal.db"), SqliteStore(tmp_path / "journal.db")
     for store in stores:
@@ -27,8 +27,8 @@ async def both(tmp_path: Path) -> AsyncIterator[tuple[SqliteStore, SqliteStore]]
         await store.close()
 
 
-async def test_a_session_belongs_to_the_server_that_made_it(both: tuple[SqliteStore, SqliteStore]) -> None:
-    first, second = both
+async def test_a_session_belongs_to_the_server_that_made_it(two_stores: tuple[SqliteStore, SqliteStore]) -> None:
+    first, second = two_stores
     first.announce(URL)
     first.save_session(row())
     first.append(journal(1, 3))
@@ -45,8 +45,8 @@ async def test_a_session_belongs_to_the_server_that_made_it(both: tuple[SqliteSt
     assert [one.sequence for one in await second.events("ses_a")] == [1, 2, 3, 4]
 
 
-async def test_the_first_claim_of_an_older_session_wins(both: tuple[SqliteStore, SqliteStore], tmp_path: Path) -> None:
-    first, second = both
+async def test_the_first_claim_of_an_older_session_wins(two_stores: tuple[SqliteStore, SqliteStore], tmp_path: Path) -> None:
+    first, second = two_stores
     third = SqliteStore(tmp_path / "journal.db")
     await third.open()
     third.save_session(row())
@@ -55,8 +55,8 @@ async def test_the_first_claim_of_an_older_session_wins(both: tuple[SqliteStore,
     assert isinstance(await first.claim("ses_a"), ServerRef)
 
 
-async def test_changes_of_another_server_are_seen_once(both: tuple[SqliteStore, SqliteStore]) -> None:
-    first, second = both
+async def test_changes_of_another_server_are_seen_once(two_stores: tuple[SqliteStore, SqliteStore]) -> None:
+    first, second = two_stores
     assert (await second.look()).changes == ()
     first.save_session(row())
     await first.flush()
@@ -74,8 +74,8 @@ async def test_changes_of_another_server_are_seen_once(both: tuple[SqliteStore, 
     assert (await first.look()).changes == (), "what it has stored itself is no news"
 
 
-async def test_how_far_the_others_journal_has_come_is_asked_for(both: tuple[SqliteStore, SqliteStore]) -> None:
-    first, second = both
+async def test_how_far_the_others_journal_has_come_is_asked_for(two_stores: tuple[SqliteStore, SqliteStore]) -> None:
+    first, second = two_stores
     first.append(journal(1, 5))
     await first.flush()
     assert second.last_sequence("ses_a") == 0
@@ -83,8 +83,8 @@ async def test_how_far_the_others_journal_has_come_is_asked_for(both: tuple[Sqli
     assert second.last_sequence("ses_a") == 5
 
 
-async def test_the_end_of_a_server_is_told_once(both: tuple[SqliteStore, SqliteStore]) -> None:
-    first, second = both
+async def test_the_end_of_a_server_is_told_once(two_stores: tuple[SqliteStore, SqliteStore]) -> None:
+    first, second = two_stores
     await second.look()
     assert second.is_shared()
     await first.close()

@@ -24,15 +24,15 @@ JSON = st.recursive(
 )
 
 
-def joined(value: Any) -> Any:
+def join_surrogates(value: Any) -> Any:
     """`value` as JSON can tell it: two surrogates that happen to be a pair are one character."""
     match value:
         case str():
             return value.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
         case list():
-            return [joined(inner) for inner in value]
+            return [join_surrogates(inner) for inner in value]
         case dict():
-            return {joined(key): joined(inner) for key, inner in value.items()}
+            return {join_surrogates(key): join_surrogates(inner) for key, inner in value.items()}
         case _:
             return value
 
@@ -42,7 +42,7 @@ def joined(value: Any) -> Any:
 def test_dump_and_load(value: Any) -> None:
     text = dump(value)
     text.encode()
-    assert joined(load(text, "it")) == joined(value)
+    assert join_surrogates(load(text, "it")) == join_surrogates(value)
 
 
 def test_dump_is_readable_where_it_can_be() -> None:
@@ -53,7 +53,9 @@ def test_dump_is_readable_where_it_can_be() -> None:
 @settings(max_examples=100)
 @given(JSON, TEXT)
 def test_an_event_survives(raw: Any, message: str) -> None:
-    before = event(3, data=ErrorData(message=joined(message), details={"raw": joined(raw)}), raw=joined(raw))
+    before = event(
+        3, data=ErrorData(message=join_surrogates(message), details={"raw": join_surrogates(raw)}), raw=join_surrogates(raw)
+    )
     row = row_of(before)
     assert '"raw":' not in row.body.split('"details"', maxsplit=1)[0]
     after = event_of(row)
@@ -64,8 +66,8 @@ def test_an_event_survives(raw: Any, message: str) -> None:
 @settings(max_examples=100)
 @given(JSON, TEXT, st.integers(1, 6))
 def test_a_body_is_as_the_model_writes_it(details: Any, message: str, sequence: int) -> None:
-    made = event(sequence, data=ErrorData(message=joined(message), details={"raw": joined(details)}))
-    made = made.model_copy(update={"native_session_id": None if sequence % 2 else joined(message)})
+    made = event(sequence, data=ErrorData(message=join_surrogates(message), details={"raw": join_surrogates(details)}))
+    made = made.model_copy(update={"native_session_id": None if sequence % 2 else join_surrogates(message)})
     try:
         text = made.model_dump_json(by_alias=True, exclude=NOT_IN_BODY)
     except ValueError:  # a lone surrogate
@@ -76,10 +78,12 @@ def test_a_body_is_as_the_model_writes_it(details: Any, message: str, sequence: 
 @settings(max_examples=200)
 @given(JSON, TEXT, TEXT)
 def test_a_row_sent_unread_equals_the_event(raw: Any, message: str, name: str) -> None:
-    made = event(3, data=ErrorData(message=joined(message), details={"raw": joined(raw)}), raw=joined(raw))
+    made = event(
+        3, data=ErrorData(message=join_surrogates(message), details={"raw": join_surrogates(raw)}), raw=join_surrogates(raw)
+    )
     for include_raw in (True, False):
-        sent = wire_of(row_of(made), joined(name), include_raw=include_raw)
-        expected = made.model_dump(by_alias=True) | {"session_id": joined(name)} | ({} if include_raw else {"raw": None})
+        sent = wire_of(row_of(made), join_surrogates(name), include_raw=include_raw)
+        expected = made.model_dump(by_alias=True) | {"session_id": join_surrogates(name)} | ({} if include_raw else {"raw": None})
         assert sent is None or (b"\n" not in sent and json.loads(sent) == expected)
         words = ("NaN", "Infinity")
         assert sent is not None or any(word in json.dumps(expected, ensure_ascii=False) for word in words)

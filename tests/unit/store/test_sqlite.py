@@ -49,7 +49,7 @@ async def store(path: Path) -> AsyncIterator[SqliteStore]:
     await made.close()
 
 
-async def reopened(path: Path) -> SqliteStore:
+async def open_store(path: Path) -> SqliteStore:
     made = SqliteStore(path)
     await made.open()
     return made
@@ -61,14 +61,14 @@ async def test_contract(name: str, store: SqliteStore) -> None:
 
 
 async def test_everything_is_there_after_a_restart(path: Path) -> None:
-    first = await reopened(path)
+    first = await open_store(path)
     first.append(journal(1, 200))
     first.append(journal(1, 3, "ses_b"))
     first.save_session(row())
     first.set_value("models", "claude", {"a": 1})
     await first.close()
 
-    second = await reopened(path)
+    second = await open_store(path)
     assert await second.events("ses_a") == journal(1, 200)
     assert await second.sessions() == [row()]
     assert await second.values("models") == {"claude": {"a": 1}}
@@ -91,9 +91,9 @@ async def test_files_are_private(path: Path, store: SqliteStore) -> None:
 
 
 async def test_a_file_that_others_can_read_is_made_private(path: Path) -> None:
-    await (await reopened(path)).close()
+    await (await open_store(path)).close()
     path.chmod(0o644)
-    await (await reopened(path)).close()
+    await (await open_store(path)).close()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -134,9 +134,9 @@ async def test_a_directory_that_a_program_has_for_itself_is_refused_with_its_pid
     lock = DirectoryLock(path.parent)
     lock.acquire()
     with pytest.raises(StoreError, match=rf"Another opencode-shim \(pid {os.getpid()}\) is using {path.parent}\. Stop it"):
-        await reopened(path)
+        await open_store(path)
     lock.release()
-    await (await reopened(path)).close()
+    await (await open_store(path)).close()
 
 
 async def test_no_program_gets_a_directory_for_itself_while_a_server_uses_it(path: Path, store: SqliteStore) -> None:
@@ -161,20 +161,20 @@ async def test_a_schema_is_not_migrated_while_another_server_uses_it(path: Path,
 async def test_a_lock_file_that_was_left_behind_means_nothing(path: Path) -> None:
     path.parent.mkdir()
     (path.parent / "server.lock").write_text("12345\n")
-    await (await reopened(path)).close()
+    await (await open_store(path)).close()
 
 
 # Files that cannot be used.
 
 
 async def test_a_newer_database_is_refused_and_left_alone(path: Path) -> None:
-    await (await reopened(path)).close()
+    await (await open_store(path)).close()
     with sqlite3.connect(path) as other:
         other.execute("PRAGMA user_version = 99")
     other.close()
     before = path.read_bytes()
     with pytest.raises(StoreError, match=rf"newer opencode-shim \(schema 99; this one knows {KNOWN}\)\. Upgrade"):
-        await reopened(path)
+        await open_store(path)
     assert path.read_bytes() == before
 
 
@@ -185,7 +185,7 @@ async def test_another_programs_database_is_refused_and_left_alone(path: Path) -
     other.close()
     before = path.read_bytes()
     with pytest.raises(StoreError, match="database of another program"):
-        await reopened(path)
+        await open_store(path)
     assert path.read_bytes() == before
 
 
@@ -194,13 +194,13 @@ async def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) 
     path.write_bytes(b"not a database, but long enough to be looked at" * 50)
     before = path.read_bytes()
     with pytest.raises(StoreError, match=r"Cannot open .*journal\.db: file is not a database\. .*Nothing was changed"):
-        await reopened(path)
+        await open_store(path)
     assert path.read_bytes() == before
     assert (path.parent / "server.lock").read_text() == ""
 
 
 async def test_a_damaged_page_is_reported_when_it_is_read(path: Path) -> None:
-    first = await reopened(path)
+    first = await open_store(path)
     for n in range(1, 400):
         first.append([event(n, raw={"x": "y" * 500})])
     await first.close()
@@ -209,7 +209,7 @@ async def test_a_damaged_page_is_reported_when_it_is_read(path: Path) -> None:
         content[page : page + 4096] = b"\xff" * 4096
     path.write_bytes(content)
 
-    second = await reopened(path)
+    second = await open_store(path)
     with pytest.raises(StoreError, match=r"Cannot read .*malformed.*file is damaged.*backup"):
         await second.events("ses_a")
     await second.close()
@@ -218,7 +218,7 @@ async def test_a_damaged_page_is_reported_when_it_is_read(path: Path) -> None:
 @pytest.mark.parametrize("gone", ["sequence = 3", "sequence > 4"])
 async def test_a_hole_in_a_journal_is_told(path: Path, gone: str) -> None:
     """By an index that is damaged SQLite finds less than there is, and does not notice."""
-    first = await reopened(path)
+    first = await open_store(path)
     first.append(journal(1, 6))
     await first.flush()
     with sqlite3.connect(path) as other:
@@ -234,21 +234,21 @@ async def test_a_hole_in_a_journal_is_told(path: Path, gone: str) -> None:
 
 
 async def test_a_file_that_was_emptied_is_told(path: Path) -> None:
-    first = await reopened(path)
+    first = await open_store(path)
     first.append(journal(1, 1))
     await first.close()
     path.write_bytes(b"")
     with capture_logs() as logs:
-        second = await reopened(path)
+        second = await open_store(path)
     assert [entry["event"] for entry in logs] == ["store.empty"]
     await second.close()
     with capture_logs() as logs:
-        await (await reopened(path)).close()
+        await (await open_store(path)).close()
     assert logs == []
 
 
 async def test_a_damaged_row_is_named(path: Path) -> None:
-    first = await reopened(path)
+    first = await open_store(path)
     first.append(journal(1, 2))
     first.save_session(row())
     await first.close()
@@ -256,7 +256,7 @@ async def test_a_damaged_row_is_named(path: Path) -> None:
         other.execute("UPDATE event SET body = '{\"data\": ' WHERE sequence = 2")
         other.execute("UPDATE session SET data = 'nonsense'")
     other.close()
-    second = await reopened(path)
+    second = await open_store(path)
     with pytest.raises(StoreError, match="event 2 of session ses_a is damaged"):
         await second.events("ses_a")
     assert await second.events("ses_a", 0, 1) == [event(1)]
@@ -266,13 +266,13 @@ async def test_a_damaged_row_is_named(path: Path) -> None:
 
 
 async def test_a_row_of_an_unknown_schema_is_named(path: Path) -> None:
-    first = await reopened(path)
+    first = await open_store(path)
     first.append(journal(1, 1))
     await first.close()
     with sqlite3.connect(path) as other:
         other.execute("UPDATE event SET type = 'item.exploded'")
     other.close()
-    second = await reopened(path)
+    second = await open_store(path)
     with pytest.raises(StoreError, match=r"event 1 of session ses_a cannot be read.*item\.exploded"):
         await second.events("ses_a")
     await second.close()
@@ -281,7 +281,7 @@ async def test_a_row_of_an_unknown_schema_is_named(path: Path) -> None:
 async def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match=r"Cannot use the data directory .*file/data: .*choose another"):
-        await reopened(tmp_path / "file" / "data" / "journal.db")
+        await open_store(tmp_path / "file" / "data" / "journal.db")
 
 
 @pytest.fixture
@@ -306,18 +306,18 @@ def ordinary_user() -> Iterator[Path]:
 async def test_a_read_only_directory(ordinary_user: Path) -> None:
     ordinary_user.chmod(0o555)
     with pytest.raises(StoreError, match=r"Cannot use the data directory .*Permission denied\. Make it writable for you \(uid"):
-        await reopened(ordinary_user / "journal.db")
+        await open_store(ordinary_user / "journal.db")
 
 
 async def test_a_directory_that_became_read_only(ordinary_user: Path) -> None:
-    first = await reopened(ordinary_user / "journal.db")
+    first = await open_store(ordinary_user / "journal.db")
     first.append([event(1)])
     await first.close()
     ordinary_user.chmod(0o555)
     with pytest.raises(StoreError, match=r"Cannot (use|open) "):
-        await reopened(ordinary_user / "journal.db")
+        await open_store(ordinary_user / "journal.db")
     ordinary_user.chmod(0o755)
-    second = await reopened(ordinary_user / "journal.db")
+    second = await open_store(ordinary_user / "journal.db")
     assert await second.events("ses_a") == [event(1)]
     await second.close()
 
@@ -342,7 +342,7 @@ async def test_a_write_that_sqlite_refuses_is_undone_and_made_up_for(path: Path)
 # Migrations.
 
 
-async def migrated(path: Path, steps: list[Migration]) -> None:
+async def migrate(path: Path, steps: list[Migration]) -> None:
     made = SqliteStore(path, steps=steps)
     await made.open()
     await made.close()
@@ -393,7 +393,7 @@ async def test_a_full_queue_refuses_before_it_looks_at_the_events(path: Path) ->
 
 
 async def test_missing_steps_are_taken_and_rows_stay(path: Path) -> None:
-    first = await reopened(path)
+    first = await open_store(path)
     first.append(journal(1, 3))
     await first.close()
     steps = [
@@ -409,13 +409,13 @@ async def test_missing_steps_are_taken_and_rows_stay(path: Path) -> None:
 
 
 async def test_a_failing_step_changes_nothing(path: Path) -> None:
-    first = await reopened(path)
+    first = await open_store(path)
     first.append(journal(1, 3))
     await first.close()
     with pytest.raises(StoreError, match=r"Cannot open .*no such table: nowhere"):
-        await migrated(path, [*migrations(), Migration(KNOWN + 1, "CREATE TABLE two (x); INSERT INTO nowhere VALUES (1);")])
+        await migrate(path, [*migrations(), Migration(KNOWN + 1, "CREATE TABLE two (x); INSERT INTO nowhere VALUES (1);")])
     assert schema(path) == (KNOWN, TABLES)
-    second = await reopened(path)
+    second = await open_store(path)
     assert await second.events("ses_a") == journal(1, 3)
     await second.close()
 

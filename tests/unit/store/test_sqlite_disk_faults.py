@@ -36,7 +36,7 @@ async def child(path: Path) -> AsyncIterator[asyncio.subprocess.Process]:
         await process.wait()
 
 
-async def flushed(process: asyncio.subprocess.Process) -> int:
+async def flush_count(process: asyncio.subprocess.Process) -> int:
     assert process.stdout is not None
     line = await process.stdout.readline()
     assert line.startswith(b"flushed "), line
@@ -48,7 +48,7 @@ async def test_flushed_rows_survive_kill_9(tmp_path: Path, rounds: int) -> None:
     path = tmp_path / "journal.db"
     async with child(path) as process:
         for _ in range(rounds):
-            promised = await flushed(process)
+            promised = await flush_count(process)
         process.kill()
         assert await process.wait() == -9
 
@@ -67,7 +67,7 @@ async def test_a_second_process_is_named_and_its_end_frees_the_directory(tmp_pat
     path = tmp_path / "journal.db"
     lock = DirectoryLock(tmp_path)
     async with child(path) as process:
-        await flushed(process)
+        await flush_count(process)
         with pytest.raises(StoreError, match=rf"Another opencode-shim \(pid {process.pid}\)"):
             lock.acquire()
         process.kill()

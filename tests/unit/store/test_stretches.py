@@ -27,7 +27,7 @@ from universal.session.model import Message
 from universal.session.reducer import Reducer
 
 
-def said(sequence: int, text: str, item: str = "a", *, session: str = "ses_a") -> UniversalEvent:
+def delta_event(sequence: int, text: str, item: str = "a", *, session: str = "ses_a") -> UniversalEvent:
     return event(sequence, session, data=ItemDeltaData(item_id=item, delta=text), raw={"n": sequence})
 
 
@@ -43,7 +43,7 @@ def brief(journal: Iterable[UniversalEvent], over: Iterable[Stretch]) -> Iterato
             yield row_of(one)
 
 
-def folded(session_id: str, rows: Iterable[EventRow]) -> tuple[dict[str, Message], int]:
+def fold(session_id: str, rows: Iterable[EventRow]) -> tuple[dict[str, Message], int]:
     """Messages, and how many lasting events there were."""
     reducer = Reducer(session_id, "mock")
     for one in join_deltas(rows):
@@ -63,17 +63,17 @@ def test_whatever_was_said_and_wherever_it_is_cut(history: bytes, shortest: int,
     rows = list(brief(story.journal, over))
     assert [row.sequence for row in rows] == sorted({row.sequence for row in rows})
     assert rows[-1].sequence == story.journal[-1].sequence
-    assert folded(story.id, rows) == folded(story.id, map(row_of, story.journal))
+    assert fold(story.id, rows) == fold(story.id, map(row_of, story.journal))
 
 
 def test_of_each_part_the_first_piece_and_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretches, "SHORTEST", 1)
     texts = [("a", "a"), ("b", "a"), ("c", "a"), ("x", "b"), ("d", "a"), ("y", "b"), ("e", "a"), (LONE, "b")]
-    journal = [said(sequence, *text) for sequence, text in enumerate(texts, 1)]
+    journal = [delta_event(sequence, *text) for sequence, text in enumerate(texts, 1)]
     item = Item(item_id="a", kind=ItemKind.MESSAGE, status=ItemStatus.COMPLETED)
     growing = Stretches()
     assert growing.add(journal) == []
-    (stretch,) = growing.add([event(9, data=ItemData(item=item)), said(10, "another one")])
+    (stretch,) = growing.add([event(9, data=ItemData(item=item)), delta_event(10, "another one")])
     assert stretch[:3] == ("ses_a", 1, 8)
     read = [event_of(row) for row in rows_of(stretch)]
     assert [(one.sequence, one.data.delta) for one in read if isinstance(one.data, ItemDeltaData)] == [
@@ -93,8 +93,8 @@ def test_few_pieces_and_those_of_a_tool_are_left_as_they_are(monkeypatch: pytest
     monkeypatch.setattr(stretches, "SHORTEST", 3)
     growing = Stretches()
     output = ItemDeltaData(item_id="t", delta="line", part_type="tool_output")
-    assert growing.add([said(1, "a"), said(2, "b"), *(event(number, data=output) for number in range(3, 9))]) == []
-    (stretch,) = growing.add([said(9, "a"), said(10, "b"), said(11, "c"), event(12, data=output)])
+    assert growing.add([delta_event(1, "a"), delta_event(2, "b"), *(event(number, data=output) for number in range(3, 9))]) == []
+    (stretch,) = growing.add([delta_event(9, "a"), delta_event(10, "b"), delta_event(11, "c"), event(12, data=output)])
     assert (stretch.first, stretch.last) == (9, 11)
 
 
@@ -102,7 +102,7 @@ def test_sessions_grow_beside_each_other_and_what_grows_is_bounded(monkeypatch: 
     monkeypatch.setattr(stretches, "SHORTEST", 1)
     monkeypatch.setattr(stretches, "LONGEST", 3)
     growing = Stretches()
-    events = [said(number, "x", session=session) for number in range(1, 8) for session in ("ses_a", "ses_b", "ses_c")]
+    events = [delta_event(number, "x", session=session) for number in range(1, 8) for session in ("ses_a", "ses_b", "ses_c")]
     growing.drop("ses_c")
     over = growing.add(events)
     assert [(one.session_id, one.first, one.last) for one in over if one.session_id != "ses_c"] == [
@@ -113,7 +113,7 @@ def test_sessions_grow_beside_each_other_and_what_grows_is_bounded(monkeypatch: 
     ]
     monkeypatch.setattr(stretches, "MOST_CHARS", 2)
     growing = Stretches()
-    assert [one[1:3] for one in growing.add([said(1, "xy"), said(2, "x")])] == [(1, 1)]
+    assert [one[1:3] for one in growing.add([delta_event(1, "xy"), delta_event(2, "x")])] == [(1, 1)]
 
 
 # --- on disk -------------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ def long_answer(first: int, pieces: int) -> list[UniversalEvent]:
     """So many pieces, then the whole."""
     last = first + pieces
     item = Item(item_id="a", kind=ItemKind.MESSAGE, status=ItemStatus.COMPLETED)
-    return [*(said(number, f"{number} ") for number in range(first, last)), event(last, data=ItemData(item=item))]
+    return [*(delta_event(number, f"{number} ") for number in range(first, last)), event(last, data=ItemData(item=item))]
 
 
 async def test_a_long_journal_is_few_rows(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_a_deleted_session_leaves_none(tmp_path: Path) -> None:
     await store.open()
     store.append(long_answer(1, 200))
     store.delete_session("ses_a")
-    store.append([said(1, "anew"), said(2, "and on")])
+    store.append([delta_event(1, "anew"), delta_event(2, "and on")])
     assert [row.sequence for row in await store.brief("ses_a", 0, 1_000)] == [1, 2]
     await store.close()
     with closing(sqlite3.connect(tmp_path / "journal.db")) as db:

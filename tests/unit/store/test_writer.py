@@ -48,12 +48,12 @@ class Disk:
         self.permit.release(1000)
 
     @property
-    def written(self) -> list[int]:
+    def written_numbers(self) -> list[int]:
         return [number for group in self.groups for number in group]
 
 
 @asynccontextmanager
-async def writing(disk: Disk, limits: Limits) -> AsyncIterator[GroupWriter]:
+async def running_writer(disk: Disk, limits: Limits) -> AsyncIterator[GroupWriter]:
     writer = GroupWriter(disk.commit, limits)
     writer.start()
     try:
@@ -79,18 +79,18 @@ async def until(done: Callable[[], bool]) -> None:
 
 async def test_rows_that_cannot_wait_take_those_before_them_along_at_once() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=99, group_s=NEVER_S)) as writer:
+    async with running_writer(disk, Limits(group_rows=99, group_s=NEVER_S)) as writer:
         writer.put(rows(1, 2))
         writer.put(rows(3), at_once=True)
-        await until(lambda: disk.written == [1, 2, 3])
+        await until(lambda: disk.written_numbers == [1, 2, 3])
         writer.put(rows(4))
         writer.put(rows(5), at_once=True)
-        await until(lambda: disk.written == [1, 2, 3, 4, 5])
+        await until(lambda: disk.written_numbers == [1, 2, 3, 4, 5])
 
 
 async def test_a_full_group_is_written_without_being_asked() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=4, group_s=NEVER_S)) as writer:
+    async with running_writer(disk, Limits(group_rows=4, group_s=NEVER_S)) as writer:
         for number in range(1, 4):
             writer.put(rows(number))
         await asyncio.to_thread(threading.Event().wait, 0.05)  # so that the thread waits, most likely; right either way
@@ -102,7 +102,7 @@ async def test_a_full_group_is_written_without_being_asked() -> None:
 
 async def test_a_small_group_is_written_after_a_moment() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_s=0.005)) as writer:
+    async with running_writer(disk, Limits(group_s=0.005)) as writer:
         writer.put(rows(1, 2))
         await until(lambda: writer.pending == 0)
     assert disk.groups == [[1, 2]]
@@ -110,7 +110,7 @@ async def test_a_small_group_is_written_after_a_moment() -> None:
 
 async def test_flush_does_not_wait_for_company() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_s=NEVER_S)) as writer:
+    async with running_writer(disk, Limits(group_s=NEVER_S)) as writer:
         writer.put(rows(1))
         await writer.flush()
         assert disk.groups == [[1]]
@@ -120,7 +120,7 @@ async def test_flush_does_not_wait_for_company() -> None:
 
 async def test_flush_waits_for_what_was_put_while_a_commit_ran() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=1, group_s=NEVER_S)) as writer:
+    async with running_writer(disk, Limits(group_rows=1, group_s=NEVER_S)) as writer:
         disk.gate.clear()
         writer.put(rows(1))
         await reach(disk)
@@ -138,7 +138,7 @@ async def test_flush_waits_for_what_was_put_while_a_commit_ran() -> None:
 
 async def test_a_flush_that_is_given_up_hurts_nobody() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=1)) as writer:
+    async with running_writer(disk, Limits(group_rows=1)) as writer:
         disk.gate.clear()
         writer.put(rows(1))
         given_up = asyncio.ensure_future(writer.flush())
@@ -153,7 +153,7 @@ async def test_a_flush_that_is_given_up_hurts_nobody() -> None:
 async def test_every_flush_tells_of_the_failure_and_nothing_is_lost() -> None:
     disk = Disk()
     with capture_logs() as logs:
-        async with writing(disk, Limits(group_rows=2, retry_s=NEVER_S)) as writer:
+        async with running_writer(disk, Limits(group_rows=2, retry_s=NEVER_S)) as writer:
             disk.fault = StoreError("the disk is full")
             writer.put(rows(1, 2))
             for attempt in range(3):
@@ -165,14 +165,14 @@ async def test_every_flush_tells_of_the_failure_and_nothing_is_lost() -> None:
             disk.fault = None
             await writer.flush()
             assert writer.failure is None
-            assert disk.written == [1, 2, 3, 4, 5]
+            assert disk.written_numbers == [1, 2, 3, 4, 5]
             assert disk.attempts <= 5  # by the full group and by each flush: it does not try all the time
     assert [entry["event"] for entry in logs] == ["store.failed", "store.recovered"]
 
 
 async def test_a_failure_heals_by_itself() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=1, retry_s=0.005)) as writer:
+    async with running_writer(disk, Limits(group_rows=1, retry_s=0.005)) as writer:
         disk.fault = StoreError("busy")
         writer.put(rows(1))
         await until(lambda: disk.attempts >= 3)
@@ -183,7 +183,7 @@ async def test_a_failure_heals_by_itself() -> None:
 
 async def test_a_full_queue_refuses_the_whole_call_and_takes_it_later() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=1, queue_rows=4)) as writer:
+    async with running_writer(disk, Limits(group_rows=1, queue_rows=4)) as writer:
         disk.gate.clear()
         writer.put(rows(1))
         await reach(disk)
@@ -195,12 +195,12 @@ async def test_a_full_queue_refuses_the_whole_call_and_takes_it_later() -> None:
         await writer.flush()
         writer.put(rows(5))
         await writer.flush()
-    assert disk.written == [1, 2, 3, 4, 5]
+    assert disk.written_numbers == [1, 2, 3, 4, 5]
 
 
 async def test_a_full_queue_gives_the_reason() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=1, queue_rows=1)) as writer:
+    async with running_writer(disk, Limits(group_rows=1, queue_rows=1)) as writer:
         disk.fault = StoreError("the disk is full")
         writer.put(rows(1))
         with pytest.raises(StoreError):
@@ -211,7 +211,7 @@ async def test_a_full_queue_gives_the_reason() -> None:
 
 async def test_a_queue_is_crowded_when_it_is_half_full_and_the_disk_takes_it() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=99, group_s=NEVER_S, queue_rows=4, queue_bytes=100)) as writer:
+    async with running_writer(disk, Limits(group_rows=99, group_s=NEVER_S, queue_rows=4, queue_bytes=100)) as writer:
         writer.put(rows(1, size=49))
         assert not writer.is_crowded
         writer.put(rows(2, size=1))  # of rows and of bytes
@@ -227,7 +227,7 @@ async def test_a_queue_is_crowded_when_it_is_half_full_and_the_disk_takes_it() -
 
 async def test_bytes_are_bounded_but_one_large_row_passes() -> None:
     disk = Disk()
-    async with writing(disk, Limits(group_rows=99, group_s=NEVER_S, queue_bytes=100)) as writer:
+    async with running_writer(disk, Limits(group_rows=99, group_s=NEVER_S, queue_bytes=100)) as writer:
         writer.put(rows(1, size=1000))
         with pytest.raises(StoreError, match="1000 bytes"):
             writer.put(rows(2))
@@ -235,7 +235,7 @@ async def test_bytes_are_bounded_but_one_large_row_passes() -> None:
         writer.put(rows(2, size=60))
         with pytest.raises(StoreError, match="60 bytes"):
             writer.put(rows(3, size=60))
-    assert disk.written == [1, 2]
+    assert disk.written_numbers == [1, 2]
 
 
 async def test_close_writes_what_is_queued_and_refuses_more() -> None:
@@ -244,7 +244,7 @@ async def test_close_writes_what_is_queued_and_refuses_more() -> None:
     writer.start()
     writer.put(rows(1))
     await writer.close()
-    assert disk.written == [1]
+    assert disk.written_numbers == [1]
     assert writer.has_ended
     with pytest.raises(StoreError, match="closed"):
         writer.put(rows(2))
@@ -275,7 +275,7 @@ async def test_close_does_not_wait_for_ever() -> None:
     assert not writer.has_ended
     disk.open()
     await until(lambda: writer.has_ended)
-    assert disk.written == [1]
+    assert disk.written_numbers == [1]
 
 
 async def test_a_flush_between_the_writers_last_word_and_its_end_is_told() -> None:

@@ -53,7 +53,7 @@ def parse(text: bytes) -> list[Got]:
     return found
 
 
-def parsed(subscription: Subscription, taken: list[Batch]) -> list[Got]:
+def parse_batches(subscription: Subscription, taken: list[Batch]) -> list[Got]:
     """What a client of this subscription sees of what it has taken, without `sync` twins."""
     frames = [frame for batch in taken for frame in batch.frames]
     assert b"".join(batch.data for batch in taken) == b"".join(map(subscription.encoder.layout, frames))
@@ -64,7 +64,7 @@ async def drain(subscription: Subscription) -> list[Got]:
     """All that waits now; [] if nothing does. For readers that have something: the greeting, or what was published."""
     found: list[Got] = []
     soon = asyncio.get_running_loop().time() + 0.005
-    while got := parsed(subscription, await subscription.take(0.0, soon)):
+    while got := parse_batches(subscription, await subscription.take(0.0, soon)):
         found += got
     return found
 
@@ -110,7 +110,7 @@ def subscribe(
     return hub.subscribe(encoder(**client), scope=scope, last_event_id=last_event_id, greeting=greeting)
 
 
-def said(number: int, directory: str | None = "/p", **options: Any) -> OpenCodeEvent:
+def numbered_event(number: int, directory: str | None = "/p", **options: Any) -> OpenCodeEvent:
     """An event that says its number."""
     return OpenCodeEvent("test.said", {"n": number}, directory=directory, **options)
 
@@ -122,5 +122,5 @@ def delta(text: str, part: str = "prt_1", directory: str = "/p") -> OpenCodeEven
 
 
 def numbers(found: list[Got]) -> list[int]:
-    """The numbers of what was `said`, in order."""
+    """The numbers of the events, in order."""
     return [got.event["properties"]["n"] for got in found if got.type == "test.said"]

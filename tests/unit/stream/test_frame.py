@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.stream import modern_frame
 from shim.stream.frame import CHUNK_BYTES, Frame, batches, compact, decode_position, encode_position, normal_scope
-from tests.unit.stream.reading import delta, encoder, parse, said
+from tests.unit.stream.reading import delta, encoder, numbered_event, parse
 
 
 @pytest.mark.parametrize(
@@ -51,19 +51,19 @@ def texts(frames: list[Frame]) -> list[Any]:
     return found
 
 
-def encoded(events: list[OpenCodeEvent]) -> list[Frame]:
+def encode(events: list[OpenCodeEvent]) -> list[Frame]:
     return [modern_frame(event, f"evt_{number:03}", f"evt_{number:03}") for number, event in enumerate(events)]
 
 
 def test_pieces_of_one_part_are_joined() -> None:
-    frames = compact(encoded([delta("a"), delta("b"), said(1), delta("c"), delta("d"), delta("e")]))
+    frames = compact(encode([delta("a"), delta("b"), numbered_event(1), delta("c"), delta("d"), delta("e")]))
     assert texts(frames) == [("prt_1", "ab"), 1, ("prt_1", "cde")]
     assert [frame.position for frame in frames] == ["evt_001", "evt_002", "evt_005"]
 
 
 def test_pieces_of_several_parts_are_joined_each() -> None:
     frames = compact(
-        encoded([delta("a", "prt_1"), delta("x", "prt_2"), delta("b", "prt_1"), delta("y", "prt_2"), delta("c", "prt_1")])
+        encode([delta("a", "prt_1"), delta("x", "prt_2"), delta("b", "prt_1"), delta("y", "prt_2"), delta("c", "prt_1")])
     )
     assert texts(frames) == [("prt_2", "xy"), ("prt_1", "abc")]
     assert [frame.position for frame in frames] == ["evt_003", "evt_004"]
@@ -72,19 +72,19 @@ def test_pieces_of_several_parts_are_joined_each() -> None:
 def test_fields_of_a_part_are_kept_apart() -> None:
     other = delta("x")
     other.properties["field"] = "reasoning"
-    assert len(compact(encoded([delta("a"), other, delta("b")]))) == 2
+    assert len(compact(encode([delta("a"), other, delta("b")]))) == 2
 
 
 EVENTS = st.lists(
     st.one_of(
         st.builds(delta, st.text(max_size=3), st.sampled_from(["prt_1", "prt_2", "prt_3"])),
-        st.builds(said, st.integers(0, 9)),
+        st.builds(numbered_event, st.integers(0, 9)),
     ),
     max_size=40,
 )
 
 
-def folded(frames: list[Frame]) -> list[Any]:
+def client_states(frames: list[Frame]) -> list[Any]:
     """What a client has at each event that is not a piece of text: the text of each part, and that event."""
     parts: dict[str, str] = {}
     states: list[Any] = []
@@ -100,9 +100,9 @@ def folded(frames: list[Frame]) -> list[Any]:
 @settings(max_examples=500)
 @given(EVENTS)
 def test_a_client_cannot_tell_joined_pieces_from_single_ones(events: list[OpenCodeEvent]) -> None:
-    frames = encoded(events)
+    frames = encode(events)
     short = compact(frames)
-    assert folded(short) == folded(frames)
+    assert client_states(short) == client_states(frames)
     ids = [frame.position for frame in short]
     assert ids == sorted(set(ids))
     assert ids[-1:] == [frame.position for frame in frames][-1:]
@@ -115,7 +115,7 @@ def test_a_client_cannot_tell_joined_pieces_from_single_ones(events: list[OpenCo
 
 
 def test_batches_end_with_the_frame_that_fills_them() -> None:
-    frames = encoded([said(number, urgent=number == 4) for number in range(5)])
+    frames = encode([numbered_event(number, urgent=number == 4) for number in range(5)])
     sizes = [1, CHUNK_BYTES, 2, CHUNK_BYTES - 2, 3]
     found = batches(frames, lambda frame: bytes(sizes[frames.index(frame)]))
     assert [list(batch.frames) for batch in found] == [frames[:2], frames[2:4], frames[4:]]

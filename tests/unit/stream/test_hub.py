@@ -19,7 +19,7 @@ from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import Hub, HubBounds
 from shim.stream.scheduling import APART_S
 from shim.stream.subscription import Bounds, Subscription
-from tests.unit.stream.reading import Got, drain, make_hub, numbers, parsed, said, subscribe
+from tests.unit.stream.reading import Got, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
 
 REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
 ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)
@@ -34,7 +34,7 @@ async def test_connected_is_first_then_all_in_order() -> None:
     hub = make_hub()
     reader = subscribe(hub, scope=None)
     for number in range(200):
-        hub.publish(said(number))
+        hub.publish(numbered_event(number))
     found = await drain(reader)
     assert found[0].data == {"id": found[0].event["id"], "type": "server.connected", "properties": {}}
     assert numbers(found) == list(range(200))
@@ -65,7 +65,7 @@ async def test_connected_is_first_then_all_in_order() -> None:
 async def test_directories(scope: str | None, directory: str | None, gets: bool) -> None:
     hub = make_hub()
     reader = subscribe(hub, scope=scope, wrapped=True)
-    hub.publish(said(1, directory))
+    hub.publish(numbered_event(1, directory))
     found = await drain(reader)
     assert numbers(found) == ([1] if gets else [])
     if gets:
@@ -75,9 +75,9 @@ async def test_directories(scope: str | None, directory: str | None, gets: bool)
 
 async def test_nobody_gets_what_was_before_unless_asked() -> None:
     hub = make_hub()
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     reader = subscribe(hub, scope=None)
-    hub.publish(said(2))
+    hub.publish(numbered_event(2))
     assert numbers(await drain(reader)) == [2]
     reader.close()
 
@@ -88,7 +88,7 @@ async def test_nobody_gets_what_was_before_unless_asked() -> None:
 async def test_open_requests_come_after_connected_and_before_live_events() -> None:
     hub = make_hub()
     reader = subscribe(hub, scope="/p", greeting=[ASK, ASK_2])
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     found = await drain(reader)
     assert types(found) == ["server.connected", "permission.asked", "test.said"]
     assert found[1].event["properties"] == ASK.properties
@@ -98,7 +98,7 @@ async def test_open_requests_come_after_connected_and_before_live_events() -> No
 async def test_replayed_events_are_not_sent_again() -> None:
     hub = make_hub()
     first = subscribe(hub, scope=None)
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     at = (await drain(first))[-1].id
     hub.publish(ASK)
     again = subscribe(hub, scope=None, last_event_id=at, greeting=[ASK, ASK_2])
@@ -125,10 +125,10 @@ async def test_replay_goes_on_where_the_reader_was() -> None:
     hub = make_hub()
     reader = subscribe(hub, scope="/p")
     for number in range(10):
-        hub.publish(said(number, "/p" if number % 2 else "/q"))
+        hub.publish(numbered_event(number, "/p" if number % 2 else "/q"))
     at = next(got.id for got in await drain(reader) if numbers([got]) == [5])
     again = subscribe(hub, scope="/p", wrapped=True, last_event_id=at)
-    hub.publish(said(11))
+    hub.publish(numbered_event(11))
     found = await drain(again)
     assert types(found)[0] == "server.connected"
     assert numbers(found) == [7, 9, 11]
@@ -143,13 +143,13 @@ async def test_a_reader_that_only_saw_connected_or_a_heartbeat_misses_nothing(le
     reader = subscribe(hub, scope=None, legacy=legacy)
     (connected,) = await drain(reader)
     reader.close()
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     again = subscribe(hub, scope=None, legacy=legacy, last_event_id=connected.id)
     assert numbers(await drain(again)) == [1]
     again.send_heartbeat()
     (beat,) = await drain(again)
     assert beat.type == "server.heartbeat"
-    hub.publish(said(2))
+    hub.publish(numbered_event(2))
     third = subscribe(hub, scope=None, legacy=legacy, last_event_id=beat.id)
     assert numbers(await drain(third)) == [2]
     again.close()
@@ -159,11 +159,11 @@ async def test_a_reader_that_only_saw_connected_or_a_heartbeat_misses_nothing(le
 async def test_a_reader_cut_off_before_its_replay_can_ask_again() -> None:
     hub = make_hub()
     first = subscribe(hub, scope=None)
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     at = (await drain(first))[-1].id
-    hub.publish(said(2))
+    hub.publish(numbered_event(2))
     second = subscribe(hub, scope=None, last_event_id=at)
-    connected = parsed(second, await second.take())[0]
+    connected = parse_batches(second, await second.take())[0]
     second.close()
     third = subscribe(hub, scope=None, last_event_id=connected.id)
     assert numbers(await drain(third)) == [2]
@@ -173,10 +173,10 @@ async def test_a_reader_cut_off_before_its_replay_can_ask_again() -> None:
 
 async def test_an_unknown_id_is_counted_and_the_reader_goes_on() -> None:
     hub = make_hub()
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     with capture_logs() as logs:
         reader = subscribe(hub, scope=None, last_event_id="evt_of_another_life")
-    hub.publish(said(2))
+    hub.publish(numbered_event(2))
     assert numbers(await drain(reader)) == [2]
     assert hub.stats().replay_missed == 1
     assert [entry["event"] for entry in logs] == ["replay.missed"]
@@ -189,10 +189,10 @@ async def test_a_replay_may_be_longer_than_a_reader_may_be_behind() -> None:
     at = (await drain(first))[0].id
     first.close()
     for number in range(400):
-        hub.publish(said(number))
+        hub.publish(numbered_event(number))
     again = subscribe(hub, scope=None, last_event_id=at)
     for number in range(400, 405):
-        hub.publish(said(number))
+        hub.publish(numbered_event(number))
     await asyncio.sleep(0)
     assert numbers(await drain(again)) == list(range(405))
     again.close()
@@ -210,9 +210,9 @@ class Old:
     def event(self, number: int, directory: str = "/p", *, nothing: bool = False) -> OpenCodeEvent:
         def make() -> OpenCodeEvent | None:
             self.made.append(number)
-            return None if nothing else said(-number, directory)
+            return None if nothing else numbered_event(-number, directory)
 
-        return said(number, directory, legacy=make)
+        return numbered_event(number, directory, legacy=make)
 
 
 async def test_clients_of_1_1_get_their_own_event() -> None:
@@ -222,7 +222,7 @@ async def test_clients_of_1_1_get_their_own_event() -> None:
     hub.publish(old.event(1))
     hub.publish(old.event(2, nothing=True))
     hub.publish(old.event(3, "/q"))
-    hub.publish(said(4))
+    hub.publish(numbered_event(4))
     assert numbers(await drain(modern)) == [1, 2, 3, 4]
     for reader in legacy:
         found = await drain(reader)
@@ -290,23 +290,23 @@ async def test_greeting_of_1_1() -> None:
 async def test_an_event_is_encoded_once_for_all_that_read_its_generation(monkeypatch: pytest.MonkeyPatch) -> None:
     hub, encoded = make_hub(HubBounds(ring_frames=2)), list[int]()
 
-    def counted(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
+    def count_encoding(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
         encoded.extend([event.properties["n"]] if "n" in event.properties else [])
         return modern_frame(event, event_id, position)
 
-    monkeypatch.setattr("shim.faces.opencode1.stream.modern_frame", counted)
-    hub.publish(said(1))
+    monkeypatch.setattr("shim.faces.opencode1.stream.modern_frame", count_encoding)
+    hub.publish(numbered_event(1))
     here = [subscribe(hub, scope="/p", wrapped=wrapped) for wrapped in (False, False, True)]
     everywhere = [subscribe(hub, wrapped=True, sync=sync) for sync in (False, True)]
-    hub.publish(said(2, "/p"))
-    hub.publish(said(3, "/q"))
+    hub.publish(numbered_event(2, "/p"))
+    hub.publish(numbered_event(3, "/q"))
     assert encoded == [2, 3], "nobody read the first"
     for reader in everywhere:
         reader.close()
     for number in range(4, 8):
-        hub.publish(said(number, "/q"))
+        hub.publish(numbered_event(number, "/q"))
     assert encoded == [2, 3, 4, 5], "as long as a reader could come back and ask for it"
-    hub.publish(said(8, "/p"))
+    hub.publish(numbered_event(8, "/p"))
     assert encoded == [2, 3, 4, 5, 8]
     for reader in here:
         reader.close()
@@ -321,15 +321,15 @@ async def test_settled_waits_for_what_readers_of_a_directory_have_not_sent() -> 
     hub = make_hub()
     here, there = subscribe(hub, scope="/p"), subscribe(hub, scope="/q", wrapped=False)
     await drain(here)
-    hub.publish(said(1, "/p"))
+    hub.publish(numbered_event(1, "/p"))
     async with asyncio.timeout(1):
         taken = await here.take(0.0)
         settling = asyncio.ensure_future(hub.settle("/p", 1000.0))
         await asyncio.sleep(0)
         assert not settling.done()  # taken, but who knows whether it is sent
-        hub.publish(said(2, "/p"))
+        hub.publish(numbered_event(2, "/p"))
         again = await here.take(0.0)
-        assert numbers(parsed(here, taken)) + numbers(parsed(here, again)) == [1, 2]
+        assert numbers(parse_batches(here, taken)) + numbers(parse_batches(here, again)) == [1, 2]
         waiting = asyncio.ensure_future(here.take(0.0))
         await settling
         await hub.settle("/p", 1000.0)
@@ -344,12 +344,12 @@ async def test_settled_does_not_wait_for_company_nor_for_ever_nor_for_the_gone()
     await drain(reader)
     taking = asyncio.ensure_future(reader.take(1000.0))
     await asyncio.sleep(0)
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     await asyncio.sleep(0)
     assert not taking.done()
     async with asyncio.timeout(1):
         await hub.settle(timeout_s=0.001)
-        assert numbers(parsed(reader, await taking)) == [1]
+        assert numbers(parse_batches(reader, await taking)) == [1]
         settling = asyncio.ensure_future(hub.settle(timeout_s=1000.0))
         await asyncio.sleep(0)
         reader.close()
@@ -368,16 +368,16 @@ async def test_close_ends_all_after_what_waits() -> None:
     await drain(waiting)
     taking = asyncio.ensure_future(waiting.take(1000.0))
     await asyncio.sleep(0)
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     hub.close()
-    hub.publish(said(2))
+    hub.publish(numbered_event(2))
     hub.close()
     for reader in readers:
         assert not reader.over
         assert numbers(await drain(reader)) == [1]
         assert reader.over
     async with asyncio.timeout(1):
-        assert numbers(parsed(waiting, await taking)) == [1]
+        assert numbers(parse_batches(waiting, await taking)) == [1]
     assert hub.stats().readers == 0
     late = subscribe(hub, scope=None)
     assert types(await drain(late)) == ["server.connected"]
@@ -388,7 +388,7 @@ async def test_end_of_one_directory() -> None:
     hub = make_hub()
     here, there, everywhere = (subscribe(hub, scope=scope) for scope in ("/p", "/q", None))
     hub.end("/p/")
-    hub.publish(said(1, None))
+    hub.publish(numbered_event(1, None))
     assert [numbers(await drain(reader)) for reader in (here, there, everywhere)] == [[], [1], [1]]
     assert [reader.over for reader in (here, there, everywhere)] == [True, False, False]
     there.close()
@@ -400,7 +400,7 @@ async def test_a_closed_reader_gets_nothing() -> None:
     reader = subscribe(hub, scope=None)
     reader.close()
     reader.close()
-    hub.publish(said(1))
+    hub.publish(numbered_event(1))
     reader.send_heartbeat()
     assert await reader.take() == []
     assert reader.over
@@ -432,7 +432,7 @@ class Client:
         for _ in range(frames):
             if not self.received:
                 queue = queues[0] or queues[1]
-                self.received = parsed(self.subscription, [queue.popleft()]) if queue else []
+                self.received = parse_batches(self.subscription, [queue.popleft()]) if queue else []
             if not self.received:
                 break
             got = self.received.pop(0)
@@ -440,7 +440,7 @@ class Client:
             self.seen += map(abs, numbers([got]))
 
 
-class Reconnecting(RuleBasedStateMachine):
+class ReconnectMachine(RuleBasedStateMachine):
     @initialize(clients=st.lists(st.tuples(SCOPES, st.booleans()), min_size=1, max_size=4))
     def start(self, clients: list[tuple[str | None, bool]]) -> None:
         self.due: list[Callable[[], None]] = []
@@ -476,9 +476,9 @@ class Reconnecting(RuleBasedStateMachine):
     @rule(directory=st.sampled_from(["/p", "/q", None]), own_form=st.booleans())
     def publish(self, directory: str | None, own_form: bool) -> None:
         self.count += 1
-        made = said(-self.count, directory)
+        made = numbered_event(-self.count, directory)
         legacy: Any = (lambda: made) if own_form else None
-        self.hub.publish(said(self.count, directory, legacy=legacy))
+        self.hub.publish(numbered_event(self.count, directory, legacy=legacy))
         for client in self.clients:
             known = client.at is not None or client.subscription is not None
             if known and (client.scope is None or directory is None or client.scope == directory):
@@ -520,5 +520,5 @@ class Reconnecting(RuleBasedStateMachine):
             assert self.hub.stats().replay_missed == 0
 
 
-TestReconnecting = Reconnecting.TestCase
+TestReconnecting = ReconnectMachine.TestCase
 TestReconnecting.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)

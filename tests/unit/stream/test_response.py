@@ -19,7 +19,7 @@ from shim.faces.opencode1.generations import generation_of
 from shim.stream.hub import Hub, HubBounds
 from shim.stream.response import HEADERS, _Sender, stream
 from shim.stream.subscription import Bounds
-from tests.unit.stream.reading import WAIT_S, Got, frames_of, make_hub, numbers, said, subscribe
+from tests.unit.stream.reading import WAIT_S, Got, frames_of, make_hub, numbered_event, numbers, subscribe
 
 NEVER_S = 1000.0
 
@@ -63,7 +63,7 @@ class Server:
 
 
 @asynccontextmanager
-async def serving(hub: Hub | None = None, **options: Any) -> AsyncIterator[Server]:
+async def stream_server(hub: Hub | None = None, **options: Any) -> AsyncIterator[Server]:
     """A server that ends its hub on shutdown, as the real one does. No task of it may stay."""
     before = asyncio.all_tasks()
     server = Server(hub or make_hub(), options=options)
@@ -110,7 +110,7 @@ async def take(frames: AsyncIterator[Got], count: int) -> list[Got]:
 
 
 async def test_headers_as_native(client: aiohttp.ClientSession) -> None:
-    async with serving() as server, client.get(server.url + "/event") as response:
+    async with stream_server() as server, client.get(server.url + "/event") as response:
         assert response.status == 200
         names = {*HEADERS, "Transfer-Encoding"}
         assert {name: response.headers.get(name) for name in names} == {**HEADERS, "Transfer-Encoding": "chunked"}
@@ -119,13 +119,13 @@ async def test_headers_as_native(client: aiohttp.ClientSession) -> None:
 
 async def test_a_stream_from_first_to_last(client: aiohttp.ClientSession) -> None:
     async with (
-        serving() as server,
+        stream_server() as server,
         client.get(server.url + "/event?directory=/p") as plain,
         client.get(server.url + "/global/event") as wrapped,
     ):
-        server.hub.publish(said(1, "/p", project="prj"))
-        server.hub.publish(said(2, "/q"))
-        server.hub.publish(said(3, "/p", urgent=True))
+        server.hub.publish(numbered_event(1, "/p", project="prj"))
+        server.hub.publish(numbered_event(2, "/q"))
+        server.hub.publish(numbered_event(3, "/p", urgent=True))
         here, everywhere = frames_of(plain), frames_of(wrapped)
         first, *rest = await take(here, 3)
         assert first.data == {"id": first.event["id"], "type": "server.connected", "properties": {}}
@@ -140,8 +140,11 @@ async def test_a_stream_from_first_to_last(client: aiohttp.ClientSession) -> Non
 
 
 async def test_a_client_of_1_1_is_known_by_its_name(client: aiohttp.ClientSession) -> None:
-    async with serving() as server, client.get(server.url + "/event", headers={"User-Agent": "opencode/1.1.53"}) as response:
-        server.hub.publish(said(1, legacy=lambda: said(-1)))
+    async with (
+        stream_server() as server,
+        client.get(server.url + "/event", headers={"User-Agent": "opencode/1.1.53"}) as response,
+    ):
+        server.hub.publish(numbered_event(1, legacy=lambda: numbered_event(-1)))
         found = await take(frames_of(response), 2)
         assert [got.data for got in found] == [
             {"type": "server.connected", "properties": {}},
@@ -150,7 +153,7 @@ async def test_a_client_of_1_1_is_known_by_its_name(client: aiohttp.ClientSessio
 
 
 async def test_only_get() -> None:
-    async with serving() as server, aiohttp.ClientSession() as session:
+    async with stream_server() as server, aiohttp.ClientSession() as session:
         for method in ("POST", "HEAD"):
             async with session.request(method, server.url + "/event") as response:
                 assert response.status == 405
@@ -171,7 +174,7 @@ async def test_only_get() -> None:
 )
 async def test_heartbeats(client: aiohttp.ClientSession, path: str, user_agent: str, modern: bool, shape: Any) -> None:
     headers = {"User-Agent": user_agent}
-    async with serving(heartbeat_s=0.005) as server, client.get(server.url + path, headers=headers) as response:
+    async with stream_server(heartbeat_s=0.005) as server, client.get(server.url + path, headers=headers) as response:
         found = await take(frames_of(response), 5)
         assert [got.type for got in found] == ["server.connected"] + ["server.heartbeat"] * 4
         ids = {got.event.get("id") for got in found}
@@ -182,21 +185,21 @@ async def test_heartbeats(client: aiohttp.ClientSession, path: str, user_agent: 
 
 
 async def test_heartbeats_come_between_events_too(client: aiohttp.ClientSession) -> None:
-    async with serving(heartbeat_s=0.005) as server, client.get(server.url + "/event") as response:
+    async with stream_server(heartbeat_s=0.005) as server, client.get(server.url + "/event") as response:
         found: list[str] = []
         async for got in frames_of(response):
             found.append(got.type)
-            server.hub.publish(said(1))
+            server.hub.publish(numbered_event(1))
             if found.count("server.heartbeat") == 3:
                 break
         assert "test.said" in found
 
 
 async def test_a_heartbeat_is_for_one_reader(client: aiohttp.ClientSession) -> None:
-    async with serving(heartbeat_s=NEVER_S) as server, client.get(server.url + "/event") as response:
+    async with stream_server(heartbeat_s=NEVER_S) as server, client.get(server.url + "/event") as response:
         other = subscribe(server.hub, scope=None)
         other.send_heartbeat()
-        server.hub.publish(said(1))
+        server.hub.publish(numbered_event(1))
         assert [got.type for got in await take(frames_of(response), 2)] == ["server.connected", "test.said"]
         other.close()
 
@@ -205,38 +208,38 @@ async def test_a_heartbeat_is_for_one_reader(client: aiohttp.ClientSession) -> N
 
 
 async def test_urgent_frames_take_what_waits_along(client: aiohttp.ClientSession) -> None:
-    async with serving(gather_s=NEVER_S, heartbeat_s=NEVER_S) as server, client.get(server.url + "/event") as response:
+    async with stream_server(gather_s=NEVER_S, heartbeat_s=NEVER_S) as server, client.get(server.url + "/event") as response:
         frames = frames_of(response)
         await take(frames, 1)
         for number in range(3):
-            server.hub.publish(said(number))
+            server.hub.publish(numbered_event(number))
         waiting = asyncio.ensure_future(anext(frames))
         for _ in range(20):
             await asyncio.sleep(0)
         assert not waiting.done()
-        server.hub.publish(said(3, urgent=True))
+        server.hub.publish(numbered_event(3, urgent=True))
         assert numbers([await waiting, *await take(frames, 3)]) == [0, 1, 2, 3]
 
 
 async def test_settled_sends_what_was_gathered(client: aiohttp.ClientSession) -> None:
-    async with serving(gather_s=NEVER_S, heartbeat_s=NEVER_S) as server, client.get(server.url + "/event") as response:
+    async with stream_server(gather_s=NEVER_S, heartbeat_s=NEVER_S) as server, client.get(server.url + "/event") as response:
         frames = frames_of(response)
         await take(frames, 1)
         for number in range(3):
-            server.hub.publish(said(number))
+            server.hub.publish(numbered_event(number))
         await server.hub.settle("/p", NEVER_S)
         assert numbers(await take(frames, 3)) == [0, 1, 2]
 
 
 async def test_streams_are_counted_while_they_are_open(client: aiohttp.ClientSession) -> None:
-    async with serving(heartbeat_s=NEVER_S) as server:
+    async with stream_server(heartbeat_s=NEVER_S) as server:
         async with client.get(server.url + "/event") as one, client.get(server.url + "/event") as two:
             await take(frames_of(one), 1)
             await take(frames_of(two), 1)
             assert server.hub.write_queue.streams == 2
         async with asyncio.timeout(WAIT_S):
             while server.hub.write_queue.streams:
-                server.hub.publish(said(1))  # a connection that is closed is found out by the next writes
+                server.hub.publish(numbered_event(1))  # a connection that is closed is found out by the next writes
                 await asyncio.sleep(0)
 
 
@@ -245,11 +248,11 @@ async def test_streams_are_counted_while_they_are_open(client: aiohttp.ClientSes
 
 async def test_reconnecting_without_gap_or_double(client: aiohttp.ClientSession) -> None:
     total, seen, at = 600, [], ""
-    async with serving() as server:
+    async with stream_server() as server:
 
         async def publish() -> None:
             for number in range(total):
-                server.hub.publish(said(number))
+                server.hub.publish(numbered_event(number))
                 await asyncio.sleep(0)
 
         publishing: asyncio.Task[None] | None = None
@@ -278,7 +281,7 @@ async def test_reconnecting_without_gap_or_double(client: aiohttp.ClientSession)
 
 
 async def test_a_client_that_left_is_let_go_at_the_next_frame(client: aiohttp.ClientSession) -> None:
-    async with serving(heartbeat_s=0.01) as server:
+    async with stream_server(heartbeat_s=0.01) as server:
         response = await client.get(server.url + "/event")
         await server.until(1)
         response.close()
@@ -316,7 +319,7 @@ def large(number: int, directory: str | None = None) -> OpenCodeEvent:
 
 async def test_a_slow_reader_is_broken_off_and_the_others_get_everything(client: aiohttp.ClientSession) -> None:
     hub = make_hub(HubBounds(reader=Bounds(frames=1000, bytes=1_000_000)))
-    async with serving(hub) as server:
+    async with stream_server(hub) as server:
         reader, writer = await connect_and_stop_reading(server)
         await server.until(1)
         async with client.get(server.url + "/event") as response:
@@ -331,19 +334,19 @@ async def test_a_slow_reader_is_broken_off_and_the_others_get_everything(client:
                     number += 1
                 await server.until(1)
             assert [entry["event"] for entry in logs] == ["subscriber.dropped"]
-            hub.publish(said(-1))
+            hub.publish(numbered_event(-1))
             assert numbers([await anext(frames)]) == [-1]
         assert await is_broken_off(reader, writer)
 
 
 async def test_a_reader_that_is_dropped_between_writes_is_broken_off(client: aiohttp.ClientSession) -> None:
     hub = make_hub(HubBounds(reader=Bounds(frames=10)))
-    async with serving(hub) as server, client.get(server.url + "/event") as response:
+    async with stream_server(hub) as server, client.get(server.url + "/event") as response:
         frames = frames_of(response)
         await take(frames, 1)
         with capture_logs() as logs:
             for number in range(100):
-                hub.publish(said(number))
+                hub.publish(numbered_event(number))
         assert [entry["event"] for entry in logs] == ["subscriber.dropped"]
         with pytest.raises(aiohttp.ClientError):
             await anext(frames)
@@ -351,7 +354,7 @@ async def test_a_reader_that_is_dropped_between_writes_is_broken_off(client: aio
 
 async def test_a_client_that_takes_nothing_for_too_long_is_broken_off() -> None:
     hub = make_hub(HubBounds(reader=Bounds(frames=1000, bytes=1 << 30)))
-    async with serving(hub, send_timeout_s=0.05) as server:
+    async with stream_server(hub, send_timeout_s=0.05) as server:
         reader, writer = await connect_and_stop_reading(server)
         await server.until(1)
         with capture_logs() as logs:
@@ -368,17 +371,17 @@ async def test_a_client_that_takes_nothing_for_too_long_is_broken_off() -> None:
 
 async def test_shutdown_with_fifty_streams_and_one_that_does_not_read() -> None:
     hub = make_hub(HubBounds(reader=Bounds(frames=1000, bytes=1 << 30)))
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as many, serving(hub) as server:
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as many, stream_server(hub) as server:
         responses = [await many.get(server.url + "/event?directory=/p") for _ in range(50)]
         stuck = await connect_and_stop_reading(server, "/event?directory=/q")
         await server.until(51)
         for number in range(100):
             hub.publish(large(number, "/q"))
-        hub.publish(said(1))
+        hub.publish(numbered_event(1))
         loop = asyncio.get_running_loop()
         assert server.stop is not None
         start = loop.time()
-        hub.publish(said(2))
+        hub.publish(numbered_event(2))
         await server.stop()
         assert loop.time() - start < 1.0
         for response in responses:
@@ -388,7 +391,7 @@ async def test_shutdown_with_fifty_streams_and_one_that_does_not_read() -> None:
 
 
 async def test_the_last_bytes_do_not_wait_for_a_client_either(client: aiohttp.ClientSession) -> None:
-    async with serving() as server, client.get(server.url + "/event") as response:
+    async with stream_server() as server, client.get(server.url + "/event") as response:
         await take(frames_of(response), 1)
         server.requests[0].protocol.pause_writing()  # as a socket does whose buffers are full
         loop = asyncio.get_running_loop()
@@ -399,14 +402,14 @@ async def test_the_last_bytes_do_not_wait_for_a_client_either(client: aiohttp.Cl
 
 
 async def test_a_stream_that_is_opened_during_shutdown_ends_at_once(client: aiohttp.ClientSession) -> None:
-    async with serving() as server:
+    async with stream_server() as server:
         server.hub.close()
         async with client.get(server.url + "/event") as response:
             assert [got.type async for got in frames_of(response)] == ["server.connected"]
 
 
 async def test_a_handler_that_is_cancelled_closes_its_subscription() -> None:
-    async with serving() as server, aiohttp.ClientSession() as session, session.get(server.url + "/event") as response:
+    async with stream_server() as server, aiohttp.ClientSession() as session, session.get(server.url + "/event") as response:
         await take(frames_of(response), 1)
         handlers = [task for task in asyncio.all_tasks() if "RequestHandler.start" in repr(task)]
         assert handlers
@@ -422,10 +425,10 @@ async def test_a_stream_whose_client_left_in_a_write_can_still_be_told_to_end() 
     subscription = subscribe(hub, scope=None)
     sender = _Sender(subscription, 5.0)
 
-    async def gone() -> None:
+    async def raise_reset() -> None:
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        await sender.send(gone())
+        await sender.send(raise_reset())
     hub.close()
     subscription.close()

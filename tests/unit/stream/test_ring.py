@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from shim.stream.ring import Entry, Ring
-from tests.unit.stream.reading import encoder, said
+from tests.unit.stream.reading import encoder, numbered_event
 
 
 def entry(number: int, size: int = 0, face: str = "opencode1") -> Entry:
-    frame = encoder().encode(said(number, project="x" * size), f"evt_{number}", f"evt_{number}")
+    frame = encoder().encode(numbered_event(number, project="x" * size), f"evt_{number}", f"evt_{number}")
     assert frame is not None
     return Entry(f"evt_{number}", face, "/p", None, f"own_{number}", {"v1.18": frame}, frame.size)
 
 
-def filled(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:
+def full_ring(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:
     ring = Ring("evt_0", frames=frames, size=size)
     for number in range(1, count + 1):
         ring.add(entry(number))
@@ -41,7 +41,7 @@ def filled(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:
     ],
 )
 def test_after(count: int, after: str, expected: list[int] | None) -> None:
-    ring = filled(count)
+    ring = full_ring(count)
     found = ring.after(after)
     assert (None if found is None else [e.position for e in found]) == (
         None if expected is None else [f"evt_{n}" for n in expected]
@@ -65,7 +65,7 @@ def test_bytes_are_bounded_but_the_newest_stays() -> None:
 
 
 def test_an_event_s_own_id_names_its_position_as_long_as_it_is_there() -> None:
-    ring = filled(5)
+    ring = full_ring(5)
     assert ring.position("own_5") == "evt_5"
     assert ring.position("own_2") == "evt_2"
     assert ring.position("own_1") == "own_1", "it is forgotten"

@@ -20,7 +20,7 @@ class Session(Reducer):
     """One that can be looked for."""
 
 
-def played(hub: Hub) -> weakref.ref[Session]:
+def stream_text(hub: Hub) -> weakref.ref[Session]:
     """A session of which a piece of text was told; it is dropped at once."""
     session = Session("ses_a", "mock")
     item = Item(item_id="itm_a", kind=ItemKind.MESSAGE, role=ItemRole.ASSISTANT, status=ItemStatus.IN_PROGRESS)
@@ -52,7 +52,7 @@ async def test_the_ring_keeps_no_session_alive() -> None:
     clock = ManualClock()
     hub = Hub(clock, Ids(clock))
     readers = [subscribe(hub), subscribe(hub, legacy=True)]  # without them nothing is encoded
-    session = played(hub)
+    session = stream_text(hub)
     gc.collect()
     assert hub.stats().published > 4
     assert [sum(frame.piece is not None for frame in entry.frames.values() if frame) for entry in hub._ring._entries][-1] == 2

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from shim.stream.scheduling import APART_S, WriteQueue
-from tests.unit.stream.reading import drain, make_hub, numbers, parsed, said, subscribe
+from tests.unit.stream.reading import drain, make_hub, numbered_event, numbers, parse_batches, subscribe
 
 WAIT_S = 10.0
 
@@ -21,14 +21,14 @@ async def test_a_burst_is_encoded_once_and_written_at_its_end() -> None:
     for reader in (*readers, other):
         await drain(reader)
     with hub.burst():
-        hub.publish(said(1, "/p"))
+        hub.publish(numbered_event(1, "/p"))
         with hub.burst():
-            hub.publish(said(2, "/q"))
-        hub.publish(said(3, "/p", urgent=True))
+            hub.publish(numbered_event(2, "/q"))
+        hub.publish(numbered_event(3, "/p", urgent=True))
         late = subscribe(hub, scope="/p")  # it is given what comes after it, and nothing twice
-        hub.publish(said(4, "/p"))
+        hub.publish(numbered_event(4, "/p"))
     taken = [await reader.take(0.0) for reader in readers]
-    assert [numbers(parsed(readers[0], got)) for got in taken] == [[1, 3, 4]] * 3
+    assert [numbers(parse_batches(readers[0], got)) for got in taken] == [[1, 3, 4]] * 3
     for same in zip(*taken, strict=True):
         assert all(batch.data is same[0].data for batch in same)
     assert [[batch.urgent for batch in got] for got in taken] == [[True, False]] * 3
@@ -48,8 +48,8 @@ async def test_bursts_close_together_are_handed_over_together() -> None:
     def say(number: int, *, urgent: bool = False) -> list[list[int]]:
         """What waits after it, by the batch."""
         with hub.burst():
-            hub.publish(said(number, urgent=urgent))
-        return [numbers(parsed(reader, [batch])) for batch in reader._live]
+            hub.publish(numbered_event(number, urgent=urgent))
+        return [numbers(parse_batches(reader, [batch])) for batch in reader._live]
 
     assert say(1) == [[1]]
     assert [say(2), say(3)] == [[[1]], [[1]]]
@@ -71,12 +71,12 @@ async def test_a_burst_that_fails_has_published_what_it_said() -> None:
 
     def fail() -> None:
         with hub.burst():
-            hub.publish(said(1))
+            hub.publish(numbered_event(1))
             raise LookupError
 
     with pytest.raises(LookupError):
         fail()
-    hub.publish(said(2))
+    hub.publish(numbered_event(2))
     assert numbers(await drain(reader)) == [1, 2]
     reader.close()
 

@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.stream.hub import HubBounds
 from shim.stream.subscription import Bounds, State
-from tests.unit.stream.reading import Got, delta, drain, make_hub, numbers, parsed, said, subscribe
+from tests.unit.stream.reading import Got, delta, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
 
 REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
 ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)
@@ -31,7 +31,7 @@ async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:
     got: list[list[Got]] = [[], [], []]
     with capture_logs() as logs:
         for number in range(50):
-            hub.publish(said(number))
+            hub.publish(numbered_event(number))
             for reader, seen in zip(good, got, strict=True):
                 seen += await drain(reader)
     assert slow.state is State.DROPPED
@@ -53,9 +53,9 @@ async def test_a_burst_within_one_callback_is_not_held_against_a_reader() -> Non
     taking = asyncio.ensure_future(reader.take(10.0))
     await asyncio.sleep(0)
     for number in range(60):
-        hub.publish(said(number))
+        hub.publish(numbered_event(number))
     async with asyncio.timeout(1):
-        found = parsed(reader, await taking)
+        found = parse_batches(reader, await taking)
     assert numbers(found) == list(range(60))
     assert reader.state is State.OPEN
     reader.close()
@@ -65,7 +65,7 @@ async def test_far_too_much_is_too_much_at_once() -> None:
     hub = make_hub(SMALL)
     reader = subscribe(hub, scope=None)
     for number in range(81):
-        hub.publish(said(number))
+        hub.publish(numbered_event(number))
     assert reader.state is State.DROPPED
     assert reader.pending == (0, 0)
 
@@ -73,12 +73,12 @@ async def test_far_too_much_is_too_much_at_once() -> None:
 async def test_bytes_count_too_but_one_large_frame_passes() -> None:
     hub = make_hub(SMALL)
     reader = subscribe(hub, scope=None)
-    hub.publish(said(1, "/p", project="x"))
+    hub.publish(numbered_event(1, "/p", project="x"))
     await drain(reader)
     hub.publish(OpenCodeEvent("test.said", {"n": 2, "x": "y" * 60_000}))
     await asyncio.sleep(0)
     assert reader.state is State.OPEN
-    hub.publish(said(3))
+    hub.publish(numbered_event(3))
     await asyncio.sleep(0)
     assert reader.state is State.DROPPED
 
@@ -114,17 +114,17 @@ async def test_heartbeats_count_too() -> None:
 async def test_take_gathers_until_something_is_urgent() -> None:
     hub = make_hub()
     reader = subscribe(hub, scope=None)
-    assert types(parsed(reader, await reader.take(1000.0))) == ["server.connected"]
+    assert types(parse_batches(reader, await reader.take(1000.0))) == ["server.connected"]
     async with asyncio.timeout(1):
         taking = asyncio.ensure_future(reader.take(1000.0))
         for number in range(3):
-            hub.publish(said(number))
+            hub.publish(numbered_event(number))
             await asyncio.sleep(0)
         assert not taking.done()
-        hub.publish(said(3, urgent=True))
-        assert numbers(parsed(reader, await taking)) == [0, 1, 2, 3]
-        hub.publish(said(4))
-        assert numbers(parsed(reader, await reader.take(0.001))) == [4]
+        hub.publish(numbered_event(3, urgent=True))
+        assert numbers(parse_batches(reader, await taking)) == [0, 1, 2, 3]
+        hub.publish(numbered_event(4))
+        assert numbers(parse_batches(reader, await reader.take(0.001))) == [4]
     reader.close()
 
 
@@ -135,16 +135,16 @@ async def test_the_pause_between_writes_grows_under_load(monkeypatch: pytest.Mon
     await reader.take()
     now[0] = math.ceil(now[0]) + 10.0
 
-    async def waited(_event: asyncio.Event, until: float | None) -> None:
+    async def record_wait(_event: asyncio.Event, until: float | None) -> None:
         assert until is not None
         waits.append(round(until - now[0], 9))
         now[0] = until
 
-    monkeypatch.setattr("shim.stream.subscription._wait", waited)
+    monkeypatch.setattr("shim.stream.subscription._wait", record_wait)
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
     for pause in (8.0, *[0.0] * 5, 8.0, 0.0, 0.5):
         now[0] += pause
-        hub.publish(said(1))
+        hub.publish(numbered_event(1))
         await reader.take(8.0)
     assert waits == [1.0, 2.0, 4.0, 8.0, 8.0, 1.0, 1.5]
     reader.close()
@@ -157,7 +157,7 @@ async def test_a_take_that_is_cancelled_loses_nothing() -> None:
     for _ in range(3):
         taking = asyncio.ensure_future(reader.take(1000.0))
         await asyncio.sleep(0)
-        hub.publish(said(1))
+        hub.publish(numbered_event(1))
         await asyncio.sleep(0)
         taking.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -174,7 +174,7 @@ async def test_large_backlogs_come_in_chunks() -> None:
     chunks = []
     async with asyncio.timeout(1):
         while reader.pending[0]:
-            chunks.append(numbers(parsed(reader, await reader.take(1000.0))))
+            chunks.append(numbers(parse_batches(reader, await reader.take(1000.0))))
     assert len(chunks) > 2
     assert reader.pending == (0, 0)
     assert [n for chunk in chunks for n in chunk] == list(range(10))

@@ -25,7 +25,7 @@ from universal.tools.cards import (
 HERE = ToolContext("/home/user/project", "claude", "ses_1", "ses_2", ("claude", "opus"))
 
 
-def finished(view: ToolView, output: str, *parts: ContentPart, **metadata: Any) -> ResultView:
+def finish(view: ToolView, output: str, *parts: ContentPart, **metadata: Any) -> ResultView:
     item = Item(
         item_id="itm_1",
         kind=ItemKind.TOOL_RESULT,
@@ -41,7 +41,7 @@ def test_read_as_in_scene_read_edit() -> None:
     view = view_call("claude", "Read", {"file_path": "/home/user/project/README.md"}, [])
     assert view == ToolView("read", {"filePath": "/home/user/project/README.md"})
     file = {"filePath": "/home/user/project/README.md", "content": "Hello\n", "numLines": 2, "startLine": 1, "totalLines": 2}
-    result = finished(view, "1\tHello\n2\t", structured={"type": "text", "file": file})
+    result = finish(view, "1\tHello\n2\t", structured={"type": "text", "file": file})
     assert result.title == "README.md"
     assert result.output == (
         "<path>/home/user/project/README.md</path>\n<type>file</type>\n"
@@ -68,7 +68,7 @@ def test_edit_as_in_scene_read_edit() -> None:
     view = view_call("claude", "Edit", given, [])
     assert view.input == {"filePath": "/home/user/project/README.md", "oldString": "Hello", "newString": "Hello\nAdded line"}
     diff = "--- /home/user/project/README.md\n+++ /home/user/project/README.md\n@@ -1,1 +1,2 @@\n Hello\n+Added line\n"
-    result = finished(view, "updated", FileRefPart(path="/home/user/project/README.md", action="patch", diff=diff))
+    result = finish(view, "updated", FileRefPart(path="/home/user/project/README.md", action="patch", diff=diff))
     patch = "Index: /home/user/project/README.md\n" + "=" * 67 + "\n" + diff
     assert (result.output, result.title) == ("Edit applied successfully.", "README.md")
     assert result.metadata == {
@@ -81,7 +81,7 @@ def test_edit_as_in_scene_read_edit() -> None:
 
 def test_write_as_in_scene_write() -> None:
     view = view_call("claude", "Write", {"file_path": "/home/user/project/new.txt", "content": "alpha\n"}, [])
-    result = finished(
+    result = finish(
         view, "created", FileRefPart(path="/home/user/project/new.txt", action="write", diff="@@ -0,0 +1,1 @@\n+alpha\n")
     )
     assert (result.output, result.title) == ("Wrote file successfully.", "new.txt")
@@ -90,7 +90,7 @@ def test_write_as_in_scene_write() -> None:
 
 def test_bash_as_in_scene_bash() -> None:
     view = view_call("claude", "Bash", {"command": "echo hi && ls", "description": "run a command"}, [])
-    result = finished(view, "hi\nREADME.md\n", exit_code=0)
+    result = finish(view, "hi\nREADME.md\n", exit_code=0)
     assert (result.title, result.output) == ("echo hi && ls", "hi\nREADME.md\n")
     assert result.metadata == {"output": "hi\nREADME.md\n", "exit": 0, "truncated": False}
 
@@ -103,7 +103,7 @@ def test_todos_as_in_scene_todo() -> None:
     claude = [{"content": "first", "status": "completed", "activeForm": "doing"}, {"content": "b", "status": "pending"}]
     view = view_call("claude", "TodoWrite", {"todos": claude}, [])
     assert view == ToolView("todowrite", {"todos": todos})
-    result = finished(view, "ok")
+    result = finish(view, "ok")
     assert (result.title, result.metadata) == ("1 todos", {"todos": todos, "truncated": False})
     assert json.loads(result.output) == todos
     assert view_call("claude", "TaskUpdate", {"taskId": "1", "status": "completed"}, todos).input == {"todos": todos}
@@ -119,13 +119,13 @@ def test_question_as_in_scene_question_reply() -> None:
     assert view == ToolView(
         "question", {"questions": [{"question": "Which?", "header": "C", "options": [{"label": "Red", "description": "warm"}]}]}
     )
-    result = finished(view, "answered", answers=[["Red"]])
+    result = finish(view, "answered", answers=[["Red"]])
     assert (result.title, result.metadata) == ("Asked 1 question", {"answers": [["Red"]], "truncated": False})
 
 
 def test_task_as_in_scene_task() -> None:
     view = view_call("claude", "Agent", {"description": "look around", "prompt": "p", "subagent_type": "general-purpose"}, [])
-    result = finished(view, "I saw it")
+    result = finish(view, "I saw it")
     assert result.title == "look around"
     assert result.output == '<task id="ses_2" state="completed">\n<task_result>\nI saw it\n</task_result>\n</task>'
     assert result.metadata == {
@@ -137,7 +137,7 @@ def test_task_as_in_scene_task() -> None:
 
 
 def test_images_become_attachments() -> None:
-    result = finished(
+    result = finish(
         view_call("claude", "Read", {"file_path": "a.png"}, []),
         "",
         ImagePart(path="data:image/png;base64,AA==", mime="image/png"),
@@ -174,7 +174,7 @@ def test_whose_todo_calls_do_not_carry_the_list() -> None:
 @pytest.mark.parametrize("tool", ["bash", "webfetch", "no_such_tool"])
 def test_a_long_output_is_shown_by_its_ends(tool: str) -> None:
     long = "begin\n" + "x" * 3 * SHOWN_CHARS + "\nend"
-    result = finished(ToolView(tool, {}), long)
+    result = finish(ToolView(tool, {}), long)
     assert len(result.output) < SHOWN_CHARS + 200
     assert result.metadata["truncated"] is True
     assert len(str(result.metadata)) < 2 * SHOWN_CHARS
@@ -182,7 +182,7 @@ def test_a_long_output_is_shown_by_its_ends(tool: str) -> None:
     assert (head[:6], tail[-4:]) == ("begin\n", "\nend")
     assert f"{len(long) - len(head) - len(tail):,} characters are not shown here" in note
     assert f"/v1/sessions/{HERE.session_id}/events" in note
-    assert finished(ToolView(tool, {}), "x" * SHOWN_CHARS).metadata["truncated"] is False
+    assert finish(ToolView(tool, {}), "x" * SHOWN_CHARS).metadata["truncated"] is False
 
 
 def test_a_running_call_tells_the_end_of_its_output() -> None:

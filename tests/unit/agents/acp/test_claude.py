@@ -34,14 +34,14 @@ def talk(*rules: Rule, mode: str = "build", version: str = "0.100.0", **more: An
     return made
 
 
-def asked(made: Talk, tool: str, **arguments: Any) -> Any:
+def permission_outcome(made: Talk, tool: str, **arguments: Any) -> Any:
     """The agent asks about a call; what becomes of it: a fact for a person, a check, or the answer."""
     call = {"toolCallId": "c1", "name": tool, "title": tool, "kind": "other", "rawInput": arguments}
     outputs = made.request(7, "session/request_permission", toolCall=call, options=OPTIONS)
     return next(out for out in outputs if not isinstance(out, Fact) or out.type is EventType.PERMISSION_REQUESTED)
 
 
-def chosen(made: Talk) -> str:
+def option_id(made: Talk) -> str:
     return made.written()[-1]["result"]["outcome"]["optionId"]
 
 
@@ -94,7 +94,7 @@ def test_claude_acp_keeps_its_mode_without_such_a_rule() -> None:
     made = talk(Rule("*", "*", "allow"))
     [params] = [line["params"] for line in made.written() if line.get("method") == "session/new"]
     assert "_meta" not in params
-    assert isinstance(asked(made, "Read", file_path="/p/x"), Fact)
+    assert isinstance(permission_outcome(made, "Read", file_path="/p/x"), Fact)
 
 
 @pytest.mark.parametrize("method", ["session/resume", "session/load"])
@@ -149,32 +149,32 @@ CHECKED = [
 
 @pytest.mark.parametrize(("mode", "tool", "arguments"), FOR_PERSON)
 def test_a_person_is_asked_what_the_mode_would_ask(mode: str, tool: str, arguments: dict[str, Any]) -> None:
-    assert isinstance(asked(talk(*STRICT, mode=mode), tool, **arguments), Fact)
+    assert isinstance(permission_outcome(talk(*STRICT, mode=mode), tool, **arguments), Fact)
 
 
 @pytest.mark.parametrize(("mode", "tool", "arguments"), CHECKED)
 def test_calls_that_the_mode_allows_are_checked_by_the_rules_alone(mode: str, tool: str, arguments: dict[str, Any]) -> None:
     made = talk(*STRICT, mode=mode)
-    check = asked(made, tool, **arguments)
+    check = permission_outcome(made, tool, **arguments)
     assert isinstance(check, ToolCheck)
     assert isinstance(check.request.data, PermissionData)
     before = len([out for out in made.outputs if isinstance(out, Fact)])
     made.take(made.codec.proceed(check.request.data.permission_id))
-    assert chosen(made) == "id-allow_once"
+    assert option_id(made) == "id-allow_once"
     assert len([out for out in made.outputs if isinstance(out, Fact)]) == before, "nothing is told of a call that goes on"
 
 
 def test_a_rule_that_denies_a_checked_call_rejects_it() -> None:
     made = talk(*STRICT, mode="bypass")
-    check = asked(made, "Write", file_path="/p/x")
+    check = permission_outcome(made, "Write", file_path="/p/x")
     made.send(PermissionReply(check.request.data.permission_id, "reject"))
-    assert chosen(made) == "id-reject_once"
+    assert option_id(made) == "id-reject_once"
 
 
 def test_tools_that_need_no_permission_go_on_at_once() -> None:
     made = talk(*STRICT)
-    asked(made, "TaskOutput", task_id="t")
-    assert chosen(made) == "id-allow_once"
+    permission_outcome(made, "TaskOutput", task_id="t")
+    assert option_id(made) == "id-allow_once"
 
 
 def test_the_arguments_of_the_question_count_and_not_those_that_were_told_before() -> None:
@@ -182,12 +182,12 @@ def test_the_arguments_of_the_question_count_and_not_those_that_were_told_before
     call = {"toolCallId": "c1", "name": "Bash", "title": "ls", "kind": "execute", "rawInput": {"command": "ls"}}
     update = {"sessionUpdate": "tool_call", **call, "status": "in_progress"}
     made.say({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": "s", "update": update}})
-    check = asked(made, "Bash", command="rm x")
+    check = permission_outcome(made, "Bash", command="rm x")
     assert check.request.data.metadata["input"]["command"] == "rm x"
 
 
 def test_a_worktree_is_the_command_that_makes_it() -> None:
-    check = asked(talk(*STRICT, mode="bypass"), "EnterWorktree", name="side")
+    check = permission_outcome(talk(*STRICT, mode="bypass"), "EnterWorktree", name="side")
     assert check.request.data.metadata["commands"] == ["git worktree add side"]
 
 

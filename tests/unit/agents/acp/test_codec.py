@@ -96,14 +96,14 @@ class Talk:
 
     def answer(self, method: str, result: Any = None, error: Any = None) -> list[Output]:
         """The agent's answer to the last request of ours of this method."""
-        id_ = next(msg["id"] for msg in reversed(self.written()) if msg.get("method") == method)
+        id_ = next(msg["id"] for msg in reversed(self.written_lines()) if msg.get("method") == method)
         return self.say({"jsonrpc": "2.0", "id": id_, **({"error": error} if error else {"result": result})})
 
-    def written(self) -> list[dict[str, Any]]:
+    def written_lines(self) -> list[dict[str, Any]]:
         return lines(self.outputs)
 
     def methods(self) -> list[str]:
-        return [msg["method"] for msg in self.written() if "method" in msg]
+        return [msg["method"] for msg in self.written_lines() if "method" in msg]
 
     def signals(self) -> list[tuple[Input, bool]]:
         return [(out.input, out.aborted) for out in self.outputs if isinstance(out, Signal)]
@@ -111,7 +111,7 @@ class Talk:
     def errors(self) -> list[str | None]:
         return [out.data.code for out in self.outputs if isinstance(out, Fact) and out.type is EventType.ERROR]
 
-    def asked(self) -> Any:
+    def last_request(self) -> Any:
         return next(out.data for out in reversed(self.outputs) if isinstance(out, Fact) and out.type.endswith(".requested"))
 
 
@@ -172,7 +172,7 @@ def test_attachments() -> None:
     image = Attachment(mime="image/png", base64="AA==")
     text = Attachment(mime="text/plain", path="/p/a.txt", text="A")
     talk.send(Prompt("p", "look", attachments=[image, text], system="Be brief."))
-    blocks = talk.written()[-1]["params"]["prompt"]
+    blocks = talk.written_lines()[-1]["params"]["prompt"]
     assert [block["type"] for block in blocks] == ["text", "image", "text", "text"]
     assert "Be brief." in blocks[0]["text"]
     assert blocks[3]["text"] == "look"
@@ -189,9 +189,9 @@ def test_a_session_is_continued(capabilities: dict[str, Any], method: str) -> No
     talk = Talk().launch(native_session_id="old", resume=True)
     talk.send(Prompt("p", "hi"))
     talk.answer("initialize", {"agentCapabilities": capabilities})
-    assert talk.written()[-1]["params"]["sessionId"] == "old"
+    assert talk.written_lines()[-1]["params"]["sessionId"] == "old"
     talk.answer(method, {})
-    assert talk.written()[-1]["params"]["sessionId"] == "old"
+    assert talk.written_lines()[-1]["params"]["sessionId"] == "old"
     assert talk.methods()[-1] == "session/prompt"
 
 
@@ -235,18 +235,18 @@ def test_settings_go_one_after_the_other_before_the_prompt() -> None:
         ("b", ("low", "high")),
     ]
     talk.send(Prompt("p", "hi", model="b", variant="high", mode="plan"))
-    assert talk.written()[-1]["params"] == {"sessionId": "s", "configId": "model", "value": "b"}
+    assert talk.written_lines()[-1]["params"] == {"sessionId": "s", "configId": "model", "value": "b"}
     talk.answer("session/set_config_option", {"configOptions": [option("model", "b", "a", "b"), options[1]]})
-    assert talk.written()[-1]["params"] == {"sessionId": "s", "configId": "effort", "value": "high"}
+    assert talk.written_lines()[-1]["params"] == {"sessionId": "s", "configId": "effort", "value": "high"}
     talk.answer("session/set_config_option", {})
-    assert talk.written()[-1]["params"] == {"sessionId": "s", "modeId": "plan"}
+    assert talk.written_lines()[-1]["params"] == {"sessionId": "s", "modeId": "plan"}
     talk.answer("session/set_mode", {})
     assert talk.methods()[-1] == "session/prompt"
     talk.answer("session/prompt", {"stopReason": "max_tokens"})
     talk.send(Prompt("p2", "hi", model="b", mode="build"))  # all goes back to what the agent began with
-    assert talk.written()[-1]["params"]["value"] == "low"
+    assert talk.written_lines()[-1]["params"]["value"] == "low"
     talk.answer("session/set_config_option", {})
-    assert talk.written()[-1]["params"] == {"sessionId": "s", "modeId": "ask"}
+    assert talk.written_lines()[-1]["params"] == {"sessionId": "s", "modeId": "ask"}
 
 
 def test_a_mode_that_the_agent_does_not_have_is_refused() -> None:
@@ -273,7 +273,7 @@ def test_older_agents_have_models_of_their_own_kind() -> None:
     assert talk.codec.catalogue is not None
     assert [(model.id, model.name, model.variants) for model in talk.codec.catalogue.models] == [("m", "M", ("low", "high"))]
     talk.send(Prompt("p", "hi", model="m", variant="high"))
-    assert talk.written()[-1]["params"] == {"sessionId": "s", "modelId": "m[high]"}
+    assert talk.written_lines()[-1]["params"] == {"sessionId": "s", "modelId": "m[high]"}
 
 
 # --- asks -----------------------------------------------------------------------------------------------
@@ -294,17 +294,17 @@ def test_permissions_are_answered_by_the_kind_of_option(decision: Any, kinds: li
     talk.send(Prompt("p", "hi"))
     call = {"toolCallId": "c", "kind": "execute", "title": "ls", "rawInput": {"command": ["/bin/bash", "-lc", "ls -l"]}}
     talk.request("r", "session/request_permission", toolCall=call, options=[{"optionId": k, "kind": k} for k in kinds])
-    assert talk.asked().metadata["input"]["command"] == "ls -l"
-    [line] = lines(talk.send(PermissionReply(talk.asked().permission_id, decision)))
+    assert talk.last_request().metadata["input"]["command"] == "ls -l"
+    [line] = lines(talk.send(PermissionReply(talk.last_request().permission_id, decision)))
     outcome = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
     assert line == {"jsonrpc": "2.0", "id": "r", "result": {"outcome": outcome}}
-    assert talk.send(PermissionReply(talk.asked().permission_id, decision)) == []
+    assert talk.send(PermissionReply(talk.last_request().permission_id, decision)) == []
 
 
 def test_a_permission_outside_of_a_prompt_is_a_turn_of_the_agents_own() -> None:
     talk = Talk().ready()
     talk.request(0, "session/request_permission", toolCall={"toolCallId": "c"}, options=[])
-    talk.send(PermissionReply(talk.asked().permission_id, "accept"))
+    talk.send(PermissionReply(talk.last_request().permission_id, "accept"))
     assert talk.signals() == [(Input.ACTIVITY, False), (Input.DONE, False)]
 
 
@@ -329,14 +329,14 @@ def test_a_form_is_questions() -> None:
     talk = Talk().ready()
     talk.send(Prompt("p", "hi"))
     talk.request(3, "elicitation/create", mode="form", message="Choose", requestedSchema=FORM)
-    questions = talk.asked().questions
+    questions = talk.last_request().questions
     assert [(q.question, [o.label for o in q.options], q.multiple, q.custom) for q in questions] == [
         ("Which colour?", ["Red", "Blue"], False, True),
         ("Sizes", ["S", "M"], True, False),
         ("Sure?", ["Yes", "No"], False, False),
         ("How many?", [], False, True),
     ]
-    [line] = lines(talk.send(QuestionReply(talk.asked().question_id, [["Pink"], ["S", "M"], ["No"], ["3"]])))
+    [line] = lines(talk.send(QuestionReply(talk.last_request().question_id, [["Pink"], ["S", "M"], ["No"], ["3"]])))
     assert line["result"] == {
         "action": "accept",
         "content": {"colour": "b", "colour_note": "Pink", "sizes": ["S", "M"], "sure": False, "count": 3},
@@ -347,7 +347,7 @@ def test_a_form_that_is_refused() -> None:
     talk = Talk().ready()
     talk.send(Prompt("p", "hi"))
     talk.request(3, "elicitation/create", mode="form", message="Choose", requestedSchema=FORM)
-    outputs = talk.send(QuestionReply(talk.asked().question_id, None, "Nobody is here."))
+    outputs = talk.send(QuestionReply(talk.last_request().question_id, None, "Nobody is here."))
     assert lines(outputs)[0]["result"] == {"action": "decline"}
     [resolved] = [out for out in outputs if isinstance(out, Fact)]
     assert resolved.data.metadata["message"] == "Nobody is here."
@@ -494,11 +494,11 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(deeper for key, item in inner for deeper in places(item, (*path, key)))]
 
 
-def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
+def replace_at(value: Any, path: tuple[Any, ...], by: Any) -> Any:
     if not path:
         return by
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = replaced(value[path[0]], path[1:], by)
+    copy[path[0]] = replace_at(value[path[0]], path[1:], by)
     return copy
 
 
@@ -539,7 +539,7 @@ def test_known_lines_with_something_wrong_in_them(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 12))):
         msg = data.draw(st.sampled_from(ALL))
         if data.draw(st.booleans()):
-            msg = replaced(msg, data.draw(st.sampled_from(places(msg))), data.draw(VALUES))
+            msg = replace_at(msg, data.draw(st.sampled_from(places(msg))), data.draw(VALUES))
         if isinstance(msg, dict) and "result" in msg and data.draw(st.booleans()):
             msg = {**msg, "id": data.draw(st.integers(1, 6))}
         talk.take(talk.codec.receive(json.dumps(msg).encode()))

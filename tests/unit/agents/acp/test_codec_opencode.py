@@ -65,6 +65,6 @@ def test_a_question_that_was_dismissed_is_no_result() -> None:
     told = talk()
     tell(told, "tool_call", toolCallId="q", title="AskUserQuestion", kind="other", status="pending", rawInput={})
     told.request(3, "elicitation/create", mode="form", message="Choose", requestedSchema=FORM, toolCallId="q")
-    told.send(QuestionReply(told.asked().question_id, None))
+    told.send(QuestionReply(told.last_request().question_id, None))
     tell(told, "tool_call_update", toolCallId="q", status="completed", rawOutput="The user did not want to say.")
     assert items(told, ItemKind.TOOL_RESULT)[-1].status is ItemStatus.FAILED

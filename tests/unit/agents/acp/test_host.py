@@ -21,7 +21,7 @@ def talk() -> Talk:
     return made
 
 
-def hosted(made: Talk, answer: HostAnswer) -> list[Output]:
+def answer_host_call(made: Talk, answer: HostAnswer) -> list[Output]:
     assert isinstance(made.codec, HostedCodec)
     return made.take(made.codec.on_host_answer(answer))
 
@@ -30,7 +30,7 @@ def terminal(made: Talk, **more: Any) -> str:
     """A terminal that has been started."""
     [call] = made.request(50, "terminal/create", command="make", args=["all"], **more)
     assert isinstance(call, RunCommand)
-    [told] = lines(hosted(made, HostDone(call.call)))
+    [told] = lines(answer_host_call(made, HostDone(call.call)))
     assert told == {"jsonrpc": "2.0", "id": 50, "result": {"terminalId": call.call}}
     return call.call
 
@@ -52,11 +52,11 @@ def test_files() -> None:
     assert isinstance(read, ReadText)
     assert isinstance(write, WriteText)
     assert (read.path, read.line, read.limit, write.path, write.text) == ("/p/a", 3, 2, "/p/b", "")
-    assert lines(hosted(made, HostDone(write.call)))[0] == {"jsonrpc": "2.0", "id": 8, "result": {}}
+    assert lines(answer_host_call(made, HostDone(write.call)))[0] == {"jsonrpc": "2.0", "id": 8, "result": {}}
     refused = HostDone(read.call, trouble="not_found", error="Resource not found: /p/a")
-    [told] = lines(hosted(made, refused))
+    [told] = lines(answer_host_call(made, refused))
     assert told["error"] == {"code": -32002, "message": "Resource not found: /p/a"}
-    assert hosted(made, refused) == []
+    assert answer_host_call(made, refused) == []
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,12 @@ def test_malformed_host_requests_are_refused(method: str, params: dict[str, Any]
 def test_the_end_of_the_output_is_kept_and_cut_between_characters() -> None:
     made = talk()
     id_ = terminal(made, outputByteLimit=5)
-    hosted(made, CommandOutput(id_, "äöü"))
+    answer_host_call(made, CommandOutput(id_, "äöü"))
     assert result(made, "terminal/output", id_) == {"output": "öü", "truncated": True}
     whole = terminal(made)
-    hosted(made, CommandOutput(whole, "x" * KEPT_BYTES))
+    answer_host_call(made, CommandOutput(whole, "x" * KEPT_BYTES))
     assert result(made, "terminal/output", whole)["truncated"] is False
-    hosted(made, CommandOutput(whole, "y"))
+    answer_host_call(made, CommandOutput(whole, "y"))
     told = result(made, "terminal/output", whole)
     assert (len(told["output"]), told["output"][-1], told["truncated"]) == (KEPT_BYTES, "y", True)
 
@@ -91,7 +91,7 @@ def test_waiting_for_the_end() -> None:
     made = talk()
     id_ = terminal(made)
     assert made.request(70, "terminal/wait_for_exit", terminalId=id_) == []
-    told = lines(hosted(made, CommandEnded(id_, None, "SIGTERM")))
+    told = lines(answer_host_call(made, CommandEnded(id_, None, "SIGTERM")))
     assert told == [{"jsonrpc": "2.0", "id": 70, "result": {"exitCode": None, "signal": "SIGTERM"}}]
     assert result(made, "terminal/wait_for_exit", id_) == {"exitCode": None, "signal": "SIGTERM"}
 
@@ -110,7 +110,7 @@ def test_kill_and_release() -> None:
 def test_an_interrupt_stops_what_runs_and_nothing_new_begins() -> None:
     made = talk()
     running, over = terminal(made), terminal(made)
-    hosted(made, CommandEnded(over, 0))
+    answer_host_call(made, CommandEnded(over, 0))
     stops = [out for out in made.send(Interrupt()) if isinstance(out, StopCommand)]
     assert stops == [StopCommand(running, release=True)]
     [told] = lines(made.request(73, "terminal/create", command="ls"))
@@ -121,7 +121,7 @@ def test_released_terminals_make_room_and_are_forgotten() -> None:
     made = talk()
     for _ in range(3 * TERMINALS):
         id_ = terminal(made)
-        hosted(made, CommandEnded(id_, 0))
+        answer_host_call(made, CommandEnded(id_, 0))
         made.request(74, "terminal/release", terminalId=id_)
     for _ in range(TERMINALS):
         terminal(made)
@@ -145,12 +145,12 @@ def cards(made: Talk) -> list[tuple[str, str, Any]]:
 def test_a_call_shows_its_terminal() -> None:
     made = talk()
     id_ = terminal(made)
-    hosted(made, CommandOutput(id_, "early\n"))
+    answer_host_call(made, CommandOutput(id_, "early\n"))
     tool(made, "tool_call", title="Shell", kind="execute", content=[{"type": "terminal", "terminalId": id_}])
-    hosted(made, CommandOutput(id_, "late\n"))
+    answer_host_call(made, CommandOutput(id_, "late\n"))
     deltas = [out.data.delta for out in made.outputs if isinstance(out, Fact) and isinstance(out.data, ItemDeltaData)]
     assert deltas == ["early\n", "late\n"]
-    hosted(made, CommandEnded(id_, 2))
+    answer_host_call(made, CommandEnded(id_, 2))
     made.request(76, "terminal/release", terminalId=id_)
     tool(made, "tool_call_update", status="failed", content=[])
     call, told = cards(made)
@@ -161,8 +161,8 @@ def test_a_call_shows_its_terminal() -> None:
 def test_a_call_that_shows_a_terminal_that_was_released_already() -> None:
     made = talk()
     id_ = terminal(made)
-    hosted(made, CommandOutput(id_, "done\n"))
-    hosted(made, CommandEnded(id_, 0))
+    answer_host_call(made, CommandOutput(id_, "done\n"))
+    answer_host_call(made, CommandEnded(id_, 0))
     made.request(77, "terminal/release", terminalId=id_)
     block = {"type": "terminal", "terminalId": id_}
     tool(made, "tool_call", title="ls", kind="execute", rawInput={"command": "ls"}, status="pending")
@@ -177,7 +177,7 @@ def test_a_flood_is_shown_up_to_a_limit() -> None:
     id_ = terminal(made)
     tool(made, "tool_call", title="yes", kind="execute", content=[{"type": "terminal", "terminalId": id_}])
     for _ in range(3):
-        hosted(made, CommandOutput(id_, "y" * SHOWN_CHARS))
+        answer_host_call(made, CommandOutput(id_, "y" * SHOWN_CHARS))
     deltas = [out.data.delta for out in made.outputs if isinstance(out, Fact) and isinstance(out.data, ItemDeltaData)]
     assert SHOWN_CHARS < sum(map(len, deltas)) < SHOWN_CHARS + 100
     assert "not shown" in deltas[-1]
@@ -188,14 +188,14 @@ def test_output_after_its_call_is_over_begins_no_new_one() -> None:
     id_ = terminal(made)
     tool(made, "tool_call", title="x", kind="execute", content=[{"type": "terminal", "terminalId": id_}])
     tool(made, "tool_call_update", status="completed")
-    assert hosted(made, CommandOutput(id_, "late")) == []
-    assert hosted(made, CommandEnded(id_, 0)) == []
+    assert answer_host_call(made, CommandOutput(id_, "late")) == []
+    assert answer_host_call(made, CommandEnded(id_, 0)) == []
 
 
 # --- permission rules -------------------------------------------------------------------------------------
 
 
-def held() -> Talk:
+def holding_talk() -> Talk:
     made = talk()
     made.holds = True
     return made
@@ -219,7 +219,7 @@ def check(outputs: list[Output]) -> PermissionData:
 def test_files_and_commands_wait_for_the_permission_rules(
     method: str, params: dict[str, Any], tool: str, input_: dict[str, str], call: type
 ) -> None:
-    made = held()
+    made = holding_talk()
     data = check(made.request(7, method, **params))
     assert (data.action, (data.metadata or {})["input"]) == (tool, input_)
     [carried_out] = made.take(made.codec.proceed(data.permission_id))
@@ -235,7 +235,7 @@ def test_files_and_commands_wait_for_the_permission_rules(
     ],
 )
 def test_a_denied_file_or_command_is_refused_with_the_reason(method: str, params: dict[str, Any]) -> None:
-    made = held()
+    made = holding_talk()
     data = check(made.request(7, method, **params))
     outputs = made.send(PermissionReply(data.permission_id, "reject", "by rule"))
     [line] = lines(outputs)
@@ -244,7 +244,7 @@ def test_a_denied_file_or_command_is_refused_with_the_reason(method: str, params
 
 
 def test_a_granted_call_is_not_checked_again_for_its_file() -> None:
-    made = held()
+    made = holding_talk()
     told = {"toolCallId": "c1", "kind": "edit", "title": "write a", "rawInput": {"path": "/p/a"}}
     options = [{"optionId": "yes", "kind": "allow_once", "name": "Yes"}]
     asked = made.request(7, "session/request_permission", sessionId="s", toolCall=told, options=options)
@@ -256,7 +256,7 @@ def test_a_granted_call_is_not_checked_again_for_its_file() -> None:
 
 
 def test_an_interrupt_carries_out_no_checked_call() -> None:
-    made = held()
+    made = holding_talk()
     data = check(made.request(7, "terminal/create", command="rm", args=["a"]))
     outputs = made.send(Interrupt())
     assert not any(isinstance(out, RunCommand) for out in outputs)

@@ -33,21 +33,21 @@ from universal.permissions import Rule
 from universal.turn import Input
 
 
-def launched(**options: Any) -> tuple[AmpCodec, tuple[str, ...]]:
+def launch_argv(**options: Any) -> tuple[AmpCodec, tuple[str, ...]]:
     codec = AmpCodec(counting_ids())
     return codec, codec.launch(LaunchOptions(binary="/bin/amp", directory="/p", **options)).argv
 
 
 def test_launch() -> None:
     flags = ("--execute", "--stream-json", "--stream-json-thinking", "--stream-json-input")
-    assert launched()[1] == ("/bin/amp", *flags)
-    assert launched(model="rush", mode="bypass")[1] == ("/bin/amp", *flags, "--mode", "rush", "--dangerously-allow-all")
-    resumed = launched(native_session_id="T-1", resume=True)[1]
+    assert launch_argv()[1] == ("/bin/amp", *flags)
+    assert launch_argv(model="rush", mode="bypass")[1] == ("/bin/amp", *flags, "--mode", "rush", "--dangerously-allow-all")
+    resumed = launch_argv(native_session_id="T-1", resume=True)[1]
     assert resumed == ("/bin/amp", "threads", "continue", "T-1", *flags)
 
 
 def test_a_prompt_with_a_file() -> None:
-    codec, _ = launched()
+    codec, _ = launch_argv()
     file = Attachment(mime="text/plain", path="/a.txt", text="content")
     [line] = codec.send(Prompt("k", "look", attachments=[file], system="be brief"))
     assert isinstance(line, WriteLine)
@@ -57,7 +57,7 @@ def test_a_prompt_with_a_file() -> None:
 
 
 def test_another_mode_is_another_process() -> None:
-    codec, _ = launched(model="rush")
+    codec, _ = launch_argv(model="rush")
     assert isinstance(codec.send(Prompt("a", "x", model="rush", mode="build"))[0], WriteLine)
     [stop] = codec.send(Prompt("b", "x", model="smart"))
     assert isinstance(stop, Stop)
@@ -67,7 +67,7 @@ def test_another_mode_is_another_process() -> None:
 
 
 def test_an_interrupt_is_a_signal_to_the_process() -> None:
-    codec, _ = launched()
+    codec, _ = launch_argv()
     codec.send(Prompt("a", "x"))
     assert codec.send(Interrupt()) == [InterruptProcess()]
     result = {"type": "result", "subtype": "error_during_execution", "is_error": True, "error": "Connection closed"}
@@ -81,7 +81,7 @@ def test_a_thread_that_waits_for_an_approval_is_lost() -> None:
     words = "The following tools require user approval, which is not supported in stream JSON mode: Bash"
     result = json.dumps({"type": "result", "subtype": "error_during_execution", "is_error": True, "error": words}).encode()
     for more, code in (({}, "approval_needed"), ({"native_session_id": "T-1", "resume": True}, "session_not_found")):
-        codec, _ = launched(**more)
+        codec, _ = launch_argv(**more)
         codec.send(Prompt("a", "x"))
         stop, error, failed = codec.receive(result)
         assert isinstance(stop, Stop)  # before the signal, which may hand the next prompt over
@@ -92,7 +92,7 @@ def test_a_thread_that_waits_for_an_approval_is_lost() -> None:
 
 
 def test_a_refused_key_tells_what_to_do() -> None:
-    codec, _ = launched()
+    codec, _ = launch_argv()
     codec.send(Prompt("a", "x"))
     stderr = "Error: Invalid or missing API key. Run 'amp login' to authenticate.\n\x1b[?25h"
     error, failed = codec.eof(Exit(code=1, stderr=stderr))
@@ -102,7 +102,7 @@ def test_a_refused_key_tells_what_to_do() -> None:
 
 
 def test_nothing_is_asked_so_nothing_is_answered() -> None:
-    codec, _ = launched()
+    codec, _ = launch_argv()
     assert codec.send(PermissionReply("p", "accept")) == codec.send(QuestionReply("q", None)) == []
 
 
@@ -121,7 +121,7 @@ def test_a_new_file_is_shown_as_added() -> None:
 def test_a_spec() -> None:
     can = AMP.capabilities
     assert (can.deltas, can.permissions, can.questions, can.interrupt) == (False, False, False, True)
-    assert launched()[0].catalogue == AMP.default_catalogue
+    assert launch_argv()[0].catalogue == AMP.default_catalogue
 
 
 JSON = st.recursive(
@@ -145,7 +145,7 @@ BLOCK = st.dictionaries(st.sampled_from(["type", "text", "id", "name", "input", 
 )
 @settings(max_examples=120, deadline=None)
 def test_any_fields(messages: list[tuple[str, dict[str, Any], list[tuple[str, dict[str, Any]]]]]) -> None:
-    codec, _ = launched()
+    codec, _ = launch_argv()
     codec.send(Prompt("k", "x"))
     for kind, fields, blocks in messages:
         content = [{**block, "type": type_} for type_, block in blocks]
@@ -156,7 +156,7 @@ def test_any_fields(messages: list[tuple[str, dict[str, Any], list[tuple[str, di
 
 @given(st.binary(max_size=60))
 def test_any_bytes(line: bytes) -> None:
-    outputs = launched()[0].receive(line)
+    outputs = launch_argv()[0].receive(line)
     assert [out.type for out in outputs if isinstance(out, Fact)] in ([EventType.UNPARSED], [])
 
 
@@ -164,7 +164,7 @@ def test_any_bytes(line: bytes) -> None:
 @settings(max_examples=30, deadline=None)
 def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
     said = load("amp", "0.0.1774569934-g39e3ec", "multi_turn").agent_messages()
-    codec, _ = launched()
+    codec, _ = launch_argv()
     for message in data.draw(st.lists(st.sampled_from(said), max_size=20)):
         codec.receive(json.dumps(message).encode())
     codec.eof(Exit(code=None, signal=9))
@@ -180,7 +180,7 @@ def test_rules_become_settings_of_the_process_and_bypass_loses_its_flag() -> Non
 
 
 def test_other_rules_are_another_process() -> None:
-    codec, _ = launched()
+    codec, _ = launch_argv()
     allow, deny = (Rule("bash", "*", "allow"),), (Rule("bash", "*", "deny"),)
     assert isinstance(codec.send(Prompt("a", "x", rules=allow))[0], WriteLine)
     [stop] = codec.send(Prompt("b", "x", rules=deny))

@@ -27,7 +27,7 @@ from universal.permissions import Rule
 RULES = (Rule("edit", "*", "deny"),)
 
 
-def begun(**options: Any) -> Story:
+def turn_story(**options: Any) -> Story:
     story = Story(**options)
     story.prompts()
     story.hears(init())
@@ -47,7 +47,7 @@ def decision(answer: Msg) -> str | None:
 
 
 def test_a_call_waits_until_it_is_answered() -> None:
-    story = begun()
+    story = turn_story()
     assert story.hears(hook("h1", "Write", file_path="/project/a", content="x\n")) == []
     (request,) = checks(story)
     data = request.data
@@ -60,7 +60,7 @@ def test_a_call_waits_until_it_is_answered() -> None:
 
 
 def test_a_call_goes_on_by_claudes_own_mode_and_nothing_is_told() -> None:
-    story = begun()
+    story = turn_story()
     story.hears(hook("h1", "Read", file_path="/project/a"))
     outputs = story.codec.proceed("permission_1")
     story.take(outputs)
@@ -72,7 +72,7 @@ def test_a_call_goes_on_by_claudes_own_mode_and_nothing_is_told() -> None:
 
 
 def test_a_rejected_call_is_denied_with_the_reason() -> None:
-    story = begun()
+    story = turn_story()
     story.hears(hook("h1", "Bash", command="touch x"))
     (answer,) = answers(story.does(PermissionReply("permission_1", "reject", "not here")))
     output = answer["hookSpecificOutput"]
@@ -83,7 +83,7 @@ def test_a_rejected_call_is_denied_with_the_reason() -> None:
 
 @pytest.mark.parametrize("reply", ["accept", "accept_for_session"])
 def test_claude_does_not_ask_again_about_a_call_that_a_person_allowed(reply: Any) -> None:
-    story = begun()
+    story = turn_story()
     story.hears(hook("h1", "Bash", command="touch x"))
     (answer,) = answers(story.does(PermissionReply("permission_1", reply)))
     assert decision(answer) == "allow"
@@ -94,7 +94,7 @@ def test_claude_does_not_ask_again_about_a_call_that_a_person_allowed(reply: Any
 
 def test_a_call_that_changed_after_it_was_allowed_is_asked_about() -> None:
     """A hook of the project may have rewritten the arguments."""
-    story = begun()
+    story = turn_story()
     story.hears(hook("h1", "Bash", command="touch x"))
     story.does(PermissionReply("permission_1", "accept"))
     assert story.hears(can_use("r1", "Bash", input={"command": "rm x"})) == []
@@ -102,7 +102,7 @@ def test_a_call_that_changed_after_it_was_allowed_is_asked_about() -> None:
 
 
 def test_an_allowed_call_is_forgotten_with_its_result() -> None:
-    story = begun()
+    story = turn_story()
     story.hears(assistant(tool_use("toolu_1", "Bash", command="ls")), hook("h1", "Bash", command="ls"))
     story.does(PermissionReply("permission_1", "accept"))
     story.hears(tool_result("toolu_1", "a"))
@@ -111,20 +111,20 @@ def test_an_allowed_call_is_forgotten_with_its_result() -> None:
 
 @pytest.mark.parametrize("tool", sorted(UNCHECKED))
 def test_calls_that_need_no_permission_go_on_at_once(tool: str) -> None:
-    story = begun()
+    story = turn_story()
     assert answers(story.hears(hook("h1", tool))) == [{}]
     assert checks(story) == []
 
 
 def test_a_hook_of_another_event_goes_on_at_once() -> None:
-    story = begun()
+    story = turn_story()
     line = hook("h1", "Bash", command="ls")
     line["request"]["input"]["hook_event_name"] = "PostToolUse"
     assert answers(story.hears(line)) == [{}]
 
 
 def test_a_subagents_call_is_checked_in_its_session() -> None:
-    story = begun()
+    story = turn_story()
     story.hears(assistant(tool_use("t1", "Agent", prompt="go")), task_started("a1", "t1"))
     story.hears(assistant(tool_use("t2", "Bash", command="ls"), id="m2", parent="t1"))
     story.hears(hook("h1", "Bash", "t2", agent_id="a1", command="ls"), hook("h2", "Bash", "t3", agent_id="a1", command="ls"))
@@ -133,7 +133,7 @@ def test_a_subagents_call_is_checked_in_its_session() -> None:
 
 
 def test_a_cancelled_check_is_withdrawn() -> None:
-    story = begun()
+    story = turn_story()
     story.hears(hook("h1", "Bash", command="ls"), cancel("h1"))
     (resolved,) = story.facts(EventType.PERMISSION_RESOLVED)
     assert (resolved.data.status, resolved.data.metadata["withdrawn"]) == ("reject", True)
@@ -142,7 +142,7 @@ def test_a_cancelled_check_is_withdrawn() -> None:
 
 
 def test_checks_end_with_the_process() -> None:
-    story = begun()
+    story = turn_story()
     story.hears(hook("h1", "Bash", command="ls"))
     story.take(story.codec.eof(Exit(None, signal=9)))
     assert [fact.data.metadata["withdrawn"] for fact in story.facts(EventType.PERMISSION_RESOLVED)] == [True]
@@ -159,7 +159,7 @@ def test_checks_end_with_the_process() -> None:
     ],
 )
 def test_a_check_tells_what_the_input_does_not(tool: str, given: Msg, metadata: Msg) -> None:
-    story = begun()
+    story = turn_story()
     story.hears(hook("h1", tool, **given))
     (request,) = checks(story)
     assert {key: request.data.metadata[key] for key in ("commands", "opaque") if key in request.data.metadata} == metadata
@@ -169,26 +169,26 @@ def test_a_check_tells_what_the_input_does_not(tool: str, given: Msg, metadata: 
 
 
 def test_the_codec_checks_and_tells_its_mode() -> None:
-    codec = begun(mode="accept-edits").codec
+    codec = turn_story(mode="accept-edits").codec
     assert isinstance(codec, CheckingCodec)
     assert isinstance(codec, ModedCodec)
 
 
 def test_the_hook_tells_the_mode_before_the_call_is_checked() -> None:
-    story = begun()
+    story = turn_story()
     assert story.codec.mode == "build"
     story.hears(hook("h1", "Write", mode="acceptEdits"))
     assert story.codec.mode == "accept-edits"
 
 
 def test_a_subagents_mode_is_not_the_conversations() -> None:
-    story = begun(mode="plan")
+    story = turn_story(mode="plan")
     story.hears(init(permissionMode="plan"), hook("h1", "Write", agent_id="a1", mode="bypassPermissions"))
     assert story.codec.mode == "plan"
 
 
 def test_a_mode_of_a_newer_version_has_claudes_name() -> None:
-    story = begun()
+    story = turn_story()
     story.hears(hook("h1", "Write", mode="somethingNew"))
     assert story.codec.mode == "somethingNew"
 
@@ -201,7 +201,7 @@ def notices(story: Story) -> list[str | None]:
 
 
 def test_calls_that_did_not_wait_are_told_once_where_there_are_rules() -> None:
-    story = begun(rules=RULES)
+    story = turn_story(rules=RULES)
     for call in ("t1", "t2"):
         story.hears(assistant(tool_use(call, "Bash", command="ls")), tool_result(call, "a"))
     assert notices(story) == [NOT_HELD]
@@ -210,13 +210,13 @@ def test_calls_that_did_not_wait_are_told_once_where_there_are_rules() -> None:
 @pytest.mark.parametrize(("rules", "tool", "failed"), [((), "Bash", False), (RULES, "TaskList", False), (RULES, "Bash", True)])
 def test_nothing_is_told_where_nothing_slipped_through(rules: tuple[Rule, ...], tool: str, failed: bool) -> None:
     """A call that fails may have been refused before the hook."""
-    story = begun(rules=rules)
+    story = turn_story(rules=rules)
     story.hears(assistant(tool_use("t1", tool)), tool_result("t1", "a", error=failed))
     assert notices(story) == []
 
 
 def test_nothing_is_told_of_a_call_that_waited() -> None:
-    story = begun(rules=RULES)
+    story = turn_story(rules=RULES)
     story.hears(assistant(tool_use("t1", "Bash", command="ls")), hook("h1", "Bash", "t1", command="ls"))
     story.codec.proceed("permission_1")
     story.hears(tool_result("t1", "a"))

@@ -79,12 +79,12 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path, *(deeper for key, item in inner for deeper in places(item, (*path, key)))]
 
 
-def replaced(value: Any, path: tuple[Any, ...], by: Any) -> Any:
+def replace_at(value: Any, path: tuple[Any, ...], by: Any) -> Any:
     """A copy with another value at a path."""
     if not path:
         return by
     copy = dict(value) if isinstance(value, dict) else list(value)
-    copy[path[0]] = replaced(value[path[0]], path[1:], by)
+    copy[path[0]] = replace_at(value[path[0]], path[1:], by)
     return copy
 
 
@@ -120,7 +120,7 @@ def test_known_lines_with_something_wrong_in_them(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 12))):
         line = data.draw(st.sampled_from(KINDS))
         if data.draw(st.booleans()):
-            line = replaced(line, data.draw(st.sampled_from(places(line))), data.draw(VALUES))
+            line = replace_at(line, data.draw(st.sampled_from(places(line))), data.draw(VALUES))
         story.receive(json.dumps(line).encode())
         if data.draw(st.integers(0, 9)) == 0:
             story.does(Interrupt())

@@ -28,7 +28,7 @@ SPAWN = {"description": "look around", "prompt": "say what you see", "subagent_t
 LAUNCHED = [text("Async agent launched successfully. agentId: a1")]
 
 
-def begun(**spawn: object) -> Story:
+def subagent_story(**spawn: object) -> Story:
     """A turn in which the agent tool was called."""
     story = Story()
     story.prompts()
@@ -37,7 +37,7 @@ def begun(**spawn: object) -> Story:
 
 
 def test_a_subagent_in_the_foreground() -> None:
-    story = begun()
+    story = subagent_story()
     story.hears(task_started("a1", "t1", is_backgrounded=False), says("say what you see", parent="t1"))
     story.hears(assistant(text("A file."), id="m2", parent="t1"), task_over("a1", "t1"))
     story.hears(tool_result("t1", [text("A file."), text("agentId: a1")], {"status": "completed", "content": [text("A file.")]}))
@@ -49,7 +49,7 @@ def test_a_subagent_in_the_foreground() -> None:
 
 def test_without_task_messages_the_call_begins_and_ends_it() -> None:
     """Older versions; the prompt comes from the call."""
-    story = begun()
+    story = subagent_story()
     story.hears(assistant(text("A file."), id="m2", parent="t1"), tool_result("t1", "A file."))
     assert story.texts(ItemRole.USER, "t1") == ["say what you see"]
     assert story.turns("t1") == [("agent", "completed")]
@@ -57,7 +57,7 @@ def test_without_task_messages_the_call_begins_and_ends_it() -> None:
 
 def test_a_nested_subagent_starts_before_its_call_is_told() -> None:
     """2.1.197: `task_started` comes before the `assistant` line of a call that a subagent makes."""
-    story = begun()
+    story = subagent_story()
     story.hears(task_started("a1", "t1"), task_started("a2", "t2"))
     assert [fact.child for fact in story.facts(EventType.SESSION_STARTED)] == ["t1"]
     story.hears(assistant(tool_use("t2", "Agent", **SPAWN), id="m2", parent="t1"))
@@ -72,7 +72,7 @@ def test_a_nested_subagent_starts_before_its_call_is_told() -> None:
 @pytest.mark.parametrize("structured", [{"status": "async_launched", "isAsync": True}, None])
 def test_a_background_subagent_outlives_its_call(structured: dict[str, object] | None) -> None:
     """A call of a subagent has no structured result; its text tells."""
-    story = begun(run_in_background=True)
+    story = subagent_story(run_in_background=True)
     story.hears(task_started("a1", "t1", is_backgrounded=True), tool_result("t1", LAUNCHED, structured))
     assert story.states["t1"].machine.busy
     assert story.items(ItemKind.TOOL_RESULT)[0].metadata["background"] is True
@@ -81,14 +81,14 @@ def test_a_background_subagent_outlives_its_call(structured: dict[str, object] |
 
 
 def test_a_background_subagent_whose_result_says_nothing() -> None:
-    story = begun(run_in_background=True)
+    story = subagent_story(run_in_background=True)
     story.hears(task_started("a1", "t1", is_backgrounded=True), tool_result("t1", "in words of a later version"))
     assert story.states["t1"].machine.busy
 
 
 @pytest.mark.parametrize(("status", "is_abort"), [("failed", False), ("stopped", True)])
 def test_a_subagent_that_fails_or_is_stopped(status: str, is_abort: bool) -> None:
-    story = begun()
+    story = subagent_story()
     story.hears(task_started("a1", "t1"), assistant(tool_use("t2", "Bash", command="ls"), id="m2", parent="t1"))
     story.hears(task_over("a1", "t1", status, "It broke."))
     (call,) = story.items(ItemKind.TOOL_RESULT, "t1")
@@ -98,7 +98,7 @@ def test_a_subagent_that_fails_or_is_stopped(status: str, is_abort: bool) -> Non
 
 
 def test_late_lines_of_a_subagent_wake_nothing() -> None:
-    story = begun()
+    story = subagent_story()
     story.hears(task_started("a1", "t1"), task_over("a1", "t1", "stopped"))
     story.hears(says("[Request interrupted by user]", parent="t1"), assistant(text("late"), id="m9", parent="t1"))
     assert [signal.input for signal in story.signals("t1")] == [Input.ACTIVITY, Input.FAILED]
@@ -106,7 +106,7 @@ def test_late_lines_of_a_subagent_wake_nothing() -> None:
 
 
 def test_an_interrupted_turn_ends_its_subagents() -> None:
-    story = begun()
+    story = subagent_story()
     story.hears(task_started("a1", "t1"), assistant(text("A f"), id="m2", parent="t1"), abort_result())
     assert not story.states["t1"].machine.busy
     assert story.signals("t1")[-1].aborted
@@ -114,7 +114,7 @@ def test_an_interrupted_turn_ends_its_subagents() -> None:
 
 def test_a_resumed_subagent_keeps_its_session() -> None:
     """SendMessage: a new call starts the old task id again, and its lines carry the first call's id."""
-    story = begun()
+    story = subagent_story()
     story.hears(task_started("a1", "t1"), task_over("a1", "t1"), tool_result("t1", "Done!"), result(), state("idle"))
     story.prompts()
     story.hears(state("running"), init(), assistant(tool_use("t5", "SendMessage", to="a1", message="and now?"), id="m5"))
@@ -136,14 +136,14 @@ def test_a_subagent_of_an_earlier_process() -> None:
 
 
 def test_a_permission_is_traced_by_call_or_by_agent() -> None:
-    story = begun()
+    story = subagent_story()
     story.hears(task_started("a1", "t1"), assistant(tool_use("t2", "Bash", command="ls"), id="m2", parent="t1"))
     story.hears(can_use("r1", "Bash", "t2"), can_use("r2", "Bash", "t3", agent_id="a1"), can_use("r3", "Bash", "t4"))
     assert [fact.child for fact in story.facts(EventType.PERMISSION_REQUESTED)] == ["t1", "t1", None]
 
 
 def test_todos_of_a_subagent_are_its_own() -> None:
-    story = begun()
+    story = subagent_story()
     todos = [{"content": "look", "status": "pending", "activeForm": "looking"}]
     story.hears(task_started("a1", "t1"), assistant(tool_use("t2", "TodoWrite", todos=todos), id="m2", parent="t1"))
     story.hears(tool_result("t2", "Todos have been modified", parent="t1"))
@@ -159,7 +159,7 @@ def test_idle_ends_what_nothing_else_ended() -> None:
 
 
 def test_the_end_of_the_process_ends_children() -> None:
-    story = begun()
+    story = subagent_story()
     story.hears(task_started("a1", "t1"), assistant(text("A f"), tool_use("t2", "Bash"), id="m2", parent="t1"))
     story.take(story.codec.eof(Exit(None, signal=9)))
     assert story.turns("t1") == [("agent", "agent_exited")]

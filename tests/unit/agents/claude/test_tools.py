@@ -106,8 +106,8 @@ def test_tools_that_were_loaded_are_named() -> None:
         ("PreToolUse:Edit hook error: [./check.sh]: no", "PreToolUse:Edit hook error: [./check.sh]: no"),
     ],
 )
-def test_a_call_that_a_rule_denied_shows_the_reason_and_no_hook(content: str, shown: str) -> None:
-    assert read("Edit", {"file_path": PATH}, content, f"Error: {content}", error=True).content[0].output == shown
+def test_a_call_that_a_rule_denied_shows_the_reason_and_no_hook(content: str, todo_rows: str) -> None:
+    assert read("Edit", {"file_path": PATH}, content, f"Error: {content}", error=True).content[0].output == todo_rows
     assert read("Edit", {"file_path": PATH}, content).content[0].output == content
 
 
@@ -160,23 +160,26 @@ def test_titles(name: str, arguments: dict[str, Any], title: str) -> None:
 def test_a_list_of_tasks_is_kept_from_its_pieces() -> None:
     todos = Todos()
 
-    def shown(*call: Any) -> list[tuple[str, str]] | None:
+    def todo_rows(*call: Any) -> list[tuple[str, str]] | None:
         after = todos.after(*call)
         return None if after is None else [(str(t["content"]), str(t["status"])) for t in after]
 
-    assert shown("Bash", {}, {}, "") is None
-    assert shown("TaskCreate", {"subject": "a"}, {"task": {"id": "1", "subject": "a"}}, "") == [("a", "pending")]
-    assert shown("TaskCreate", {"subject": "b"}, {}, "Task #2 created successfully: b") == [("a", "pending"), ("b", "pending")]
-    assert shown("TaskUpdate", {"taskId": "1", "status": "in_progress", "subject": "A"}, {}, "") == [
+    assert todo_rows("Bash", {}, {}, "") is None
+    assert todo_rows("TaskCreate", {"subject": "a"}, {"task": {"id": "1", "subject": "a"}}, "") == [("a", "pending")]
+    assert todo_rows("TaskCreate", {"subject": "b"}, {}, "Task #2 created successfully: b") == [
+        ("a", "pending"),
+        ("b", "pending"),
+    ]
+    assert todo_rows("TaskUpdate", {"taskId": "1", "status": "in_progress", "subject": "A"}, {}, "") == [
         ("A", "in_progress"),
         ("b", "pending"),
     ]
-    assert shown("TaskUpdate", {"taskId": "2", "status": "deleted"}, {}, "") == [("A", "in_progress")]
-    assert shown("TaskUpdate", {"taskId": "9", "status": "completed"}, {}, "")[-1] == ("Task #9", "completed")
-    assert shown("TaskUpdate", {"taskId": "1", "status": "no such status"}, {}, "")[0] == ("A", "pending")
+    assert todo_rows("TaskUpdate", {"taskId": "2", "status": "deleted"}, {}, "") == [("A", "in_progress")]
+    assert todo_rows("TaskUpdate", {"taskId": "9", "status": "completed"}, {}, "")[-1] == ("Task #9", "completed")
+    assert todo_rows("TaskUpdate", {"taskId": "1", "status": "no such status"}, {}, "")[0] == ("A", "pending")
     listed = {"tasks": [{"id": "4", "subject": "from before", "status": "completed", "blockedBy": []}]}
-    assert shown("TaskList", {}, listed, "") == [("from before", "completed")]
-    assert shown("TaskCreate", {"subject": "lost"}, {}, "no words that we know") is None
+    assert todo_rows("TaskList", {}, listed, "") == [("from before", "completed")]
+    assert todo_rows("TaskCreate", {"subject": "lost"}, {}, "no words that we know") is None
 
 
 def test_the_five_numbers_of_usage_do_not_overlap() -> None:

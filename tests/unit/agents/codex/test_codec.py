@@ -38,7 +38,7 @@ MODELS = [{"model": "gpt-x", "displayName": "X", "isDefault": True, "defaultReas
           {"model": "secret", "hidden": True}]  # fmt: skip
 
 
-def written(outputs: Iterable[Output]) -> list[dict[str, Any]]:
+def written_lines(outputs: Iterable[Output]) -> list[dict[str, Any]]:
     return [json.loads(out.data) for out in outputs if isinstance(out, WriteLine)]
 
 
@@ -56,7 +56,7 @@ class Bench:
     def __init__(self, **options: Any) -> None:
         self.codec = CodexCodec(counting_ids())
         self.spec = self.codec.launch(LaunchOptions(binary="/bin/codex", directory="/p", **options))
-        self.hello = written(self.codec.start())[0]
+        self.hello = written_lines(self.codec.start())[0]
 
     def say(self, method: str, **params: Any) -> list[Output]:
         params = {"threadId": THREAD, "turnId": TURN, **params}
@@ -72,18 +72,18 @@ class Bench:
 
     def ready(self) -> dict[str, Any]:
         """Handshake; the request for models."""
-        config = next(m for m in written(self.answer(self.hello, {"userAgent": "x"})) if m["method"] == "config/read")
-        return next(m for m in written(self.answer(config, {"config": {}, "origins": {}})) if m["method"] == "model/list")
+        config = next(m for m in written_lines(self.answer(self.hello, {"userAgent": "x"})) if m["method"] == "config/read")
+        return next(m for m in written_lines(self.answer(config, {"config": {}, "origins": {}})) if m["method"] == "model/list")
 
-    def begun(self, **prompt: Any) -> dict[str, Any]:
+    def start_turn(self, **prompt: Any) -> dict[str, Any]:
         """Handshake, models, thread, one prompt: its `turn/start`."""
         self.answer(self.ready(), {"data": MODELS})
-        (start,) = written(self.codec.send(Prompt(key="k", text="hello", **prompt)))
-        (turn,) = written(self.answer(start, {"thread": {"id": THREAD}, "model": "gpt-x", "reasoningEffort": "medium"}))
+        (start,) = written_lines(self.codec.send(Prompt(key="k", text="hello", **prompt)))
+        (turn,) = written_lines(self.answer(start, {"thread": {"id": THREAD}, "model": "gpt-x", "reasoningEffort": "medium"}))
         return turn
 
-    def running(self, **prompt: Any) -> Bench:
-        self.answer(self.begun(**prompt), {"turn": {"id": TURN}})
+    def with_running_turn(self, **prompt: Any) -> Bench:
+        self.answer(self.start_turn(**prompt), {"turn": {"id": TURN}})
         self.say("turn/started", turn={"id": TURN})
         return self
 
@@ -102,11 +102,11 @@ def test_the_handshake_asks_for_models_and_makes_no_thread() -> None:
     bench = Bench()
     assert bench.spec.argv == ("/bin/codex", "app-server")
     assert "jsonrpc" not in bench.hello
-    outputs = written(bench.answer(bench.hello, {}))
+    outputs = written_lines(bench.answer(bench.hello, {}))
     assert [m["method"] for m in outputs] == ["initialized", "config/read"]
-    (models,) = written(bench.answer(outputs[1], error="unknown variant `config/read`"))
+    (models,) = written_lines(bench.answer(outputs[1], error="unknown variant `config/read`"))
     assert (models["method"], bench.codec.catalogue) == ("model/list", None)
-    (more,) = written(bench.answer(models, {"data": MODELS[:1], "nextCursor": "c"}))
+    (more,) = written_lines(bench.answer(models, {"data": MODELS[:1], "nextCursor": "c"}))
     assert more["params"] == {"cursor": "c"}
     bench.answer(more, {"data": MODELS[1:], "nextCursor": None})
     assert bench.codec.catalogue is not None
@@ -125,8 +125,8 @@ def test_the_handshake_asks_for_models_and_makes_no_thread() -> None:
 )
 def test_the_default_is_the_model_of_the_persons_configuration(configured: str | None, ids: list[str], default: str) -> None:
     bench = Bench()
-    _, config = written(bench.answer(bench.hello, {}))
-    (models,) = written(bench.answer(config, {"config": {"model": configured}, "origins": {}}))
+    _, config = written_lines(bench.answer(bench.hello, {}))
+    (models,) = written_lines(bench.answer(config, {"config": {"model": configured}, "origins": {}}))
     bench.answer(models, {"data": MODELS, "nextCursor": None})
     assert bench.codec.catalogue is not None
     assert ([model.id for model in bench.codec.catalogue.models], bench.codec.catalogue.default_model) == (ids, default)
@@ -140,8 +140,8 @@ def test_models_that_are_refused_leave_the_default() -> None:
 
 def test_a_prompt_waits_for_the_handshake() -> None:
     bench = Bench()
-    assert written(bench.codec.send(Prompt(key="k", text="hello"))) == []
-    assert "thread/start" in [m["method"] for m in written(bench.answer(bench.hello, {}))]
+    assert written_lines(bench.codec.send(Prompt(key="k", text="hello"))) == []
+    assert "thread/start" in [m["method"] for m in written_lines(bench.answer(bench.hello, {}))]
 
 
 @pytest.mark.parametrize(
@@ -152,14 +152,14 @@ def test_a_prompt_waits_for_the_handshake() -> None:
 def test_modes_are_presets_of_sandbox_and_approval(mode: str | None, approval: str, sandbox: str) -> None:
     bench = Bench()
     bench.ready()
-    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", mode=mode)))
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello", mode=mode)))
     assert start["params"] == {"cwd": "/p", "approvalPolicy": approval, "sandbox": sandbox}
 
 
 def test_resume_names_the_thread_and_a_lost_one_is_told() -> None:
     bench = Bench(native_session_id=THREAD, resume=True)
     bench.ready()
-    (start,) = written(bench.codec.send(Prompt(key="k", text="hello")))
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello")))
     assert (start["method"], start["params"]["threadId"]) == ("thread/resume", THREAD)
     outputs = bench.answer(start, error="no rollout found for thread id x")
     assert [e.code for e in facts(outputs, EventType.ERROR)] == ["session_not_found"]
@@ -170,7 +170,7 @@ def test_resume_names_the_thread_and_a_lost_one_is_told() -> None:
 def test_a_thread_that_cannot_begin_ends_the_prompt_and_the_process() -> None:
     bench = Bench()
     bench.ready()
-    (start,) = written(bench.codec.send(Prompt(key="k", text="hello")))
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello")))
     outputs = bench.answer(start, error="failed to load configuration: config.toml:1")
     assert signals(outputs) == [(Input.FAILED, False)]
     assert any(isinstance(out, Stop) for out in outputs)
@@ -181,26 +181,26 @@ def test_a_thread_that_cannot_begin_ends_the_prompt_and_the_process() -> None:
 
 def test_a_prompt_says_only_what_it_wants_otherwise() -> None:
     bench = Bench()
-    first = bench.begun(model="gpt-x", mode="build")
+    first = bench.start_turn(model="gpt-x", mode="build")
     assert set(first["params"]) == {"threadId", "input"}
     bench.answer(first, {"turn": {"id": TURN}})
     bench.say("turn/started", turn={"id": TURN})
     bench.end()
-    (second,) = written(bench.codec.send(Prompt(key="l", text="b", model="gpt-x", variant="high", mode="bypass")))
+    (second,) = written_lines(bench.codec.send(Prompt(key="l", text="b", model="gpt-x", variant="high", mode="bypass")))
     assert second["params"]["effort"] == "high"
     assert (second["params"]["approvalPolicy"], second["params"]["sandboxPolicy"]) == ("never", {"type": "dangerFullAccess"})
     bench.answer(second, {"turn": {"id": "t2"}})
-    (third,) = written(bench.codec.send(Prompt(key="m", text="c", model="gpt-x", mode="plan")))
+    (third,) = written_lines(bench.codec.send(Prompt(key="m", text="c", model="gpt-x", mode="plan")))
     assert third["params"]["effort"] == "medium"
     assert third["params"]["collaborationMode"]["mode"] == "plan"
-    (fourth,) = written(bench.codec.send(Prompt(key="n", text="d", model="gpt-x", mode="build")))
+    (fourth,) = written_lines(bench.codec.send(Prompt(key="n", text="d", model="gpt-x", mode="build")))
     assert fourth["params"]["collaborationMode"]["mode"] == "default"
 
 
 def test_attachments_and_a_system_text() -> None:
     attachments = [Attachment(mime="image/png", base64="AAAA"), Attachment(mime="image/png", path="/p/a.png"),
                    Attachment(mime="text/plain", path="/p/x", text="body"), Attachment(mime="x/y", filename="f")]  # fmt: skip
-    turn = Bench().begun(attachments=attachments, system="be brief")
+    turn = Bench().start_turn(attachments=attachments, system="be brief")
     kinds = [part["type"] for part in turn["params"]["input"]]
     assert kinds == ["text", "image", "localImage", "text", "text", "text"]
     assert turn["params"]["input"][1]["url"] == "data:image/png;base64,AAAA"
@@ -210,7 +210,7 @@ def test_attachments_and_a_system_text() -> None:
 
 def test_a_refused_prompt_fails() -> None:
     bench = Bench()
-    outputs = bench.answer(bench.begun(), error="bad input")
+    outputs = bench.answer(bench.start_turn(), error="bad input")
     assert signals(outputs) == [(Input.FAILED, False)]
     assert [e.message for e in facts(outputs, EventType.ERROR)] == ["bad input"]
 
@@ -219,7 +219,7 @@ def test_a_refused_prompt_fails() -> None:
 
 
 def test_only_our_own_thread_ends_the_turn() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     assert signals(bench.say("turn/completed", threadId="other", turn={"id": "t", "status": "completed"})) == []
     assert signals(bench.say("turn/completed", turn={"id": "older", "status": "completed"})) == []
     assert signals(bench.end()) == [(Input.DONE, False)]
@@ -228,14 +228,14 @@ def test_only_our_own_thread_ends_the_turn() -> None:
 
 def test_a_turn_that_ends_before_its_prompt_is_accepted() -> None:
     bench = Bench()
-    turn = bench.begun()
+    turn = bench.start_turn()
     assert signals(bench.say("turn/started", turn={"id": TURN})) == []
     assert signals(bench.end()) == [(Input.DONE, False)]
     assert signals(bench.answer(turn, {"turn": {"id": TURN}})) == []
 
 
 def test_a_turn_that_nobody_asked_for_wakes_the_session() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     bench.end()
     assert signals(bench.say("turn/started", turn={"id": "t2"})) == [(Input.ACTIVITY, False)]
     assert signals(bench.say("turn/completed", turn={"id": "t2", "status": "completed"})) == [(Input.DONE, False)]
@@ -245,28 +245,28 @@ def test_an_interrupt_before_the_handshake_drops_the_prompt() -> None:
     bench = Bench()
     bench.codec.send(Prompt(key="k", text="hello"))
     assert signals(bench.codec.send(Interrupt())) == [(Input.FAILED, True)]
-    assert "thread/start" not in [m["method"] for m in written(bench.answer(bench.hello, {}))]
+    assert "thread/start" not in [m["method"] for m in written_lines(bench.answer(bench.hello, {}))]
 
 
 def test_an_interrupt_before_the_turn_is_known_is_held_and_sent_again() -> None:
     bench = Bench()
-    turn = bench.begun()
+    turn = bench.start_turn()
     assert bench.codec.send(Interrupt()) == []
-    (early,) = written(bench.answer(turn, {"turn": {"id": TURN}}))
+    (early,) = written_lines(bench.answer(turn, {"turn": {"id": TURN}}))
     assert (early["method"], early["params"]) == ("turn/interrupt", {"threadId": THREAD, "turnId": TURN})
     bench.answer(early, error="no active turn to interrupt")
-    (again,) = written(bench.say("turn/started", turn={"id": TURN}))
+    (again,) = written_lines(bench.say("turn/started", turn={"id": TURN}))
     assert again["params"] == early["params"]
     assert signals(bench.end("interrupted")) == [(Input.FAILED, True)]
 
 
 def test_an_interrupt_ends_what_is_open_and_cleans_the_terminals() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     bench.command()
     bench.say("item/commandExecution/outputDelta", itemId="call_1", delta="tick\n")
-    assert [m["method"] for m in written(bench.codec.send(Interrupt()))] == ["turn/interrupt"]
+    assert [m["method"] for m in written_lines(bench.codec.send(Interrupt()))] == ["turn/interrupt"]
     outputs = bench.end("interrupted")
-    assert [m["method"] for m in written(outputs)] == ["thread/backgroundTerminals/clean"]
+    assert [m["method"] for m in written_lines(outputs)] == ["thread/backgroundTerminals/clean"]
     assert signals(outputs) == [(Input.FAILED, True)]
     assert facts(outputs, EventType.ERROR) == []
     results = [d.item for d in facts(outputs, EventType.ITEM_COMPLETED) if d.item.kind is ItemKind.TOOL_RESULT]
@@ -276,13 +276,13 @@ def test_an_interrupt_ends_what_is_open_and_cleans_the_terminals() -> None:
 
 
 def test_idle_interrupts_write_nothing() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     bench.end()
     assert bench.codec.send(Interrupt()) == []
 
 
 def test_an_error_that_is_tried_again_does_not_end_the_turn() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     outputs = bench.say("error", error={"message": "Reconnecting... 2/5", "additionalDetails": "503"}, willRetry=True)
     (data,) = facts(outputs, EventType.ITEM_COMPLETED)
     assert (data.item.metadata["attempt"], signals(outputs)) == (2, [])
@@ -295,7 +295,7 @@ def test_an_error_that_is_tried_again_does_not_end_the_turn() -> None:
 
 
 def test_usage_is_of_the_turn_and_not_of_the_thread() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     last = {"inputTokens": 100, "cachedInputTokens": 60, "outputTokens": 20, "reasoningOutputTokens": 5, "totalTokens": 120}
     for total in (1120, 1240, 1240):
         bench.say("thread/tokenUsage/updated", tokenUsage={"total": {"totalTokens": total}, "last": last})
@@ -312,19 +312,19 @@ def test_usage_is_of_the_turn_and_not_of_the_thread() -> None:
 )
 @pytest.mark.parametrize("id_", [0, "a"])
 def test_permissions_for_commands(decision: Any, native: str, id_: Any) -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     bench.command()
     (asked,) = facts(bench.ask(id_, "item/commandExecution/requestApproval", reason="why"), EventType.PERMISSION_REQUESTED)
     assert (asked.action, asked.metadata["input"]["command"], asked.metadata["call_id"]) == ("shell", "echo hi", "call_1")
     outputs = bench.codec.send(PermissionReply(asked.permission_id, decision))
-    assert written(outputs) == [{"id": id_, "result": {"decision": native}}]
+    assert written_lines(outputs) == [{"id": id_, "result": {"decision": native}}]
     assert [d.status for d in facts(outputs, EventType.PERMISSION_RESOLVED)] == [decision]
     assert bench.codec.send(PermissionReply(asked.permission_id, decision)) == []
     assert bench.say("serverRequest/resolved", requestId=id_) == []
 
 
 def test_permissions_for_files_carry_the_diff() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     change = {"path": "/p/a", "kind": {"type": "add"}, "diff": "one\ntwo\n"}
     bench.say("item/started", item={"type": "fileChange", "id": "call_1", "changes": [change], "status": "inProgress"})
     (asked,) = facts(bench.ask(1, "item/fileChange/requestApproval"), EventType.PERMISSION_REQUESTED)
@@ -332,7 +332,7 @@ def test_permissions_for_files_carry_the_diff() -> None:
 
 
 def test_more_permissions_are_granted_as_asked() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     wanted = {"network": {"enabled": True}, "fileSystem": None}
     for decision, expected in (
         ("accept", {"permissions": {"network": {"enabled": True}}, "scope": "turn"}),
@@ -340,11 +340,11 @@ def test_more_permissions_are_granted_as_asked() -> None:
         ("reject", {"permissions": {}, "scope": "turn"}),
     ):
         (asked,) = facts(bench.ask(5, "item/permissions/requestApproval", permissions=wanted), EventType.PERMISSION_REQUESTED)
-        assert written(bench.codec.send(PermissionReply(asked.permission_id, decision))) == [{"id": 5, "result": expected}]
+        assert written_lines(bench.codec.send(PermissionReply(asked.permission_id, decision))) == [{"id": 5, "result": expected}]
 
 
 def test_an_open_ask_ends_with_its_turn() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     bench.command()
     bench.ask(0, "item/commandExecution/requestApproval")
     outputs = bench.end("interrupted")
@@ -353,7 +353,7 @@ def test_an_open_ask_ends_with_its_turn() -> None:
 
 
 def test_questions_are_answered_by_their_ids() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     rows = [
         {"id": "a", "question": "A?", "options": [{"label": "x"}], "isOther": False},
         {"id": "b", "question": "B?", "options": None},
@@ -362,18 +362,20 @@ def test_questions_are_answered_by_their_ids() -> None:
     (asked,) = facts(outputs, EventType.QUESTION_REQUESTED)
     assert [(q.question, q.custom) for q in asked.questions] == [("A?", False), ("B?", True)]
     outputs = bench.codec.send(QuestionReply(asked.question_id, [["x"], ["free text"]]))
-    assert written(outputs) == [{"id": 3, "result": {"answers": {"a": {"answers": ["x"]}, "b": {"answers": ["free text"]}}}}]
+    assert written_lines(outputs) == [
+        {"id": 3, "result": {"answers": {"a": {"answers": ["x"]}, "b": {"answers": ["free text"]}}}}
+    ]
     (asked,) = facts(bench.ask(4, "item/tool/requestUserInput", questions=rows, itemId="c2"), EventType.QUESTION_REQUESTED)
-    assert written(bench.codec.send(QuestionReply(asked.question_id, None))) == [{"id": 4, "result": {"answers": {}}}]
+    assert written_lines(bench.codec.send(QuestionReply(asked.question_id, None))) == [{"id": 4, "result": {"answers": {}}}]
 
 
 def test_the_reason_of_a_rejected_question_stands_in_its_answers_and_in_the_call() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     rows = [{"id": "a", "question": "A?", "options": None}, {"id": "b", "question": "B?", "options": None}]
     (asked,) = facts(bench.ask(3, "item/tool/requestUserInput", questions=rows), EventType.QUESTION_REQUESTED)
     outputs = bench.codec.send(QuestionReply(asked.question_id, None, "Nobody is here."))
     told = {"answers": ["Nobody is here."]}
-    assert written(outputs) == [{"id": 3, "result": {"answers": {"a": told, "b": told}}}]
+    assert written_lines(outputs) == [{"id": 3, "result": {"answers": {"a": told, "b": told}}}]
     (resolved,) = facts(outputs, EventType.QUESTION_RESOLVED)
     assert (resolved.status, resolved.metadata["message"]) == ("rejected", "Nobody is here.")
     results = [fact.item for fact in facts(outputs, EventType.ITEM_COMPLETED)]
@@ -381,24 +383,24 @@ def test_the_reason_of_a_rejected_question_stands_in_its_answers_and_in_the_call
 
 
 def test_forms_of_mcp_servers() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     schema = {"properties": {"ok": {"type": "boolean"}, "n": {"type": "integer"}, "c": {"type": "string", "enum": ["r", "g"]}}}
     form = {"mode": "form", "serverName": "s", "message": "m", "requestedSchema": schema}
     (asked,) = facts(bench.ask(6, "mcpServer/elicitation/request", **form), EventType.QUESTION_REQUESTED)
-    (reply,) = written(bench.codec.send(QuestionReply(asked.question_id, [["Yes"], ["3"], ["g"]])))
+    (reply,) = written_lines(bench.codec.send(QuestionReply(asked.question_id, [["Yes"], ["3"], ["g"]])))
     assert reply["result"] == {"action": "accept", "content": {"ok": True, "n": 3, "c": "g"}}
     empty = {**form, "requestedSchema": {"properties": {}}}
     (asked,) = facts(bench.ask(7, "mcpServer/elicitation/request", **empty), EventType.PERMISSION_REQUESTED)
-    (reply,) = written(bench.codec.send(PermissionReply(asked.permission_id, "reject")))
+    (reply,) = written_lines(bench.codec.send(PermissionReply(asked.permission_id, "reject")))
     assert reply["result"] == {"action": "decline", "content": None}
 
 
 def test_unknown_requests_of_the_agent_are_refused() -> None:
-    bench = Bench().running()
-    (known,) = written(bench.ask(8, "currentTime/read"))
+    bench = Bench().with_running_turn()
+    (known,) = written_lines(bench.ask(8, "currentTime/read"))
     assert known["error"]["code"] == -32601
     outputs = bench.ask(9, "no/such/request")
-    assert written(outputs)[0]["error"]["code"] == -32601
+    assert written_lines(outputs)[0]["error"]["code"] == -32601
     assert len(facts(outputs, EventType.UNPARSED)) == 1
 
 
@@ -406,7 +408,7 @@ def test_unknown_requests_of_the_agent_are_refused() -> None:
 
 
 def test_a_subagent_holds_the_turn_and_is_interrupted_with_it() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     item = {"type": "subAgentActivity", "id": "call_2", "kind": "started", "agentThreadId": "child", "agentPath": "/team/look"}
     bench.say("item/started", item=item)
     opened = bench.say("item/completed", item=item)
@@ -418,7 +420,7 @@ def test_a_subagent_holds_the_turn_and_is_interrupted_with_it() -> None:
         (Input.ACTIVITY, "", "call_2"),
     ]
     assert signals(bench.end()) == [(Input.DONE, False)]
-    (stop,) = written(bench.codec.send(Interrupt()))
+    (stop,) = written_lines(bench.codec.send(Interrupt()))
     assert stop["params"] == {"threadId": "child", "turnId": "ct"}
     outputs = bench.say("turn/completed", threadId="child", turn={"id": "ct", "status": "interrupted"})
     assert [(s.input, s.aborted, s.key, s.child) for s in outputs if isinstance(s, Signal)] == [
@@ -428,7 +430,7 @@ def test_a_subagent_holds_the_turn_and_is_interrupted_with_it() -> None:
 
 
 def test_a_thread_that_speaks_before_its_call_is_done_belongs_to_it() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     item = {"type": "collabAgentToolCall", "id": "call_2", "tool": "spawnAgent", "prompt": "look", "receiverThreadIds": []}
     bench.say("item/started", item={**item, "status": "inProgress"})
     outputs = bench.say("turn/started", threadId="child", turn={"id": "ct"})
@@ -442,7 +444,7 @@ def test_a_thread_that_speaks_before_its_call_is_done_belongs_to_it() -> None:
 
 def result_of(item: dict[str, Any]) -> tuple[Any, Any]:
     """The call and the result of an item that starts and completes."""
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     outputs = bench.say("item/started", item={**item, "id": "i", "status": "inProgress"})
     outputs += bench.say("item/completed", item={"status": "completed", **item, "id": "i"})
     items = [d.item for d in facts(outputs, EventType.ITEM_COMPLETED)]
@@ -484,7 +486,7 @@ def test_moved_and_deleted_files() -> None:
 
 
 def test_an_unknown_item_is_unparsed_and_the_stream_goes_on() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     assert len(facts(bench.say("item/started", item={"type": "new", "id": "x"}), EventType.UNPARSED)) == 1
     assert bench.codec.counters()["unparsed:item/new"] == 1
     assert signals(bench.end()) == [(Input.DONE, False)]
@@ -496,17 +498,17 @@ def test_an_unknown_item_is_unparsed_and_the_stream_goes_on() -> None:
 def test_a_conversation_is_taken_up_after_the_turn_that_stays() -> None:
     bench = Bench(native_session_id="old", resume=True, resume_at="turn-7")
     bench.ready()
-    (fork,) = written(bench.codec.send(Prompt(key="k", text="hello")))
+    (fork,) = written_lines(bench.codec.send(Prompt(key="k", text="hello")))
     assert fork["method"] == "thread/fork"
     assert {"threadId": "old", "lastTurnId": "turn-7", "cwd": "/p"}.items() <= fork["params"].items()
-    (turn,) = written(bench.answer(fork, {"thread": {"id": THREAD}, "model": "gpt-x"}))
+    (turn,) = written_lines(bench.answer(fork, {"thread": {"id": THREAD}, "model": "gpt-x"}))
     assert (turn["method"], turn["params"]["threadId"], bench.codec.native_session_id) == ("turn/start", THREAD, THREAD)
 
 
 def test_a_turn_that_is_gone_makes_the_server_begin_anew() -> None:
     bench = Bench(native_session_id="old", resume=True, resume_at="turn-7")
     bench.ready()
-    (fork,) = written(bench.codec.send(Prompt(key="k", text="hello")))
+    (fork,) = written_lines(bench.codec.send(Prompt(key="k", text="hello")))
     (error,) = facts(bench.answer(fork, error="turn not found"), EventType.ERROR)
     assert error.code == "session_not_found"
 
@@ -537,7 +539,7 @@ def patch(bench: Bench, *changes: dict[str, Any]) -> list[Output]:
 def test_codex_asks_for_everything_where_a_rule_may_forbid_a_command(mode: str) -> None:
     bench = Bench(mode=mode)
     bench.answer(bench.ready(), {"data": MODELS})
-    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", mode=mode, rules=DENY_BASH)))
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello", mode=mode, rules=DENY_BASH)))
     assert start["params"]["approvalPolicy"] == "untrusted"
 
 
@@ -556,63 +558,63 @@ def test_codex_asks_for_everything_where_a_rule_may_forbid_a_command(mode: str) 
 def test_codex_keeps_its_sandbox_where_no_rule_needs_more(mode: str, rule: Rule, policy: str) -> None:
     bench = Bench(mode=mode)
     bench.answer(bench.ready(), {"data": MODELS})
-    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", mode=mode, rules=(rule,))))
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello", mode=mode, rules=(rule,))))
     assert start["params"]["approvalPolicy"] == policy
 
 
 def test_rules_that_come_later_change_the_policy_of_the_next_turn() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     bench.end()
-    (turn,) = written(bench.codec.send(Prompt(key="l", text="more", rules=DENY_BASH)))
+    (turn,) = written_lines(bench.codec.send(Prompt(key="l", text="more", rules=DENY_BASH)))
     assert turn["params"]["approvalPolicy"] == "untrusted"
 
 
 def test_a_command_that_only_reads_is_checked_and_goes_on_unseen() -> None:
-    bench = Bench().running(rules=DENY_BASH)
+    bench = Bench().with_running_turn(rules=DENY_BASH)
     actions = [{"type": "read", "command": "cat a", "name": "a", "path": "/p/a"}]
     (check,) = checks(approve(bench, "cat a", commandActions=actions))
     assert (check.metadata or {})["reads"] == ["/p/a"]
-    (answer,) = written(bench.codec.proceed(check.permission_id))
+    (answer,) = written_lines(bench.codec.proceed(check.permission_id))
     assert (answer["id"], answer["result"]) == (7, ACCEPT)
     assert bench.codec.proceed(check.permission_id) == []
 
 
 @pytest.mark.parametrize("command", ["touch a", "cat a > b", "cat a; touch b", "rg --pre sh x", "cat $(touch b)", "eval cat"])
 def test_a_command_that_may_change_something_is_asked_in_build_mode(command: str) -> None:
-    bench = Bench().running(rules=DENY_BASH)
+    bench = Bench().with_running_turn(rules=DENY_BASH)
     actions = [{"type": "read", "command": "cat a", "name": "a", "path": "/p/a"}]
     assert facts(approve(bench, command, commandActions=actions), EventType.PERMISSION_REQUESTED)
 
 
 def test_bypass_mode_is_an_answer_of_ours_where_rules_make_codex_ask() -> None:
-    bench = Bench(mode="bypass").running(mode="bypass", rules=DENY_BASH)
+    bench = Bench(mode="bypass").with_running_turn(mode="bypass", rules=DENY_BASH)
     (check,) = checks(approve(bench, "touch a"))
-    assert written(bench.codec.proceed(check.permission_id))[0]["result"] == ACCEPT
+    assert written_lines(bench.codec.proceed(check.permission_id))[0]["result"] == ACCEPT
 
 
 def test_a_checked_call_is_declined_when_a_rule_denies_it() -> None:
-    bench = Bench(mode="bypass").running(mode="bypass", rules=DENY_BASH)
+    bench = Bench(mode="bypass").with_running_turn(mode="bypass", rules=DENY_BASH)
     (check,) = checks(approve(bench, "rm a"))
     outputs = bench.codec.send(PermissionReply(check.permission_id, "reject", "by rule"))
-    assert written(outputs)[0]["result"] == DECLINE
+    assert written_lines(outputs)[0]["result"] == DECLINE
     assert [data.status for data in facts(outputs, EventType.PERMISSION_RESOLVED)] == ["reject"]
 
 
 def test_accept_edits_checks_patches_and_asks_for_commands() -> None:
-    bench = Bench(mode="accept-edits").running(mode="accept-edits", rules=DENY_BASH)
+    bench = Bench(mode="accept-edits").with_running_turn(mode="accept-edits", rules=DENY_BASH)
     assert checks(patch(bench, {"path": "/p/a", "kind": {"type": "add"}, "diff": "x"}))
     assert facts(approve(bench, "touch a"), EventType.PERMISSION_REQUESTED)
 
 
 def test_every_path_of_a_patch_and_of_its_moves_is_told() -> None:
-    bench = Bench(mode="accept-edits").running(mode="accept-edits", rules=DENY_BASH)
+    bench = Bench(mode="accept-edits").with_running_turn(mode="accept-edits", rules=DENY_BASH)
     move = {"path": "/p/b", "kind": {"type": "update", "move_path": "/p/../q/c"}, "diff": "@@ -1 +1 @@\n-a\n+b\n"}
     (check,) = checks(patch(bench, {"path": "/p/a", "kind": {"type": "add"}, "diff": "x"}, move))
     assert (check.metadata or {})["paths"] == ["/p/a", "/p/b", "/p/../q/c"]
 
 
 def test_an_mcp_tool_is_asked_by_its_name() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     meta = {"codex_approval_kind": "mcp_tool_call", "tool_name": "echo", "tool_params": {"text": "hi"}}
     schema = {"type": "object", "properties": {}}
     outputs = bench.ask(7, "mcpServer/elicitation/request", serverName="files", mode="form", _meta=meta, requestedSchema=schema)
@@ -624,7 +626,7 @@ def test_tools_that_codex_does_not_ask_about_are_switched_off_where_a_rule_may_f
     bench = Bench()
     bench.answer(bench.ready(), {"data": MODELS})
     rules = (Rule("websearch", "*", "ask"), Rule("task", "*", "deny"))
-    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", rules=rules)))
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello", rules=rules)))
     assert start["params"]["config"]["web_search"] == "disabled"
     assert start["params"]["config"]["features"]["multi_agent"] is False
 
@@ -634,13 +636,13 @@ def test_codex_has_no_tool_for_images_where_a_rule_may_forbid_reading(permission
     bench = Bench()
     bench.answer(bench.ready(), {"data": MODELS})
     rules = (Rule("task", "*", "deny"), Rule(permission, "*", "deny"))
-    (start,) = written(bench.codec.send(Prompt(key="k", text="hello", rules=rules)))
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello", rules=rules)))
     features = start["params"]["config"]["features"]
     assert (features["view_image"], features["multi_agent"]) == (False, False)
 
 
 def test_other_tools_for_other_rules_need_another_process() -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     bench.end()
     assert bench.codec.send(Prompt(key="l", text="more", rules=(Rule("task", "*", "deny"),))) == [
         Stop("other permission rules need another process", again=True)
@@ -648,4 +650,4 @@ def test_other_tools_for_other_rules_need_another_process() -> None:
 
 
 def test_the_mode_in_force_is_known() -> None:
-    assert Bench(mode="plan").running(mode="plan").codec.mode == "plan"
+    assert Bench(mode="plan").with_running_turn(mode="plan").codec.mode == "plan"

@@ -40,7 +40,7 @@ MESSAGES = st.tuples(st.sampled_from(METHODS), st.dictionaries(st.sampled_from(F
 @settings(max_examples=150, deadline=None)
 @given(st.lists(MESSAGES, max_size=12))
 def test_odd_messages_never_raise(messages: list[tuple[str, dict[str, Any], bool]]) -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     for number, (method, params, asks) in enumerate(messages):
         check(bench.ask(number, method, **params) if asks else bench.say(method, **params))
     check(bench.codec.eof(Exit(1)))
@@ -49,7 +49,7 @@ def test_odd_messages_never_raise(messages: list[tuple[str, dict[str, Any], bool
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(ITEMS), st.booleans(), JSON), max_size=10))
 def test_odd_items_never_raise(items: list[tuple[str, bool, Any]]) -> None:
-    bench = Bench().running()
+    bench = Bench().with_running_turn()
     for kind, completed, rest in items:
         item = {**(rest if isinstance(rest, dict) else {}), "type": kind, "id": "call_1"}
         check(bench.say("item/completed" if completed else "item/started", item=item))

@@ -33,7 +33,7 @@ class Codec(kit.LineCodec[kit.Context]):
     HANDLERS: ClassVar[kit.Handlers] = {"hello": _on_hello, "check": _on_check}
 
 
-def unparsed(outputs: list[Output]) -> UnparsedData:
+def unparsed_data(outputs: list[Output]) -> UnparsedData:
     [fact] = outputs
     assert isinstance(fact, Fact)
     assert fact.type is EventType.UNPARSED
@@ -43,13 +43,13 @@ def unparsed(outputs: list[Output]) -> UnparsedData:
 
 def test_a_line_that_is_no_json_object_is_reported_and_counted() -> None:
     codec = Codec()
-    assert unparsed(codec.receive(b"\xff{")).location == "parrot stdout: not JSON"
-    assert unparsed(codec.receive(b"[1]")).location == "parrot stdout: no object"
+    assert unparsed_data(codec.receive(b"\xff{")).location == "parrot stdout: not JSON"
+    assert unparsed_data(codec.receive(b"[1]")).location == "parrot stdout: no object"
     assert dict(codec.counters()) == {"unparsed:not JSON": 1, "unparsed:no object": 1}
 
 
 def test_a_line_of_an_unknown_kind_is_reported_with_the_hash_of_the_line() -> None:
-    data = unparsed(Codec().receive(b'{"type":"new"}'))
+    data = unparsed_data(Codec().receive(b'{"type":"new"}'))
     assert data.location == "parrot stdout: new"
     assert str(data.raw_hash).startswith("sha256:")
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shim.runtime.mock_scenes import SCENES
 from tests.fakes.mock_scenarios import SCENARIOS, play
-from tests.fakes.mock_session import always, counting
+from tests.fakes.mock_session import always, counting_ids
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
 from universal.codec import Exit, Fact, Interrupt, LaunchOptions, PermissionReply, Prompt, QuestionReply, Signal
@@ -22,7 +22,7 @@ from universal.turn import Input
 
 def codec() -> MockCodec:
     """A codec that has been launched and has started a step and a tool."""
-    made = MockCodec(counting())
+    made = MockCodec(counting_ids())
     made.launch(LaunchOptions(binary="", directory="/project"))
     for frame, made_of_it in (
         ({"type": "step_start", "step": "s"}, EventType.ITEM_STARTED),
@@ -161,11 +161,11 @@ def test_the_end_of_what_it_began_itself_is_not_the_answer_of_a_prompt() -> None
 
 
 def test_launch_names_the_conversation() -> None:
-    made = MockCodec(counting())
+    made = MockCodec(counting_ids())
     spec = made.launch(LaunchOptions(binary="", directory="/project", mode="plan"))
     assert spec.argv == ("mock", "--session=mock-item_1", "--mode=plan")
     assert made.native_session_id == "mock-item_1"
-    again = MockCodec(counting()).launch(LaunchOptions("", "/project", native_session_id="mock-item_1", resume=True))
+    again = MockCodec(counting_ids()).launch(LaunchOptions("", "/project", native_session_id="mock-item_1", resume=True))
     assert again.argv == ("mock", "--session=mock-item_1", "--resume")
 
 

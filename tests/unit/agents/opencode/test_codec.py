@@ -65,7 +65,7 @@ class Server:
         info = {"id": id_, "role": "assistant", "time": {"created": 1}, "providerID": "p", "modelID": "m", **more}
         return self.event("message.updated", info=info)
 
-    def running(self, prompt: Prompt | None = None) -> dict[str, Any]:
+    def start_prompt(self, prompt: Prompt | None = None) -> dict[str, Any]:
         """A prompt that has begun; the request that carried it."""
         self.event("server.connected", "")
         [create] = requests(self.codec.send(prompt or Prompt(key="k", text="hi")))
@@ -174,7 +174,7 @@ def test_a_refused_prompt_fails_the_turn() -> None:
 
 def test_done_comes_with_idle_and_is_told_once() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     tokens = {"input": 3, "output": 2, "reasoning": 0, "cache": {"read": 1, "write": 0}}
     assert signals(server.assistant(finish="stop", tokens=tokens, cost=0.5, time={"created": 1, "completed": 2})) == []
     server.status("busy")
@@ -189,7 +189,7 @@ def test_done_comes_with_idle_and_is_told_once() -> None:
 
 def test_the_first_idle_after_an_error_is_too_early() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     error = {"name": "APIError", "data": {"message": "no", "statusCode": 400, "isRetryable": False}}
     assert server.event("session.error", error=error) == []
     assert signals(server.status("idle")) == []
@@ -234,7 +234,7 @@ def test_an_abort_of_nothing() -> None:
 )
 def test_replies_to_a_permission(decision: Any, message: str | None, body: Any) -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     [fact] = server.event("permission.asked", id="per_1", permission="bash", patterns=["ls"], always=["ls *"], metadata={})
     assert isinstance(fact, Fact)
     assert fact.data.metadata["patterns"] == ["ls"]
@@ -248,7 +248,7 @@ def test_replies_to_a_permission(decision: Any, message: str | None, body: Any) 
 
 def test_replies_to_a_question() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     questions = [{"question": "Which?", "header": "h", "options": [{"label": "Red", "description": ""}]}]
     [first] = server.event("question.asked", id="que_1", questions=questions)
     [second] = server.event("question.asked", id="que_2", questions=questions)
@@ -262,7 +262,7 @@ def test_replies_to_a_question() -> None:
 
 def test_open_items_are_closed_at_an_abort() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     part = {"id": "prt_1", "messageID": "msg_2", "type": "tool", "tool": "bash", "callID": "c"}
     server.event("message.part.updated", part={**part, "state": {"status": "pending", "input": {}, "raw": ""}})
     server.event("permission.asked", id="per_1", permission="bash", tool={"callID": "c", "messageID": "msg_2"})
@@ -277,7 +277,7 @@ def test_open_items_are_closed_at_an_abort() -> None:
 
 def test_a_part_before_its_message_makes_a_stub() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     part = {"id": "prt_9", "messageID": "msg_9", "type": "text", "text": "early", "time": {"start": 1}}
     out = server.event("message.part.updated", part=part)
     assert [f.type for f in out if isinstance(f, Fact)] == [EventType.ITEM_STARTED, EventType.ITEM_DELTA]
@@ -288,7 +288,7 @@ def test_a_part_before_its_message_makes_a_stub() -> None:
 
 def test_the_end_of_the_process_closes_everything() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     server.event("message.part.delta", messageID="msg_2", partID="p", field="text", delta="half")
     [fact] = server.codec.eof(Exit(code=None, signal=9))
     assert isinstance(fact, Fact)
@@ -303,7 +303,7 @@ def test_work_that_nobody_asked_for_is_a_turn() -> None:
 
 def test_unknown_things_are_told_and_counted() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     for line in (b"nonsense", b"[]", b'{"event": {"type": "new.thing"}}'):
         [fact] = server.codec.receive(line)
         assert isinstance(fact, Fact)
@@ -313,7 +313,7 @@ def test_unknown_things_are_told_and_counted() -> None:
 
 def test_events_of_other_sessions_are_left_alone() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     assert server.status("idle", "ses_other") == []
     assert server.event("session.created", "ses_other", info={"id": "ses_other"}) == []
 
@@ -351,7 +351,7 @@ JSON = st.recursive(
 )
 def test_hostile_events_never_raise(events: list[tuple[str, Any]]) -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     for kind, properties in events:
         event = {"id": EVENT, "type": kind, "properties": {**properties, "sessionID": SESSION}}
         server.codec.receive(json.dumps({"event": event}).encode())
@@ -437,7 +437,7 @@ def test_a_new_session_has_the_rules_of_ours() -> None:
 
 def test_rules_that_changed_are_set_before_the_prompt() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     server.status("idle")
     [patch] = requests(server.codec.send(Prompt(key="k2", text="more", session_rules=(DENY,))))
     assert (patch["method"], patch["path"], patch["body"]) == ("PATCH", f"/session/{SESSION}", {"permission": [DENY_JSON]})
@@ -466,7 +466,7 @@ def test_a_session_that_asks_has_no_subagents_which_would_not_ask(permission: st
 
 def test_a_prompt_is_not_sent_without_its_rules() -> None:
     server = Server()
-    server.running()
+    server.start_prompt()
     server.status("idle")
     [patch] = requests(server.codec.send(Prompt(key="k2", text="more", session_rules=(DENY,))))
     outputs = server.answer(patch, 500, {"name": "UnknownError", "data": {"message": "no"}})

@@ -83,7 +83,7 @@ START = {"type": "agent_start"}
 IDLE = {"isStreaming": False, "isCompacting": False}
 
 
-def said(stop: str, **more: Any) -> dict[str, Any]:
+def message_end(stop: str, **more: Any) -> dict[str, Any]:
     return {"type": "message_end", "message": {"role": "assistant", "content": [], "stopReason": stop, **more}}
 
 
@@ -157,7 +157,7 @@ def test_an_interrupt_before_the_run_has_begun_is_held() -> None:
     assert story.does(Interrupt()) == []
     [abort] = story.hears(START)
     assert abort["type"] == "abort"
-    story.hears(said("aborted"), {"type": "agent_end", "willRetry": False}, {"type": "agent_settled"})
+    story.hears(message_end("aborted"), {"type": "agent_end", "willRetry": False}, {"type": "agent_settled"})
     assert story.signals() == [(Input.FAILED, True)]
     story.answers(abort)
     story.prompts("next")
@@ -167,7 +167,9 @@ def test_an_interrupt_before_the_run_has_begun_is_held() -> None:
 def test_an_interrupt_while_a_retry_waits_ends_an_old_pi() -> None:
     story = Story()
     story.prompts()
-    story.hears(START, said("error", errorMessage="503 no"), {"type": "agent_end"}, {"type": "auto_retry_start", "delayMs": 1})
+    story.hears(
+        START, message_end("error", errorMessage="503 no"), {"type": "agent_end"}, {"type": "auto_retry_start", "delayMs": 1}
+    )
     [abort] = story.does(Interrupt())
     [probe] = story.hears({"type": "auto_retry_end", "success": False, "finalError": "Retry cancelled"})
     story.answers(probe, **IDLE)
@@ -179,7 +181,7 @@ def test_an_interrupt_while_a_retry_waits_ends_an_old_pi() -> None:
 def test_an_old_pi_that_compacts_after_its_answer_is_not_done() -> None:
     story = Story()
     story.prompts()
-    story.hears(START, said("stop"))
+    story.hears(START, message_end("stop"))
     [probe] = story.hears({"type": "agent_end"})
     story.hears({"type": "compaction_start", "reason": "threshold"})
     story.answers(probe, isStreaming=False, isCompacting=True)
@@ -191,7 +193,7 @@ def test_an_old_pi_that_compacts_after_its_answer_is_not_done() -> None:
 
 def test_a_run_that_nobody_asked_for() -> None:
     story = Story()
-    story.hears(START, said("stop"), {"type": "agent_settled"})
+    story.hears(START, message_end("stop"), {"type": "agent_settled"})
     assert story.signals() == [(Input.ACTIVITY, False), (Input.DONE, False)]
 
 
@@ -457,7 +459,7 @@ def test_the_gate_tells_which_prompt_was_answered() -> None:
     story = Story()
     story.prompts()
     line = {"type": "extension_ui_request", "method": "setStatus", "id": "u"}
-    story.hears(START, {**line, "statusKey": "other", "statusText": "x"}, said("stop"))
+    story.hears(START, {**line, "statusKey": "other", "statusText": "x"}, message_end("stop"))
     story.hears({**line, "statusKey": "opencode-shim.prompt", "statusText": "e4"}, {"type": "agent_settled"})
     (signal,) = [out for out in story.outputs if isinstance(out, Signal)]
     assert (signal.metadata or {})["anchor"] == "e4"

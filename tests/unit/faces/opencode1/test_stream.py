@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
 from shim.faces.opencode1.stream import legacy_frame
 from shim.stream.frame import compact
-from tests.unit.stream.reading import drain, encoder, make_hub, parse, said, subscribe
+from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, parse, subscribe
 
 IDLE = OpenCodeEvent("session.idle", {"sessionID": "ses_1"}, directory="/home/user/project", project="prj", urgent=True)
 
 
-def sent(event: OpenCodeEvent, event_id: str = "evt_1", position: str = "", **client: bool) -> bytes:
+def wire_bytes(event: OpenCodeEvent, event_id: str = "evt_1", position: str = "", **client: bool) -> bytes:
     """The bytes that a client gets of an event."""
     frame = encoder(**client).encode(event, event_id, position or event_id)
     assert frame is not None
@@ -25,8 +25,8 @@ def sent(event: OpenCodeEvent, event_id: str = "evt_1", position: str = "", **cl
 
 
 def test_both_streams() -> None:
-    assert sent(IDLE) == b'id:evt_1\ndata: {"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
-    assert sent(IDLE, wrapped=True) == (
+    assert wire_bytes(IDLE) == b'id:evt_1\ndata: {"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
+    assert wire_bytes(IDLE, wrapped=True) == (
         b'id:evt_1\ndata: {"directory":"/home/user/project","project":"prj","payload":'
         b'{"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}}\n\n'
     )
@@ -34,15 +34,15 @@ def test_both_streams() -> None:
 
 def test_a_frame_is_as_urgent_as_its_event_and_names_its_position() -> None:
     for legacy in (False, True):
-        for event in (IDLE, said(1)):
+        for event in (IDLE, numbered_event(1)):
             frame = encoder(legacy=legacy).encode(event, "evt_1", "evt_0")
             assert frame is not None
             assert (frame.urgent, frame.position, frame.piece) == (event.urgent, "evt_0", None)
 
 
 def test_legacy_has_no_id_in_the_json_and_no_project() -> None:
-    assert sent(IDLE, legacy=True) == b'id:evt_1\ndata: {"type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
-    assert sent(IDLE, legacy=True, wrapped=True) == (
+    assert wire_bytes(IDLE, legacy=True) == b'id:evt_1\ndata: {"type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
+    assert wire_bytes(IDLE, legacy=True, wrapped=True) == (
         b'id:evt_1\ndata: {"directory":"/home/user/project","payload":'
         b'{"type":"session.idle","properties":{"sessionID":"ses_1"}}}\n\n'
     )
@@ -50,21 +50,21 @@ def test_legacy_has_no_id_in_the_json_and_no_project() -> None:
 
 def test_events_of_the_server_have_only_a_payload() -> None:
     event = OpenCodeEvent("server.heartbeat", {})
-    assert sent(event, "evt_2", "evt_1", wrapped=True) == (
+    assert wire_bytes(event, "evt_2", "evt_1", wrapped=True) == (
         b'id:evt_1\ndata: {"payload":{"id":"evt_2","type":"server.heartbeat","properties":{}}}\n\n'
     )
-    assert sent(event, "evt_2", "evt_1") == b'id:evt_1\ndata: {"id":"evt_2","type":"server.heartbeat","properties":{}}\n\n'
+    assert wire_bytes(event, "evt_2", "evt_1") == b'id:evt_1\ndata: {"id":"evt_2","type":"server.heartbeat","properties":{}}\n\n'
 
 
 def test_without_a_project() -> None:
-    wrapped = sent(said(1, "/p/"), wrapped=True)
+    wrapped = wire_bytes(numbered_event(1, "/p/"), wrapped=True)
     assert parse(wrapped)[0].data == {"directory": "/p", "payload": {"id": "evt_1", "type": "test.said", "properties": {"n": 1}}}
 
 
 def test_a_lasting_event_is_repeated_as_sync_on_the_stream_of_all_directories_only() -> None:
-    event = said(1, sync=Sync("ses_1", 4, "evt_lasting"))
-    plain = sent(event, sync=True, wrapped=True).split(b"\n\n")
-    assert plain[0] + b"\n\n" == sent(event, wrapped=True)
+    event = numbered_event(1, sync=Sync("ses_1", 4, "evt_lasting"))
+    plain = wire_bytes(event, sync=True, wrapped=True).split(b"\n\n")
+    assert plain[0] + b"\n\n" == wire_bytes(event, wrapped=True)
     assert plain[1].startswith(b"data: ")
     payload = {
         "type": "sync",
@@ -73,8 +73,8 @@ def test_a_lasting_event_is_repeated_as_sync_on_the_stream_of_all_directories_on
     }
     assert json.loads(plain[1].removeprefix(b"data: ")) == {"directory": "/p", "payload": payload}
     assert plain[2:] == [b""]
-    assert b"syncEvent" not in sent(event, sync=True)
-    assert b"syncEvent" not in sent(event, sync=True, legacy=True, wrapped=True)
+    assert b"syncEvent" not in wire_bytes(event, sync=True)
+    assert b"syncEvent" not in wire_bytes(event, sync=True, legacy=True, wrapped=True)
 
 
 def test_heartbeats_come_as_often_as_native() -> None:
@@ -86,7 +86,7 @@ async def test_a_reconnecting_client_gets_the_twins_that_it_missed() -> None:
     hub = make_hub()
     plain = subscribe(hub)
     at = (await drain(plain))[-1].id
-    hub.publish(said(1, sync=Sync("ses_1", 0, "evt_lasting")))
+    hub.publish(numbered_event(1, sync=Sync("ses_1", 0, "evt_lasting")))
     again = subscribe(hub, wrapped=True, sync=True, last_event_id=at)
     (batch,) = await again.take()
     assert b'"seq":0' in batch.data
@@ -115,7 +115,7 @@ RECORDED: list[tuple[OpenCodeEvent, bool, bool, str]] = [
 
 @pytest.mark.parametrize(("event", "legacy", "wrapped", "recorded"), RECORDED)
 def test_as_recorded(event: OpenCodeEvent, legacy: bool, wrapped: bool, recorded: str) -> None:
-    text = sent(event, "evt_200068f2e001Lirsq1vNpcveCn", legacy=legacy, wrapped=wrapped)
+    text = wire_bytes(event, "evt_200068f2e001Lirsq1vNpcveCn", legacy=legacy, wrapped=wrapped)
     assert text.split(b"\n")[1] == b"data: " + recorded.encode()
 
 
@@ -136,8 +136,8 @@ def test_as_recorded(event: OpenCodeEvent, legacy: bool, wrapped: bool, recorded
 )
 def test_broken_text_becomes_valid_json(value: Any, json: Any) -> None:
     event = OpenCodeEvent("test", {"x": value}, directory="/p\udcff", project="\udcff")
-    assert parse(sent(event))[0].event["properties"]["x"] == json
-    assert parse(sent(event, wrapped=True))[0].data["directory"] == "/p\ufffd"
+    assert parse(wire_bytes(event))[0].event["properties"]["x"] == json
+    assert parse(wire_bytes(event, wrapped=True))[0].data["directory"] == "/p\ufffd"
 
 
 WILD = st.text(st.characters(codec=None) | st.characters(min_codepoint=0xD800, max_codepoint=0xDFFF, categories=["Cs"]))
@@ -152,21 +152,21 @@ VALUES = st.recursive(
 @given(st.dictionaries(WILD, VALUES, max_size=3), st.none() | WILD, st.booleans())
 def test_anything_is_one_frame(properties: dict[str, Any], directory: str | None, legacy: bool) -> None:
     event = OpenCodeEvent("test", properties, directory=directory)
-    (plain,) = parse(sent(event, legacy=legacy))
-    (wrapped,) = parse(sent(event, legacy=legacy, wrapped=True))
+    (plain,) = parse(wire_bytes(event, legacy=legacy))
+    (wrapped,) = parse(wire_bytes(event, legacy=legacy, wrapped=True))
     assert wrapped.data["payload"] == plain.data
     assert ("directory" in wrapped.data) == (directory is not None)
     assert ("id" in plain.data) == (not legacy)
 
 
-def grown(so_far: str, piece: str | None, part: str = "prt_1") -> OpenCodeEvent:
+def text_update(so_far: str, piece: str | None, part: str = "prt_1") -> OpenCodeEvent:
     """Text as 1.1 streams it."""
     properties: dict[str, Any] = {"part": {"id": part, "type": "text", "text": so_far}}
     return OpenCodeEvent("message.part.updated", properties | ({} if piece is None else {"delta": piece}), directory="/p")
 
 
 def test_growing_text_of_1_1_is_joined() -> None:
-    events = [grown("a", "a"), grown("ab", "b"), grown("abc", "c"), grown("abc", None)]
+    events = [text_update("a", "a"), text_update("ab", "b"), text_update("abc", "c"), text_update("abc", None)]
     frames = compact([legacy_frame(event, f"evt_{number}") for number, event in enumerate(events)])
     assert [got.data for got in parse(b"".join(encoder(legacy=True).layout(frame) for frame in frames))] == [
         {"type": "message.part.updated", "properties": {"part": {"id": "prt_1", "type": "text", "text": "abc"}, "delta": "abc"}},

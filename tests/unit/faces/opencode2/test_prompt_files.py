@@ -77,7 +77,7 @@ async def test_too_large_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             await prompt_files.files([{"uri": uri}], ())
 
 
-def running(*queued: str) -> TurnMachine:
+def machine_with_prompts(*queued: str) -> TurnMachine:
     machine = TurnMachine()
     machine.apply(Input.PROMPT, "first")
     for key in queued:
@@ -97,13 +97,13 @@ def running(*queued: str) -> TurnMachine:
     ],
 )
 def test_a_prompt_goes_before_others(key: str, others: list[str], queue: list[str]) -> None:
-    machine = running("a", "b", "c")
+    machine = machine_with_prompts("a", "b", "c")
     machine.advance(key, others)
     assert machine.queue == queue
 
 
 def test_a_prompt_that_is_taken_back_is_neither_handed_nor_cancelled() -> None:
-    machine = running("a", "b")
+    machine = machine_with_prompts("a", "b")
     assert machine.withdraw("a")
     assert not machine.withdraw("a")
     assert not machine.withdraw("first")

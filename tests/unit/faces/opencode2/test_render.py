@@ -30,7 +30,7 @@ def end(story: Story) -> Event:
     return next(event for event in reversed(story.told) if event.type in ENDS)
 
 
-def told(story: Story, kind: str) -> list[dict[str, Any]]:
+def event_data(story: Story, kind: str) -> list[dict[str, Any]]:
     return [event.data for event in story.told if event.type == kind]
 
 
@@ -108,7 +108,7 @@ def test_errors_have_types(code: str | None, details: dict[str, Any], type_: str
     story.message()
     story.error("no", code, **details)
     story.end("error")
-    (failed,) = told(story, "session.step.failed")
+    (failed,) = event_data(story, "session.step.failed")
     assert failed["error"]["type"] == type_
     assert end(story).data["error"] == failed["error"] == assistants(story)[0]["error"]
 
@@ -144,7 +144,7 @@ def test_prompts_that_an_abort_cancels_go_along_with_the_next_prompt() -> None:
     third = story.accept("three")
     story.start()
     story.hand(third, carried=[story.message_id(parked)])
-    assert [d["inboxID"] for d in told(story, "session.inbox.delivered")][-2:] == [
+    assert [d["inboxID"] for d in event_data(story, "session.inbox.delivered")][-2:] == [
         story.message_id(parked),
         story.message_id(third),
     ]
@@ -230,14 +230,14 @@ def test_a_session_without_a_choice_has_that_of_its_first_step() -> None:
     story = Story()
     story.turn()
     assert (story.now.info["agent"], story.now.info["model"]) == ("build", {"id": "default", "providerID": "mock"})
-    assert told(story, "session.agent.selected") == []
+    assert event_data(story, "session.agent.selected") == []
 
 
 def test_a_prompt_with_another_model_selects_it() -> None:
     story = Story()
     story.turn()
     story.prompt("again", model={"providerID": "mock", "modelID": "other", "variant": "high"})
-    (selected,) = told(story, "session.model.selected")
+    (selected,) = event_data(story, "session.model.selected")
     assert selected["model"] == {"id": "other", "providerID": "mock", "variant": "high"}
     assert selected["previous"] == {"id": "default", "providerID": "mock"}
     event = next(e for e in story.told if e.type == "session.model.selected")
@@ -300,8 +300,8 @@ def test_more_of_a_text_that_seemed_to_have_ended_comes_in_the_end() -> None:
     story.result("a")
     story.whole(item, TextPart(text="Let me see."))
     story.end()
-    assert [d["text"] for d in told(story, "session.text.ended")] == ["Let me", "Let me see."]
-    assert [d["delta"] for d in told(story, "session.text.delta")] == ["Let me"]
+    assert [d["text"] for d in event_data(story, "session.text.ended")] == ["Let me", "Let me see."]
+    assert [d["delta"] for d in event_data(story, "session.text.delta")] == ["Let me"]
     check_opencode2(story.journal, "mock", story.opencode1)
 
 
@@ -309,12 +309,12 @@ def test_a_retry_keeps_the_message() -> None:
     story = Story()
     story.prompt("hello")
     story.status("retry", attempt=1, message="overloaded", delay_ms=500)
-    (retry,) = told(story, "session.retry.scheduled")
+    (retry,) = event_data(story, "session.retry.scheduled")
     assert (retry["attempt"], retry["error"]) == (2, {"type": "provider.internal", "message": "overloaded"})
     assert assistants(story)[0]["retry"]["at"] == story.told[-1].created + 500
     story.say("Back again.")
     story.end()
-    started = told(story, "session.step.started")
+    started = event_data(story, "session.step.started")
     assert [d["assistantMessageID"] for d in started] == [retry["assistantMessageID"]] * 2
     (step,) = assistants(story)
     assert "retry" not in step
@@ -327,10 +327,10 @@ def test_each_attempt_is_a_start_of_the_step() -> None:
     for attempt in (1, 2, 2):
         story.status("retry", attempt=attempt, message="overloaded")
     assert types(story)[4:] == ["step.started", "retry.scheduled", "step.started", "retry.scheduled", "retry.scheduled"]
-    assert [d["attempt"] for d in told(story, "session.retry.scheduled")] == [2, 3, 3]
+    assert [d["attempt"] for d in event_data(story, "session.retry.scheduled")] == [2, 3, 3]
     story.say("Back again.")
     story.end()
-    assert len({d["assistantMessageID"] for d in told(story, "session.step.started")}) == 1
+    assert len({d["assistantMessageID"] for d in event_data(story, "session.step.started")}) == 1
     check_opencode2(story.journal, "mock", story.opencode1)
 
 
@@ -384,7 +384,7 @@ def test_late_text_between_turns_is_shown_to_nobody() -> None:
 # --- asks -----------------------------------------------------------------------------------------------------
 
 
-def asking() -> Story:
+def story_with_permission() -> Story:
     story = Story()
     story.prompt("hello")
     item = story.message()
@@ -394,7 +394,7 @@ def asking() -> Story:
 
 
 def test_a_permission_comes_after_the_text_before_it() -> None:
-    story = asking()
+    story = story_with_permission()
     before = len(story.told)
     story.ask(command="echo hi")
     assert types(story, before) == ["text.ended", "permission.asked"]
@@ -408,24 +408,24 @@ def test_a_permission_comes_after_the_text_before_it() -> None:
 
 
 def test_a_refused_call_was_aborted() -> None:
-    story = asking()
+    story = story_with_permission()
     story.ask()
     story.allow(status="reject")
     story.result("", failed=True)
-    assert told(story, "session.tool.failed")[0]["error"]["type"] == "aborted"
+    assert event_data(story, "session.tool.failed")[0]["error"]["type"] == "aborted"
 
 
 def test_a_call_that_was_refused_with_a_reason_failed() -> None:
     """The model hears the reason; native ends the turn only without one."""
-    story = asking()
+    story = story_with_permission()
     story.ask()
     story.allow(status="reject", message="use ls")
     story.result("no", failed=True)
-    assert told(story, "session.tool.failed")[0]["error"]["type"] == "unknown"
+    assert event_data(story, "session.tool.failed")[0]["error"]["type"] == "unknown"
 
 
 def test_a_question_is_a_form() -> None:
-    story = asking()
+    story = story_with_permission()
     red = QuestionOption(label="Red", description="warm")
     one = Question(question="Which colour?", header="Colour", options=(red,), custom=False)
     story.question("que_1", one, Question(question="And?", options=(red, QuestionOption(label="Blue")), multiple=True))
@@ -435,7 +435,7 @@ def test_a_question_is_a_form() -> None:
     assert [(f["key"], f["type"], f["custom"]) for f in form["fields"]] == [("q0", "string", False), ("q1", "multiselect", True)]
     story.answer("que_1", ("Red",), ("Red", "Blue"))
     answer = {"q0": "Red", "q1": ["Red", "Blue"]}
-    assert told(story, "form.replied") == [{"sessionID": story.id, "id": form["id"], "answer": answer}]
+    assert event_data(story, "form.replied") == [{"sessionID": story.id, "id": form["id"], "answer": answer}]
     assert story.now.closed_forms[form["id"]]["state"] == {"status": "answered", "answer": answer}
 
 
@@ -450,7 +450,7 @@ def test_a_text_ends_with_the_question_behind_it() -> None:
 
 
 def test_a_question_that_nobody_answers_is_cancelled() -> None:
-    story = asking()
+    story = story_with_permission()
     story.question("que_1", Question(question="Which?"))
     story.answer("que_1")
     (detail,) = story.now.closed_forms.values()

@@ -44,7 +44,7 @@ class Place:
         self.sessions[session_id].timeline.entries[message] = NoteEntry(message, 1, message)
         self.hub.publish(Event("evt_1", 1, "session.renamed", {"sessionID": session_id, "title": message}, session_id))
 
-    async def told(self, wait_s: float = 0.0) -> list[str]:
+    async def read_frames(self, wait_s: float = 0.0) -> list[str]:
         until = asyncio.get_running_loop().time() + wait_s
         return [frame.body.decode() for batch in await self.reader.take(0.0, until) for frame in batch.frames]
 
@@ -54,7 +54,7 @@ async def place(monkeypatch: pytest.MonkeyPatch) -> Place:
     for name, value in (("SETTLE_S", SETTLE_S), ("LAID_S", LAID_S), ("LONGEST_S", LONGEST_S), ("REPEAT_S", REPEAT_S)):
         monkeypatch.setattr(rereads, name, value)
     made = Place()
-    await made.told()
+    await made.read_frames()
     return made
 
 
@@ -63,33 +63,33 @@ async def test_answers_of_one_moment_and_what_came_after_it_is_told_after_them(p
     first = asyncio.create_task(place.read())
     place.sessions["ses_1"].status = BUSY
     await asyncio.sleep(0)
-    assert any("msg_1" in one for one in await place.told())
+    assert any("msg_1" in one for one in await place.read_frames())
     place.say("msg_2")
     assert await place.read() == await first == ["msg_1"]
-    assert await place.told() == []
-    assert any("msg_2" in one for one in await place.told(LONGEST_S))
+    assert await place.read_frames() == []
+    assert any("msg_2" in one for one in await place.read_frames(LONGEST_S))
     assert await place.read() == list(place.sessions["ses_1"].timeline.entries)
 
 
 async def test_a_client_without_a_stream_reads_what_is_now(place: Place) -> None:
     assert await place.read(client=("::1", "node")) is None
     place.say("msg_1")
-    assert len(await place.told()) == 1
+    assert len(await place.read_frames()) == 1
 
 
 async def test_whoever_asks_for_something_to_be_done_is_told_at_once(place: Place) -> None:
     await place.read()
     place.say("msg_1")
-    assert await place.told() == []
+    assert await place.read_frames() == []
     place.rereads.end(CLIENT)
-    assert len(await place.told()) == 1
+    assert len(await place.read_frames()) == 1
 
 
 async def test_reads_of_another_session_wait_for_the_first_ones(place: Place) -> None:
     await place.read()
     place.say("msg_2", "ses_2")
     assert await place.read("ses_2") == ["msg_2"]
-    assert len(await place.told()) == 1
+    assert len(await place.read_frames()) == 1
 
 
 async def test_a_stream_is_not_on_hold_for_longer_however_much_is_read(place: Place) -> None:
@@ -98,7 +98,7 @@ async def test_a_stream_is_not_on_hold_for_longer_however_much_is_read(place: Pl
     async with asyncio.timeout(4 * LONGEST_S):
         while "msg_1" not in (await place.read() or []):
             await asyncio.sleep(LAID_S / 4)
-    assert len(await place.told()) >= 1
+    assert len(await place.read_frames()) >= 1
 
 
 async def test_requests_opened_during_a_hold_are_sent_again_once(place: Place) -> None:
@@ -108,15 +108,15 @@ async def test_requests_opened_during_a_hold_are_sent_again_once(place: Place) -
     session.permissions = {id_: PermissionRequest(id_, access) for id_ in ("per_1", "per_2")}
     asked = read.permission(session.permissions["per_1"], session)
     place.hub.publish(Event("evt_1", 1, "permission.asked", asked, "ses_1"))
-    assert sum("per_1" in one for one in await place.told(LONGEST_S)) == 1
+    assert sum("per_1" in one for one in await place.read_frames(LONGEST_S)) == 1
     del session.permissions["per_2"]
-    again = await place.told(LONGEST_S + REPEAT_S)
+    again = await place.read_frames(LONGEST_S + REPEAT_S)
     assert [("permission.v2.asked" in one, "per_1" in one) for one in again] == [(True, True)]
-    assert await place.told(REPEAT_S) == []
+    assert await place.read_frames(REPEAT_S) == []
 
 
 async def test_the_end_of_the_server_ends_holds(place: Place) -> None:
     await place.read()
     place.say("msg_1")
     place.rereads.close()
-    assert len(await place.told()) == 1
+    assert len(await place.read_frames()) == 1

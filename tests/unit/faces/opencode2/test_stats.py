@@ -37,7 +37,7 @@ def step(ms: int, *tools: tuple[str, str, int], **more: Any) -> dict[str, Any]:
     }
 
 
-def counted(*messages: dict[str, Any], tools: Any = "none", zone: Any = UTC, since: int = 0) -> dict[str, Any]:
+def stats_of(*messages: dict[str, Any], tools: Any = "none", zone: Any = UTC, since: int = 0) -> dict[str, Any]:
     stats = Stats(since, NOON, zone)
     stats.add(SessionRecord("ses_1"), messages)
     return stats.wire(tools)
@@ -49,34 +49,34 @@ def counted(*messages: dict[str, Any], tools: Any = "none", zone: Any = UTC, sin
     ids=["to today", "to yesterday", "broken", "a gap", "nothing"],
 )
 def test_streaks(days: tuple[int, ...], streak: int) -> None:
-    assert counted(*(step(NOON - day * DAY_MS) for day in days))["streak"] == streak
+    assert stats_of(*(step(NOON - day * DAY_MS) for day in days))["streak"] == streak
 
 
 def test_days_are_the_askers() -> None:
     late = NOON - 1 * 3600 * 1000
     zone = timezone(timedelta(hours=14))
-    assert counted(step(late))["activity"] == [{"date": "2026-05-10", "steps": 1}]
-    assert counted(step(late), zone=zone)["activity"] == [{"date": "2026-05-11", "steps": 1}]
+    assert stats_of(step(late))["activity"] == [{"date": "2026-05-10", "steps": 1}]
+    assert stats_of(step(late), zone=zone)["activity"] == [{"date": "2026-05-11", "steps": 1}]
 
 
 def test_only_the_span_counts() -> None:
     old, new = step(NOON - DAY_MS), step(NOON)
-    found = counted(old, new, {"type": "user", "time": {"created": NOON}}, since=NOON - 1000)
+    found = stats_of(old, new, {"type": "user", "time": {"created": NOON}}, since=NOON - 1000)
     assert (found["sessions"], found["prompts"], found["steps"], found["cost"]) == (1, 1, 1, 0.5)
     assert found["tokens"] == TOKENS
-    assert counted(old, since=NOON)["sessions"] == 0
+    assert stats_of(old, since=NOON)["sessions"] == 0
 
 
 def test_tools() -> None:
     one = step(NOON, ("read", "completed", 10), ("read", "completed", 30), ("shell", "error", 5), ("read", "running", 0))
-    found = counted(one, tools="detail")["tools"]
+    found = stats_of(one, tools="detail")["tools"]
     assert found["totals"] == {"calls": 4, "succeeded": 2, "failed": 1, "unfinished": 1}
     assert [(row["name"], row["calls"], row["durationP50"]) for row in found["usage"]] == [("read", 3, 20), ("shell", 1, 5)]
-    assert "usage" not in counted(one, tools="summary")["tools"]
+    assert "usage" not in stats_of(one, tools="summary")["tools"]
 
 
 def test_models_apart_by_variant() -> None:
-    found = counted(step(NOON), step(NOON), step(NOON, model={**MODEL, "variant": "high"}))
+    found = stats_of(step(NOON), step(NOON), step(NOON, model={**MODEL, "variant": "high"}))
     assert [(row["model"].get("variant"), row["steps"], row["cost"]) for row in found["models"]] == [
         (None, 2, 1.0),
         ("high", 1, 0.5),

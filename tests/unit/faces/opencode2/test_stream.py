@@ -42,11 +42,11 @@ def delta(text: str, ordinal: int = 0) -> Event:
     return Event("evt_d", 1, "session.text.delta", data, "ses_1", directory="/p")
 
 
-def said(number: int) -> Event:
+def rename_event(number: int) -> Event:
     return Event(f"evt_{number}", 1, "session.renamed", {"sessionID": "ses_1", "title": str(number)}, "ses_1", number, 1, "/p")
 
 
-async def taken(reader: Subscription) -> list[dict[str, Any]]:
+async def read_events(reader: Subscription) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while batches := await reader.take(0.0, 0.0):
         for frame in (frame for batch in batches for frame in batch.frames):
@@ -84,8 +84,8 @@ async def test_each_reader_is_told_in_its_dialect_and_each_form_is_made_once() -
     hub, _ = make()
     readers = [hub.subscribe(mute), hub.subscribe(mute), hub.subscribe(V2_0)]
     hub.publish(delta("x"))
-    hub.publish(said(1))
-    assert [kinds(await taken(reader))[1:] for reader in readers] == [
+    hub.publish(rename_event(1))
+    assert [kinds(await read_events(reader))[1:] for reader in readers] == [
         ["session.renamed"],
         ["session.renamed"],
         ["session.text.delta", "session.renamed"],
@@ -96,8 +96,8 @@ async def test_each_reader_is_told_in_its_dialect_and_each_form_is_made_once() -
 async def test_the_envelope_is_that_of_the_wire() -> None:
     hub, _ = make()
     reader = hub.subscribe(V2_0)
-    hub.publish(said(7))
-    event = (await taken(reader))[1]
+    hub.publish(rename_event(7))
+    event = (await read_events(reader))[1]
     del event["place"]
     assert event == {
         "id": "evt_7",
@@ -114,9 +114,9 @@ async def test_pieces_of_one_text_are_joined_for_a_reader_that_is_behind() -> No
     reader = hub.subscribe(V2_0)
     for index in range(30):
         hub.publish(delta(f"{index} ", ordinal=index % 2))
-    hub.publish(said(1))
+    hub.publish(rename_event(1))
     await asyncio.sleep(0)  # it is judged when the loop has turned
-    found = (await taken(reader))[1:]
+    found = (await read_events(reader))[1:]
     assert reader.state is State.OPEN
     assert kinds(found) == ["session.text.delta"] * 2 + ["session.renamed"]
     assert found[0]["data"]["delta"] == "".join(f"{n} " for n in range(0, 30, 2))
@@ -126,13 +126,13 @@ async def test_pieces_of_one_text_are_joined_for_a_reader_that_is_behind() -> No
 async def test_a_reader_that_does_not_read_is_cut_off_and_comes_back() -> None:
     hub, _ = make(HubBounds(Bounds(4, 1 << 20), 100, 1 << 20))
     slow = hub.subscribe(V2_0)
-    last = (await taken(slow))[0]["place"]
+    last = (await read_events(slow))[0]["place"]
     for number in range(40):
-        hub.publish(said(number))
+        hub.publish(rename_event(number))
     assert slow.state is State.DROPPED
     assert hub.stats().dropped == 1
     again = hub.subscribe(V2_0, last_event_id=place(last))
-    found = await taken(again)
+    found = await read_events(again)
     assert found[0]["place"] == last
     assert [one["data"]["title"] for one in found[1:]] == [str(number) for number in range(40)]
 
@@ -143,20 +143,20 @@ async def test_a_burst_is_one_batch_for_each_reader_in_its_dialect() -> None:
     hub, _ = make(bursts=bursts)
     readers = [hub.subscribe(V2_0), hub.subscribe(V2_0), hub.subscribe(mute)]
     for reader in readers:
-        await taken(reader)
+        await read_events(reader)
     with bursts.burst():
-        hub.publish(said(1))
+        hub.publish(rename_event(1))
         hub.publish(delta("x"))
         assert not any(reader._live for reader in readers)
         late = hub.subscribe(V2_0)  # has what was said before at once, and for nobody is it lost
         assert [len(reader._live) for reader in readers] == [1, 1, 1]
-        hub.publish(said(2))
+        hub.publish(rename_event(2))
         hub.publish(delta("y"))
     batches = [tuple(reader._live)[-1] for reader in (*readers, late)]
     assert batches[0] is batches[1] is batches[3]
     told = ["session.renamed", "session.text.delta"]
-    assert [kinds(await taken(reader)) for reader in readers] == [[*told, *told], [*told, *told], ["session.renamed"] * 2]
-    assert kinds(await taken(late)) == ["server.connected", *told]
+    assert [kinds(await read_events(reader)) for reader in readers] == [[*told, *told], [*told, *told], ["session.renamed"] * 2]
+    assert kinds(await read_events(late)) == ["server.connected", *told]
 
 
 async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
@@ -164,7 +164,7 @@ async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
     bursts = Bursts(soon=turns.append, now=lambda: 0.0)
     hub, _ = make(bursts=bursts)
     reader = hub.subscribe(V2_0)
-    await taken(reader)
+    await read_events(reader)
 
     def tell(event: Event) -> int:
         with bursts.burst():
@@ -172,35 +172,35 @@ async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
         return len(reader._live)
 
     asked = Event("evt_a", 1, "permission.asked", {"id": "per_1", "sessionID": "ses_1"}, "ses_1", directory="/p")
-    assert [tell(said(1)), tell(said(2)), tell(asked)] == [1, 1, 2]
+    assert [tell(rename_event(1)), tell(rename_event(2)), tell(asked)] == [1, 1, 2]
     assert len(turns) == 1
-    assert kinds(await taken(reader)) == ["session.renamed", "session.renamed", "permission.asked"]
+    assert kinds(await read_events(reader)) == ["session.renamed", "session.renamed", "permission.asked"]
 
 
 async def test_a_replay_is_in_the_dialect_of_who_asks() -> None:
     hub, _ = make()
     reader = hub.subscribe(V2_0)
-    hub.publish(said(1))
+    hub.publish(rename_event(1))
     hub.publish(Event("evt_2", 1, "session.inbox.delivered", {"sessionID": "ses_1", "inboxID": "msg_1"}, "ses_1", 2, 1, "/p"))
-    first = (await taken(reader))[1]
-    assert kinds(await taken(hub.subscribe(V2_JULY, last_event_id=first["id"])))[1:] == ["session.input.promoted"]
+    first = (await read_events(reader))[1]
+    assert kinds(await read_events(hub.subscribe(V2_JULY, last_event_id=first["id"])))[1:] == ["session.input.promoted"]
 
 
 async def test_events_are_wanted_for_a_while_after_the_last_reader_left() -> None:
     hub, clock = make()
     assert not hub.wants("opencode2")
     reader = hub.subscribe(V2_0)
-    last = (await taken(reader))[0]["place"]
+    last = (await read_events(reader))[0]["place"]
     reader.close()
     assert hub.wants("opencode2")
-    hub.publish(said(1))
-    assert kinds(await taken(hub.subscribe(V2_0, last_event_id=place(last)))) == ["server.connected", "session.renamed"]
+    hub.publish(rename_event(1))
+    assert kinds(await read_events(hub.subscribe(V2_0, last_event_id=place(last)))) == ["server.connected", "session.renamed"]
     for one in hub._all_readers():
         one.close()
     clock.value_ms += int(KEEP_S * 1000) + 1
     assert not hub.wants("opencode2")
     # What happened since is not known: the ring has a hole, so nothing is replayed from before it.
-    assert kinds(await taken(hub.subscribe(V2_0, last_event_id=place(last)))) == ["server.connected"]
+    assert kinds(await read_events(hub.subscribe(V2_0, last_event_id=place(last)))) == ["server.connected"]
     assert hub.stats().replay_missed == 1
 
 
@@ -208,11 +208,11 @@ async def test_a_reader_is_sent_events_of_its_face_alone() -> None:
     """Live, and when it asks for what it missed."""
     hub, _ = make()
     first, second = hub.subscribe(OPENCODE1), hub.subscribe(V2_0)
-    start = (await taken(second))[0]["place"]
+    start = (await read_events(second))[0]["place"]
     hub.publish(OpenCodeEvent("session.updated", {"sessionID": "ses_1"}, "/p"))
-    hub.publish(said(1))
-    assert kinds(await taken(second)) == ["session.renamed"]
-    assert kinds(await taken(hub.subscribe(V2_0, last_event_id=place(start)))) == ["server.connected", "session.renamed"]
+    hub.publish(rename_event(1))
+    assert kinds(await read_events(second)) == ["session.renamed"]
+    assert kinds(await read_events(hub.subscribe(V2_0, last_event_id=place(start)))) == ["server.connected", "session.renamed"]
     sent = b"".join(batch.data for batch in await first.take(0.0, 0.0))
     assert (sent.count(b"session.updated"), sent.count(b"session.renamed")) == (1, 0)
 
@@ -222,7 +222,7 @@ async def test_a_face_that_nobody_reads_makes_no_events_of_changes() -> None:
 
     def render(change: object) -> list[Event]:
         asked.append(change)
-        return [said(1)]
+        return [rename_event(1)]
 
     hub, _ = make()
     hub.add_face(FACE._replace(render=render))
@@ -231,15 +231,15 @@ async def test_a_face_that_nobody_reads_makes_no_events_of_changes() -> None:
     reader = hub.subscribe(V2_0)
     hub.emit("change")
     assert asked == ["change"]
-    assert kinds(await taken(reader)) == ["server.connected", "session.renamed"]
+    assert kinds(await read_events(reader)) == ["server.connected", "session.renamed"]
 
 
 async def test_the_end() -> None:
     hub, _ = make()
     reader = hub.subscribe(V2_0)
     hub.close()
-    hub.publish(said(1))
-    assert kinds(await taken(reader)) == ["server.connected"]
+    hub.publish(rename_event(1))
+    assert kinds(await read_events(reader)) == ["server.connected"]
     assert reader.over
     assert hub.subscribe(V2_0).state is State.ENDING
 
@@ -250,13 +250,13 @@ async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> Non
     bursts = hub.bursts
     readers = [hub.subscribe(V2_JULY), hub.subscribe(V2_0)]
     for reader in readers:
-        await taken(reader)
+        await read_events(reader)
     with bursts.burst():
         for number in range(2000):
             hub.publish(delta(f"{number} ", ordinal=number % 2))
             if number == 999:
-                hub.publish(said(1))
-    july, release = [await taken(reader) for reader in readers]
+                hub.publish(rename_event(1))
+    july, release = [await read_events(reader) for reader in readers]
     assert kinds(july) == ["session.text.delta"] * 2 + ["session.renamed"] + ["session.text.delta"] * 2
     assert len(release) == 2001
     for ordinal in (0, 1):
@@ -270,16 +270,16 @@ async def test_pieces_that_waited_together_go_out_as_one_for_a_client_that_draws
     """Bursts that come while a write is under way, or while the reader is on hold."""
     hub, _ = make()
     reader = hub.subscribe(V2_JULY)
-    await taken(reader)
+    await read_events(reader)
     for number in range(50):
         hub.publish(delta(f"{number} "))
-    assert len(await taken(reader)) == 1
+    assert len(await read_events(reader)) == 1
     reader.hold()
     for number in range(50):
         hub.publish(delta(f"{number} "))
-    assert await taken(reader) == []
+    assert await read_events(reader) == []
     reader.release()
-    [one] = await taken(reader)
+    [one] = await read_events(reader)
     assert one["data"]["delta"] == "".join(f"{number} " for number in range(50))
 
 
@@ -288,24 +288,24 @@ async def test_a_client_on_hold_gets_what_was_published_before_and_the_rest_late
     client = ("::1", "opencode2/x")
     held, other = hub.subscribe(V2_JULY, client=client), hub.subscribe(V2_JULY, client=("::1", "node"))
     with hub.bursts.burst():
-        hub.publish(said(1))
+        hub.publish(rename_event(1))
         assert hub.hold(V2_JULY, client) == [held]
-        hub.publish(said(2))
-    assert [one["data"].get("title") for one in (await taken(held))[1:]] == ["1"]
-    assert [one["data"].get("title") for one in (await taken(other))[1:]] == ["1", "2"]
+        hub.publish(rename_event(2))
+    assert [one["data"].get("title") for one in (await read_events(held))[1:]] == ["1"]
+    assert [one["data"].get("title") for one in (await read_events(other))[1:]] == ["1", "2"]
     assert hub.hold(V2_0, client) == []
     held.release()
-    assert [one["data"]["title"] for one in await taken(held)] == ["2"]
+    assert [one["data"]["title"] for one in await read_events(held)] == ["2"]
 
 
 @pytest.mark.parametrize("end", ["too much waits", "the server stops"])
 async def test_a_hold_never_costs_an_event(end: str) -> None:
     hub, _ = make(HubBounds(Bounds(4, 1 << 20), 100, 1 << 20))
     reader = hub.subscribe(V2_JULY)
-    await taken(reader)
+    await read_events(reader)
     reader.hold()
     for number in range(5 if end == "too much waits" else 2):
-        hub.publish(said(number))
+        hub.publish(rename_event(number))
     if end == "the server stops":
         hub.close()
-    assert kinds(await taken(reader)) == ["session.renamed"] * (5 if end == "too much waits" else 2)
+    assert kinds(await read_events(reader)) == ["session.renamed"] * (5 if end == "too much waits" else 2)

@@ -148,7 +148,7 @@ async def test_subagents_end_with_their_parents_turn(w: World, how: str) -> None
     assert w.hub.folds[child["id"]].idles == 1
 
 
-def shown(w: World) -> list[tuple[str, list[str]]]:
+def open_requests(w: World) -> list[tuple[str, list[str]]]:
     """What a person is asked now."""
     return [(wire["permission"], wire["patterns"]) for wire in permissions(w.manager)]
 
@@ -179,7 +179,7 @@ async def test_a_rule_that_asks_is_asked_although_the_agent_does_not_ask(w: Worl
     w.rules.append(Rule("read", "secret/*", "ask"))
     await ask(w, session)
     checked = w.agent.check("c1", "read", filePath="secret/key")
-    assert shown(w) == [("read", ["secret/key"])]
+    assert open_requests(w) == [("read", ["secret/key"])]
     w.manager.requests.reply_permission(checked, "once")
     assert w.agent.replies() == [(checked, "accept")]
     w.agent.end_turn()
@@ -190,11 +190,11 @@ async def test_outside_of_the_project_is_asked_before_the_call_itself(w: World) 
     w.rules.append(Rule("edit", "*", "ask"))
     await ask(w, session)
     checked = w.agent.check("c1", "edit", filePath="/etc/hosts")
-    assert shown(w) == [("external_directory", ["/etc/*"])]
+    assert open_requests(w) == [("external_directory", ["/etc/*"])]
     [outside] = permissions(w.manager)
     assert outside["id"] != checked
     w.manager.requests.reply_permission(outside["id"], "once")
-    assert shown(w) == [("edit", ["/etc/hosts"])]
+    assert open_requests(w) == [("edit", ["/etc/hosts"])]
     assert w.agent.replies() == []
     w.manager.requests.reply_permission(checked, "once")
     assert w.agent.replies() == [(checked, "accept")]
@@ -220,7 +220,7 @@ async def test_always_inside_covers_no_path_outside(w: World) -> None:
     inside = w.agent.ask("c1", "edit", filePath="a.txt")
     w.manager.requests.reply_permission(inside, "always")
     w.agent.check("c2", "edit", filePath="../elsewhere/b.txt")
-    assert [permission for permission, _ in shown(w)] == ["external_directory"]
+    assert [permission for permission, _ in open_requests(w)] == ["external_directory"]
     w.agent.end_turn()
 
 
@@ -245,7 +245,7 @@ async def test_granting_a_folder_does_not_grant_edits_in_it(w: World) -> None:
     assert w.agent.proceeded == [checked], "the agent goes on by its own mode"
     assert w.agent.replies() == []
     asked = w.agent.ask("c1", "edit", filePath="/opt/x/a")
-    assert shown(w) == [("edit", ["/opt/x/a"])], "the folder is not asked about twice"
+    assert open_requests(w) == [("edit", ["/opt/x/a"])], "the folder is not asked about twice"
     w.manager.requests.reply_permission(asked, "reject")
     assert w.agent.replies() == [(asked, "reject")]
     w.agent.end_turn()
@@ -278,9 +278,9 @@ async def test_equal_calls_in_a_row_are_asked_as_a_loop(w: World) -> None:
     await ask(w, session)
     for number in (1, 2):
         w.agent.check(f"c{number}", command="make")
-    assert shown(w) == []
+    assert open_requests(w) == []
     w.agent.check("c3", command="make")
-    assert shown(w) == [("doom_loop", ["bash"])]
+    assert open_requests(w) == [("doom_loop", ["bash"])]
     w.agent.end_turn()
 
 
@@ -290,7 +290,7 @@ async def test_a_call_that_is_checked_and_asked_counts_once_for_a_loop(w: World)
     for number in (1, 2):
         w.agent.check(f"c{number}", command="make")
         w.agent.ask(f"c{number}", command="make")
-    assert {permission for permission, _ in shown(w)} == {"bash"}
+    assert {permission for permission, _ in open_requests(w)} == {"bash"}
     w.agent.end_turn()
 
 
@@ -367,7 +367,7 @@ class SlowPlace:
 LOOKUP_WAIT_S = 10
 
 
-async def reached(w: World, happened: Callable[[], object]) -> None:
+async def wait_until(w: World, happened: Callable[[], object]) -> None:
     async with asyncio.timeout(LOOKUP_WAIT_S):
         while not happened():
             await w.settle()
@@ -379,10 +379,10 @@ async def test_files_are_looked_at_while_the_loop_goes_on(w: World) -> None:
     await ask(w, session)
     denied = w.agent.ask("c1", "bash", command="rm x")
     asked = w.agent.ask("c2", "bash", command="ls x")
-    await reached(w, place.wants_file.is_set)
+    await wait_until(w, place.wants_file.is_set)
     assert (permissions(w.manager), w.agent.commands[1:]) == ([], []), "nothing is decided before it is known what is touched"
     place.let_go.set()
-    await reached(w, lambda: permissions(w.manager))
+    await wait_until(w, lambda: permissions(w.manager))
     assert [c.permission_id for c in w.agent.commands if isinstance(c, PermissionReply)] == [denied]
     assert [wire["id"] for wire in permissions(w.manager)] == [asked]
     w.manager.requests.reply_permission(asked, "once")
@@ -394,11 +394,11 @@ async def test_a_call_that_is_withdrawn_while_files_are_looked_at_is_never_shown
     await ask(w, session)
     withdrawn = w.agent.ask("c1", "bash", command="ls x")
     asked = w.agent.ask("c2", "bash", command="ls y")
-    await reached(w, place.wants_file.is_set)
+    await wait_until(w, place.wants_file.is_set)
     data = PermissionData(permission_id=withdrawn, action="bash", status="reject")
     w.agent.says(Fact(EventType.PERMISSION_RESOLVED, data))
     place.let_go.set()
-    await reached(w, lambda: permissions(w.manager))
+    await wait_until(w, lambda: permissions(w.manager))
     assert [wire["id"] for wire in permissions(w.manager)] == [asked]
     assert w.hub.kinds(session).count("permission.asked") == 1
     assert "permission.replied" not in w.hub.kinds(session)
@@ -410,12 +410,12 @@ async def test_a_turn_that_ends_while_files_are_looked_at_leaves_nothing_open(w:
     place, session = SlowPlace(w), w.session()
     await ask(w, session)
     w.agent.ask("c1", "bash", command="ls x")
-    await reached(w, place.wants_file.is_set)
+    await wait_until(w, place.wants_file.is_set)
     w.agent.end_turn()
     place.let_go.set()
     await ask(w, session, "again")
     later = w.agent.ask("c2", "bash", command="ls y")
-    await reached(w, lambda: permissions(w.manager))
+    await wait_until(w, lambda: permissions(w.manager))
     assert [wire["id"] for wire in permissions(w.manager)] == [later]
     w.manager.requests.reply_permission(later, "once")
     w.agent.end_turn()
@@ -433,7 +433,7 @@ async def test_a_call_whose_files_cannot_be_looked_at_is_rejected(
     w.rules.append(Rule("*", "*", "allow"))
     await ask(w, session)
     asked = w.agent.check("c1", "bash", command="ls x")
-    await reached(w, lambda: any(isinstance(c, PermissionReply) for c in w.agent.commands))
+    await wait_until(w, lambda: any(isinstance(c, PermissionReply) for c in w.agent.commands))
     place.let_go.set()
     assert PermissionReply(asked, "reject", requests.NOT_LOOKED_UP) in w.agent.commands
     w.agent.end_turn()

@@ -22,7 +22,7 @@ MODELS = Catalogue(models=(Model("one", "One", variants=("high",)),), default_mo
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-async def accepted(*parts: Part, **more: Any) -> PendingPrompt:
+async def accept_prompt(*parts: Part, **more: Any) -> PendingPrompt:
     agents = cast("AgentDirectory", FakeAgents(agent("acp", "ACP", MODELS)))
     body = PromptRequest(parts, **more)
     choice = await choose(agents, Session(SessionRecord("ses_1", mode="build"), "acp"), body)
@@ -30,7 +30,7 @@ async def accepted(*parts: Part, **more: Any) -> PendingPrompt:
     return made
 
 
-def stored(item: Item) -> Item:
+def store_and_load(item: Item) -> Item:
     """As the journal gives it back."""
     return Item.model_validate_json(item.model_dump_json())
 
@@ -39,7 +39,7 @@ async def test_all_that_a_prompt_can_bring(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("one\ntwo\n")
     (tmp_path / "shot.png").write_bytes(PNG)
     url = f"file://{tmp_path}"
-    made = await accepted(
+    made = await accept_prompt(
         Text("", "look"),
         Text("", "not for the agent", ignored=True),
         Text("", "a program's", synthetic=True),
@@ -69,13 +69,13 @@ async def test_all_that_a_prompt_can_bring(tmp_path: Path) -> None:
     assert none.text is not None
     assert "File not found" in none.text
     assert page == Attachment("text/html", text="(see https://example.com/)")
-    assert pending_prompt_of(stored(made.item)) == made
+    assert pending_prompt_of(store_and_load(made.item)) == made
 
 
 async def test_texts_and_bytes_are_not_kept_twice(tmp_path: Path) -> None:
     (tmp_path / "shot.png").write_bytes(PNG)
     (tmp_path / "notes.txt").write_text("a line of the file\n")
-    made = await accepted(
+    made = await accept_prompt(
         Text("", "only once"),
         File("", "image/png", f"file://{tmp_path}/shot.png"),
         File("", "text/plain", f"file://{tmp_path}/notes.txt"),
@@ -87,11 +87,11 @@ async def test_texts_and_bytes_are_not_kept_twice(tmp_path: Path) -> None:
 
 
 async def test_states_of_waiting_prompts() -> None:
-    first, second, third, fourth = [await accepted(Text("", word)) for word in ("a", "b", "c", "d")]
+    first, second, third, fourth = [await accept_prompt(Text("", word)) for word in ("a", "b", "c", "d")]
     names = {one.item.item_id: f"msg_{word}" for one, word in zip((first, second, third, fourth), "abcd", strict=True)}
     waiting = PendingPrompts(lambda item_id: names.get(item_id, ""))
     for one in (first, second, third, fourth):
-        waiting.add(stored(one.item))
+        waiting.add(store_and_load(one.item))
 
     def became(**metadata: Any) -> None:
         content = (StatusPart(label="prompt"),)
@@ -108,7 +108,7 @@ async def test_states_of_waiting_prompts() -> None:
 
 
 async def test_a_journal_that_is_older_than_this_has_none() -> None:
-    made = await accepted(Text("", "a"))
+    made = await accept_prompt(Text("", "a"))
     assert made.item.metadata is not None
     old = {key: value for key, value in made.item.metadata.items() if key != "prompt"}
     assert pending_prompt_of(made.item.model_copy(update={"metadata": old})) is None

@@ -18,7 +18,7 @@ from universal.session.model import ModelRef, Session, SessionRecord
 TOLD = Catalogue(models=(Model("one", "One"), Model("two", "Two", variants=("high",))), default_model="two")
 
 
-async def chosen(catalogue: Catalogue, *, model: str = "", session: str = "") -> Choice:
+async def choose_model(catalogue: Catalogue, *, model: str = "", session: str = "") -> Choice:
     """`session`: the model that the session used last."""
     made = agent("acp", "ACP", catalogue)
     made = replace(made, spec=replace(made.spec, default_catalogue=UNTOLD))
@@ -44,10 +44,10 @@ async def chosen(catalogue: Catalogue, *, model: str = "", session: str = "") ->
     ],
 )
 async def test_model(catalogue: Catalogue, model: str, session: str, handed: str | None, shown: str) -> None:
-    choice = await chosen(catalogue, model=model, session=session)
+    choice = await choose_model(catalogue, model=model, session=session)
     assert (choice.model, choice.model_ref.model_id) == (handed, shown)
 
 
 async def test_a_model_that_the_agent_does_not_have() -> None:
     with pytest.raises(InvalidRequest, match='Model not found: "acp/three"'):
-        await chosen(TOLD, model="three")
+        await choose_model(TOLD, model="three")

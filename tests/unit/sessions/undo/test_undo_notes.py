@@ -18,7 +18,7 @@ def conversation(*prompts: str, known: str = "pi") -> Session:
     return made
 
 
-def ended(second: int, anchor: Any = None) -> UniversalEvent:
+def turn_end(second: int, anchor: Any = None) -> UniversalEvent:
     data = TurnData(phase="ended", turn_id="t", metadata={"anchor": anchor} if anchor else {})
     return UniversalEvent(
         event_id="e", sequence=1, time=f"1970-01-01T00:00:0{second}.000Z", session_id="s", source=Source.DAEMON,
@@ -62,5 +62,5 @@ def test_an_agent_is_told_whether_its_files_were_put_back() -> None:
 
 def test_the_last_answer_of_this_agent_that_stays() -> None:
     mine, other = {"agent": "claude", "id": "u1"}, {"agent": "codex", "id": "t1"}
-    assert anchor_in([ended(1, mine), ended(2, other), ended(3)], "claude") == ("u1", 1000)
-    assert anchor_in([ended(2, other)], "claude") == ("", 0)
+    assert anchor_in([turn_end(1, mine), turn_end(2, other), turn_end(3)], "claude") == ("u1", 1000)
+    assert anchor_in([turn_end(2, other)], "claude") == ("", 0)

@@ -23,7 +23,7 @@ FORM: Wire = {
 }
 
 
-def told(kind: str, data: Wire) -> tuple[str, Wire]:
+def wire_event(kind: str, data: Wire) -> tuple[str, Wire]:
     event = WEB_UI.event(Event("evt_1", 1, kind, data))
     assert event is not None
     return event.type, event.data
@@ -32,27 +32,27 @@ def told(kind: str, data: Wire) -> tuple[str, Wire]:
 @pytest.mark.parametrize("kind", ["session.tool.progress", "session.tool.success", "session.tool.failed"])
 def test_a_call_is_named_as_in_july_and_told_as_today(kind: str) -> None:
     data = {**CALL, "metadata": {"exit": 0}, "content": [{"type": "text", "text": "hi"}]}
-    name, said = told(kind, data)
+    name, said = wire_event(kind, data)
     assert (name, said) == (kind, {**{k: v for k, v in data.items() if k != "id"}, "callID": "call_1"})
 
 
 def test_prompts_are_inputs_as_in_july() -> None:
-    assert told("session.inbox.delivered", {**SESSION, "inboxID": "msg_1"}) == (
+    assert wire_event("session.inbox.delivered", {**SESSION, "inboxID": "msg_1"}) == (
         "session.input.promoted",
         {**SESSION, "inputID": "msg_1"},
     )
 
 
 def test_a_question_is_no_form() -> None:
-    name, said = told("form.created", {"form": FORM})
+    name, said = wire_event("form.created", {"form": FORM})
     assert (name, said["id"], said["tool"]) == ("question.v2.asked", "que_1", {"messageID": "msg_1", "callID": "call_1"})
     assert said["questions"] == [{"question": "Which?", "header": "Colour", "options": [{"label": "Red", "description": ""}]}]
     answered = {"id": "frm_1", **SESSION, "answer": {"q1": ["a", "b"], "q0": "Red"}}
-    assert told("form.replied", answered) == (
+    assert wire_event("form.replied", answered) == (
         "question.v2.replied",
         {**SESSION, "requestID": "que_1", "answers": [["Red"], ["a", "b"]]},
     )
-    assert told("form.cancelled", {"id": "frm_1", **SESSION}) == ("question.v2.rejected", {**SESSION, "requestID": "que_1"})
+    assert wire_event("form.cancelled", {"id": "frm_1", **SESSION}) == ("question.v2.rejected", {**SESSION, "requestID": "que_1"})
 
 
 def test_a_form_that_is_no_question_is_not_told() -> None:

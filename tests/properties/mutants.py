@@ -100,14 +100,14 @@ class OursLostInExit(TurnMachine):
 class OursLostInAbort(TurnMachine):
     """An aborted turn ends while the snapshot of what it changed is still being taken."""
 
-    def _held(self) -> bool:
+    def _is_held(self) -> bool:
         return False
 
 
 class DispatchBesideLocalWork(TurnMachine):
     """A prompt is handed over while a command of the person's runs, or the snapshot of the one before is being taken."""
 
-    def _held(self) -> bool:
+    def _is_held(self) -> bool:
         return self.state is State.ABORTING and super()._is_held()
 
 
@@ -130,7 +130,7 @@ class OursNeverReleased(TurnMachine):
 class AllHoldTheAbort(TurnMachine):
     """The agent's background work holds an aborted turn as the server's does."""
 
-    def _held(self) -> bool:
+    def _is_held(self) -> bool:
         return bool(self.open)
 
 

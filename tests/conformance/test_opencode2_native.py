@@ -148,7 +148,7 @@ recording was not kept; the preview's has no event of it (`preview/overload` in 
 
 
 @pytest.mark.parametrize("name", ["mock/retry", "claude/2.1.329/overload", "claude/2.1.330/overload", "claude/2.1.197/overload"])
-async def test_a_retry_is_told_as_it_was_seen_and_published(name: str) -> None:
+async def test_a_retry_is_published_as_it_was_seen(name: str) -> None:
     journal = (await journals(name))[0]
     assert kinds(wire_events(journal, name.split("/")[0]), BESIDE) == [RETRIED]
     events = second_of(journal, name.split("/")[0])[1]

@@ -239,7 +239,7 @@ def listed_differences(name: str, scene: str) -> Found:
 
 
 @pytest.mark.parametrize("scene", SCENES)
-async def test_a_scene_is_told_as_native_told_it(scene: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_scene_makes_the_events_of_native(scene: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with play_scene(scene, tmp_path, monkeypatch) as player:
         assert order(player) == listed_differences("order", scene)
         assert logs(player) <= listed_differences("order", scene)

@@ -50,7 +50,7 @@ def test_a_turn_with_text_and_an_edit(server: Bench, fresh: Terminal) -> None:
 
 
 @everyone
-def test_a_permission_is_asked_and_given(server: Bench, fresh: Terminal) -> None:
+def test_a_permission_is_asked_and_granted(server: Bench, fresh: Terminal) -> None:
     fresh.submit("[scene:ask_bash:touch made.txt] make")
     screen = fresh.wait("Permission required", 40)
     assert "$ touch made.txt" in screen

@@ -56,7 +56,7 @@ def test_an_edit_is_shown(server: Bench, terminal: Terminal) -> None:
     assert re.search(rf"\+ ?{re.escape(added)}", screen), screen
 
 
-def test_a_permission_is_asked_and_given(server: Bench, version: str, terminal: Terminal) -> None:
+def test_a_permission_is_asked_and_granted(server: Bench, version: str, terminal: Terminal) -> None:
     """By 1.0's own event and answer, and by today's."""
     terminal.submit("permission")
     screen = terminal.wait(ASKS.get(version, r"△ Permission required"), TURN_S)

@@ -51,7 +51,7 @@ def test_an_edit_is_a_coloured_diff_of_a_real_file(server: Bench, fresh: Termina
 
 @pytest.mark.parametrize("version", [NEW, OLD], scope="module")
 @both
-def test_a_permission_is_asked_and_given(server: Bench, fresh: Terminal) -> None:
+def test_a_permission_is_asked_and_granted(server: Bench, fresh: Terminal) -> None:
     fresh.submit(server.say("[scene:bash:touch made.txt] make", "permission"))
     screen = fresh.wait("Permission required", 40)
     assert "Allow once" in screen

@@ -157,7 +157,7 @@ def test_a_session_moves_to_another_directory(client: Client, server: Bench) -> 
 
 
 @pytest.mark.parametrize(("decision", "status"), [("once", "completed"), ("reject", "error")])
-def test_a_refusal_is_told_and_the_turn_goes_on(client: Client, decision: str, status: str) -> None:
+def test_a_refusal_is_reported_and_the_turn_goes_on(client: Client, decision: str, status: str) -> None:
     """Claude says something to a refusal: the execution succeeds, as docs/wire2.md says."""
     session = client.session()
     client.prompt(session, "[scene:bash:touch made.txt] make it")

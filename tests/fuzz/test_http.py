@@ -63,8 +63,8 @@ TEXTS = (
 
 SEEDS: tuple[int, ...] = ()
 """Found and mended, each with a word on what was wrong. What a test of its own holds is not here: a directory with a name of
-3000 bytes (`test_directories_that_no_disk_has`), NUL in what git or ripgrep is asked for (`test_no_program_is_given_a_nul`), a
-session below itself (`test_a_session_that_is_said_to_be_below_itself_is_deleted`)."""
+3000 bytes (`test_directories_that_no_disk_has`), NUL in what git or ripgrep is asked for (`test_no_program_gets_a_nul`), a
+session below itself (`test_a_session_that_is_its_own_parent_is_deleted`)."""
 
 
 def path_of(random: Random, pattern: str, session: str) -> str:

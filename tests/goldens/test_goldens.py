@@ -143,7 +143,7 @@ def test_a_repeated_value_is_compared_as_what_it_stands_for() -> None:
     assert (difference.place, difference.before, difference.after) == ("b", "1", "2")
 
 
-def test_only_listed_differences_are_wanted_and_idle_entries_are_told() -> None:
+def test_only_listed_differences_are_accepted_and_idle_entries_are_reported() -> None:
     rows = [Difference("claude/2/x", "v1 events", "[0] a.n", "1", "2"), Difference("pi/1/x", "v1 events", "[0] a.n", "1", "2")]
     used, idle = AcceptedDifference("claude/*", "v1 *", "*.n", "why"), AcceptedDifference("amp/*", "*", "*", "why")
     assert split_differences(rows, [used, idle]) == ([rows[1]], [idle])

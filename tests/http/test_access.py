@@ -319,7 +319,7 @@ def test_the_password_is_not_kept() -> None:
     assert "hunter2" not in repr(Settings(password=SecretStr("hunter2hunter2")))
 
 
-async def test_a_ticket_that_nobody_made_opens_no_terminal(client_with_password: ApiClient) -> None:
+async def test_an_unknown_ticket_opens_no_terminal(client_with_password: ApiClient) -> None:
     upgrade = {"Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     upgrade |= {"Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA=="}
     for ticket in ("x", TOKEN, PASSWORD):

@@ -97,7 +97,7 @@ async def test_init_asks_the_agent_for_agents_md(server: Live) -> None:
     await server.api.post(f"/session/{session}/init", MODEL, status=400)
 
 
-async def test_a_failed_compaction_is_told_once(server: Live) -> None:
+async def test_a_failed_compaction_is_reported_once(server: Live) -> None:
     _, fold = await server.turn("compact fail")
     assert len(fold.errors) == 1
     *_, summary = fold.wire()

@@ -38,7 +38,7 @@ async def test_files_are_merged(place: Place) -> None:
     assert (await place.api.get("/global/config", status=200)).body["share"] == "manual"
 
 
-async def test_a_broken_file_is_told_and_left_out(place: Place) -> None:
+async def test_a_broken_file_is_reported_and_left_out(place: Place) -> None:
     """Native refuses every request of the directory then, and its TUI does not start."""
     (place.project / "opencode.json").write_text('{"model": \n')
     async with place.api.stream("/event") as events:

@@ -62,7 +62,7 @@ async def test_bad_pattern(place: Place) -> None:
 
 
 @pytest.mark.parametrize("path", ["/find?pattern=a%00", "/api/vcs/diff?mode=branch&base=a%00"])
-async def test_no_program_is_given_a_nul(place: Place, path: str) -> None:
+async def test_no_program_gets_a_nul(place: Place, path: str) -> None:
     async with place.api.raw.get(URL(path, encoded=True)) as answer:
         assert answer.status == 400
         assert "may not contain NUL" in await answer.text()

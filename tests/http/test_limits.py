@@ -109,7 +109,7 @@ async def test_long_texts_are_refused_on_each_face(tmp_path: Path, path: str) ->
             assert "at most 1000 items" in await answer.text()
 
 
-async def test_answers_do_not_tell_versions(tmp_path: Path) -> None:
+async def test_answers_do_not_show_versions(tmp_path: Path) -> None:
     async with live(tmp_path) as server:
         for path in ("/global/health", "/nosuch"):
             async with server.api.raw.get(path) as answer:

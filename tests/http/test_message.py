@@ -152,7 +152,7 @@ async def test_attached_files_as_native_shows_them(server: Live) -> None:
     assert (call["synthetic"], output["synthetic"], kept["type"]) == (True, True, "file")
 
 
-async def test_a_missing_file_is_told_and_the_turn_goes_on(server: Live) -> None:
+async def test_a_missing_file_is_reported_and_the_turn_goes_on(server: Live) -> None:
     session = await server.session()
     part = {"type": "file", "mime": "text/plain", "filename": "x", "url": f"file://{server.directory}/missing.txt"}
     async with server.api.stream("/event") as events:

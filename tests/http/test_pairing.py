@@ -46,7 +46,7 @@ async def test_clients_of_2_come_in_as_opencode_whatever_the_user_is_called(pair
         assert await status(pairing_server, "GET", "/path", Authorization=basic(user, PASSWORD)) == wanted, user
 
 
-async def test_a_tui_of_2_is_told_that_there_is_a_password(pairing_server: ApiClient) -> None:
+async def test_a_tui_of_opencode2_learns_that_there_is_a_password(pairing_server: ApiClient) -> None:
     async with pairing_server.raw.get("/api/health") as answer:
         assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, CHALLENGE)
         assert await answer.json() == {"_tag": "UnauthorizedError", "message": "Authentication required"}
@@ -116,7 +116,7 @@ async def test_pairing_below_a_base_path(start: Start) -> None:
     assert await status(client, "GET", "/tools/path", Authorization=f"Bearer {token}") == 200
 
 
-async def test_nobody_stops_the_server_from_afar(pairing_server: ApiClient) -> None:
+async def test_a_remote_client_cannot_stop_the_server(pairing_server: ApiClient) -> None:
     assert (await pairing_server.post("/api/service/stop", headers={"Authorization": GOOD}, status=200)).body == {
         "accepted": False
     }

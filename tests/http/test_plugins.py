@@ -98,7 +98,7 @@ BROKEN = {
 }
 
 
-async def test_broken_packages_are_told_and_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_broken_packages_are_reported_and_do_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     site = tmp_path / "site"
     for name, code in BROKEN.items():
         install(site, f"broken-{name}", {name: f"broken_{name}:AGENT"})

@@ -11,7 +11,7 @@ from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, Start, status, wit
 from tests.support.api import ApiClient
 
 
-async def test_forwarded_headers_count_only_when_told(start: Start) -> None:
+async def test_forwarded_headers_count_only_when_enabled(start: Start) -> None:
     forwarded = {"X-Forwarded-Host": "evil.example", "Host": "localhost"}
     assert await status(await start(), "GET", "/path", **forwarded) == 200
     trusting = await start(trust_proxy=True, allowed_hosts=("ide.example",))

@@ -254,7 +254,7 @@ async def test_snapshots_switched_off_in_the_config(tmp_path: Path) -> None:
     assert not list((tmp_path / "data").glob("snapshots/*"))
 
 
-async def test_a_home_directory_is_said_once_and_the_session_works(tmp_path: Path) -> None:
+async def test_a_home_directory_is_warned_about_once_and_the_session_works(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "project").symlink_to(tmp_path / "home")
     async with live(tmp_path) as server:

@@ -162,7 +162,7 @@ async def test_a_patch_does_not_leave_the_root_for_the_rest_of_its_repository(tm
     assert (tmp_path / "above.txt").read_text() == "1\n"
 
 
-async def test_histories_of_what_lies_outside_are_neither_told_nor_added_to(tmp_path: Path, outside: Path) -> None:
+async def test_histories_outside_of_the_roots_are_neither_shown_nor_extended(tmp_path: Path, outside: Path) -> None:
     store = MemoryStore()
     async with live(tmp_path, store=store) as server:
         session = (await server.api.post("/session", {}, params={"directory": str(outside)}, status=200)).body["id"]

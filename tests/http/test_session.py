@@ -135,7 +135,7 @@ async def test_delete_takes_children_along_and_tells_it(server: Live) -> None:
     await server.api.get(f"/session/{child}", status=404)
 
 
-async def test_a_session_that_is_said_to_be_below_itself_is_deleted(server: Live) -> None:
+async def test_a_session_that_is_its_own_parent_is_deleted(server: Live) -> None:
     """An import may say anything."""
     session = await server.session()
     document = (await server.api.get(f"/session/{session}/export", status=200)).body
@@ -199,7 +199,7 @@ async def test_a_fork_has_the_tools_as_they_were(server: Live) -> None:
     assert [part["state"]["input"].keys() >= {"filePath"} for part in new if part["tool"]] == [True]
 
 
-async def test_everything_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_sessions_and_settings_survive_a_restart(tmp_path: Path) -> None:
     store = tmp_path / "data" / "shim.db"
     async with live(tmp_path, store=SqliteStore(store)) as server:
         session = await server.session()

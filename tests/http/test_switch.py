@@ -41,7 +41,7 @@ async def test_another_model_of_the_same_agent_needs_no_new_process(server: Live
     assert len({pid for pid, _ in answers}) == 1
 
 
-async def test_another_agent_is_told_the_conversation_and_the_person_is_told_that(server: Live) -> None:
+async def test_another_agent_gets_the_conversation_and_the_person_a_notice(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:
         await answer(server, session, "echo the word is magenta", MOCK)

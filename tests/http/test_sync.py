@@ -45,7 +45,7 @@ async def test_each_lasting_event_has_a_twin_right_after_it(server: Live) -> Non
     assert [e["type"] for e in seen if e["type"] in LASTING] == [t["type"].removesuffix(".1") for t in twins]
 
 
-async def test_the_history_is_what_was_told(server: Live, tmp_path: Path) -> None:
+async def test_the_history_matches_the_events(server: Live, tmp_path: Path) -> None:
     session, seen = await global_events(server, "think", "subagent")
     twins = [e["syncEvent"] for e in seen if e["type"] == "sync" and e["syncEvent"]["aggregateID"] == session]
     rows = [r for r in await history(server) if r["aggregate_id"] == session]

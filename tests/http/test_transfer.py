@@ -89,7 +89,7 @@ async def test_an_imported_session_is_rebuilt_from_the_journal(tmp_path: Path, d
         assert await export_session(second, session) == before
 
 
-async def test_the_agent_is_told_what_was_imported(server: Live, document: Any) -> None:
+async def test_the_agent_gets_the_imported_conversation(server: Live, document: Any) -> None:
     await server.api.post("/session/import", document, status=200)
     session = document["info"]["id"]
     # no model is named: the session's own is unknown here, so the default agent takes it

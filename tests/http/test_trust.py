@@ -113,7 +113,7 @@ async def test_trust_is_asked_once(server: Live, launches: Launches) -> None:
     assert launches.used == [True, True]
 
 
-async def test_a_declined_project_is_told_once_and_not_asked_again(server: Live, launches: Launches) -> None:
+async def test_a_declined_project_is_reported_once_and_not_asked_again(server: Live, launches: Launches) -> None:
     seen: list[dict[str, Any]] = []
 
     async def act(events: EventStream, event: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ async def test_a_repository_without_such_settings_sees_none_of_this(tmp_path: Pa
     assert not (tmp_path / "data" / "trust.json").exists()
 
 
-async def test_changed_content_asks_again_and_starts_the_agent_anew(server: Live, launches: Launches, tmp_path: Path) -> None:
+async def test_changed_content_asks_again_and_restarts_the_agent(server: Live, launches: Launches, tmp_path: Path) -> None:
     session, _ = await server.turn("echo hi", answer_question(server, TRUST))
     plant(tmp_path, {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch other"}]}]}})
     asked: list[dict[str, Any]] = []
@@ -207,7 +207,9 @@ async def test_without_an_answer_in_time_the_turn_goes_on_untrusted(tmp_path: Pa
     assert launches.used == [False]
 
 
-async def test_nobody_connected_goes_on_without_soon(server: Live, launches: Launches, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_clients_the_hub_goes_on_without_soon(
+    server: Live, launches: Launches, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trust_gate, "NOBODY_S", 0.1)
     monkeypatch.setattr(trust_gate, "LOOK_S", 0.05)
     async with asyncio.timeout(WAIT_S):

@@ -202,7 +202,7 @@ async def test_two_blocking_prompts_are_both_answered(server: Live) -> None:
     assert both[0]["info"]["id"] == both[1]["info"]["id"]
 
 
-async def test_a_stream_that_comes_late_is_told_what_waits(server: Live) -> None:
+async def test_a_late_stream_gets_open_requests(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as first:
         await server.prompt(session, "permission")
@@ -253,7 +253,7 @@ async def test_old_clients_get_growing_parts_instead_of_deltas(server: Live) -> 
 
 
 @pytest.mark.parametrize("path", ["/event", "/global/event"])
-async def test_a_stream_that_comes_in_the_middle_of_a_turn_has_what_was_said(tmp_path: Path, path: str) -> None:
+async def test_a_stream_opened_during_a_turn_has_its_text(tmp_path: Path, path: str) -> None:
     async with live(tmp_path, delay_factor=1.0) as server:
         session = await server.session()
         async with server.api.stream("/event") as first:

@@ -41,12 +41,12 @@ async def until_title(server: Live, events: Any, session: str) -> list[str]:
             return kinds
 
 
-async def test_the_server_rejects_what_nobody_answers(tmp_path: Path) -> None:
+async def test_the_server_rejects_unanswered_requests(tmp_path: Path) -> None:
     async with live(tmp_path, unattended=SOON) as server:
         await turn_is_rejected(server)
 
 
-async def test_a_session_of_opencode1_rejects_what_nobody_answers(tmp_path: Path) -> None:
+async def test_a_session_of_opencode1_rejects_unanswered_requests(tmp_path: Path) -> None:
     async with live(tmp_path) as server:
         await turn_is_rejected(server, metadata={"unattended": SOON})
 

@@ -89,7 +89,7 @@ async def test_branch(place: Place) -> None:
             assert (await events.until("vcs.branch.updated", WAIT_S))[-1]["properties"] == properties
 
 
-async def test_only_while_somebody_listens(place: Place) -> None:
+async def test_watchers_run_only_while_a_client_listens(place: Place) -> None:
     await place.api.get("/vcs", status=200)
     assert place.services.watchers.watched_directories() == []
     async with place.api.stream("/event"):

@@ -178,7 +178,7 @@ async def test_the_hidden_server_does_not_outlive_a_killed_server(fake: Fake) ->
     await until_gone(pid, home)
 
 
-async def test_no_opencode_is_said_plainly(tmp_path: Path) -> None:
+async def test_a_missing_opencode_is_reported_plainly(tmp_path: Path) -> None:
     with pytest.raises(AgentNotFound, match=r"not on PATH\. Install it"):
         await WebUI(environ={"PATH": str(tmp_path)}).start()
     with pytest.raises(AgentNotFound, match="SHIM_OPENCODE_BIN is /nowhere/opencode"):

@@ -240,7 +240,7 @@ async def test_a_process_that_never_reads_can_be_stopped(spawn: Nursery) -> None
 # --- floods ---------------------------------------------------------------------------------------------------
 
 
-async def test_a_flood_starves_nobody_and_fills_no_memory(spawn: Nursery) -> None:
+async def test_a_flood_starves_no_reader_and_fills_no_memory(spawn: Nursery) -> None:
     count = rounds = 0
 
     def on_lines(lines: list[bytes]) -> None:

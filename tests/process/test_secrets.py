@@ -86,7 +86,7 @@ def agents() -> str:
     return json.dumps({"babbler": {"command": command, "env": {"BABBLER_KEY": PLANTED["in a setting"]}}})
 
 
-def test_no_planted_secret_is_ever_told_or_written(tmp_path: Path, agents: str) -> None:
+def test_no_planted_secret_is_ever_sent_or_written(tmp_path: Path, agents: str) -> None:
     planted = {
         "OPENCODE_SERVER_PASSWORD": PASSWORD,
         "ANTHROPIC_API_KEY": PLANTED["by its looks, in the environment"],

@@ -103,7 +103,7 @@ def test_twenty_thousand_requests_are_answered_when_both_pipes_are_full(tmp_path
 
 
 @pytest.mark.timeout(180)
-def test_dropped_lines_are_told_when_a_reader_returns(tmp_path: Path) -> None:
+def test_dropped_lines_are_reported_when_a_reader_returns(tmp_path: Path) -> None:
     with run_server(tmp_path, subprocess.DEVNULL, subprocess.PIPE) as (process, connection):
         missing = 0.0
         while not missing:

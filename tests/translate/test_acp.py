@@ -113,7 +113,7 @@ def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
         (PI, "Pi (ACP) ended the turn without an answer.", "no_answer"),
     ],
 )
-def test_an_error_is_told_once_and_not_as_text(version: str, message: str, code: str) -> None:
+def test_an_error_is_reported_once_and_not_as_text(version: str, message: str, code: str) -> None:
     replay = play(version, "error")
     assert [(f.data.message, f.data.code) for f in replay.facts(EventType.ERROR)] == [(message, code)]
     assert replay.texts() == []
@@ -159,7 +159,7 @@ def test_usage_and_cost_of_each_prompt() -> None:
     assert all(row["usage"]["input"] > 0 and 0 < row["cost"] < 0.01 for row in spent)
 
 
-def test_history_of_a_loaded_session_is_not_told_again() -> None:
+def test_history_of_a_loaded_session_is_not_sent_again() -> None:
     for version in (CLAUDE, CODEX, PI):
         replay = play(version, "resume.2")
         assert replay.texts() == ["You said: resumed"]

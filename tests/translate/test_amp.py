@@ -78,7 +78,7 @@ def test_texts_are_one_synthetic_delta_each() -> None:
     assert [delta.data.delta] == replay.texts()
 
 
-def test_thinking_is_told() -> None:
+def test_thinking_is_sent() -> None:
     replay = play("reason_thinking")
     [item] = [item for item in replay.items(ItemKind.MESSAGE) if item.role == "assistant"]
     assert [(part.type, part.text) for part in item.content] == [
@@ -106,7 +106,7 @@ def test_usage_is_of_the_turn() -> None:
     assert done == Signal(Input.DONE, metadata={"usage": usage})
 
 
-def test_errors_are_told_once_and_in_words() -> None:
+def test_errors_are_reported_once_and_in_words() -> None:
     [error] = play("error").facts(EventType.ERROR)
     assert (error.data.message, error.data.details["status_code"]) == ("400: scripted failure", 400)
     [overloaded] = play("overload").facts(EventType.ERROR)

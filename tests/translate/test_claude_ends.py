@@ -35,7 +35,7 @@ ERRORS = [
 
 @pytest.mark.parametrize("version", BOTH)
 @pytest.mark.parametrize(("scene", "message", "code", "status", "retryable"), ERRORS, ids=[row[0] for row in ERRORS])
-def test_errors_are_told_once(
+def test_errors_are_reported_once(
     version: str,
     scene: str,
     message: str,

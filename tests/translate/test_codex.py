@@ -133,7 +133,7 @@ def test_a_broken_connection_leaves_the_piece_that_came() -> None:
     assert [item.metadata["attempt"] for item in replay.statuses("retry")] == [1]
 
 
-def test_errors_are_told_once_and_retries_are_no_errors() -> None:
+def test_errors_are_reported_once_and_retries_are_no_errors() -> None:
     replay = play("error_401")
     assert [item.metadata["attempt"] for item in replay.statuses("retry")] == [1, 2, 3, 4, 5]
     (error,) = replay.facts(EventType.ERROR)

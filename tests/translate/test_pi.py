@@ -87,7 +87,7 @@ def test_the_diff_of_an_edit_is_in_the_session(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", BOTH)
-def test_retries_are_told_and_end_no_turn(version: str) -> None:
+def test_retries_are_reported_and_end_no_turn(version: str) -> None:
     replay = play(version, "status_503")
     assert [item.metadata["delay_ms"] for item in replay.statuses("retry")] == [2000, 4000, 8000]
     [error] = replay.facts(EventType.ERROR)
@@ -145,7 +145,7 @@ def test_models_and_their_levels(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", BOTH)
-def test_a_lost_conversation_is_said_to_be_lost(version: str) -> None:
+def test_a_lost_conversation_is_reported_as_lost(version: str) -> None:
     replay = play(version, "resume.5_unknown")
     [failed] = replay.signals()
     assert failed.error["code"] == "session_not_found"

@@ -30,7 +30,7 @@ def test_cards(scene: str, cards: list[tuple[str, str]]) -> None:
     assert play(scene).cards() == cards
 
 
-def test_an_error_is_told_once() -> None:
+def test_an_error_is_reported_once() -> None:
     replay = play("error")
     fold = replay.hub.folds[replay.states[None].id]
     assert [e["name"] for e in fold.errors] == ["APIError"]

@@ -51,7 +51,7 @@ def test_output_comes_whole_and_in_order(pipe: Pipe) -> None:
     assert stream.dropped == 0
 
 
-def test_whole_lines_are_dropped_and_counted_when_nobody_reads(pipe: Pipe) -> None:
+def test_whole_lines_are_dropped_and_counted_without_a_reader(pipe: Pipe) -> None:
     stream = BoundedStream("stdout", pipe.original, limit_bytes=20_000)
     for _ in range(5000):
         stream.write(LINE)

@@ -116,7 +116,7 @@ def test_on_a_terminal_tables_are_those_of_rich() -> None:
     assert rows[:2] == ["agent   version  where", "claude  2.1.330  /opt/[x]/claude"]
 
 
-def test_settings_from_files_are_told_at_the_start(tmp_path: Path) -> None:
+def test_settings_from_files_are_reported_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "shim.toml").write_text("log_level = 'warn'\nidle_reap_s = 60\n")
     text = console_text(lambda out: screen.print_start(out, fake_server(Settings.load()), ROWS))
     assert f"settings log_level, idle_reap_s from {tmp_path}/shim.toml\n" in text
@@ -257,7 +257,7 @@ def test_the_generation_of_an_opencode(opencode: Path, said: str, wanted: int) -
     assert clients.generation(str(opencode)) == wanted
 
 
-def test_a_program_that_cannot_be_asked_is_of_the_first_generation(tmp_path: Path) -> None:
+def test_a_program_without_a_version_counts_as_opencode1(tmp_path: Path) -> None:
     assert clients.generation(str(tmp_path / "gone")) == 1
 
 
@@ -270,7 +270,7 @@ def test_tui_without_opencode_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch
         invoke("tui")
 
 
-def test_a_tui_that_cannot_be_started_is_told(opencode: Path) -> None:
+def test_a_tui_that_cannot_be_started_is_reported(opencode: Path) -> None:
     opencode.write_text("#!/no/such/interpreter\n")
     with pytest.raises(ShimError, match=r"Cannot start .*opencode: No such file"):
         invoke("tui", "http://127.0.0.1:1")
@@ -296,7 +296,7 @@ def test_the_page_of_a_directory() -> None:
     )
 
 
-async def test_a_server_without_the_web_ui_is_told(aiohttp_server: Any) -> None:
+async def test_a_server_without_the_web_ui_is_reported(aiohttp_server: Any) -> None:
     async def page(request: web.Request) -> web.Response:
         kind = "text/html" if request.path == "/with" else "application/json"
         return web.Response(text="{}", content_type=kind)

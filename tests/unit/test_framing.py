@@ -48,7 +48,7 @@ def test_a_dropped_line_that_comes_in_pieces() -> None:
     assert framer.push(b"\nnext\n") == [FrameError(1400, b"x" * 200 + b"y" * (HEAD_BYTES - 200)), b"next"]
 
 
-def test_a_dropped_line_without_an_end_is_told_at_close() -> None:
+def test_a_dropped_line_without_an_end_is_reported_at_close() -> None:
     framer = LineFramer(limit_bytes=2)
     assert framer.push(b"abcd") == []
     assert framer.close() == [FrameError(4, b"abcd")]

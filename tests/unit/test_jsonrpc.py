@@ -21,7 +21,7 @@ def line(**message: object) -> bytes:
     return json.dumps(message).encode()
 
 
-def test_an_answer_is_told_by_its_id_and_only_once() -> None:
+def test_an_answer_is_published_by_its_id_and_once() -> None:
     rpc = JsonRpc()
     first, _ = rpc.request("initialize", {})
     second, written = rpc.request("session/new", {"cwd": "/x"})
@@ -44,7 +44,7 @@ def test_a_refusal_has_words() -> None:
 
 
 @pytest.mark.parametrize("id_", [0, 7, "a-uuid", "", None, 1.5])
-def test_the_peers_ids_are_given_back_as_they_came(id_: object) -> None:
+def test_the_peers_ids_are_returned_as_they_came(id_: object) -> None:
     rpc = JsonRpc(versioned=False)
     rpc.request("ours", {})
     asked = rpc.classify(line(id=id_, method="ask", params={"a": 1}))

@@ -68,6 +68,6 @@ def looks(**growth: float) -> list[soak.Look]:
     ({"files": 1, "tasks": 1}, {"files", "tasks"}),
     ({"children": 1}, {"children"}),
 ])  # fmt: skip
-def test_growth_is_told_from_scatter(growth: dict[str, float], found: set[str]) -> None:
+def test_growth_is_distinguished_from_scatter(growth: dict[str, float], found: set[str]) -> None:
     assert set(soak.excess_growth(looks(**growth))) == found
     assert soak.excess_growth(looks(**growth)[:2]) == {}

@@ -96,7 +96,7 @@ def test_client_errors_log_no_traceback(stream: io.StringIO, level: LogLevel) ->
     assert not any("exception" in one for one in found)
 
 
-def test_no_more_open_files_is_told_once(stream: io.StringIO) -> None:
+def test_no_more_open_files_is_reported_once(stream: io.StringIO) -> None:
     configure("info", "json", stream)
     for _ in range(100):
         logging.getLogger("asyncio").error("socket.accept() out of system resource", exc_info=OSError(errno.EMFILE, "Too many"))

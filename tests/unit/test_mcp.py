@@ -38,7 +38,7 @@ def test_codexs_words(params: Any, server: Any) -> None:
     assert of_codex({"name": "a", **params}) == ("a", server)
 
 
-def test_only_news_are_told() -> None:
+def test_only_news_are_published() -> None:
     servers = McpServers()
     up, down = {"status": "connected"}, {"status": "failed", "error": "x"}
     assert servers.update([], whole=True) is None

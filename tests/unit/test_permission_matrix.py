@@ -14,13 +14,13 @@ TABLE = [pytest.param(driver, agents()[AGENTS[name].provider].enforcement, id=na
 
 
 @pytest.mark.parametrize(("driver", "enforcement"), TABLE)
-def test_every_gap_is_told_to_people(driver: Driver, enforcement: Enforcement) -> None:
+def test_every_gap_is_documented(driver: Driver, enforcement: Enforcement) -> None:
     untold = {action for action, _ in driver.gaps if enforcement.gap(ROWS[action].key) is None}
     assert untold == set()
 
 
 @pytest.mark.parametrize(("driver", "enforcement"), TABLE)
-def test_every_key_that_is_said_to_hold_is_played(driver: Driver, enforcement: Enforcement) -> None:
+def test_every_key_that_claims_to_hold_is_played(driver: Driver, enforcement: Enforcement) -> None:
     played = {ROWS[action].key for action in driver.scenes}
     promised = {key for key in PERMISSION_KEYS if key not in enforcement.absent and enforcement.gap(key) is None}
     assert promised - played == set()

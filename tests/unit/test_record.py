@@ -71,7 +71,7 @@ def rows(*messages: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"dir": "out", "msg": message} for message in messages]
 
 
-def test_new_and_gone_kinds_and_fields_are_told() -> None:
+def test_new_and_removed_kinds_and_fields_are_reported() -> None:
     before = kinds_of([rows({"type": "a", "x": {"y": 1}}, {"type": "system", "subtype": "old"})])
     now = kinds_of([rows({"type": "a", "x": {"y": 1, "z": [{"deep": 1}]}}, {"type": "system", "subtype": "new"})])
     told = ["- new kind `system/new`", "- kind gone `system/old`", "- new in `a`: `x.z`"]
@@ -196,9 +196,7 @@ async def test_recording_ends_when_the_first_scenes_fail_alike(tmp_path: Path) -
 LACKS = {"questions": "It asks nothing.", "mcp": "It has none."}
 
 
-async def test_scene_that_the_agent_had_nothing_for_and_now_plays_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_scene_that_the_agent_now_plays_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     script = tmp_path / "agent.py"
     script.write_text(FAKE)
     scenes = {

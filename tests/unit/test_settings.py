@@ -129,7 +129,7 @@ def test_a_wrong_value_is_named_with_its_source(here: Path, flags: dict[str, obj
         Settings.load(flags)
 
 
-def test_an_unknown_name_in_a_file_is_told_with_the_known_ones(here: Path) -> None:
+def test_an_unknown_name_in_a_file_is_reported_with_the_known_ones(here: Path) -> None:
     (here / "shim.toml").write_text("prot = 1\n")
     with pytest.raises(SettingsError, match=r"Unknown setting prot \(file .*shim.toml\).*port"):
         Settings.load()
@@ -170,14 +170,14 @@ def test_harmless_project_settings_are_taken(here: Path) -> None:
     assert (settings.port, settings.base_path, settings.default_agent, settings.max_sessions) == (2, "/a", "mock", 5)
 
 
-def test_a_broken_file_is_told(here: Path) -> None:
+def test_a_broken_file_is_reported(here: Path) -> None:
     (here / "shim.toml").write_text("port = = 1\n")
     with pytest.raises(SettingsError, match=r"Cannot read the settings of .*shim.toml"):
         Settings.load()
 
 
 @pytest.mark.timeout(10)
-def test_a_pipe_or_a_device_in_the_place_of_a_file_is_told_and_holds_nobody(here: Path) -> None:
+def test_a_pipe_or_a_device_in_the_place_of_a_file_is_reported_and_does_not_block(here: Path) -> None:
     os.mkfifo(here / "shim.toml")
     with pytest.raises(SettingsError, match=r"Cannot read the settings of .*shim.toml.*no regular file"):
         Settings.load()
@@ -249,7 +249,7 @@ def test_opencodes_own_variables_are_taken_and_weaker_than_ours(here: Path, monk
 @pytest.mark.parametrize(
     "text", ["password = 1234567", "password = ''", "username = 'a:b'", "base_path = '/a/../b'", "roots = '/no/such'"]
 )
-def test_wrong_access_settings_are_told_without_the_password(here: Path, text: str) -> None:
+def test_wrong_access_settings_are_reported_without_the_password(here: Path, text: str) -> None:
     personal_file(here, text)
     with pytest.raises(SettingsError, match=text.split()[0]) as told:
         Settings.load()

@@ -50,7 +50,7 @@ def test_a_url_is_one_of_the_web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         Settings.load()
 
 
-def test_a_wrong_one_is_told_without_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_is_reported_without_its_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, monkeypatch, GOOD.replace("idle", "idl"))
     with pytest.raises(SettingsError, match="hooks") as error:
         Settings.load()

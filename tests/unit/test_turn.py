@@ -178,13 +178,13 @@ def test_a_continuation_while_draining_belongs_to_the_turn() -> None:
     assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
 
 
-def test_a_continuation_that_is_told_after_the_task_closed_is_a_new_turn() -> None:
+def test_a_continuation_after_the_task_closed_is_a_new_turn() -> None:
     turn = machine(PROMPT, OPENED, Input.DONE)
     assert say(turn, CLOSED) == [TurnEnd(1, "completed")]
     assert say(turn, Input.ACTIVITY) == [TurnStart(2, "agent")]
 
 
-def test_a_prompt_while_draining_is_handed_at_once() -> None:
+def test_a_prompt_while_draining_is_dispatched_at_once() -> None:
     """It must not wait for a background task that may take hours."""
     turn = machine(PROMPT, OPENED, Input.DONE)
     assert say(turn, SECOND) == [DispatchPrompt(Q)]

@@ -45,7 +45,7 @@ def test_a_checkout_names_its_commit(tmp_path: Path, state: str) -> None:
     assert read_build("1.2.3", ABSENT, checkout).commit == git(checkout, "rev-parse", "HEAD")
 
 
-def test_without_a_repository_only_the_version_is_told(tmp_path: Path) -> None:
+def test_without_a_repository_only_the_version_is_shown(tmp_path: Path) -> None:
     build = read_build("1.2.3", ABSENT, tmp_path)
     assert str(build) == "1.2.3"
     assert build.age_days(date(2026, 10, 31)) is None

@@ -109,7 +109,7 @@ async def test_resumed_again_without_a_change_it_fails_again(r: Tui) -> None:
     assert await message_types(r) == ["user", "idle", "idle"]
 
 
-async def test_a_prompt_that_waits_is_handed_to_the_model_that_the_session_has_then(r: Tui) -> None:
+async def test_a_queued_prompt_goes_to_the_sessions_model_at_dispatch(r: Tui) -> None:
     await r.new()
     await r.prompt("echo hello", resume=False)
     await r.call("POST", f"/api/session/{r.session}/agent", {"agent": "plan"}, status=204)

@@ -30,7 +30,7 @@ async def test_commands_have_them(r: Tui) -> None:
     assert await shell_output(r, 'echo "<$GREETING>" $OTHER') == "<> 1"
 
 
-async def test_the_agent_is_started_anew_with_the_next_prompt(r: Tui) -> None:
+async def test_the_agent_is_restarted_with_the_next_prompt(r: Tui) -> None:
     services: Services = r.live.api.raw.server.app[SERVICES]  # type: ignore[union-attr]
     await r.turn("echo one")
     actor = await services.sessions.actor(r.session)

@@ -28,7 +28,7 @@ async def next_event(client: Tui, type_: str) -> dict[str, Any]:
     return event["data"]
 
 
-async def test_made_told_listed_and_answered(client: Tui) -> None:
+async def test_a_form_is_created_published_listed_and_answered(client: Tui) -> None:
     await client.new()
     form = (await create(client, metadata={"kind": "mine"}))["data"]
     assert form["fields"] == FIELDS

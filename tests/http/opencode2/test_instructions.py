@@ -17,7 +17,7 @@ async def entries(client: Tui) -> list[dict[str, Any]]:
     return (await client.call("GET", base(client))).body["data"]
 
 
-async def test_set_listed_told_and_removed(client: Tui) -> None:
+async def test_instructions_are_set_listed_sent_and_removed(client: Tui) -> None:
     await client.new()
     assert await entries(client) == []
     await client.call("PUT", f"{base(client)}/style", {"value": "Be brief."}, status=204)

@@ -74,7 +74,7 @@ async def test_a_directory_that_is_not_there(place: Place) -> None:
         assert answer.body["location"] == {"directory": "/nosuch/place"}
 
 
-async def test_reload_asks_agents_anew(place: Place) -> None:
+async def test_reload_asks_agents_again(place: Place) -> None:
     await place.api.post("/api/location/reload", status=204)
     assert place.services.agents.asked == ["claude"]  # pyright: ignore - the fake's
 

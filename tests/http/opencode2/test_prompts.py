@@ -37,7 +37,7 @@ async def test_the_same_prompt_twice_is_one_prompt(client: Tui) -> None:
     assert client.texts() == ["once"]
 
 
-async def test_the_july_build_is_told_where_in_the_log_a_prompt_was_accepted(client: Tui) -> None:
+async def test_the_july_build_learns_where_in_the_log_a_prompt_was_accepted(client: Tui) -> None:
     await client.turn("echo one")
     waiting = await client.prompt("echo later", resume=False)
     [listed] = await inbox(client)

@@ -112,9 +112,7 @@ async def test_the_dialog_of_a_quick_permission_is_there_with_its_card(server: L
         await client.assert_matches_server(await client.over())
 
 
-async def test_a_question_that_is_asked_while_the_client_reads_is_told_again(
-    server: Live, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_question_asked_during_a_read_is_sent_again(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """For an answer that took longer than the streams were on hold. This client takes no notice of what it has."""
     monkeypatch.setattr("shim.faces.opencode2.rereads.REPEAT_S", 0.6)
     async with july(server, 0.3) as client:
@@ -125,7 +123,7 @@ async def test_a_question_that_is_asked_while_the_client_reads_is_told_again(
         assert told == [form, form]
 
 
-async def test_a_client_that_reads_all_the_time_is_told_all_the_same(server: Live) -> None:
+async def test_a_busy_reader_gets_every_event(server: Live) -> None:
     """Whoever polls and listens at once is behind by LONGEST_S at most."""
     async with july(server, 0.0) as client:
         await client.begin("tool")

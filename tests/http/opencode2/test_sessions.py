@@ -171,7 +171,7 @@ async def test_speech_is_refused_with_a_reason(r: Tui) -> None:
     assert "voice model" in answer["message"]
 
 
-async def test_a_session_is_changed_and_told_so(r: Tui) -> None:
+async def test_a_session_change_is_published(r: Tui) -> None:
     await r.new()
     base = f"/api/session/{r.session}"
     await r.call("PATCH", base, {"title": "New", "metadata": {"k": [1]}}, status=204)
@@ -225,7 +225,7 @@ async def test_a_deleted_session_is_gone_for_everybody(client: Tui) -> None:
 
 
 @pytest.mark.parametrize("scene", ["echo x", "error"])
-async def test_a_list_says_of_what_nobody_has_opened_what_it_says_of_what_is_open(server: Live, scene: str) -> None:
+async def test_a_list_shows_closed_sessions_like_open_ones(server: Live, scene: str) -> None:
     session = await server.session()
     await server.ask(session, scene)
     get = server.api.get

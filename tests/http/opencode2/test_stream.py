@@ -111,7 +111,7 @@ async def test_the_event_itself_names_its_place_too(r: Tui) -> None:
             assert await again.until("session.execution.succeeded") == told[index + 1 :]
 
 
-async def test_a_place_that_nobody_knows_is_the_present(r: Tui) -> None:
+async def test_an_unknown_position_is_the_present(r: Tui) -> None:
     await r.turn("echo one")
     async with r.live.api.stream("/api/event", params={"after": "evt_nosuch"}) as again:
         assert (await again.next())["type"] == "server.connected"
@@ -135,7 +135,7 @@ async def test_a_running_text_is_not_in_what_is_read(client: Tui) -> None:
     await client.assert_matches_server()
 
 
-async def test_a_session_that_nobody_has_read_is_told_from_where_it_is(server: Live) -> None:
+async def test_an_unread_session_is_sent_from_its_position(server: Live) -> None:
     """Its first turn is history when a reader comes in the middle of nothing; its second one is told whole."""
     session = await server.session()
     await server.ask(session, "echo first")
@@ -149,7 +149,7 @@ async def test_a_session_that_nobody_has_read_is_told_from_where_it_is(server: L
     assert list(client.screen)[: len(before)] == list(before)
 
 
-async def test_a_session_that_is_loaded_anew_is_the_same(server: Live, r: Tui) -> None:
+async def test_a_reloaded_session_is_the_same(server: Live, r: Tui) -> None:
     for scene in ("tool", "think", "error", "echo x"):
         await r.turn(scene)
     base = f"/api/session/{r.session}"
@@ -163,7 +163,7 @@ async def test_a_session_that_is_loaded_anew_is_the_same(server: Live, r: Tui) -
     await r.assert_matches_server()
 
 
-async def test_the_log_is_what_was_told(r: Tui) -> None:
+async def test_the_log_matches_the_events(r: Tui) -> None:
     told: list[dict[str, Any]] = []
 
     async def act(client: Tui, event: dict[str, Any]) -> None:
@@ -187,7 +187,7 @@ async def test_the_log_is_what_was_told(r: Tui) -> None:
         assert [item["type"] for item in more][:2] == ["session.inbox.enqueued", "session.execution.started"]
 
 
-async def test_the_host_is_told_of_too(r: Tui) -> None:
+async def test_the_host_is_reported_too(r: Tui) -> None:
     toast = {"message": "hello", "variant": "info"}
     await r.live.api.post("/tui/show-toast", toast, status=200)
     event = await r.events.next()

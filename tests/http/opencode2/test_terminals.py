@@ -43,7 +43,7 @@ async def test_life(place: Place) -> None:
         assert (await place.api.request(method, f"/api/pty/{made['id']}", status=404)).body["_tag"] == "PtyNotFoundError"
 
 
-async def test_an_unknown_terminal_is_told_by_the_close_code(place: Place) -> None:
+async def test_an_unknown_terminal_is_reported_by_the_close_code(place: Place) -> None:
     async with place.api.raw.ws_connect("/api/pty/pty_nosuch/connect") as socket:
         assert await Screen(socket).end() == 4404
     assert (await place.api.get("/api/pty/pty_nosuch/connect", status=400)).body["_tag"] == "InvalidRequestError"

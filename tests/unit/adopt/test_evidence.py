@@ -13,7 +13,7 @@ def test_the_same_recordings_do_not_differ() -> None:
     assert changes(OLD, OLD) == []
 
 
-def test_text_tool_and_end_of_a_turn_that_changed_are_told() -> None:
+def test_changed_text_tool_and_turn_end_are_reported() -> None:
     [text] = [line for line in changes(OLD, ROOT / "codex" / "0.166.0") if line.startswith("tools of write:")]
     assert text == "tools of write: write completed is now apply_patch completed"
 

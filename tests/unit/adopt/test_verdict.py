@@ -34,7 +34,7 @@ def test_report_of_nothing_new_is_short() -> None:
     assert len(report(GOOD)) < 16
 
 
-def test_scenes_that_fail_alike_are_told_once() -> None:
+def test_scenes_that_fail_alike_are_reported_once() -> None:
     found = replace(GOOD, failed={"text": "It ends.", "long": "It ends.", "mcp": "No tool."})
     assert [line for line in report(found) if "ends" in line or "tool" in line] == [
         "  - text, long: It ends.",

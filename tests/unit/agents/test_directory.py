@@ -150,7 +150,7 @@ async def test_the_default_can_be_set_and_comes_first(machine: Machine) -> None:
     assert [a.spec.name for a in await directory.available()] == ["mock", "fake"]
 
 
-async def test_a_default_that_nobody_knows_is_refused(machine: Machine) -> None:
+async def test_an_unknown_default_is_refused(machine: Machine) -> None:
     directory = await machine.directory(spec(), default_agent="flake", start=False)
     with pytest.raises(AgentNotFound, match=r"flake.*Known: fake, mock"):
         await directory.start()
@@ -217,7 +217,7 @@ async def test_offers_stored_by_another_version_are_ignored(machine: Machine, va
 @pytest.mark.parametrize(
     ("script", "why"), [(FAILS, "exit code 3.*no licence"), (HANGS, "within 0.2 s"), ("#!/bin/sh\n", "exit code 0")]
 )
-async def test_an_agent_that_does_not_tell_has_the_catalogue_of_the_registry(machine: Machine, script: str, why: str) -> None:
+async def test_an_agent_without_a_catalogue_has_that_of_the_registry(machine: Machine, script: str, why: str) -> None:
     machine.install(script=script)
     directory = await machine.directory(spec(), discovery_timeout_s=0.2)
     fake = (await directory.available())[0]
@@ -227,7 +227,7 @@ async def test_an_agent_that_does_not_tell_has_the_catalogue_of_the_registry(mac
     assert await machine.store.values(NAMESPACE) == {}
 
 
-async def test_nobody_waits_long_for_an_agent_that_hangs(machine: Machine) -> None:
+async def test_an_agent_that_hangs_delays_answers_for_a_bounded_time(machine: Machine) -> None:
     machine.install(script=HANGS)
     directory = await machine.directory(spec())
     assert [a.spec.name for a in await directory.available(timeout_s=0.05)] == ["fake", "mock"]

@@ -85,7 +85,7 @@ def test_nothing_is_restored_below_a_running_server(store: SqliteStore, tmp_path
         restore(tmp_path / "data", tmp_path / "b.tar.gz", replace=True)
 
 
-async def test_data_that_is_there_is_moved_aside_only_when_told(store: SqliteStore, tmp_path: Path) -> None:
+async def test_existing_data_is_moved_aside_only_on_request(store: SqliteStore, tmp_path: Path) -> None:
     data, file = tmp_path / "data", tmp_path / "b.tar.gz"
     backup(data, file)
     await store.close()

@@ -56,14 +56,14 @@ def test_serve_takes_all_that_clients_start_it_with(monkeypatch: pytest.MonkeyPa
     assert capsys.readouterr().err == ""
 
 
-def test_an_unknown_option_is_ignored_and_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_option_is_ignored_and_reported(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     called = CommandRecorder(monkeypatch, "serve")
     assert opencode.call("opencode", ["serve", "--newer=1", "--port=5"]) == 0
     assert called.options[0].port == 5
     assert "--newer is ignored" in capsys.readouterr().err
 
 
-def test_a_variable_that_does_less_than_in_opencode_is_told(
+def test_a_variable_with_less_effect_than_in_opencode_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     CommandRecorder(monkeypatch, "serve")
@@ -84,7 +84,7 @@ def test_a_folder_or_nothing_opens_the_tui(monkeypatch: pytest.MonkeyPatch, tmp_
     ]
 
 
-def test_the_rest_is_handed_to_a_real_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_rest_goes_to_the_real_program(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[tuple[Sequence[str], str | None]] = []
     real = tmp_path / "opencode"
     real.write_text("#!/bin/sh\n")

@@ -29,7 +29,7 @@ def port_requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return ports
 
 
-def test_a_free_port_is_taken_when_nobody_chose_one(port_requests: list[int]) -> None:
+def test_a_free_port_is_taken_without_a_chosen_one(port_requests: list[int]) -> None:
     assert cast("int", opencode_serve._listen(Settings.load({}))) == 0
     assert port_requests == [TAKEN, 0]
 

@@ -23,7 +23,7 @@ LINK = "https://shim.example/auth/connect/AbCdEf0123456789AbCdEf"
         ("http://[fd00::2]:4096", "http://[fd00::2]:4096"),
     ],
 )
-def test_a_device_is_given_an_address_that_it_reaches(url: str, expected: str) -> None:
+def test_a_device_gets_an_address_that_it_reaches(url: str, expected: str) -> None:
     assert reachable(url, lambda: "10.0.0.7") == expected
 
 

@@ -51,7 +51,7 @@ def test_port_0_picks_one_and_the_url_tells_it() -> None:
         assert url_of(sock) == f"http://127.0.0.1:{port}"
 
 
-def test_localhost_is_the_address_that_clients_are_told() -> None:
+def test_clients_get_localhost_as_the_address() -> None:
     with listen("localhost", 0) as sock:
         assert sock.getsockname()[0] == "127.0.0.1"
 
@@ -64,7 +64,7 @@ def test_ipv6_addresses_get_brackets() -> None:
     assert url_of(Six()) == "http://[::1]:4096"  # pyright: ignore[reportArgumentType] - needs no socket
 
 
-def test_a_taken_port_is_told_in_a_sentence() -> None:
+def test_a_taken_port_is_reported_in_a_sentence() -> None:
     with listen("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
         with pytest.raises(ListenError, match=rf"Port {port} of 127.0.0.1 is taken.*--port"):
@@ -104,7 +104,7 @@ def test_a_directory_outside_of_the_roots_is_refused_at_the_start(tmp_path: Path
     need_directory_inside(Settings(directory=tmp_path / "allowed", roots=(tmp_path / "allowed",)))
 
 
-def test_an_unknown_name_is_told() -> None:
+def test_an_unknown_name_is_reported() -> None:
     with pytest.raises(ListenError, match=r"Cannot listen on no\.such\.host\.invalid"):
         listen("no.such.host.invalid", 0)
 
@@ -139,7 +139,7 @@ def test_https(certificate: tuple[Path, Path]) -> None:
     assert run(settings, listen("127.0.0.1", 0), work, make_app=Trace().make) == 5
 
 
-def test_certificates_that_cannot_be_used_are_told(certificate: tuple[Path, Path], tmp_path: Path) -> None:
+def test_unusable_certificates_are_reported(certificate: tuple[Path, Path], tmp_path: Path) -> None:
     cert, key = certificate
     assert tls_of(Settings()) is None
     with pytest.raises(ListenError, match="tls_cert"):
@@ -375,7 +375,7 @@ def test_a_signal_ends_it_in_time_while_the_event_loop_hangs() -> None:
     assert "Not stopped within 0.1 s" in err
 
 
-def test_a_stop_is_cut_short_when_nobody_reads_stderr() -> None:
+def test_a_stop_is_cut_short_when_stderr_has_no_reader() -> None:
     """The last words must not be what it hangs at."""
     inner, outer = os.pipe()
     os.set_blocking(outer, False)
@@ -414,6 +414,6 @@ print(info().hblks - before)
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="only glibc has a bound that moves")
 @pytest.mark.parametrize(("whose", "mapped"), [("ours", "1"), ("glibc", "0")])
-def test_large_memory_is_given_back(whose: str, mapped: str) -> None:
+def test_large_memory_is_released(whose: str, mapped: str) -> None:
     argv = [sys.executable, "-c", LARGE_BLOCKS, whose]
     assert subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.strip() == mapped

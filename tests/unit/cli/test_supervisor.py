@@ -62,7 +62,7 @@ def test_a_socket_of_another_process_is_not_ours(environ: dict[str, str]) -> Non
 
 
 @pytest.mark.parametrize("abstract", [False, True])
-def test_the_manager_is_told_and_agents_are_not_told_of_it(tmp_path: Path, abstract: bool) -> None:
+def test_the_manager_is_notified_and_agents_do_not_see_it(tmp_path: Path, abstract: bool) -> None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         address = f"@shim-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
         manager.bind(address.replace("@", "\0"))

@@ -128,7 +128,7 @@ def test_a_folder_that_becomes_a_link_after_the_look_leads_nowhere(
 
 
 @pytest.mark.parametrize("use", [*READERS, write_for_agent, write_for_opencode2])
-def test_a_pipe_without_another_end_holds_nobody(inside: Path, use: Callable[[Path], str]) -> None:
+def test_a_pipe_without_another_end_does_not_block(inside: Path, use: Callable[[Path], str]) -> None:
     (inside / NAME).unlink()
     os.mkfifo(inside / NAME)
     said = use(inside)

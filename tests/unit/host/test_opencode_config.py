@@ -190,7 +190,7 @@ def test_a_link_that_leads_out_is_not_written_through(home: Path, project: Path)
     assert (project.parent / "other.json").read_text() == "{}"
 
 
-def test_values_of_the_person_and_of_the_project_are_told_apart(home: Path, project: Path) -> None:
+def test_values_of_the_person_and_of_the_project_are_distinguished(home: Path, project: Path) -> None:
     write(project / "opencode.json", '{"permission": {"bash": {"*": "allow"}, "edit": "allow"}, "plugin": ["p"]}')
     content = {"OPENCODE_CONFIG_CONTENT": '{"permission": {"edit": "ask"}}'}
     config = ConfigFiles(home, content).load(str(project))

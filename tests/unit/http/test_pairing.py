@@ -64,7 +64,7 @@ def test_a_token_ends_after_thirty_days() -> None:
     assert not pairing.admits(token, NOW_S + TOKEN_S)
 
 
-def test_nobody_can_make_a_token_last_longer() -> None:
+def test_a_request_cannot_make_a_token_last_longer() -> None:
     pairing = Pairing(b"one")
     _, end, id_, seal = token_of(pairing).split("_")
     later = f"{int(end, 16) + 1:08x}"

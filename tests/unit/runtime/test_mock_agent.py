@@ -191,7 +191,7 @@ async def test_edit_in_plan_mode_changes_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_permission_that_is_given_for_good_is_not_asked_again(tmp_path: Path) -> None:
+async def test_a_permission_granted_for_good_is_not_asked_again(tmp_path: Path) -> None:
     session = await play(SCENARIOS["permission_always"], tmp_path)
     assert len(session.of(EventType.PERMISSION_REQUESTED)) == 1
     assert [d.status for d in session.of(EventType.PERMISSION_RESOLVED)] == ["accept_for_session"]
@@ -346,14 +346,14 @@ async def test_carried_text_is_not_the_prompt(tmp_path: Path) -> None:
     assert session.text() == "I remember 0 prompts before this one. I was also told what others said: 13 characters."
 
 
-async def test_a_crash_is_told_by_its_exit(tmp_path: Path) -> None:
+async def test_a_crash_is_reported_by_its_exit(tmp_path: Path) -> None:
     session = await run(tmp_path, "crash")
     assert session.exit == Exit(code=None, signal=9)
     (result,) = session.items(ItemKind.TOOL_RESULT)
     assert result.status is ItemStatus.FAILED and (result.metadata or {})["interrupted"] is True
 
 
-async def test_an_error_is_told_before_the_turn_fails(tmp_path: Path) -> None:
+async def test_an_error_is_reported_before_the_turn_fails(tmp_path: Path) -> None:
     session = await run(tmp_path, "error")
     (error,) = session.of(EventType.ERROR)
     (failed,) = [o for o in session.outputs if isinstance(o, Signal)]

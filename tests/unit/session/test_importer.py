@@ -45,7 +45,7 @@ PARTS: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("fields", PARTS, ids=lambda fields: json.dumps(fields)[:60])
-def test_a_part_is_given_back_as_it_came(fields: dict[str, Any]) -> None:
+def test_a_part_is_returned_as_it_came(fields: dict[str, Any]) -> None:
     wire = {**PLACE, **fields}
     assert read.part(importer.part(wire), "ses_1", "msg_1") == wire
 
@@ -61,7 +61,7 @@ def native_export() -> dict[str, Any]:
     return json.loads(file.read_text("utf-8"))
 
 
-def test_an_exported_session_is_given_back_as_it_came() -> None:
+def test_an_exported_session_is_returned_as_it_came() -> None:
     document = native_export()
     session = Session(importer.session(document["info"]), "opencode")
     for message in document["messages"]:

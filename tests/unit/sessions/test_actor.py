@@ -41,7 +41,7 @@ async def test_a_turn_from_prompt_to_idle(w: World) -> None:
     assert w.hub.kinds(session)[-2:] == ["session.status", "session.idle"]
 
 
-async def test_busy_is_told_before_the_prompt_is_acknowledged(w: World) -> None:
+async def test_busy_is_published_before_the_prompt_is_acknowledged(w: World) -> None:
     session = w.session()
     await submit(w.manager, session, body())
     assert w.hub.folds[session].status == {"type": "busy"}
@@ -49,7 +49,7 @@ async def test_busy_is_told_before_the_prompt_is_acknowledged(w: World) -> None:
     w.agent.end_turn()
 
 
-async def test_prompts_sent_while_busy_are_handed_over_in_order_and_end_in_one_idle(w: World) -> None:
+async def test_prompts_sent_while_busy_are_dispatched_in_order_and_end_in_one_idle(w: World) -> None:
     session = w.session()
     await ask(w, session, "first")
     second = await ask(w, session, "second")
@@ -179,7 +179,7 @@ async def test_no_agent_is_started_for_a_prompt_that_is_aborted_before_its_launc
     assert w.agents.spawned == []
 
 
-async def test_queued_prompts_are_cancelled_by_an_abort_and_told_with_the_next_one(w: World) -> None:
+async def test_queued_prompts_are_cancelled_by_an_abort_and_sent_with_the_next_one(w: World) -> None:
     session = w.session()
     await ask(w, session, "first")
     await ask(w, session, "second")
@@ -239,7 +239,7 @@ async def test_an_agent_that_cannot_start_is_an_error_with_its_reason(w: World) 
     assert fold.idles == 2
 
 
-async def test_a_lost_native_conversation_is_begun_anew_with_ours_as_text(w: World) -> None:
+async def test_a_lost_native_conversation_is_replaced_by_ours_as_text(w: World) -> None:
     session = w.session()
     await ask(w, session, "remember 42")
     w.agent.text("I will")
@@ -257,7 +257,7 @@ async def test_a_lost_native_conversation_is_begun_anew_with_ours_as_text(w: Wor
     assert w.hub.folds[session].errors == []
 
 
-async def test_a_native_conversation_may_be_told_lost_by_the_last_words_of_the_process(w: World) -> None:
+async def test_the_last_lines_of_a_process_may_report_a_lost_conversation(w: World) -> None:
     session = w.session()
     await ask(w, session, "remember 42")
     w.agent.text("I will")
@@ -275,7 +275,7 @@ async def test_a_native_conversation_may_be_told_lost_by_the_last_words_of_the_p
     assert w.hub.folds[session].errors == []
 
 
-async def test_a_prompt_that_needs_another_process_is_handed_to_it(w: World) -> None:
+async def test_a_prompt_that_needs_another_process_is_dispatched_to_it(w: World) -> None:
     session = w.session()
     await ask(w, session)
     first = w.agent
@@ -299,7 +299,7 @@ class NoFiles:
         return []
 
 
-async def test_a_prompt_that_needs_another_process_is_handed_to_it_where_snapshots_are_taken(w: World) -> None:
+async def test_a_prompt_that_needs_another_process_is_dispatched_to_it_with_snapshots(w: World) -> None:
     """Then a prompt is handed over by the task that also starts agents."""
     w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Trees, NoFiles()))
     session = w.session()
@@ -390,7 +390,7 @@ async def test_context_only_prompts_make_no_turn_and_reach_the_agent_with_the_ne
     w.agent.end_turn()
 
 
-async def test_another_agent_in_the_same_session_is_told_what_was_said(w: World) -> None:
+async def test_another_agent_in_the_same_session_gets_the_conversation(w: World) -> None:
     session = w.session()
     await ask(w, session, "I am Ann", model=ModelRef("one", "m1"))
     w.agent.text("Hello Ann")

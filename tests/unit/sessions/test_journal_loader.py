@@ -41,7 +41,7 @@ def client_view(session: Session) -> object:
 
 @settings(max_examples=LAW_EXAMPLES // 2, deadline=None)
 @given(st.binary(min_size=40, max_size=160), st.integers(1, 60))
-def test_whatever_was_said_and_wherever_a_page_ends(history: bytes, page: int) -> None:
+def test_any_text_reads_the_same_wherever_a_page_ends(history: bytes, page: int) -> None:
     story = Walk(history).story
     rows = [row_of(event) for event in story.journal]
     events = [event for begin in range(0, len(rows), page) for event in join_deltas(rows[begin : begin + page])]

@@ -84,7 +84,7 @@ async def test_a_message_that_began_while_it_was_read(w: World) -> None:
     w.agent.end_turn()
 
 
-async def test_nothing_is_told_after_the_end_of_the_turn(w: World) -> None:
+async def test_no_event_follows_the_end_of_the_turn(w: World) -> None:
     session = w.session()
     await ask(w, session)
     await read(w, session)
@@ -108,7 +108,7 @@ async def test_changes_long_before_a_read_are_not_sent_again(w: World, monkeypat
     w.agent.end_turn()
 
 
-async def test_many_reads_are_told_once_at_each_time(w: World) -> None:
+async def test_many_reads_are_sent_once_at_each_time(w: World) -> None:
     session = w.session()
     await ask(w, session)
     growing = w.agent.begin()

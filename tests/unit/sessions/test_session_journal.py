@@ -68,7 +68,7 @@ async def test_held_events_are_written_before_the_row(journal: JournalFixture) -
     assert journal.calls == [[1], [2]]
 
 
-async def test_a_burst_that_fails_keeps_what_was_said(journal: JournalFixture) -> None:
+async def test_a_failed_burst_keeps_its_text(journal: JournalFixture) -> None:
     def fail() -> None:
         with journal.state.journal.burst():
             journal.say("one")

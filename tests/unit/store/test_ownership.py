@@ -83,7 +83,7 @@ async def test_how_far_the_others_journal_has_come_is_asked_for(two_stores: tupl
     assert second.last_sequence("ses_a") == 5
 
 
-async def test_the_end_of_a_server_is_told_once(two_stores: tuple[SqliteStore, SqliteStore]) -> None:
+async def test_the_end_of_a_server_is_reported_once(two_stores: tuple[SqliteStore, SqliteStore]) -> None:
     first, second = two_stores
     await second.look()
     assert second.is_shared()
@@ -105,7 +105,7 @@ async def test_deleted_sessions_are_forgotten_by_who_comes_alone(tmp_path: Path)
     await again.close()
 
 
-async def test_a_store_in_memory_is_nobody_elses() -> None:
+async def test_a_memory_store_is_not_shared() -> None:
     alone = SoleOwner()
     assert await alone.claim("ses_a") == ClaimedSession(None)
     assert (await alone.owners(), (await alone.look()).changes, alone.dead(), alone.is_shared()) == ({}, (), (), False)

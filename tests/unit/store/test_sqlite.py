@@ -60,7 +60,7 @@ async def test_contract(name: str, store: SqliteStore) -> None:
     await CASES[name](store)
 
 
-async def test_everything_is_there_after_a_restart(path: Path) -> None:
+async def test_sessions_and_settings_survive_a_restart(path: Path) -> None:
     first = await open_store(path)
     first.append(journal(1, 200))
     first.append(journal(1, 3, "ses_b"))
@@ -216,7 +216,7 @@ async def test_a_damaged_page_is_reported_when_it_is_read(path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", ["sequence = 3", "sequence > 4"])
-async def test_a_hole_in_a_journal_is_told(path: Path, gone: str) -> None:
+async def test_a_hole_in_a_journal_is_reported(path: Path, gone: str) -> None:
     """By an index that is damaged SQLite finds less than there is, and does not notice."""
     first = await open_store(path)
     first.append(journal(1, 6))
@@ -233,7 +233,7 @@ async def test_a_hole_in_a_journal_is_told(path: Path, gone: str) -> None:
     await first.close()
 
 
-async def test_a_file_that_was_emptied_is_told(path: Path) -> None:
+async def test_an_emptied_file_is_reported(path: Path) -> None:
     first = await open_store(path)
     first.append(journal(1, 1))
     await first.close()

@@ -87,7 +87,7 @@ def no_file_may_grow_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-async def test_no_more_room_is_told_at_every_flush_and_made_up_for(tmp_path: Path) -> None:
+async def test_no_more_room_is_reported_at_every_flush_and_made_up_for(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     store = SqliteStore(path, limits=Limits(retry_s=1000.0))
     await store.open()
@@ -111,7 +111,7 @@ async def test_no_more_room_is_told_at_every_flush_and_made_up_for(tmp_path: Pat
     await store.close()
 
 
-async def test_no_more_room_at_the_end_is_told_by_close(tmp_path: Path) -> None:
+async def test_no_more_room_at_the_end_is_reported_by_close(tmp_path: Path) -> None:
     path = tmp_path / "journal.db"
     store = SqliteStore(path)
     await store.open()

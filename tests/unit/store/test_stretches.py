@@ -53,7 +53,7 @@ def fold(session_id: str, rows: Iterable[EventRow]) -> tuple[dict[str, Message],
 
 @settings(max_examples=LAW_EXAMPLES // 2, deadline=None)
 @given(st.binary(min_size=40, max_size=160), st.integers(1, 4), st.integers(2, 9), st.integers(0, 3))
-def test_whatever_was_said_and_wherever_it_is_cut(history: bytes, shortest: int, longest: int, skipped: int) -> None:
+def test_any_text_reads_the_same_wherever_it_is_cut(history: bytes, shortest: int, longest: int, skipped: int) -> None:
     """`skipped`: the server died, and the stretches before that were never closed."""
     story = Walk(history).story
     with pytest.MonkeyPatch.context() as patch:

@@ -136,7 +136,7 @@ async def test_flush_waits_for_what_was_put_while_a_commit_ran() -> None:
         assert disk.groups == [[1], [2]]
 
 
-async def test_a_flush_that_is_given_up_hurts_nobody() -> None:
+async def test_a_cancelled_flush_leaves_the_writer_working() -> None:
     disk = Disk()
     async with running_writer(disk, Limits(group_rows=1)) as writer:
         disk.gate.clear()
@@ -278,7 +278,7 @@ async def test_close_does_not_wait_for_ever() -> None:
     assert disk.written_numbers == [1]
 
 
-async def test_a_flush_between_the_writers_last_word_and_its_end_is_told() -> None:
+async def test_a_flush_while_the_writer_ends_is_answered() -> None:
     disk = Disk()
     disk.fault = ZeroDivisionError("bug")
     writer = GroupWriter(disk.commit, Limits(group_rows=1))
@@ -305,7 +305,7 @@ async def test_a_flush_between_the_writers_last_word_and_its_end_is_told() -> No
         await writer.close()
 
 
-async def test_a_bug_in_the_commit_is_told_too() -> None:
+async def test_a_bug_in_the_commit_is_reported() -> None:
     disk = Disk()
     disk.fault = ZeroDivisionError("bug")
     writer = GroupWriter(disk.commit, Limits(group_rows=1))

@@ -99,7 +99,7 @@ def client_states(frames: list[Frame]) -> list[Any]:
 
 @settings(max_examples=500)
 @given(EVENTS)
-def test_a_client_cannot_tell_joined_pieces_from_single_ones(events: list[OpenCodeEvent]) -> None:
+def test_joined_pieces_read_like_single_ones(events: list[OpenCodeEvent]) -> None:
     frames = encode(events)
     short = compact(frames)
     assert client_states(short) == client_states(frames)

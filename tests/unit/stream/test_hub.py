@@ -73,7 +73,7 @@ async def test_directories(scope: str | None, directory: str | None, gets: bool)
     reader.close()
 
 
-async def test_nobody_gets_what_was_before_unless_asked() -> None:
+async def test_earlier_events_are_sent_only_on_request() -> None:
     hub = make_hub()
     hub.publish(numbered_event(1))
     reader = subscribe(hub, scope=None)

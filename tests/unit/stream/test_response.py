@@ -419,7 +419,7 @@ async def test_a_handler_that_is_cancelled_closes_its_subscription() -> None:
         assert server.hub.stats().readers == 0
 
 
-async def test_a_stream_whose_client_left_in_a_write_can_still_be_told_to_end() -> None:
+async def test_a_stream_whose_client_left_during_a_write_ends() -> None:
     """Seen at a shutdown: the end came between the failed write and the end of its stream."""
     hub = make_hub()
     subscription = subscribe(hub, scope=None)

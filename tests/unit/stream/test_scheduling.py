@@ -38,7 +38,7 @@ async def test_a_burst_is_encoded_once_and_written_at_its_end() -> None:
         reader.close()
 
 
-async def test_bursts_close_together_are_handed_over_together() -> None:
+async def test_bursts_close_together_are_delivered_together() -> None:
     turns: list[Callable[[], None]] = []
     at = 0.0
     hub = make_hub(soon=turns.append, now=lambda: at)
@@ -65,7 +65,7 @@ async def test_bursts_close_together_are_handed_over_together() -> None:
     reader.close()
 
 
-async def test_a_burst_that_fails_has_published_what_it_said() -> None:
+async def test_a_failed_burst_publishes_its_events() -> None:
     hub = make_hub()
     reader = subscribe(hub, scope=None)
 

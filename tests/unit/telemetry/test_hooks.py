@@ -70,7 +70,7 @@ def test_notices_of_hooks(type_: EventType, data: EventData, kind: str | None) -
     assert notice is None or (notice.body["session_id"], notice.body["title"]) == ("s", "T")
 
 
-def test_subagents_and_unknown_sessions_are_not_told() -> None:
+def test_subagents_and_unknown_sessions_make_no_report() -> None:
     assert notice_of(ENDED, replace(RECORD, parent_id="p")) is None
     assert notice_of(ENDED, None) is None
 
@@ -121,7 +121,7 @@ async def test_a_webhook_gets_a_post() -> None:
     assert (body["event"], key) == ("idle", "k")
 
 
-async def test_a_hook_that_is_replaced_is_told_of_nothing_more_and_one_that_stays_of_all() -> None:
+async def test_only_the_current_hook_gets_events() -> None:
     stays, goes = Hook(on=("idle",), command=("sleep", "60")), Hook(on=("idle",), command=("sleep", "61"))
     hooks = Hooks([goes, stays], lambda _: RECORD)
     first, second = hooks._runners
@@ -157,7 +157,7 @@ async def test_a_hook_that_fails_is_a_line_in_the_log(hook: Hook, why: str, caps
     await hooks.close()
 
 
-async def test_a_slow_hook_holds_a_bounded_queue_and_nobody_waits() -> None:
+async def test_a_slow_hook_has_a_bounded_queue_and_delays_no_turn() -> None:
     hooks = Hooks([Hook(on=("idle",), command=("sleep", "60"), timeout_s=60)], lambda _: RECORD)
     for _ in range(QUEUE * 3):
         hooks.observe(ENDED)

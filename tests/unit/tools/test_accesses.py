@@ -160,7 +160,7 @@ def test_a_path_that_only_the_shell_knows_concerns_written_rules_only() -> None:
     ) in ("ask", "deny")
 
 
-def test_a_line_that_does_not_parse_is_told() -> None:
+def test_a_line_that_does_not_parse_is_reported() -> None:
     [*_, access] = accesses_of("claude", request("Bash", command='echo "a'), Place("/p"))
     assert not access.understood
 

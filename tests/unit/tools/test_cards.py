@@ -164,7 +164,7 @@ def test_arguments_that_are_no_object_are_kept(text: str, value: dict[str, Any])
     assert arguments_of(text) == value
 
 
-def test_whose_todo_calls_do_not_carry_the_list() -> None:
+def test_todo_calls_without_the_list() -> None:
     """Their cards show the list as the call has left it, whatever stood there when it began."""
     told = {(agent, name) for agent, rows in AGENT_TOOLS.items() for name in rows if says_changes(agent, name)}
     assert told == {("claude", name) for name in ("TaskCreate", "TaskUpdate", "TaskList", "TaskGet")}

@@ -82,7 +82,7 @@ def test_a_tool_that_is_denied_no_longer_needs_another_process() -> None:
     assert isinstance(stop, Stop) and stop.again
 
 
-def test_a_denied_pattern_is_told_as_what_a_hook_may_allow() -> None:
+def test_a_denied_pattern_reaches_the_hook_that_may_allow_it() -> None:
     enforcement = agents()[NAME].enforcement
     assert enforcement.gaps([Rule("bash", "*", "deny"), Rule("edit", "*", "ask")]) == {}
     assert set(enforcement.gaps([Rule("bash", "rm *", "deny")])) == {"bash"}
@@ -177,7 +177,7 @@ def test_tools_that_need_no_permission_go_on_at_once() -> None:
     assert option_id(made) == "id-allow_once"
 
 
-def test_the_arguments_of_the_question_count_and_not_those_that_were_told_before() -> None:
+def test_the_questions_arguments_count_and_not_earlier_ones() -> None:
     made = talk(*STRICT, mode="bypass")
     call = {"toolCallId": "c1", "name": "Bash", "title": "ls", "kind": "execute", "rawInput": {"command": "ls"}}
     update = {"sessionUpdate": "tool_call", **call, "status": "in_progress"}

@@ -195,7 +195,7 @@ def test_a_session_is_continued(capabilities: dict[str, Any], method: str) -> No
     assert talk.methods()[-1] == "session/prompt"
 
 
-def test_a_lost_session_is_told_as_such() -> None:
+def test_a_lost_session_is_reported_as_lost() -> None:
     talk = Talk().launch(native_session_id="old", resume=True)
     talk.send(Prompt("p", "hi"))
     talk.answer("initialize", AGENT)
@@ -212,7 +212,7 @@ def test_an_agent_that_cannot_continue_says_the_same() -> None:
     assert talk.errors() == ["session_not_found"]
 
 
-def test_a_login_that_is_missing_is_told_with_the_ways_to_log_in() -> None:
+def test_a_missing_login_is_reported_with_the_ways_to_log_in() -> None:
     talk = Talk().launch()
     talk.send(Prompt("p", "hi"))
     talk.answer("initialize", {**AGENT, "authMethods": [{"id": "x", "name": "Log in with X"}]})
@@ -257,7 +257,7 @@ def test_a_mode_that_the_agent_does_not_have_is_refused() -> None:
     assert "session/prompt" not in talk.methods()
 
 
-def test_an_effort_that_the_model_does_not_have_is_told_and_the_prompt_goes_out() -> None:
+def test_an_unsupported_effort_is_reported_and_the_prompt_goes_out() -> None:
     talk = Talk().ready(configOptions=[option("effort", "low", "low")])
     talk.send(Prompt("p", "hi", variant="high"))
     assert talk.errors() == ["variant_unavailable"]

@@ -45,7 +45,7 @@ def test_modes_of_the_real_agents() -> None:
     }
 
 
-def test_modes_that_nobody_knows_are_offered_and_those_that_are_not_told_are_not() -> None:
+def test_unknown_modes_are_offered_and_absent_ones_are_not() -> None:
     assert modes_of("mine", [{"id": "chat"}, {"id": "Deep Dive"}], "chat") == {"build": "chat", "deep-dive": "Deep Dive"}
     assert modes_of("mine", [{"id": "architect"}, {"id": "build"}], "architect") == {"build": "build", "architect": "architect"}
     assert modes_of("mine", [], "") == {"build": ""}

@@ -221,7 +221,7 @@ def test_no_rule_that_refuses_changes_no_tool() -> None:
     assert settings_of({"bash": "allow"})["amp.permissions"] == []
 
 
-def test_a_person_is_told_that_amp_refuses_what_a_rule_asks_about() -> None:
+def test_the_notice_says_that_amp_refuses_what_a_rule_asks_about() -> None:
     assert AMP.enforcement.gaps(rules_from_config({"bash": "deny"})) == {}
     assert "cannot ask" in AMP.enforcement.gaps(rules_from_config({"bash": "ask"}))["bash"]
     assert "pattern" in AMP.enforcement.gaps(rules_from_config({"bash": {"rm *": "deny"}}))["bash"]

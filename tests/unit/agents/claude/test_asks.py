@@ -59,7 +59,7 @@ def test_a_call_waits_until_it_is_answered() -> None:
     assert story.facts(EventType.PERMISSION_REQUESTED) == [], "whether it is asked is for the session"
 
 
-def test_a_call_goes_on_by_claudes_own_mode_and_nothing_is_told() -> None:
+def test_a_call_that_claudes_mode_allows_makes_no_event() -> None:
     story = turn_story()
     story.hears(hook("h1", "Read", file_path="/project/a"))
     outputs = story.codec.proceed("permission_1")
@@ -200,7 +200,7 @@ def notices(story: Story) -> list[str | None]:
     return [item.content[0].detail for item in story.statuses("notice")]
 
 
-def test_calls_that_did_not_wait_are_told_once_where_there_are_rules() -> None:
+def test_calls_that_did_not_wait_are_reported_once_where_there_are_rules() -> None:
     story = turn_story(rules=RULES)
     for call in ("t1", "t2"):
         story.hears(assistant(tool_use(call, "Bash", command="ls")), tool_result(call, "a"))
@@ -208,14 +208,14 @@ def test_calls_that_did_not_wait_are_told_once_where_there_are_rules() -> None:
 
 
 @pytest.mark.parametrize(("rules", "tool", "failed"), [((), "Bash", False), (RULES, "TaskList", False), (RULES, "Bash", True)])
-def test_nothing_is_told_where_nothing_slipped_through(rules: tuple[Rule, ...], tool: str, failed: bool) -> None:
+def test_no_report_without_a_call_that_slipped_through(rules: tuple[Rule, ...], tool: str, failed: bool) -> None:
     """A call that fails may have been refused before the hook."""
     story = turn_story(rules=rules)
     story.hears(assistant(tool_use("t1", tool)), tool_result("t1", "a", error=failed))
     assert notices(story) == []
 
 
-def test_nothing_is_told_of_a_call_that_waited() -> None:
+def test_a_call_that_waited_makes_no_report() -> None:
     story = turn_story(rules=RULES)
     story.hears(assistant(tool_use("t1", "Bash", command="ls")), hook("h1", "Bash", "t1", command="ls"))
     story.codec.proceed("permission_1")

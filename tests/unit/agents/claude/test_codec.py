@@ -158,7 +158,7 @@ def test_settings_go_first_and_only_when_they_differ() -> None:
     assert requests(story.prompts(mode="nonsense")) == []
 
 
-def test_a_refused_setting_is_told_and_taken_back() -> None:
+def test_a_refused_setting_is_reported_and_reverted() -> None:
     story = Story()
     request, _ = story.prompts(mode="bypass")
     story.answers(request, subtype="error", error="Cannot set permission mode")
@@ -181,7 +181,7 @@ def test_a_mode_that_we_set_is_no_news() -> None:
     assert [item.metadata["mode"] for item in story.statuses("mode")] == ["build"]
 
 
-def test_a_refused_handshake_is_told() -> None:
+def test_a_refused_handshake_is_reported() -> None:
     story = Story()
     story.take(story.codec.start())
     (request,) = story.written_lines()
@@ -355,7 +355,7 @@ def test_costs_are_differences_and_a_smaller_total_is_a_restart() -> None:
     assert [signal.metadata["cost"] for signal in story.signals()] == [0.5, 0.25, 0.25]
 
 
-def test_an_error_line_without_an_error_is_said() -> None:
+def test_an_error_line_without_an_error_is_reported() -> None:
     """Held back because the result says the same; if it does not, nothing is lost."""
     story = Story()
     story.prompts()
@@ -364,7 +364,7 @@ def test_an_error_line_without_an_error_is_said() -> None:
     assert story.facts(EventType.ERROR) == []
 
 
-def test_an_error_line_without_a_result_is_said() -> None:
+def test_an_error_line_without_a_result_is_reported() -> None:
     story = Story()
     story.prompts()
     story.hears(init(), assistant(text("API Error: last words"), error="unknown"))

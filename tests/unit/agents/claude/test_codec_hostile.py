@@ -194,7 +194,7 @@ def test_unknown_lines_are_kept_as_unparsed(line: bytes, said: str) -> None:
     storable(story)
 
 
-def test_unknown_parts_of_known_lines_are_told() -> None:
+def test_unknown_parts_of_known_lines_are_reported() -> None:
     story = Story()
     story.prompts()
     started = {"type": "message_start", "message": {"id": "m1"}}

@@ -55,7 +55,7 @@ def test_without_task_messages_the_call_begins_and_ends_it() -> None:
     assert story.turns("t1") == [("agent", "completed")]
 
 
-def test_a_nested_subagent_starts_before_its_call_is_told() -> None:
+def test_a_nested_subagent_starts_before_its_call_is_shown() -> None:
     """2.1.197: `task_started` comes before the `assistant` line of a call that a subagent makes."""
     story = subagent_story()
     story.hears(task_started("a1", "t1"), task_started("a2", "t2"))

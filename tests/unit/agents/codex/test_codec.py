@@ -156,7 +156,7 @@ def test_modes_are_presets_of_sandbox_and_approval(mode: str | None, approval: s
     assert start["params"] == {"cwd": "/p", "approvalPolicy": approval, "sandbox": sandbox}
 
 
-def test_resume_names_the_thread_and_a_lost_one_is_told() -> None:
+def test_resume_names_the_thread_and_a_lost_one_is_reported() -> None:
     bench = Bench(native_session_id=THREAD, resume=True)
     bench.ready()
     (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello")))
@@ -234,7 +234,7 @@ def test_a_turn_that_ends_before_its_prompt_is_accepted() -> None:
     assert signals(bench.answer(turn, {"turn": {"id": TURN}})) == []
 
 
-def test_a_turn_that_nobody_asked_for_wakes_the_session() -> None:
+def test_a_turn_without_a_prompt_wakes_the_session() -> None:
     bench = Bench().with_running_turn()
     bench.end()
     assert signals(bench.say("turn/started", turn={"id": "t2"})) == [(Input.ACTIVITY, False)]
@@ -505,7 +505,7 @@ def test_a_conversation_is_taken_up_after_the_turn_that_stays() -> None:
     assert (turn["method"], turn["params"]["threadId"], bench.codec.native_session_id) == ("turn/start", THREAD, THREAD)
 
 
-def test_a_turn_that_is_gone_makes_the_server_begin_anew() -> None:
+def test_a_lost_turn_makes_the_server_start_over() -> None:
     bench = Bench(native_session_id="old", resume=True, resume_at="turn-7")
     bench.ready()
     (fork,) = written_lines(bench.codec.send(Prompt(key="k", text="hello")))
@@ -606,7 +606,7 @@ def test_accept_edits_checks_patches_and_asks_for_commands() -> None:
     assert facts(approve(bench, "touch a"), EventType.PERMISSION_REQUESTED)
 
 
-def test_every_path_of_a_patch_and_of_its_moves_is_told() -> None:
+def test_every_path_of_a_patch_and_of_its_moves_is_reported() -> None:
     bench = Bench(mode="accept-edits").with_running_turn(mode="accept-edits", rules=DENY_BASH)
     move = {"path": "/p/b", "kind": {"type": "update", "move_path": "/p/../q/c"}, "diff": "@@ -1 +1 @@\n-a\n+b\n"}
     (check,) = checks(patch(bench, {"path": "/p/a", "kind": {"type": "add"}, "diff": "x"}, move))

@@ -60,7 +60,7 @@ def test_an_ask_without_a_waiting_agent_is_rejected_as_withdrawn() -> None:
     assert not asks
 
 
-def test_a_dropped_check_is_not_told() -> None:
+def test_a_dropped_check_makes_no_event() -> None:
     asks = OpenAsks[Ask]()
     ask = permission()
     asks.begin(ask, None)

@@ -60,7 +60,7 @@ def test_a_line_of_an_ignored_kind_is_only_counted() -> None:
     assert dict(codec.counters()) == {"ignored:ping": 1}
 
 
-def test_a_fact_is_stamped_with_the_id_that_its_own_line_told() -> None:
+def test_a_fact_has_the_id_of_its_line() -> None:
     codec = Codec()
     [fact] = codec.receive(b'{"type":"hello"}')
     assert isinstance(fact, Fact)

@@ -130,7 +130,7 @@ def test_the_catalogue_comes_with_the_greeting(tmp_path: Path) -> None:
     assert made.catalogue.models == MOCK.default_catalogue.models
 
 
-def test_replies_to_what_nobody_asked_are_dropped() -> None:
+def test_replies_without_a_request_are_dropped() -> None:
     made = codec()
     assert made.send(PermissionReply("per_unknown", "accept")) == []
     assert made.send(QuestionReply("que_unknown", [["x"]])) == []
@@ -169,7 +169,7 @@ def test_launch_names_the_conversation() -> None:
     assert again.argv == ("mock", "--session=mock-item_1", "--resume")
 
 
-def test_always_is_told_apart_from_once() -> None:
+def test_always_differs_from_once() -> None:
     made = codec()
     (fact,) = made.receive(b'{"type":"permission","id":"a","tool":"t","title":"Do it"}')
     assert isinstance(fact, Fact)

@@ -103,7 +103,7 @@ def test_the_catalogue_has_all_models_of_all_providers() -> None:
     assert model_ref(catalogue.default_model) == {"providerID": "anthropic", "modelID": "claude/sonnet"}
 
 
-def test_providers_that_cannot_be_told_are_an_error() -> None:
+def test_unreadable_providers_are_an_error() -> None:
     server = Server()
     [fact] = server.answer(server.asked[0], 500, {"name": "UnknownError", "data": {"message": "bad config"}})
     assert isinstance(fact, Fact)
@@ -147,7 +147,7 @@ def test_a_command_of_its_own_is_run_as_one() -> None:
     assert sent["path"].endswith("/prompt_async")
 
 
-def test_message_ids_sort_after_what_was_said() -> None:
+def test_message_ids_sort_after_earlier_messages() -> None:
     assert message_id("a", EVENT).startswith("msg_200068f2e001")
     assert len(message_id("a", EVENT)) == 30
     assert message_id("a", "") == ""
@@ -172,7 +172,7 @@ def test_a_refused_prompt_fails_the_turn() -> None:
     assert "connection refused" in signal.error["message"]
 
 
-def test_done_comes_with_idle_and_is_told_once() -> None:
+def test_done_comes_with_idle_once() -> None:
     server = Server()
     server.start_prompt()
     tokens = {"input": 3, "output": 2, "reasoning": 0, "cache": {"read": 1, "write": 0}}
@@ -295,13 +295,13 @@ def test_the_end_of_the_process_closes_everything() -> None:
     assert (fact.data.item.status, fact.data.item.content[0].text) == ("failed", "half")
 
 
-def test_work_that_nobody_asked_for_is_a_turn() -> None:
+def test_work_without_a_prompt_is_a_turn() -> None:
     server = Server(resume=True)
     assert [s.input for s in signals(server.status("busy"))] == [Input.ACTIVITY]
     assert [s.input for s in signals(server.status("idle"))] == [Input.DONE]
 
 
-def test_unknown_things_are_told_and_counted() -> None:
+def test_unknown_things_are_reported_and_counted() -> None:
     server = Server()
     server.start_prompt()
     for line in (b"nonsense", b"[]", b'{"event": {"type": "new.thing"}}'):
@@ -399,14 +399,14 @@ def test_undone_messages_are_deleted_before_the_prompt() -> None:
 
 
 @pytest.mark.parametrize("body", [MESSAGES[:1], {"name": "UnknownError"}])
-def test_a_place_that_is_gone_makes_the_server_begin_anew(body: Any) -> None:
+def test_a_lost_position_makes_the_server_start_over(body: Any) -> None:
     _, server, history = undone()
     [signal] = signals(server.answer(history, body=body))
     assert signal.error is not None
     assert signal.error["code"] == "session_not_found"
 
 
-def test_a_version_that_deletes_no_messages_makes_the_server_begin_anew() -> None:
+def test_a_version_that_deletes_no_messages_makes_the_server_start_over() -> None:
     _, server, history = undone()
     [delete] = requests(server.answer(history, body=MESSAGES))
     outputs = server.answer(delete, 500, None)

@@ -114,7 +114,7 @@ def test_model_and_level_follow_the_prompt() -> None:
     assert [line["type"] for line in story.does(Prompt("c", "x", model="q/n/1"))] == ["set_thinking_level"]
 
 
-def test_a_refused_model_is_told_and_asked_for_again() -> None:
+def test_a_refused_model_is_reported_and_requested_again() -> None:
     story = Story()
     first = story.does(Prompt("a", "x", model="q/n"))
     assert [line["type"] for line in story.answers(first[0], error="Model not found: q/n")] == ["prompt"]
@@ -191,7 +191,7 @@ def test_an_old_pi_that_compacts_after_its_answer_is_not_done() -> None:
     assert story.signals() == [(Input.DONE, False)]
 
 
-def test_a_run_that_nobody_asked_for() -> None:
+def test_a_run_without_a_prompt() -> None:
     story = Story()
     story.hears(START, message_end("stop"), {"type": "agent_settled"})
     assert story.signals() == [(Input.ACTIVITY, False), (Input.DONE, False)]

@@ -112,7 +112,7 @@ def test_its_answer() -> None:
     assert made == OpenCodeEvent("permission.replied", {"sessionID": "ses_1", "permissionID": "per_1", "response": "once"})
 
 
-def test_a_question_is_told_though_it_cannot_be_answered() -> None:
+def test_an_unanswerable_question_is_shown() -> None:
     made = event_of_1_0(OpenCodeEvent("question.asked", {"id": "que_1", "questions": [{"question": "Red?"}]}), 7)
     assert made is not None
     assert (made.type, made.properties["duration"]) == ("tui.toast.show", TOAST_MS)

@@ -28,7 +28,7 @@ def test_a_live_event_has_no_place() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(DIALECTS))
-def test_a_dialect_changes_nothing_that_it_was_given(name: str) -> None:
+def test_a_dialect_does_not_change_its_input(name: str) -> None:
     """One event goes to readers of all dialects."""
     story = Story()
     story.turn()

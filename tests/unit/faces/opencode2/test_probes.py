@@ -32,7 +32,7 @@ def test_only_what_a_user_agent_does_not_say_is_kept() -> None:
     assert probes.unusual() == [Probe("::1", f"{JULY}-next", "v2_0")]
 
 
-def test_a_change_is_told_once() -> None:
+def test_a_change_is_published_once() -> None:
     probes, told = Probes(), list[str]()
     probes.changed = lambda: told.append("changed")
     for dialect in ("v2_july", "v2_july", "v2_0"):

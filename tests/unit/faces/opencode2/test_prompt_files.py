@@ -102,7 +102,7 @@ def test_a_prompt_goes_before_others(key: str, others: list[str], queue: list[st
     assert machine.queue == queue
 
 
-def test_a_prompt_that_is_taken_back_is_neither_handed_nor_cancelled() -> None:
+def test_a_withdrawn_prompt_is_neither_dispatched_nor_cancelled() -> None:
     machine = machine_with_prompts("a", "b")
     assert machine.withdraw("a")
     assert not machine.withdraw("a")

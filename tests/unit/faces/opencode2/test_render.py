@@ -151,7 +151,7 @@ def test_prompts_that_an_abort_cancels_go_along_with_the_next_prompt() -> None:
     assert story.now.inbox == {}
 
 
-def test_a_skill_is_told_at_once_and_never_waits() -> None:
+def test_a_skill_is_sent_at_once_and_never_waits() -> None:
     story = Story()
     item = story.accept("<skill>", kind="skill", skill={"id": "demo", "name": "Demo", "text": "Do the demo."})
     assert types(story) == ["created", "skill.activated"]
@@ -244,7 +244,7 @@ def test_a_prompt_with_another_model_selects_it() -> None:
     assert story.now.messages[event.id.replace("evt_", "msg_")]["type"] == "model-switched"
 
 
-def test_a_choice_is_told_at_once() -> None:
+def test_a_choice_is_published_at_once() -> None:
     story = Story()
     story.status("session", agent="plan")
     assert types(story)[-1] == "agent.selected"
@@ -373,7 +373,7 @@ def test_a_step_that_was_broken_off_has_ended_when_the_turn_goes_on() -> None:
     check_opencode2(story.journal, "mock", story.opencode1)
 
 
-def test_late_text_between_turns_is_shown_to_nobody() -> None:
+def test_late_text_between_turns_is_not_shown() -> None:
     story = Story()
     story.turn()
     before = len(story.told)
@@ -449,7 +449,7 @@ def test_a_text_ends_with_the_question_behind_it() -> None:
     assert types(story)[-3:] == ["tool.called", "form.created", "text.ended"]
 
 
-def test_a_question_that_nobody_answers_is_cancelled() -> None:
+def test_an_unanswered_question_is_cancelled() -> None:
     story = story_with_permission()
     story.question("que_1", Question(question="Which?"))
     story.answer("que_1")
@@ -466,7 +466,7 @@ def test_stories_that_no_recording_has(story: Story) -> None:
     check_opencode2(story.journal, "mock", story.opencode1)
 
 
-def test_an_import_is_told_as_if_it_came_now_at_its_own_time() -> None:
+def test_an_import_is_published_at_its_original_time() -> None:
     story = Story()
     tool = {"type": "tool", "tool": "bash", "callID": "c", "state": {"status": "completed", "input": {"command": "ls"}}}
     tool["state"] |= {"output": "a", "title": "ls", "metadata": {"exit": 0}, "time": {"start": 1, "end": 2}}

@@ -58,7 +58,7 @@ async def place(monkeypatch: pytest.MonkeyPatch) -> Place:
     return made
 
 
-async def test_answers_of_one_moment_and_what_came_after_it_is_told_after_them(place: Place) -> None:
+async def test_later_events_follow_the_answers_of_one_moment(place: Place) -> None:
     place.say("msg_1")
     first = asyncio.create_task(place.read())
     place.sessions["ses_1"].status = BUSY
@@ -77,7 +77,7 @@ async def test_a_client_without_a_stream_reads_what_is_now(place: Place) -> None
     assert len(await place.read_frames()) == 1
 
 
-async def test_whoever_asks_for_something_to_be_done_is_told_at_once(place: Place) -> None:
+async def test_every_request_for_work_is_answered_at_once(place: Place) -> None:
     await place.read()
     place.say("msg_1")
     assert await place.read_frames() == []

@@ -35,7 +35,7 @@ async def types(reader: Any) -> list[str]:
     return found
 
 
-async def test_no_event_is_made_while_nobody_reads(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_event_is_made_without_readers(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     rendered: list[object] = []
     monkeypatch.setattr(module, "render", lambda *given: rendered.append(given) or [])
     session = await server.session()

@@ -73,7 +73,7 @@ async def test_a_reader_begins_with_connected_and_a_comment() -> None:
     assert "created" not in json.loads(first.split(b"data: ")[1])
 
 
-async def test_each_reader_is_told_in_its_dialect_and_each_form_is_made_once() -> None:
+async def test_each_reader_gets_its_dialect_and_each_form_is_encoded_once() -> None:
     made: list[str] = []
 
     def event(one: Event) -> Event | None:
@@ -217,7 +217,7 @@ async def test_a_reader_is_sent_events_of_its_face_alone() -> None:
     assert (sent.count(b"session.updated"), sent.count(b"session.renamed")) == (1, 0)
 
 
-async def test_a_face_that_nobody_reads_makes_no_events_of_changes() -> None:
+async def test_a_face_without_readers_makes_no_events() -> None:
     asked: list[object] = []
 
     def render(change: object) -> list[Event]:

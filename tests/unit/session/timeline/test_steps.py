@@ -96,7 +96,7 @@ def test_metadata(tool: str, given: Any, files: Any, metadata: Any, expected: An
     assert state.get("metadata") == expected
 
 
-def test_the_exit_code_is_told_to_the_reader_too() -> None:
+def test_the_reader_gets_the_exit_code() -> None:
     state = tool_of(play("claude", "Bash", {"command": "ls"}, "a.txt", exit_code=0))["state"]
     assert [part["text"] for part in state["content"]] == ["a.txt", "Command exited with code 0."]
 
@@ -139,7 +139,7 @@ def test_a_command_tells_what_it_gave_so_far() -> None:
     assert tool_of(story)["state"]["metadata"]["output"] == "a\nb\n"
 
 
-def test_pieces_of_arguments_are_told_until_they_are_whole() -> None:
+def test_pieces_of_arguments_are_sent_until_they_are_whole() -> None:
     story = Story()
     story.prompt("go")
     item = story.message()

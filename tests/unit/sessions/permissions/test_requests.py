@@ -304,7 +304,7 @@ async def test_plan_mode_edits_nothing_whatever_the_rules_allow(w: World) -> Non
     w.agent.end_turn()
 
 
-async def test_the_agent_is_given_the_rules_with_its_prompt(w: World) -> None:
+async def test_the_agent_gets_the_rules_with_its_prompt(w: World) -> None:
     w.rules.append(Rule("bash", "rm *", "deny"))
     session = w.session(permission=[{"permission": "edit", "pattern": "*", "action": "ask"}])
     await ask(w, session)
@@ -315,7 +315,7 @@ async def test_the_agent_is_given_the_rules_with_its_prompt(w: World) -> None:
 
 
 @pytest.mark.parametrize(("rule", "told"), [(Rule("read", "*.key", "deny"), 1), (Rule("bash", "rm *", "deny"), 0)])
-async def test_rules_that_the_agent_cannot_be_held_to_are_told_once(w: World, rule: Rule, told: int) -> None:
+async def test_rules_that_the_agent_cannot_obey_are_reported_once(w: World, rule: Rule, told: int) -> None:
     w.agents.limit("one", Enforcement("questions", {"read": "Reads are not seen."}))
     w.rules.append(rule)
     session = w.session()

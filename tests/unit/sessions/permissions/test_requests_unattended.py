@@ -110,7 +110,7 @@ async def test_an_ask_waits_by_default(w: World, timers: ManualTimers) -> None:
     w.agent.end_turn()
 
 
-async def test_a_permission_that_nobody_answers_is_rejected_with_the_reason(w: World, timers: ManualTimers) -> None:
+async def test_an_unanswered_permission_is_rejected_with_the_reason(w: World, timers: ManualTimers) -> None:
     server(w, "reject:30")
     id_ = w.session()
     await ask(w, id_)
@@ -133,7 +133,7 @@ async def test_a_permission_that_nobody_answers_is_rejected_with_the_reason(w: W
     assert w.hub.folds[id_].idles == 1
 
 
-async def test_a_question_that_nobody_answers_is_rejected_with_the_reason(w: World, timers: ManualTimers) -> None:
+async def test_an_unanswered_question_is_rejected_with_the_reason(w: World, timers: ManualTimers) -> None:
     server(w, "reject:30")
     id_ = w.session()
     await ask(w, id_)
@@ -209,7 +209,7 @@ async def test_every_request_of_a_call_has_its_own_time(w: World, timers: Manual
     w.agent.end_turn()
 
 
-async def test_by_rules_only_rules_allow_and_nobody_is_asked(w: World, timers: ManualTimers) -> None:
+async def test_in_rules_mode_only_rules_allow_and_no_question_is_asked(w: World, timers: ManualTimers) -> None:
     id_ = session(w, "rules")
     w.rules.append(Rule("bash", "ls *", "allow"))
     await ask(w, id_)

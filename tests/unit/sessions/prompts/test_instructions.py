@@ -26,7 +26,7 @@ async def system(w: World, session: str, text: str) -> tuple[str | None, dict[st
     return told.system, handed[-1].get("instructions", {})
 
 
-async def test_instructions_go_along_with_each_prompt_and_changes_are_told_once(w: World) -> None:
+async def test_instructions_go_along_with_each_prompt_and_changes_are_sent_once(w: World) -> None:
     session = w.session()
     state = await w.manager.state(session)
     assert await system(w, session, "none") == (None, {})

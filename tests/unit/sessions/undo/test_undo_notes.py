@@ -26,7 +26,7 @@ def turn_end(second: int, anchor: Any = None) -> UniversalEvent:
     )  # fmt: skip
 
 
-def test_an_agent_is_told_once_and_only_what_it_knows() -> None:
+def test_an_agent_gets_each_known_setting_once() -> None:
     notes = UndoNotes()
     notes.add(conversation("one", "two", "three"), ["msg_1", "msg_2"], whole=True, leave_out=frozenset())
     assert notes.note("codex") == ""
@@ -35,7 +35,7 @@ def test_an_agent_is_told_once_and_only_what_it_knows() -> None:
     assert notes.note("pi") == ""
 
 
-def test_an_agent_that_forgets_by_itself_is_told_nothing() -> None:
+def test_an_agent_that_forgets_by_itself_gets_no_notice() -> None:
     notes = UndoNotes()
     notes.add(conversation("one"), ["msg_0"], whole=True, leave_out=frozenset({"pi"}))
     assert notes.note("pi") == ""
@@ -50,7 +50,7 @@ def test_a_part_of_an_answer_names_its_prompt() -> None:
     assert 'a part of your answer to "one"' in notes.note("pi")
 
 
-def test_an_agent_is_told_whether_its_files_were_put_back() -> None:
+def test_an_agent_learns_whether_its_files_were_restored() -> None:
     notes = UndoNotes()
     notes.add(conversation("one"), ["msg_0"], whole=True, leave_out=frozenset())
     assert "are what they were before" in notes.note("pi")

@@ -124,7 +124,7 @@ def test_results_have_their_first_version() -> None:
     assert [made.version for made in versions.values() if made is not None] == [1, 1]
 
 
-def test_every_type_that_is_told_to_j_is_one_that_it_knows() -> None:
+def test_v2_july_gets_only_event_types_that_it_knows() -> None:
     """By its recordings, and by the published list for what did not happen in them."""
     known = {one["type"] for scene in native_scenes() for one in native(scene).events()}
     known |= {row["type"] for row in json.loads((SECOND / "events.json").read_text())["events"]}

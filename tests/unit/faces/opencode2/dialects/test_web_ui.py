@@ -30,7 +30,7 @@ def wire_event(kind: str, data: Wire) -> tuple[str, Wire]:
 
 
 @pytest.mark.parametrize("kind", ["session.tool.progress", "session.tool.success", "session.tool.failed"])
-def test_a_call_is_named_as_in_july_and_told_as_today(kind: str) -> None:
+def test_a_call_has_julys_name_and_todays_events(kind: str) -> None:
     data = {**CALL, "metadata": {"exit": 0}, "content": [{"type": "text", "text": "hi"}]}
     name, said = wire_event(kind, data)
     assert (name, said) == (kind, {**{k: v for k, v in data.items() if k != "id"}, "callID": "call_1"})
@@ -55,7 +55,7 @@ def test_a_question_is_no_form() -> None:
     assert wire_event("form.cancelled", {"id": "frm_1", **SESSION}) == ("question.v2.rejected", {**SESSION, "requestID": "que_1"})
 
 
-def test_a_form_that_is_no_question_is_not_told() -> None:
+def test_a_form_that_is_no_question_makes_no_event() -> None:
     form = {**FORM, "metadata": {"kind": "elicitation"}}
     assert WEB_UI.event(Event("evt_1", 1, "form.created", {"form": form})) is None
 

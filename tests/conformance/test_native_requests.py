@@ -135,7 +135,7 @@ def operation_of(row: dict[str, Any]) -> str:
     return oracle().operation_of(row["method"], row["path"]) or f"{row['method']} {row['path']}"
 
 
-def found_in(row: dict[str, Any], status: int, body: Any) -> list[str]:
+def answer_differences(row: dict[str, Any], status: int, body: Any) -> list[str]:
     """How our answer differs from native's, in the words of `shapes.toml`."""
     return [f"status {row['status']} {status}"] if status != row["status"] else list(differences(row["shape"], shape(body)))
 
@@ -159,7 +159,7 @@ async def test_same_requests(tmp_path: Path, scene: str) -> None:
         player = Player(served)
         for row in SCENES[scene]:
             answer = await player.ask(row)
-            found |= {(operation_of(row), difference) for difference in found_in(row, *answer)}
+            found |= {(operation_of(row), difference) for difference in answer_differences(row, *answer)}
     here = [known for known in KNOWN if scene in known["scenes"]]
     assert {one for one in found if not any(explains(known, *one) for known in here)} == set(), "differences without a row"
     assert [known for known in here if not any(explains(known, *one) for one in found)] == [], "rows that nothing needs"

@@ -91,21 +91,21 @@ def rows(table: str) -> tuple[Wire, ...]:
     return tuple(tomllib.loads((SECOND / "differences.toml").read_text("utf-8")).get(table, ()))
 
 
-def differences(theirs: list[str], our_shapes: list[str]) -> Iterator[tuple[str, str]]:
+def differences(native_shapes: list[str], our_shapes: list[str]) -> Iterator[tuple[str, str]]:
     """What we lack, and what we have more, at its place."""
-    for tag, a, b, c, d in SequenceMatcher(None, theirs, our_shapes, autojunk=False).get_opcodes():
+    for tag, a, b, c, d in SequenceMatcher(None, native_shapes, our_shapes, autojunk=False).get_opcodes():
         if tag != "equal":
-            yield from (("lacks", kind) for kind in theirs[a:b])
+            yield from (("lacks", kind) for kind in native_shapes[a:b])
             yield from (("more", kind) for kind in our_shapes[c:d])
 
 
 async def order(scene: str, number: int, name: str) -> list[tuple[str, str]]:
     """How an agent's recording differs from a scene."""
-    theirs = kinds(native(scene).events(), BESIDE)[number]
+    native_shapes = kinds(native(scene).events(), BESIDE)[number]
     agent, _, rest = name.partition("/")
     events = await busy(rest) if agent == LIVE else wire_events((await journals(name))[0], agent)
     executions = kinds(events, BESIDE)
-    return list(differences(theirs, executions[min(number, len(executions) - 1)]))
+    return list(differences(native_shapes, executions[min(number, len(executions) - 1)]))
 
 
 def is_excused(row: Wire, scene: str, agent: str, how: str, kind: str) -> bool:
@@ -197,7 +197,7 @@ def _event(event: Wire) -> Wire:
 
 
 @cache
-def theirs() -> Shapes:
+def native_shapes() -> Shapes:
     """OpenCode's."""
     shapes = Shapes()
     for scene in native_scenes():
@@ -230,7 +230,7 @@ def _see(shapes: Shapes, events: Iterable[Event], conversation: OpenCode2View) -
 
 async def test_the_shapes_are_those_of_opencode() -> None:
     """A field that OpenCode always tells is told; one that it never tells is not; both but for the rows."""
-    mine, native_ones = await our_shapes(), theirs()
+    mine, native_ones = await our_shapes(), native_shapes()
     found: set[tuple[str, str, str]] = set()
     for kind in mine.some:
         if kind not in native_ones.some:

@@ -135,7 +135,7 @@ async def test_each_difference_in_order_is_needed() -> None:
 
 
 @cache
-def theirs() -> Shapes:
+def preview_shapes() -> Shapes:
     """The preview's."""
     shapes = Shapes()
     for scene in native_scenes():
@@ -168,7 +168,7 @@ async def test_each_event_and_message_is_as_the_document_says() -> None:
             check_preview_event(event)
             seen.add(event["type"])
         check_response("v2.session.messages", 200, {"data": messages, "cursor": {}})
-    assert seen >= {kind for kind in theirs().some if not kind.startswith("message ")} - UNTOLD
+    assert seen >= {kind for kind in preview_shapes().some if not kind.startswith("message ")} - UNTOLD
 
 
 UNTOLD = {"session.next.context.updated"}
@@ -177,7 +177,7 @@ UNTOLD = {"session.next.context.updated"}
 
 async def test_the_shapes_are_those_of_the_preview() -> None:
     """A field that the preview always tells is told; one that it never tells is not; both but for the rows."""
-    mine, native_ones = Shapes(), theirs()
+    mine, native_ones = Shapes(), preview_shapes()
     for events, messages in await our_wire():
         for event in events:
             if event["type"].startswith(OURS):

@@ -158,7 +158,7 @@ def test_a_permission_a_question_an_abort_and_the_end(page: Inspector) -> None:
     page.good("ended-phone-light")
 
 
-def test_from_a_part_to_its_events_and_back(page: Inspector) -> None:
+def test_a_part_links_to_its_events_and_back(page: Inspector) -> None:
     page.open(make(page, "jump"))
     page.turn("tool", "article .tool.completed")
     page.browser.click("article .p-tool .jump")
@@ -322,7 +322,7 @@ def test_a_real_agent(agent: str) -> None:
         page.good(f"ended-{name}")
 
 
-def test_its_modules() -> None:
+def test_the_inspectors_modules_pass_their_own_tests() -> None:
     tests = Path(__file__).parent / "inspector" / "modules.test.mjs"
     ran = subprocess.run([tool("node"), "--test", str(tests)], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-2000:]

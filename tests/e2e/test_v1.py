@@ -122,7 +122,7 @@ async def test_an_agent_that_is_killed_ends_the_session_with_what_is_known(serve
         assert not (await talk.info()).ended
 
 
-async def test_both_faces_see_it(server: Bench) -> None:
+async def test_a_session_of_v1_is_seen_by_opencode1(server: Bench) -> None:
     async with session(server) as talk:
         await talk.ask("[scene:text] shared")
         core = (await talk.info()).openCodeSessionId

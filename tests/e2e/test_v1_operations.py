@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession
 
 from tests.support.live import Live
-from tests.support.universal import Face, theirs
+from tests.support.universal import Face, peers_document
 
 from .support.bench import CLAUDE, Bench, nightly
 
@@ -86,5 +86,5 @@ async def test_every_operation(server: Bench, v1: OperationRecorder) -> None:
     await v1.call("terminate_session", session_id="s")
     last = (await v1.call("get_events", session_id="s", offset=len(events)))["events"][-1]
     assert (last["type"], last["data"]["terminated_by"]) == ("session.ended", "daemon")
-    assert theirs().operations().keys() <= v1.called
+    assert peers_document().operations().keys() <= v1.called
     assert server.unparsed_messages() == []

@@ -126,7 +126,7 @@ def test_queued_prompts_outlive_the_server(client: Client, server: Bench) -> Non
     ]
 
 
-def test_its_commands_have_the_sessions_variables(client: Client) -> None:
+def test_shell_commands_have_the_sessions_variables(client: Client) -> None:
     session = client.session()
     client.prompt(session, "[scene:text] hello")
     client.wait(session)

@@ -114,7 +114,7 @@ def play(agent: str, seed: int) -> Codec:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_there_is_something_to_spoil(agent: str) -> None:
+def test_each_agent_has_recordings_to_spoil(agent: str) -> None:
     """And unspoiled it is understood, at least by the agent that it is of."""
     assert len(corpus(agent)) >= 3
     codec = agents()[agent].make(Ids(ManualClock()).new)

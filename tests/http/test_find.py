@@ -92,7 +92,7 @@ async def test_files(place: Place, query: str, found: list[str]) -> None:
     assert (await place.api.get("/find/file", params={"query": query}, status=200)).body[:2] == found[:2]
 
 
-async def test_all_files(place: Place) -> None:
+async def test_an_empty_query_lists_all_files(place: Place) -> None:
     """Hidden ones last; what git ignores, and `.git`, not at all."""
     body = (await place.api.get("/find/file", params={"query": "", "limit": "50"}, status=200)).body
     assert body == [

@@ -111,7 +111,7 @@ async def test_a_key_for_it_is_taken_and_becomes_its_variable(api: ApiClient, sp
     assert "MACAW_API_KEY" not in keys.environment(agents()["claude"])
 
 
-async def test_its_login_is_seen_by_its_signs(tmp_path: Path, spec: AgentSpec) -> None:
+async def test_the_login_is_seen_by_the_specs_signs(tmp_path: Path, spec: AgentSpec) -> None:
     for environ, is_seen in (({}, False), ({"MACAW_API_KEY": "k"}, True)):
         environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), **environ}
         async with ApiClient(build_app(settings_in(tmp_path), store=MemoryStore(), environ=environ)) as client:
@@ -137,6 +137,6 @@ def test_a_new_agent_is_in_the_tables_of_readme_and_coverage(spec: AgentSpec) ->
     assert features[0].endswith("| · |")
 
 
-def test_its_tools_get_the_cards_that_its_spec_names(spec: AgentSpec) -> None:
+def test_tools_get_the_cards_that_the_spec_names(spec: AgentSpec) -> None:
     card = view_call("macaw", "squawk", {"line": "ls"}, [])
     assert (card.tool, card.input) == ("bash", {"command": "ls"})

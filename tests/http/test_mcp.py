@@ -12,7 +12,7 @@ from tests.support.live import Live, live
 UP, DOWN = {"status": "connected"}, {"status": "failed", "error": "no such file"}
 
 
-async def tell(server: Live, session: str, agent: str, servers: dict[str, Any]) -> None:
+async def publish_servers(server: Live, session: str, agent: str, servers: dict[str, Any]) -> None:
     """As the codec of `agent` does, in a turn of this session."""
     state = (await server.api.raw.app[SERVICES].sessions.actor(session)).main
     state.session.agent = agent
@@ -28,8 +28,8 @@ async def test_an_mcp_status_survives_a_restart(tmp_path: Path) -> None:
     async with live(tmp_path, store=SqliteStore(store)) as server:
         assert await mcp(server) == {}
         session = await server.session()
-        await tell(server, session, "mock", {"a": DOWN})
-        await tell(server, session, "mock", {"a": UP, "b": DOWN})
+        await publish_servers(server, session, "mock", {"a": DOWN})
+        await publish_servers(server, session, "mock", {"a": UP, "b": DOWN})
         assert await mcp(server) == {"a": UP, "b": DOWN}
     async with live(tmp_path, store=SqliteStore(store)) as server:
         assert await mcp(server) == {"a": UP, "b": DOWN}
@@ -39,15 +39,15 @@ async def test_the_newest_word_of_each_agent_counts(tmp_path: Path) -> None:
     async with live(tmp_path) as server:
         old, new = await server.session(), await server.session()
         await server.api.patch(f"/session/{new}", {"title": "newer"}, status=200)
-        await tell(server, old, "one", {"gone": UP, "a": DOWN})
-        await tell(server, old, "two", {"b": UP})
-        await tell(server, new, "one", {"a": UP})
+        await publish_servers(server, old, "one", {"gone": UP, "a": DOWN})
+        await publish_servers(server, old, "two", {"b": UP})
+        await publish_servers(server, new, "one", {"a": UP})
         assert await mcp(server) == {"a": UP, "b": UP}
 
 
 async def test_other_directories_have_their_own(tmp_path: Path) -> None:
     async with live(tmp_path) as server:
-        await tell(server, await server.session(), "mock", {"a": UP})
+        await publish_servers(server, await server.session(), "mock", {"a": UP})
         other = tmp_path / "other"
         other.mkdir()
         assert (await server.api.get("/mcp", params={"directory": str(other)}, status=200)).body == {}

@@ -288,7 +288,7 @@ async def test_bad_requests(place: Place) -> None:
     assert await refusal_status(place, "pty_none") == 404
 
 
-async def test_there_is_a_limit(place: Place) -> None:
+async def test_terminals_are_limited(place: Place) -> None:
     services = place.services
     few = Terminals(clock=services.clock, ids=services.ids, environ={}, owner="", changes=services.host, limit=1)
     await few.create(place.directory, "global", NewTerminal(command="/bin/cat"))

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from tests.support.universal import ROOT, Document, divergences, diverges, our_document, theirs
+from tests.support.universal import ROOT, Document, divergences, diverges, our_document, peers_document
 
 SUCCESS = ("200", "204")
 
 
 def test_every_operation_of_the_peers_is_served() -> None:
-    assert len(theirs().operations()) == 23
-    for name, (method, path, operation) in theirs().operations().items():
+    assert len(peers_document().operations()) == 23
+    for name, (method, path, operation) in peers_document().operations().items():
         found = our_document().operations()[name]
         assert found[:2] == (method, path)
         assert found[2]["tags"] == operation["tags"]
@@ -21,12 +21,12 @@ def test_every_operation_of_the_peers_is_served() -> None:
 
 def test_operations_beyond_the_universal_document_are_marked() -> None:
     extra = {name for name, row in our_document().operations().items() if row[2].get("x-extension")}
-    assert extra == set(our_document().operations()) - set(theirs().operations())
+    assert extra == set(our_document().operations()) - set(peers_document().operations())
 
 
-@pytest.mark.parametrize("name", theirs().operations())
+@pytest.mark.parametrize("name", peers_document().operations())
 def test_parameters_and_answers(name: str) -> None:
-    peer, own = theirs().operations()[name][2], our_document().operations()[name][2]
+    peer, own = peers_document().operations()[name][2], our_document().operations()[name][2]
     given = {(p["in"], p["name"]): p for p in own["parameters"]}
     for parameter in peer.get("parameters", ()):
         found = given[parameter["in"], parameter["name"]]
@@ -43,15 +43,15 @@ def _fields(document: Document, schema: str) -> dict[str, Any]:
 
 BODIES = sorted(
     name
-    for name in theirs().schemas
+    for name in peers_document().schemas
     if name.endswith(("Request", "Response", "Info", "Entry", "Stat", "Capabilities", "Details", "Attachment"))
 )
 
 
 @pytest.mark.parametrize("schema", BODIES)
 def test_bodies_have_the_same_fields(schema: str) -> None:
-    peer, own = theirs().schemas[schema], our_document().schemas[schema]
-    missing = set(_fields(theirs(), schema)) - set(_fields(our_document(), schema))
+    peer, own = peers_document().schemas[schema], our_document().schemas[schema]
+    missing = set(_fields(peers_document(), schema)) - set(_fields(our_document(), schema))
     assert not missing - {"mcp", "skills"}, missing  # of SessionInfo; for requests see below
     if schema.endswith("Request"):
         assert not missing
@@ -62,14 +62,14 @@ def test_bodies_have_the_same_fields(schema: str) -> None:
 
 def test_every_divergence_is_one() -> None:
     for row in divergences():
-        names = [name for name in theirs().operations() if diverges(row["kind"], name, **_key(row))]
+        names = [name for name in peers_document().operations() if diverges(row["kind"], name, **_key(row))]
         assert names, row
         if row["kind"] == "status":
             real = [
                 name
                 for name in names
                 if str(row["status"]) in our_document().operations()[name][2]["responses"]
-                and str(row["status"]) not in theirs().operations()[name][2]["responses"]
+                and str(row["status"]) not in peers_document().operations()[name][2]["responses"]
             ]
             assert real, f"no difference any more: {row}"
 

@@ -102,7 +102,7 @@ async def test_context(place: Place) -> None:
     assert "\n Hello" not in patch
 
 
-async def test_only_the_directory(place: Place) -> None:
+async def test_status_covers_only_the_directory(place: Place) -> None:
     """Paths stay those of the repository for git's routes; for `/file/status` they are the directory's."""
     params = {"directory": f"{place.directory}/src"}
     assert [row[0] for row in rows((await place.api.get("/vcs/status", params=params, status=200)).body)] == [

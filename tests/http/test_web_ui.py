@@ -152,7 +152,7 @@ async def test_other_paths_fall_through_the_web_ui(client: TestClient[web.Reques
         assert (answer.status, await answer.json()) == (404, {"name": "NotFoundError"}), path
 
 
-async def test_its_home_is_its_own_and_goes_with_it(fake: Fake) -> None:
+async def test_the_web_ui_has_a_home_that_is_removed_with_it(fake: Fake) -> None:
     ui = WebUI(environ=fake.environ)
     await ui.start()
     pid, home = fake.pid(), fake.home()

@@ -51,7 +51,7 @@ def home(tmp_path: Path) -> Home:
     return Home(tmp_path)
 
 
-def test_on_path(home: Home) -> None:
+def test_a_program_on_path_is_found(home: Home) -> None:
     path = home.put("on-path/demo")
     home.put(".local/bin/demo")
     assert find(AGENT, home.env) == ProgramLocation(path, note="on PATH")
@@ -74,7 +74,7 @@ def test_the_first_name_is_preferred(home: Home) -> None:
         ".nvm/versions/node/v22.1.0/bin/demo",
     ],
 )
-def test_in_a_usual_place(home: Home, place: str) -> None:
+def test_a_program_in_a_usual_place_is_found(home: Home, place: str) -> None:
     path = home.put(place)
     assert find(AGENT, home.env) == ProgramLocation(path, note=f"in {Path(path).parent}, which is not on PATH")
 
@@ -119,7 +119,7 @@ def test_an_empty_name_is_no_name(home: Home) -> None:
     assert find(AGENT, {**home.env, "SHIM_DEMO_BIN": ""}).path == path
 
 
-def test_nowhere(home: Home) -> None:
+def test_a_missing_program_is_not_found(home: Home) -> None:
     home.put("on-path/demo", mode=0o644)
     located = find(AGENT, home.env)
     assert located.path is None
@@ -151,7 +151,7 @@ async def test_an_agent_inside_the_server_needs_no_program(home: Home) -> None:
         ("cat; echo 1.2.3", "1.2.3"),
     ],
 )
-async def test_its_version(home: Home, says: str, version: str) -> None:
+async def test_the_programs_version_is_read(home: Home, says: str, version: str) -> None:
     path = home.put("on-path/demo", says)
     home.env["PATH"] += ":/usr/bin:/bin"
     async with asyncio.timeout(BOUND_S):

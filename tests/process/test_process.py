@@ -74,7 +74,7 @@ async def test_half_a_line_is_delivered_at_the_end(spawn: Nursery) -> None:
     assert seen.lines == [b"whole", b"half"]
 
 
-async def test_its_environment(spawn: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_gets_a_clean_environment(spawn: Nursery, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAUDECODE", "1")
     monkeypatch.setenv("SHIM_PASSWORD", "secret")
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")

@@ -60,7 +60,7 @@ def test_exactly_full() -> None:
 
 
 @pytest.mark.parametrize(("count", "truncated"), [(1, False), (70, False), (71, True), (100, True), (100_000, True)])
-def test_in_parts(count: int, truncated: bool) -> None:
+def test_a_tail_counts_all_lines(count: int, truncated: bool) -> None:
     found = parse_tail(text(number_lines(count)))
     assert found is not None
     assert (found.truncated, found.total_lines) == (truncated, count)

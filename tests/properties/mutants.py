@@ -88,7 +88,7 @@ class OpenSurvivesExit(TurnMachine):
         self.open |= left
 
 
-class OursLostInExit(TurnMachine):
+class LocalWorkLostInExit(TurnMachine):
     """The process is gone, and with it the snapshot of what it changed: idle is said too early."""
 
     def _fail(self, *, lost: bool) -> None:
@@ -97,7 +97,7 @@ class OursLostInExit(TurnMachine):
             self.open.clear()
 
 
-class OursLostInAbort(TurnMachine):
+class LocalWorkLostInAbort(TurnMachine):
     """An aborted turn ends while the snapshot of what it changed is still being taken."""
 
     def _is_held(self) -> bool:
@@ -119,7 +119,7 @@ class ExitFailsTheAnswered(TurnMachine):
         return not self._stopped and (self._at_work or bool(self.open))
 
 
-class OursNeverReleased(TurnMachine):
+class LocalWorkNeverReleased(TurnMachine):
     """The snapshot is taken, the turn waits for it all the same."""
 
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
@@ -302,11 +302,11 @@ MUTANTS: dict[str, Callable[[], TurnMachine]] = {
             QueueLostInExit,
             OpenNotCleared,
             OpenSurvivesExit,
-            OursLostInExit,
-            OursLostInAbort,
+            LocalWorkLostInExit,
+            LocalWorkLostInAbort,
             DispatchBesideLocalWork,
             ExitFailsTheAnswered,
-            OursNeverReleased,
+            LocalWorkNeverReleased,
             AllHoldTheAbort,
             DoubleEnd,
             DoubleEndAfterKill,

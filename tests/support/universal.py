@@ -113,7 +113,7 @@ def our_document() -> Document:
 
 
 @cache
-def theirs() -> Document:
+def peers_document() -> Document:
     """The peers' document."""
     found = Document.of(ROOT / "compat_fixtures" / "universal" / "openapi.json", old=True)
     # See divergences.toml, kind "schema": the payload is judged by the event's type instead.
@@ -137,8 +137,8 @@ def diverges(kind: str, operation: str, **more: Any) -> bool:
 def check_event(event: Any) -> None:
     """One event, as sent. Theirs has no question with several parts and the like, but lets more fields pass."""
     our_document().check_event(event)
-    theirs().check_event(event)
-    faults = theirs().faults({"$ref": f"#/components/schemas/{PAYLOADS[event['type']]}"}, event["data"])
+    peers_document().check_event(event)
+    faults = peers_document().faults({"$ref": f"#/components/schemas/{PAYLOADS[event['type']]}"}, event["data"])
     assert not faults, f"{faults}\n{event}"
 
 
@@ -215,13 +215,13 @@ class Face:
         kind = response.content_type
         body = json.loads(raw) if kind.endswith("json") else raw
         our_document().check_answer(operation, response.status, kind, body)
-        peer = theirs().operations().get(operation)
+        peer = peers_document().operations().get(operation)
         if peer is not None and (
             str(response.status) in peer[2]["responses"] or not diverges("status", operation, status=status)
         ):
             if kind == "application/problem+json":
                 kind = "application/json"  # the peers' document says so of its problems
-            theirs().check_answer(operation, response.status, kind, body)
+            peers_document().check_answer(operation, response.status, kind, body)
         return body
 
     @asynccontextmanager

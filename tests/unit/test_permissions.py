@@ -94,7 +94,7 @@ def test_outside_of_the_project_is_asked_by_default_except_in_bypass_mode() -> N
     assert Policy(grants=(Rule("edit", "*", "allow"),)).action(OUTSIDE) == "ask"
 
 
-def own_folder_actions(environment: dict[str, str], folder: str) -> tuple[str | None, str | None]:
+def default_folder_actions(environment: dict[str, str], folder: str) -> tuple[str | None, str | None]:
     """What Claude's default rules say of a file in its folder `skills`, and of an edit of a plan."""
     defaults = (*DEFAULT_RULES, *with_home(CLAUDE.rules_in(environment), "/home/me"))
     outside, plan = Access("external_directory", (f"{folder}/skills/*",)), Access("edit", (f"{folder}/plans/p.md",))
@@ -103,16 +103,16 @@ def own_folder_actions(environment: dict[str, str], folder: str) -> tuple[str | 
 
 def test_the_default_rules_of_claude_follow_its_configuration_folder() -> None:
     moved = {"CLAUDE_CONFIG_DIR": "/srv/x/../claude/"}
-    assert own_folder_actions({}, "/home/me/.claude") == ("allow", "allow")
-    assert own_folder_actions({"CLAUDE_CONFIG_DIR": ""}, "/home/me/.claude") == ("allow", "allow")
-    assert own_folder_actions(moved, "/srv/claude") == ("allow", "allow")
-    assert own_folder_actions(moved, "/home/me/.claude") == ("ask", "deny")
+    assert default_folder_actions({}, "/home/me/.claude") == ("allow", "allow")
+    assert default_folder_actions({"CLAUDE_CONFIG_DIR": ""}, "/home/me/.claude") == ("allow", "allow")
+    assert default_folder_actions(moved, "/srv/claude") == ("allow", "allow")
+    assert default_folder_actions(moved, "/home/me/.claude") == ("ask", "deny")
 
 
 @pytest.mark.parametrize("value", ["relative", "/srv/*", "/srv/?"])
 def test_a_configuration_folder_that_is_no_absolute_path_allows_nothing(value: str) -> None:
-    assert own_folder_actions({"CLAUDE_CONFIG_DIR": value}, "/home/me/.claude") == ("ask", "deny")
-    assert own_folder_actions({"CLAUDE_CONFIG_DIR": value}, value) == ("ask", "deny")
+    assert default_folder_actions({"CLAUDE_CONFIG_DIR": value}, "/home/me/.claude") == ("ask", "deny")
+    assert default_folder_actions({"CLAUDE_CONFIG_DIR": value}, value) == ("ask", "deny")
 
 
 def test_plan_mode_edits_nothing_but_the_agents_plan() -> None:

@@ -26,7 +26,7 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     path.write_text(text)
 
 
-def test_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hooks_are_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, monkeypatch, GOOD)
     [hook] = Settings.load().hooks
     assert hook.on == ("idle", "error")

@@ -26,5 +26,5 @@ def test_tests_of_one_server_are_one_group(test: str, shared: str) -> None:
 
 
 @pytest.mark.parametrize("test", ["test_a", "test_b[mocking]", "test_c[once-completed]", "test_d[1.1.530]"])
-def test_others_go_where_there_is_room(test: str) -> None:
+def test_tests_without_an_agent_are_groups_of_one(test: str) -> None:
     assert group(f"{FILE}::{test}") == f"{FILE}::{test}"

@@ -27,7 +27,7 @@ ASKED = [
 
 
 @pytest.mark.parametrize("path", ASKED)
-async def test_as_its_document_says(place: Place, path: str) -> None:
+async def test_answers_to_1_x_are_as_its_document_says(place: Place, path: str) -> None:
     folder = place.project / ".claude" / "skills" / "review"
     folder.mkdir(parents=True)
     (folder / "SKILL.md").write_text("---\nname: Review\ndescription: d\n---\nLook.\n")

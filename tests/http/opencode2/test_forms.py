@@ -63,7 +63,7 @@ async def test_cancelled_with_the_reason(r: Tui) -> None:
     await r.call("DELETE", path, status=409)
 
 
-async def test_of_no_session(r: Tui) -> None:
+async def test_a_global_form_belongs_to_no_session(r: Tui) -> None:
     form = (await create(r, "global"))["data"]
     assert form["sessionID"] == "global"
     assert (await r.call("GET", "/api/session/global/form")).body["data"] == [form]
@@ -100,7 +100,7 @@ async def test_clients_that_know_only_questions_are_not_troubled(tmp_path: Any, 
             pass
 
 
-async def test_there_is_a_most(r: Tui) -> None:
+async def test_open_forms_are_limited(r: Tui) -> None:
     await r.new()
     for _ in range(MAX_OPEN):
         await create(r)

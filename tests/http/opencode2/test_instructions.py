@@ -64,7 +64,7 @@ async def test_malformed_instructions_are_refused(r: Tui) -> None:
     assert missing.body["_tag"] == "SessionNotFoundError"
 
 
-async def test_there_is_a_most(r: Tui) -> None:
+async def test_instructions_are_limited(r: Tui) -> None:
     await r.new()
     for number in range(MAX_ENTRIES):
         await r.call("PUT", f"{base(r)}/entry{number}", {"value": number}, status=204)

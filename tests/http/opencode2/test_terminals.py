@@ -100,7 +100,7 @@ async def test_a_command_and_its_pages(place: Place) -> None:
     await place.api.delete(f"/api/shell/{made['id']}", status=204)
 
 
-async def test_its_time_is_over(place: Place) -> None:
+async def test_a_command_ends_at_its_timeout(place: Place) -> None:
     made = await command(place, "sleep 60", timeout=20)
     done = await finished_shell(place, made["id"])
     assert (done["status"], done["signal"]) == ("timeout", "SIGTERM")
@@ -158,7 +158,7 @@ async def test_output_left_by_a_killed_server_is_removed(place: Place) -> None:
     assert [file.name for file in folder.iterdir()] == [f"{made['id']}.log"]
 
 
-async def test_there_is_a_limit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_running_commands_are_limited(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shim.host.shells.RUNNING_LIMIT", 1)
     monkeypatch.setattr("shim.host.shells.KEPT", 1)
     made = await command(place, "cat < /dev/zero > /dev/null")

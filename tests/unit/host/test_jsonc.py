@@ -111,7 +111,7 @@ def test_edits_are_small(changes: dict[str, Any], old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "{}", "{ }", "{\n}\n", "{ // c\n}"])
-def test_into_nothing(text: str) -> None:
+def test_an_edit_of_an_empty_file_creates_objects(text: str) -> None:
     made = edit(text, {"a": {"b": 1}})
     assert loads(made) == {"a": {"b": 1}}
     assert '\n  "a": {\n    "b": 1\n  }' in made and ("//" in made) == ("//" in text)

@@ -110,7 +110,7 @@ async def empty_branch(store: CollectorProbeStore, events: Sequence[UniversalEve
     return SessionState("ses_a", "mock", store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None)
 
 
-async def test_others_have_their_turn_while_a_journal_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_loading_a_journal_yields_to_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_loader, "SLICE_S", -1.0)
     state = await empty_branch(CollectorProbeStore(), [delta(number, "a", f"item {number}") for number in range(1, 60)])
     seen: list[int] = []

@@ -239,7 +239,7 @@ async def values_are_set_replaced_and_removed(store: Store) -> None:
 
 
 @case
-async def what_is_not_json_is_refused_at_once(store: Store) -> None:
+async def non_json_data_is_refused_at_once(store: Store) -> None:
     with pytest.raises(StoreError, match=r"event 2 of session ses_a.*not JSON"):
         store.append([event(1), event(2, raw={"x": object()})])
     with pytest.raises(StoreError, match=r"session ses_a.*not JSON"):

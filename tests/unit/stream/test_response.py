@@ -94,7 +94,7 @@ async def stream_server(hub: Hub | None = None, **options: Any) -> AsyncIterator
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_complained_of(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def no_warnings(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
 
@@ -152,7 +152,7 @@ async def test_a_client_of_1_1_is_known_by_its_name(client: aiohttp.ClientSessio
         ]
 
 
-async def test_only_get() -> None:
+async def test_only_get_is_allowed() -> None:
     async with stream_server() as server, aiohttp.ClientSession() as session:
         for method in ("POST", "HEAD"):
             async with session.request(method, server.url + "/event") as response:

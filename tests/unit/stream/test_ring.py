@@ -40,7 +40,7 @@ def full_ring(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:
         (100, "evt_96", [97, 98, 99, 100]),
     ],
 )
-def test_after(count: int, after: str, expected: list[int] | None) -> None:
+def test_after_gives_the_entries_behind_a_position(count: int, after: str, expected: list[int] | None) -> None:
     ring = full_ring(count)
     found = ring.after(after)
     assert (None if found is None else [e.position for e in found]) == (

@@ -23,16 +23,16 @@ def items(talk: Talk, kind: ItemKind) -> list[Item]:
     return [item for item in found if item.kind is kind]
 
 
-def tell(talk: Talk, update: str, **fields: Any) -> None:
+def send_update(talk: Talk, update: str, **fields: Any) -> None:
     params = {"sessionId": "s", "update": {"sessionUpdate": update, **fields}}
     talk.say({"jsonrpc": "2.0", "method": "session/update", "params": params})
 
 
 def call(talk: Talk, name: str, arguments: dict[str, Any], output: dict[str, Any]) -> None:
     """A call as 1.18.33 tells it: the title is the tool's name at first."""
-    tell(talk, "tool_call", toolCallId="c", title=name, kind="other", status="pending", locations=[], rawInput={})
-    tell(talk, "tool_call_update", toolCallId="c", title=name, kind="other", status="in_progress", rawInput=arguments)
-    tell(talk, "tool_call_update", toolCallId="c", title="what it did", status="completed", rawOutput=output)
+    send_update(talk, "tool_call", toolCallId="c", title=name, kind="other", status="pending", locations=[], rawInput={})
+    send_update(talk, "tool_call_update", toolCallId="c", title=name, kind="other", status="in_progress", rawInput=arguments)
+    send_update(talk, "tool_call_update", toolCallId="c", title="what it did", status="completed", rawOutput=output)
 
 
 def test_a_todo_list() -> None:
@@ -63,8 +63,8 @@ def test_a_subagents_session_is_not_known_here() -> None:
 def test_a_question_that_was_dismissed_is_no_result() -> None:
     """claude-agent-acp calls it completed."""
     told = talk()
-    tell(told, "tool_call", toolCallId="q", title="AskUserQuestion", kind="other", status="pending", rawInput={})
+    send_update(told, "tool_call", toolCallId="q", title="AskUserQuestion", kind="other", status="pending", rawInput={})
     told.request(3, "elicitation/create", mode="form", message="Choose", requestedSchema=FORM, toolCallId="q")
     told.send(QuestionReply(told.last_request().question_id, None))
-    tell(told, "tool_call_update", toolCallId="q", status="completed", rawOutput="The user did not want to say.")
+    send_update(told, "tool_call_update", toolCallId="q", status="completed", rawOutput="The user did not want to say.")
     assert items(told, ItemKind.TOOL_RESULT)[-1].status is ItemStatus.FAILED

@@ -88,7 +88,7 @@ def replace_at(value: Any, path: tuple[Any, ...], by: Any) -> Any:
     return copy
 
 
-def test_there_are_many_kinds() -> None:
+def test_the_recordings_have_many_kinds_of_lines() -> None:
     assert len(KINDS) > 120
 
 

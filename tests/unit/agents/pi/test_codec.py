@@ -416,7 +416,7 @@ def test_recorded_lines_in_any_order(data: st.DataObject) -> None:
 PROMPTS = [{"entryId": name, "text": name} for name in ("e1", "e2", "e3")]
 
 
-def taken_up(at: str) -> tuple[Story, Any]:
+def resumed_story(at: str) -> tuple[Story, Any]:
     """A conversation to be taken up after the answer to the prompt `at`, and the question that a prompt waits for."""
     story = Story.__new__(Story)
     story.codec, story.outputs = PiCodec(counting_ids()), []
@@ -428,7 +428,7 @@ def taken_up(at: str) -> tuple[Story, Any]:
 
 
 def test_pi_forks_before_the_prompt_that_was_undone() -> None:
-    story, ask = taken_up("e1")
+    story, ask = resumed_story("e1")
     (fork,) = story.answers(ask, messages=PROMPTS)
     assert (fork["type"], fork["entryId"]) == ("fork", "e2")
     (state,) = story.answers(fork, text="e2", cancelled=False)
@@ -437,14 +437,14 @@ def test_pi_forks_before_the_prompt_that_was_undone() -> None:
 
 
 def test_nothing_after_it_needs_no_fork() -> None:
-    story, ask = taken_up("e3")
+    story, ask = resumed_story("e3")
     (prompt,) = story.answers(ask, messages=PROMPTS)
     assert prompt["type"] == "prompt"
 
 
 @pytest.mark.parametrize("step", ["gone", "refused", "cancelled"])
 def test_an_undo_that_the_agent_cannot_do_starts_it_again(step: str) -> None:
-    story, ask = taken_up("e9" if step == "gone" else "e1")
+    story, ask = resumed_story("e9" if step == "gone" else "e1")
     lines = story.answers(ask, messages=PROMPTS)
     if step == "refused":
         lines = story.answers(lines[0], "Invalid entry ID for forking")

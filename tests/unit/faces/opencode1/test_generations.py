@@ -37,7 +37,7 @@ from tests.unit.stream.reading import drain, make_hub, subscribe
         ("", "v1.18"),
     ],
 )
-def test_by_user_agent(user_agent: str, wire: str) -> None:
+def test_the_user_agent_chooses_the_generation(user_agent: str, wire: str) -> None:
     assert generation_of_agent(user_agent) == wire
     assert generation_of({}, {"User-Agent": user_agent}) == wire
 
@@ -107,7 +107,7 @@ def test_titles(permission: str, metadata: dict[str, str], title: str) -> None:
     assert "callID" not in made.properties
 
 
-def test_its_answer() -> None:
+def test_a_permission_reply_has_the_form_of_1_0() -> None:
     made = event_of_1_0(OpenCodeEvent("permission.replied", {"sessionID": "ses_1", "requestID": "per_1", "reply": "once"}), 7)
     assert made == OpenCodeEvent("permission.replied", {"sessionID": "ses_1", "permissionID": "per_1", "response": "once"})
 
@@ -120,7 +120,7 @@ def test_an_unanswerable_question_is_shown() -> None:
     assert made.properties["message"].endswith("The question: Red?")
 
 
-def test_all_else_is_as_in_1_1() -> None:
+def test_other_events_have_the_form_of_1_1() -> None:
     assert event_of_1_0(OpenCodeEvent("session.idle", {"sessionID": "ses_1"}), 7) is None
 
 

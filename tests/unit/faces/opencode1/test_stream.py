@@ -24,7 +24,7 @@ def wire_bytes(event: OpenCodeEvent, event_id: str = "evt_1", position: str = ""
     return encoder(**client).layout(frame)
 
 
-def test_both_streams() -> None:
+def test_a_frame_on_both_streams() -> None:
     assert wire_bytes(IDLE) == b'id:evt_1\ndata: {"id":"evt_1","type":"session.idle","properties":{"sessionID":"ses_1"}}\n\n'
     assert wire_bytes(IDLE, wrapped=True) == (
         b'id:evt_1\ndata: {"directory":"/home/user/project","project":"prj","payload":'
@@ -114,7 +114,7 @@ RECORDED: list[tuple[OpenCodeEvent, bool, bool, str]] = [
 
 
 @pytest.mark.parametrize(("event", "legacy", "wrapped", "recorded"), RECORDED)
-def test_as_recorded(event: OpenCodeEvent, legacy: bool, wrapped: bool, recorded: str) -> None:
+def test_frames_are_as_recorded(event: OpenCodeEvent, legacy: bool, wrapped: bool, recorded: str) -> None:
     text = wire_bytes(event, "evt_200068f2e001Lirsq1vNpcveCn", legacy=legacy, wrapped=wrapped)
     assert text.split(b"\n")[1] == b"data: " + recorded.encode()
 

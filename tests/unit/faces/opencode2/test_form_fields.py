@@ -49,7 +49,7 @@ def field(type_: str, **more: Any) -> dict[str, Any]:
         (field("external", url="https://a"), "x", "a page to open"),
     ],
 )
-def test_one_value(one: dict[str, Any], value: Any, wrong: str | None) -> None:
+def test_a_value_is_checked_against_its_field(one: dict[str, Any], value: Any, wrong: str | None) -> None:
     said = invalid([one], {"f": value})
     assert said == wrong if wrong is None else wrong in (said or "")
 

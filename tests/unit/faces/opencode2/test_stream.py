@@ -166,13 +166,13 @@ async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
     reader = hub.subscribe(V2_0)
     await read_events(reader)
 
-    def tell(event: Event) -> int:
+    def publish(event: Event) -> int:
         with bursts.burst():
             hub.publish(event)
         return len(reader._live)
 
     asked = Event("evt_a", 1, "permission.asked", {"id": "per_1", "sessionID": "ses_1"}, "ses_1", directory="/p")
-    assert [tell(rename_event(1)), tell(rename_event(2)), tell(asked)] == [1, 1, 2]
+    assert [publish(rename_event(1)), publish(rename_event(2)), publish(asked)] == [1, 1, 2]
     assert len(turns) == 1
     assert kinds(await read_events(reader)) == ["session.renamed", "session.renamed", "permission.asked"]
 

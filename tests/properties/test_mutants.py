@@ -28,7 +28,7 @@ PLAIN = (
     "OpenNotCleared",
     "ExitWithoutEnd",
     "DoubleEnd",
-    "HandedTwice",
+    "DispatchTwice",
     "AbortKeepsQueue",
     "CancelledVanish",
     "BusyAfterDelete",

@@ -67,7 +67,7 @@ def test_other_json_is_a_malformed_message(bad: bytes) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["id", "method", "params", "result", "error", "jsonrpc"]), JSON))
-def test_whatever_comes_is_classified(message: dict[str, object]) -> None:
+def test_any_message_is_classified(message: dict[str, object]) -> None:
     rpc = JsonRpc()
     rpc.request("x", {})
     assert isinstance(rpc.classify(json.dumps(message).encode()), (Request, Notification, Response, MalformedMessage))

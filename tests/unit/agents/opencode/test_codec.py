@@ -324,7 +324,7 @@ def test_delays(next_ms: int, attempt: int, wait: int) -> None:
     assert delay_ms(next_ms, event, attempt) == wait
 
 
-def test_its_own_choice_of_a_model_can_always_be_taken() -> None:
+def test_the_model_that_opencode_chose_is_always_accepted() -> None:
     assert read_catalogue(None, None, None, None) == OPENCODE.default_catalogue
     assert model_ref(OPENCODE.default_catalogue.default_model) is None
 

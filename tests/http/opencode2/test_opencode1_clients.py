@@ -1,4 +1,4 @@
-"""What clients of 1.x ask of the preview, answered by the second wire: the client holds it against the document of 1.18."""
+"""Requests of OpenCode 1 clients to `/api`: answers are held against the document of 1.18."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ async def test_same_shape(place: Place, row: dict[str, Any]) -> None:
     (place.project / "opencode.json").write_text(json.dumps(native_config))
     git(place.project, "add", "-A")
     git(place.project, "commit", "-q", "-m", "config")
-    # Clients of 1.x say who they are: at /api the second wire has other forms.
+    # Clients of 1.x say who they are: at /api OpenCode 2 has other forms.
     answer = await place.api.get(row["path"], params=row.get("query", {}), status=row["status"], headers=FIRST)
     if row["path"] in EQUAL:
         assert answer.body == row["body"]

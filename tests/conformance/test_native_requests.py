@@ -171,7 +171,7 @@ def test_every_operation_is_asked() -> None:
     asked = {operation_of(row) for row in both}
     sessions = {name for name in OPERATIONS if name.startswith(("session.", "part.", "permission.", "question."))}
     reads = {one.id for one in collect(opencode1.MODULES) if one.id in OPERATIONS and OPERATIONS[one.id].method == "GET"}
-    reads = {name for name in reads if not OPERATIONS[name].path.startswith("/api/")}  # the second wire has tests of its own
+    reads = {name for name in reads if not OPERATIONS[name].path.startswith("/api/")}  # OpenCode 2 has tests of its own
     assert (sessions | reads) - asked == NOT_ASKED
 
 

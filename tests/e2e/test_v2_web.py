@@ -1,4 +1,4 @@
-"""The web UI inside OpenCode 1.18.33 in its second protocol, which it turns to where `/global/health` does not answer and
+"""The web UI inside OpenCode 1.18.33 in OpenCode 2, which it turns to where `/global/health` does not answer and
 `/api/health` has a process id: with the mock and with the real claude. Native 1.18.33 itself cannot serve it so."""
 
 from __future__ import annotations

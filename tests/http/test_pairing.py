@@ -31,7 +31,7 @@ def basic(user: str, password: str) -> str:
 
 @pytest.fixture
 async def pairing_server(start: Start) -> ApiClient:
-    """A server with a password, a user of another name, and the second face."""
+    """A server with a password, a user of another name, and OpenCode 2."""
     return await start(password=SecretStr(PASSWORD), username="me", modules=(*opencode1.MODULES, pairing))
 
 

@@ -29,7 +29,7 @@ async def test_health(place: Place) -> None:
 
 
 async def test_health_of_opencode2(place: Place) -> None:
-    # The web UI turns to its second protocol by the number, if /global/health did not answer.
+    # The web UI turns to OpenCode 2 by the number, if /global/health did not answer.
     async with place.api.raw.get("/api/health") as answer:
         assert await answer.json() == {"healthy": True, "version": OPENCODE2_VERSION, "pid": os.getpid()}
 

@@ -50,7 +50,7 @@ def compare(history: bytes) -> None:
 
 
 FAILED_AFTER_COMPACTION = b"\x00\x00vM" + bytes(10) + b"(\x01\x00\x00(\xdf" + bytes(16) + b"p\x00\x00\x00"
-"""The error was the completed compaction's on the first face, and nobody's on the second."""
+"""OpenCode 1 gave the error to the completed compaction, OpenCode 2 to no message."""
 
 
 @settings(max_examples=LAW_EXAMPLES, deadline=None)

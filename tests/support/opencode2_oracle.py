@@ -1,4 +1,4 @@
-"""What is known of OpenCode 2's wire (`v2_0`, 2.0.21) as a judge of what we answer, as `oracle` is for the first wire.
+"""Checks our answers and events against OpenCode 2's document (`v2_0`, 2.0.21), as `oracle` does for OpenCode 1.
 
     check_response(operation_id, status, body)    raises Violation
     check_event(event)                            one event of /api/event

@@ -84,7 +84,7 @@ class Story:
         return OpenCode2View(self.reducer.session)
 
     def record(self, type_: EventType, data: EventData) -> list[Event]:
-        """One event; what the second face told of it."""
+        """Applies one event; gives the events that OpenCode 2 makes of it."""
         at = START_MS + len(self.journal) * self._step_ms
         number = len(self.journal) + 1
         event = UniversalEvent(

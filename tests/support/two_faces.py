@@ -29,7 +29,7 @@ SHELL = "call_shell_"
 
 
 def opencode1_normal(messages: Iterable[Wire]) -> dict[str, list[Any]]:
-    """What the first face says, in the form of both. In: `{info, parts}` of each message."""
+    """OpenCode 1's messages (`{info, parts}`) in the form that both faces share."""
     users: list[Any] = []
     steps: list[Any] = []
     asides: list[Any] = []
@@ -64,12 +64,12 @@ def _tool1(part: Wire) -> Any:
 
 
 def _subagent_answer(output: str | None) -> str | None:
-    """What a subagent said, without the first face's frame around it."""
+    """A subagent's answer without the tags that OpenCode 1 puts around it."""
     return output.split("<task_result>\n")[-1].split("\n</task_result>")[0] if output else output
 
 
 def opencode2_normal(messages: Iterable[Wire], inbox: Iterable[Wire]) -> dict[str, list[Any]]:
-    """What the second face says, in the form of both. Queued prompts are in the inbox here, and messages there."""
+    """OpenCode 2's messages in the form that both faces share. Its queued prompts are in the inbox; OpenCode 1's are messages."""
     users: list[Any] = []
     steps: list[Any] = []
     asides: list[Any] = []
@@ -126,7 +126,7 @@ def _is_imported(event: UniversalEvent) -> bool:
 
 
 def check_opencode2(events: Sequence[UniversalEvent], agent: str, first: Conversation | None = None) -> Session:
-    """Every event and message is as the wire has them; folded, they are what GET says, and what the first face says."""
+    """Checks events and messages against the document; the folded stream must equal GET and OpenCode 1."""
     session, told = second_of(events, agent)
     live = OpenCode2View(session)
     fold = OpenCode2Fold(live.id, imported=any(map(_is_imported, events)))

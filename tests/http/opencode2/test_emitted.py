@@ -1,4 +1,4 @@
-"""What clients of the second wire are told when something beside their sessions changes; every event is held against the wire."""
+"""Events of OpenCode 2 for changes outside of sessions; each is held against its schema."""
 
 from __future__ import annotations
 

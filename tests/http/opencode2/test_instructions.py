@@ -1,4 +1,4 @@
-"""Instructions of a session over the second wire."""
+"""Instructions of a session over OpenCode 2."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ async def export_session(server: Live, session: str, **params: str) -> dict[str,
 
 
 def talk(document: dict[str, Any]) -> list[Any]:
-    """What was said and done, in the second wire's form, without what an import makes anew."""
+    """The content of a message in OpenCode 2's form, without the fields that an import creates."""
     return [_message_content(one) for one in document["messages"] if one["type"] in KEPT]
 
 

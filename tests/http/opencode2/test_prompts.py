@@ -1,4 +1,4 @@
-"""Prompts over the second wire: accepted once, waiting in the inbox, handed in order, taken back."""
+"""Prompts over OpenCode 2: accepted once, queued in the inbox, dispatched in order, withdrawn."""
 
 from __future__ import annotations
 

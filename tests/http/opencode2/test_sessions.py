@@ -1,4 +1,4 @@
-"""Sessions over the second wire: made, listed, changed, forked, undone, deleted. Every answer is held against its schema."""
+"""Sessions over OpenCode 2: created, listed, changed, forked, undone, deleted. Every answer is held against its schema."""
 
 from __future__ import annotations
 

@@ -54,14 +54,14 @@ async def test_a_session_of_1x_is_seen_live_on_2x_and_back(client: Tui) -> None:
 
         await server.prompt(client.session, "tool")
         await read_both_streams(1)
-        await client.prompt("echo from the second wire")
+        await client.prompt("echo from OpenCode 2")
         await read_both_streams(2)
         await client.assert_matches_server()
         fold.check()
         assert fold.wire() == await server.messages(client.session)
     said = [p["text"] for m in fold.wire() if m["info"]["role"] == "assistant" for p in m["parts"] if p["type"] == "text"]
     assert said == client.texts()
-    assert client.texts()[-1] == "from the second wire"
+    assert client.texts()[-1] == "from OpenCode 2"
 
 
 async def test_a_request_of_one_wire_is_answered_on_the_other(client: Tui) -> None:

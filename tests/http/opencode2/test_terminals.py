@@ -1,4 +1,4 @@
-"""Terminals and commands of the second wire: real shells, held against the wire's schema."""
+"""Terminals and commands of OpenCode 2: real shells, held against its schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the web UI of 1.18.33 can ask in its second protocol: every route of its client is answered, or refused with a reason.
+"""What the web UI of 1.18.33 can ask of OpenCode 2: every route of its client is answered, or refused with a reason.
 
 `compat_fixtures/opencode2/web_ui.txt` is the table of its client (method, path, the one status that it takes), read from its
 scripts.

@@ -1,4 +1,4 @@
-"""What the web UI of 1.18 gets in its second protocol, where that is neither `v2_july` nor `v2_0`."""
+"""What the web UI of 1.18 gets of OpenCode 2, where that is neither `v2_july` nor `v2_0`."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ test-slow: .venv/.dev  ## faults of agents and of the machine, spoiled recording
 slow-all: .venv/.dev  ## what `make test-slow` leaves out: a request of each kind in the document, reconnects, more planted bugs
 	$(BIN)pytest -q -n auto -m "slow and nightly" --timeout=300 $(ARGS)
 
-check: .venv/.dev  ## lint, format, types, walls between the layers, and that generated files are current
-	$(BIN)ruff check . && $(BIN)ruff format --check .
+check: .venv/.dev  ## lint, format, names, types, walls between the layers, and that generated files are current
+	$(BIN)ruff check . && $(BIN)ruff format --check . && $(BIN)python -m tools.naming
 	$(BIN)pyright
 	$(BIN)lint-imports --no-logo && scripts/gen --check
 

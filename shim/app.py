@@ -21,7 +21,7 @@ from aiohttp import web
 
 from shim.agents import plugins
 from shim.agents.directory import AgentDirectory
-from shim.agents.install import Installer, found_in
+from shim.agents.install import Installer, environment_for
 from shim.agents.keys import KeyStore
 from shim.clock import Clock, SystemClock
 from shim.faces.opencode1.build import OPENCODE_VERSION
@@ -67,7 +67,7 @@ from shim.stream.hub import Hub
 from shim.telemetry.hooks import Hooks
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans
-from universal.agents.acp.spec import own_spec
+from universal.agents.acp.spec import custom_spec
 from universal.codec import AgentSpec
 from universal.permissions import Rule, rules_from_config, with_home
 from universal.registry import agents as known_agents
@@ -127,7 +127,7 @@ def agents_of(settings: Settings, added: Mapping[str, AgentSpec] | None = None) 
     Agents that the user did not add (`AgentSpec.is_fallback`) come last.
     """
     configured = {
-        name: own_spec(name, agent.command, agent.title, {key: value.get_secret_value() for key, value in agent.env.items()})
+        name: custom_spec(name, agent.command, agent.title, {key: value.get_secret_value() for key, value in agent.env.items()})
         for name, agent in settings.agents.items()
     }
     known = {**known_agents(), **(added or {})}
@@ -164,7 +164,7 @@ def build_app(
         ids=ids,
         store=kept,
         default_agent=settings.default_agent,
-        environ={**environment, **found_in(settings.data_dir / "agents")},
+        environ={**environment, **environment_for(settings.data_dir / "agents")},
         delay_factor=settings.mock_delay_factor,
         record_dir=settings.record_dir,
         keys=KeyStore(settings.data_dir / "auth.json"),
@@ -261,7 +261,7 @@ def build_app(
         opencode2=opencode2,
         terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=leftovers.owner, changes=host),
         shells=Shells(
-            settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=leftovers.owner, tell=opencode2.tell
+            settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=leftovers.owner, tell=opencode2.publish
         ),
         worktrees=worktrees,
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, changes=host),

@@ -35,7 +35,7 @@ class Collector:
         self._released_events = 0
 
     @contextmanager
-    def paused(self) -> Generator[None, None, None]:
+    def pause(self) -> Generator[None, None, None]:
         """Pause collections until the last user of this context leaves; then freeze all objects."""
         if self._pauses == 0:
             self._was_on = gc.isenabled()
@@ -50,7 +50,7 @@ class Collector:
                 gc.enable()
 
     @contextmanager
-    def freezing(self) -> Generator[None, None, None]:
+    def freeze_after_collections(self) -> Generator[None, None, None]:
         """Freeze all objects after each long full collection, until this context ends."""
         gc.callbacks.append(self._on_collection)
         try:

@@ -189,7 +189,7 @@ def _paths(value: object) -> object:
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
 
 
-class OwnAgent(BaseModel):
+class CustomAgent(BaseModel):
     """A user-defined agent (`[agents.NAME]` in a file): a program that speaks the Agent Client Protocol on stdio.
 
     `env` may contain keys, so it is never shown.
@@ -403,8 +403,8 @@ class Settings(BaseModel):
         description="Folder for the raw traffic with agents, prompts included, for bug reports; unset: nothing is recorded.",
     )
 
-    agents: dict[AgentName, OwnAgent] = Field(
-        default_factory=dict[str, OwnAgent],
+    agents: dict[AgentName, CustomAgent] = Field(
+        default_factory=dict[str, CustomAgent],
         description="More agents, each a program that speaks the Agent Client Protocol: `[agents.NAME]` with `command = "
         '["PROGRAM", "ARGUMENT"]` and optionally `title` and `env`. A supported name (`gemini`) gets the new command. '
         "In the environment: JSON.",

@@ -63,7 +63,7 @@ def read_build(version: str, file: Path, checkout: Path) -> Build:
     try:
         info = obj(json.loads(file.read_text("utf-8")))
     except (OSError, ValueError):
-        return Build(version, _checked_out(checkout))
+        return Build(version, _head_commit(checkout))
     releases = tuple(
         Release(text(entry.get("version")), date.fromisoformat(text(entry.get("date"))))
         for entry in map(obj, arr(info.get("releases")))
@@ -71,7 +71,7 @@ def read_build(version: str, file: Path, checkout: Path) -> Build:
     return Build(version, text(info.get("commit")), info.get("modified") is True, releases)
 
 
-def _checked_out(checkout: Path) -> str:
+def _head_commit(checkout: Path) -> str:
     """Return the commit of HEAD, "" outside of a repository. A worktree's `.git` is a file that names its folder."""
     try:
         git = checkout / ".git"

@@ -79,7 +79,7 @@ FOUND: Mapping[str, tuple[str, ...]] = {{
 '''
 
 
-def found_now() -> dict[str, list[str]]:
+def current_commands() -> dict[str, list[str]]:
     """Return the commands of the installed clients, and the stored ones of the others."""
     from shim.agents.client_commands import FOUND
 
@@ -97,7 +97,7 @@ def found_now() -> dict[str, list[str]]:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    words = render(found_now())
+    words = render(current_commands())
     if TARGET.read_text("utf-8") == words:
         return 0
     if "--check" in arguments:

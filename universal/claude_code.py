@@ -8,14 +8,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from universal.codec import OwnFolder
+from universal.codec import AgentFolder
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.permissions import Rule
 
 # --- its folders ----------------------------------------------------------------------------------------
 
-OWN_FOLDER = OwnFolder("~/.claude", "CLAUDE_CONFIG_DIR")
+OWN_FOLDER = AgentFolder("~/.claude", "CLAUDE_CONFIG_DIR")
 OWN_FOLDERS = (
     "~/.claude/plans/*",
     "~/.claude/projects/*/memory/*",

@@ -498,7 +498,7 @@ class LoginSigns:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnFolder:
+class AgentFolder:
     """An agent's own folder in the person's home, and the environment variable that moves it."""
 
     path: str
@@ -553,7 +553,7 @@ class AgentSpec:
     """Who enforces permission rules; see docs/permissions.md."""
     default_rules: tuple[Rule, ...] = ()
     """Rules added to `DEFAULT_RULES`: own folders outside of the project, plan files ... `~/` is the person's home."""
-    own_folder: OwnFolder | None = None
+    own_folder: AgentFolder | None = None
     """The folder in `default_rules` that a variable can move."""
     withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
     """Slash commands that are not offered -> why, and what to do instead, in one sentence or two."""

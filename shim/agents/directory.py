@@ -379,7 +379,7 @@ class AgentDirectory:
         directory = home if home and await asyncio.to_thread(Path(home).is_dir) else os.sep
         options = LaunchOptions(binary="", directory=directory)
 
-        def tell(catalogue: Catalogue) -> None:
+        def store_catalogue(catalogue: Catalogue) -> None:
             before = self._agents[spec.name]
             located = replace(before.located, version=before.located.version or catalogue.version)
             agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False)
@@ -395,9 +395,9 @@ class AgentDirectory:
 
         codec = spec.make(self._ids.factory())
         if codec.catalogue is not None:  # the agent has a fixed catalogue
-            tell(codec.catalogue)
+            store_catalogue(codec.catalogue)
             return
-        await discover(codec, spawn, tell, timeout_s=self._discovery_timeout_s)
+        await discover(codec, spawn, store_catalogue, timeout_s=self._discovery_timeout_s)
 
 
 def _remove_settings(folder: Path, on_exit: OnExit, exit_: Exit) -> None:

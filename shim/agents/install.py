@@ -163,6 +163,6 @@ def _last_lines(running: _RunningInstall) -> tuple[str, ...]:
     return tuple([*stderr, *running.lines][-LOG_LINES:])
 
 
-def found_in(folder: Path) -> dict[str, str]:
+def environment_for(folder: Path) -> dict[str, str]:
     """The environment with the installed agents on PATH."""
     return {INSTALLED: os.fspath(folder)}

@@ -16,7 +16,7 @@ from shim.record.homes import foreign
 from shim.record.report import lines
 from shim.record.take import RecordingResult, take
 from shim.settings import Settings
-from universal.agents.acp.spec import own_spec
+from universal.agents.acp.spec import custom_spec
 from universal.registry import agents
 
 SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|AUTH", re.I)
@@ -59,7 +59,7 @@ def record(wish: Wish, settings: Settings) -> RecordingResult:
         words = tuple(shlex.split(wish.command)) if wish.command is not None else own.command if own is not None else ()
         configured = {key: value.get_secret_value() for key, value in own.env.items()} if own is not None else {}
         added = {**configured, **added}
-        spec = own_spec(wish.name, words, None, {}) if words else agents().get(wish.name)
+        spec = custom_spec(wish.name, words, None, {}) if words else agents().get(wish.name)
         if spec is None:
             raise ShimError(f'There is no agent {wish.name}: name its program with --command "program --acp".')
         to = foreign(spec.binaries[0], added, wish.home)

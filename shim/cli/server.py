@@ -254,7 +254,7 @@ async def _serve(
             gc.freeze()
             gc.enable()
             _announce(app, url + (settings.base_path or "").rstrip("/"))
-            with collector.freezing():
+            with collector.freeze_after_collections():
                 return await during(RunningServer(url, app, settings, tls))
         except asyncio.CancelledError:
             if not stopping:

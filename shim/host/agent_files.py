@@ -73,7 +73,7 @@ def _read(path: str, allowed: Sequence[str]) -> str:
 def _write(path: str, text: str, allowed: Sequence[str]) -> None:
     data = text.encode("utf-8", "surrogatepass")
     _small(path, len(data))
-    with disk.confined_for_writing(path, allowed) as (file, state):
+    with disk.open_confined_for_writing(path, allowed) as (file, state):
         _need_regular(path, state)
         file.write(data)
         file.truncate()

@@ -105,7 +105,7 @@ class DirectoryDisposed:
 
 
 @dataclass(frozen=True, slots=True)
-class EverythingDisposed:
+class AllDisposed:
     """The server dropped its state of all directories. Clients read everything again."""
 
 
@@ -134,7 +134,7 @@ HostChange: TypeAlias = (
     | WorkspaceReady
     | WorkspaceConnected
     | DirectoryDisposed
-    | EverythingDisposed
+    | AllDisposed
     | TuiCommand
 )
 

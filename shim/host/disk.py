@@ -71,7 +71,7 @@ def open_confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[B
 
 
 @contextmanager
-def confined_for_writing(path: str | Path, folders: Sequence[str]) -> Generator[tuple[BinaryIO, os.stat_result]]:
+def open_confined_for_writing(path: str | Path, folders: Sequence[str]) -> Generator[tuple[BinaryIO, os.stat_result]]:
     """Open a file for writing in place, confined as in `open_confined`. Missing folders and the file are created.
 
     It does not truncate the file: check `is_regular` first, then write and truncate.

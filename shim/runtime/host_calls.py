@@ -119,7 +119,7 @@ class HostCalls:
 
     def _run(self, call: RunCommand) -> None:
         def on_output(data: str) -> None:
-            self._tell(running, CommandOutput(call.call, data))
+            self._send_answer(running, CommandOutput(call.call, data))
 
         token = secrets.token_hex(8)
         env = child_environment(self._environ(), call.env, token)
@@ -128,13 +128,13 @@ class HostCalls:
             call.cwd or self._directory,
             env,
             on_output,
-            on_started=lambda: self._tell(running, HostDone(call.call)),
+            on_started=lambda: self._send_answer(running, HostDone(call.call)),
             limit_chars=float("inf"),
         )
         running = self._commands[call.call] = _RunningCommand(command, token)
         self._start(self._command(call, running))
 
-    def _tell(self, running: _RunningCommand, answer: HostAnswer) -> None:
+    def _send_answer(self, running: _RunningCommand, answer: HostAnswer) -> None:
         """Send an answer unless its command was dropped meanwhile."""
         if self._commands.get(answer.call) is running:
             self._answer(answer)
@@ -158,12 +158,12 @@ class HostCalls:
         finally:
             late.cancel()
         running.over = True
-        self._tell(running, CommandEnded(call.call, code if code >= 0 else None, _name(-code) if code < 0 else None))
+        self._send_answer(running, CommandEnded(call.call, code if code >= 0 else None, _name(-code) if code < 0 else None))
         if running.released and self._commands.get(call.call) is running:
             del self._commands[call.call]
 
     def _forget(self, call: RunCommand, running: _RunningCommand, last: HostAnswer) -> None:
-        self._tell(running, last)
+        self._send_answer(running, last)
         if self._commands.get(call.call) is running:
             del self._commands[call.call]
 

@@ -19,7 +19,7 @@ from shim.sessions.dependencies import SessionDeps
 from shim.sessions.effect_queue import EffectQueue
 from shim.sessions.exit_errors import SESSION_NOT_FOUND, agent_exit_data, exit_error
 from shim.sessions.local_work import LOCAL_WORK, LocalWork
-from shim.sessions.permissions.requests import Attendance, Requests, unattended_of_session
+from shim.sessions.permissions.requests import Attendance, Requests, unattended_policy_of_session
 from shim.sessions.permissions.trust_gate import trust_gate
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
@@ -141,7 +141,7 @@ class SessionActor:
     @property
     def unattended_policy(self) -> UnattendedPolicy:
         """The policy for unanswered requests: of the last prompt, else of the session, else of the server."""
-        return self._dispatcher.unattended or unattended_of_session(self.main.session.record) or self.deps.unattended
+        return self._dispatcher.unattended or unattended_policy_of_session(self.main.session.record) or self.deps.unattended
 
     @property
     def open_asks(self) -> int:

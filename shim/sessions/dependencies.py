@@ -39,7 +39,7 @@ async def _place_as_written(directory: str) -> Place:
     return Place(directory)
 
 
-async def _nothing_to_refresh(_directory: str) -> None:
+async def _refresh_nothing(_directory: str) -> None:
     """Does nothing, for tests without configuration files."""
 
 
@@ -77,11 +77,11 @@ class SessionDeps:
     """Seconds for a person to answer whether a project is trusted."""
     listened: Callable[[str, str], bool] = lambda _directory, _session_id: True
     """Whether a connected client could show a question of this session in this directory."""
-    config_refresh: Callable[[str], Awaitable[None]] = _nothing_to_refresh
+    config_refresh: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
     unattended: UnattendedPolicy = WAIT
     """The policy for unanswered requests, if neither the prompt nor the session has one."""
-    clean_up: Callable[[str], Awaitable[None]] = _nothing_to_refresh
+    clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Ends processes that a dead server has left behind. In: the server's id."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)
     call_later: Callable[[float, Callable[[], None]], Timer] = call_later

@@ -48,7 +48,7 @@ async def load_journal(state: SessionState, store: Store, *, is_whole: bool = Fa
     if state.sequence == 0 and not is_whole:
         await checkpoints.open_from(state, store)
     long = store.last_sequence(state.id) - state.sequence >= LONG
-    with collector.paused() if long else nullcontext():
+    with collector.pause() if long else nullcontext():
         while page := await store.brief(state.id, state.sequence, PAGE):
             until = perf_counter() + SLICE_S
             for event in join_deltas(page):

@@ -26,7 +26,7 @@ from shim.ids import NAME_LIMIT, is_name
 from shim.sessions.dependencies import ProjectLike
 from shim.sessions.feed import Follower, T
 from shim.sessions.manager import SessionManager
-from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_of
+from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_policy_of
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
@@ -106,7 +106,7 @@ class NamedSessions:
     async def create(self, name: str, wanted: NewSession, directory: str, project: ProjectLike) -> str:
         """Create a session with this name and return its id in the core. Raises RequestError for a bad or used name or value."""
         self._free(name)
-        unattended = unattended_of(wanted.unattended, UNATTENDED_KEY)
+        unattended = unattended_policy_of(wanted.unattended, UNATTENDED_KEY)
         metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else None
         agent = await self._agent(wanted)
         model = self._model(agent, wanted)

@@ -96,7 +96,7 @@ class OtelSpans:
     def _turn(self, event: UniversalEvent, data: TurnData) -> None:
         if event.type is EventType.TURN_STARTED:
             attributes = {"session.id": event.session_id, "turn.id": data.turn_id}
-            self._turns[event.session_id] = self._tracer.start_span("turn", context=_begun_by(data), attributes=attributes)
+            self._turns[event.session_id] = self._tracer.start_span("turn", context=_parent_context(data), attributes=attributes)
             return
         for key in [key for key in self._tools if key[0] == event.session_id]:
             self._tools.pop(key).end()
@@ -170,7 +170,7 @@ class _Answer:
             self._span.set_status(_error_status())
 
 
-def _begun_by(data: TurnData) -> Any:
+def _parent_context(data: TurnData) -> Any:
     """Return the parent context of a turn: the running request, or an empty context for a turn that the agent began.
 
     The server reads an agent's output in the context of the request that started its process, which is not that turn's parent.

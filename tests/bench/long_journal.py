@@ -1,4 +1,4 @@
-"""A journal as long as one likes: a real turn of the agent, repeated. Faster than to have it all said."""
+"""Builds a journal of any length from one real turn of the agent, which is repeated."""
 
 from __future__ import annotations
 

@@ -161,9 +161,8 @@ def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
     out += [_line(line, found.get(line.row, {})) for line in LINES if line.row in found]
     out += ["", "A ratio with ✗ misses its target, which stands beside it.", *_missed_targets(found)]
     out += ["", "## Ours alone", "", "| | |", "|---|---|"]
-    out += [
-        _shim_figure_row(own, found[own.row]["shim"][own.key]) for own in OWN if own.key in found.get(own.row, {}).get("shim", {})
-    ]
+    measured = [figure for figure in OWN if figure.key in found.get(figure.row, {}).get("shim", {})]
+    out += [_shim_figure_row(figure, found[figure.row]["shim"][figure.key]) for figure in measured]
     out += long_sessions(found)
     if found.get("growth", {}).get("shim"):
         out += ["", "## As it grows", "", "CPU of one piece, in microseconds; flat is right.", ""]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from shim.agents.client_commands import FOUND
-from tools.client_commands import found_now
+from tools.client_commands import current_commands
 
 from .support.bench import CLAUDE, bench, nightly
 from .support.children import wait_for
@@ -172,7 +172,7 @@ def test_every_command_of_the_program_is_tried() -> None:
 
 @pytest.mark.nightly
 def test_the_names_of_all_installed_clients_are_current() -> None:
-    assert found_now() == {client: list(names) for client, names in FOUND.items()}, "run `python -m tools.client_commands`"
+    assert current_commands() == {client: list(names) for client, names in FOUND.items()}, "run `python -m tools.client_commands`"
 
 
 @pytest.mark.parametrize("command", [command if command in OF_THE_SERVER else nightly(command)[0] for command in OPENING])

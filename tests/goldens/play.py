@@ -34,7 +34,7 @@ from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.goldens.timeline import Step, Timeline
 from tests.goldens.virtual import Connection, VirtualLoop, VirtualServer
-from universal.agents.acp.spec import own_spec
+from universal.agents.acp.spec import custom_spec
 from universal.codec import (
     AgentSpec,
     Command,
@@ -205,7 +205,7 @@ class ModedScriptCodec(ScriptCodec):
 
 
 def _spec(name: str) -> AgentSpec:
-    return agents().get(name) or own_spec(name, ["own"], "Own", {})
+    return agents().get(name) or custom_spec(name, ["own"], "Own", {})
 
 
 # --- the server -----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The whole OpenCode 1.x face over a repository, a home and fakes for what these routes do not own."""
+"""Fixtures: OpenCode 1's routes over a repository, a home, and fakes of the services behind them."""
 
 from __future__ import annotations
 

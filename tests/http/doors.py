@@ -1,4 +1,4 @@
-"""A server with these settings, and what opens its door: for the tests of who may use it."""
+"""Fixtures for the tests of access: a server with a password, and the credentials for it."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ async def server(tmp_path: Path) -> AsyncIterator[Live]:
         yield found
 
 
-async def said(server: Live, text: str, session: str) -> str:
+async def answer_text(server: Live, text: str, session: str) -> str:
     """What the agent says to it."""
     answer = await server.ask(session, text, model=MODEL)
     return "".join(part["text"] for part in answer["parts"] if part["type"] == "text")
@@ -56,10 +56,10 @@ async def test_a_command_is_asked_about_and_shown_with_its_terminal(server: Live
 async def test_a_rule_that_denies_holds(server: Live) -> None:
     rules = [{"permission": "*", "pattern": "*", "action": "allow"}, {"permission": "bash", "pattern": "rm *", "action": "deny"}]
     session = await server.session(permission=rules)
-    await said(server, "run rm -rf build", session)
+    await answer_text(server, "run rm -rf build", session)
     assert card(await server.messages(session))["status"] == "error"
     other = await server.session(permission=rules)
-    assert await said(server, "run ls", other) == "It ran."
+    assert await answer_text(server, "run ls", other) == "It ran."
 
 
 @pytest.mark.parametrize("word", ["fail", "refuse"])
@@ -67,7 +67,7 @@ async def test_an_error_before_or_after_the_acceptance_ends_the_turn(server: Liv
     session, _ = await server.turn(f"{word} The model is away.", model=MODEL)
     [_, answer] = await server.messages(session)
     assert "The model is away." in answer["info"]["error"]["data"]["message"]
-    assert await said(server, "say Back again", session) == "Back again"
+    assert await answer_text(server, "say Back again", session) == "Back again"
 
 
 async def test_an_abort_ends_the_turn_and_the_next_prompt_is_answered(server: Live) -> None:
@@ -77,7 +77,7 @@ async def test_an_abort_ends_the_turn_and_the_next_prompt_is_answered(server: Li
         await events.until(lambda event: event["type"] == "message.part.delta")
         await server.api.post(f"/session/{session}/abort", status=200)
         await events.until(lambda event: event["type"] == "session.idle")
-    assert await said(server, "say Back again", session) == "Back again"
+    assert await answer_text(server, "say Back again", session) == "Back again"
 
 
 async def test_work_that_the_agent_begins_is_a_turn_with_an_idle_of_its_own(server: Live) -> None:

@@ -1,4 +1,4 @@
-"""A recording of Amp, played to a new codec. Prompts that were arguments of the process are prompts of ours."""
+"""Replays a recording of Amp to a new codec. Prompts in the arguments of the recorded process become prompts of the session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A client of an application in this process that holds every answer and every event against OpenCode's documents (1 and 2).
+"""An HTTP client of an application in this process that checks every answer and event against OpenCode's documents.
 
     api = await client(app)                         # the fixture `api`, or `async with ApiClient(app) as api`
     answer = await api.get("/session/status", status=200)

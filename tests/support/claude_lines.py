@@ -1,4 +1,4 @@
-"""Lines as Claude Code says them, for tests that write their own story. Shapes are those of the recordings."""
+"""Builders of Claude Code's output lines, for tests without a recording. The shapes are those of the recordings."""
 
 from __future__ import annotations
 

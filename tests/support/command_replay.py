@@ -1,4 +1,4 @@
-"""A recording that `opencode-shim record` made. It holds the commands that were given (`do`), so nothing is guessed.
+"""Replays a recording of `opencode-shim record`, which holds the commands (`do`) that the session sent.
 
 Ids of our requests may have changed since: the n-th request of a kind is the n-th of that kind in the recording, and its
 recorded answer is the answer to ours.

@@ -1,4 +1,4 @@
-"""The whole server in this process: the real wiring, the mock agent without delays, a store that forgets."""
+"""The whole server in this process: the real wiring, the mock agent without delays, and a store in memory."""
 
 from __future__ import annotations
 

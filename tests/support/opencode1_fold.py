@@ -1,4 +1,4 @@
-"""What a careful client would believe, from OpenCode events alone: to be compared with what HTTP answers."""
+"""Folds OpenCode 1's events into the state that a client shows, to compare it with HTTP's answers."""
 
 from __future__ import annotations
 

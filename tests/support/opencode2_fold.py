@@ -1,4 +1,4 @@
-"""What a careful OpenCode 2 client would believe, from the events of `v2_0` alone: to be compared with GET, and with OpenCode 1.
+"""Folds OpenCode 2's events (`v2_0`) into the state that a client shows, to compare it with GET and with OpenCode 1.
 
 `tests.support.two_faces` holds it against everything else.
 """

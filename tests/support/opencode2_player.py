@@ -1,4 +1,4 @@
-"""A recording of OpenCode 2 played through our own server: its requests are asked again, its agent's part is a puppet's.
+"""Plays a recording of OpenCode 2 through our server: repeats its requests, and a puppet plays its agent.
 
     played = await Player("v2_july", rows, server, puppet, events).play()
     played.native, played.ours      # events

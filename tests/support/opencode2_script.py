@@ -1,4 +1,4 @@
-"""A recording of OpenCode 2 as a script for an agent: where the model has said all, where a prompt is answered, what was used.
+"""Reads a recording of OpenCode 2 as a script for a puppet agent: where answers end, and what they used.
 
 Native's stream does not tell what agents tell; rows are numbered as in the recording. For `tests.support.opencode2_player`.
 """

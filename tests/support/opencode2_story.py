@@ -1,4 +1,4 @@
-"""Journals made by hand, for what no recording of an agent has: undo, shell commands, wishes to compact, skills, imports ...
+"""Builds journals by hand for what no recording has: undo, shell commands, compaction requests, skills, imports.
 
 story = Story()
 story.prompt("hello"); story.say("Hi."); story.end()

@@ -1,4 +1,4 @@
-"""OpenCode's own document as a judge of what we answer: every response and every event is held against its schemas.
+"""Checks every response and event against the schemas of OpenCode 1's own document.
 
     check_response(operation_id, status, body)    raises Violation
     check_event(event)                            one event of /event

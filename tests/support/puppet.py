@@ -1,4 +1,4 @@
-"""An agent inside of the server that says what a test tells it, line by line, when it tells it.
+"""An agent inside of the server that a test controls line by line.
 
     puppet = Puppet()
     async with live(tmp_path, agent=puppet) as server: ...

@@ -1,4 +1,4 @@
-"""The replay engine: a recording played to its codec as a session would, through the journal and the projection.
+"""The replay engine: plays a recording to its codec as a session would, through the journal and the projection.
 
 A subclass for each form of recording says how recorded rows become lines of the agent and commands of ours; see `replays`.
 The turn machine of each session is driven by the codec's signals, and everything that came out is kept.
@@ -20,7 +20,7 @@ from tests.support.opencode1_views import view
 from tests.support.recordings import Recording, Row
 from tests.support.scripted_model import Recorder
 from tests.support.session_states import bare, begin, show
-from universal.agents.acp.spec import own_spec
+from universal.agents.acp.spec import custom_spec
 from universal.codec import (
     CheckingCodec,
     Exit,
@@ -51,7 +51,7 @@ def codec_of(agent: str) -> Any:
 
     An unknown name is an ACP agent of the person's own.
     """
-    return (agents().get(agent) or own_spec(agent, (agent,), None, {})).make(counting_ids())
+    return (agents().get(agent) or custom_spec(agent, (agent,), None, {})).make(counting_ids())
 
 
 def encode(msg: Any) -> bytes:

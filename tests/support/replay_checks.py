@@ -1,4 +1,4 @@
-"""What holds for every recording of every agent."""
+"""Checks that hold for every recording of every agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plays any recording of any agent: which replay knows the form of which recording."""
+"""Finds the replay engine for a recording, by its agent and its form, and plays it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions without processes: an agent whose every word the test writes.
+"""Sessions without processes: a scripted agent whose output the test writes.
 
 `ScriptedAgents` is the directory of agents; each spawn gives a `ScriptedAgent`, on which a test calls `says(...)` with
 codec outputs, `exits(...)`; `commands` is what it was told. Everything between is the real code.
@@ -27,6 +27,7 @@ from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.support.opencode1_fold import Fold
 from universal.codec import (
+    AgentFolder,
     AgentSpec,
     Capabilities,
     Catalogue,
@@ -39,7 +40,6 @@ from universal.codec import (
     Mode,
     Model,
     Output,
-    OwnFolder,
     PermissionReply,
     Prompt,
     QuestionReply,
@@ -356,7 +356,7 @@ class ScriptedAgents:
         agent = self._agents[name]
         self._agents[name] = replace(agent, spec=replace(agent.spec, enforcement=enforcement))
 
-    def give_rules(self, name: str, rules: tuple[Rule, ...], folder: OwnFolder) -> None:
+    def give_rules(self, name: str, rules: tuple[Rule, ...], folder: AgentFolder) -> None:
         """The default rules of an agent, and the folder that they are for."""
         agent = self._agents[name]
         self._agents[name] = replace(agent, spec=replace(agent.spec, default_rules=rules, own_folder=folder))

@@ -1,4 +1,4 @@
-"""The shape of JSON: its keys and types, whatever the values. What two servers must have in common.
+"""The shape of JSON, which is its keys and types without the values. Two servers are compared by it.
 
 shape({"id": "a", "n": 1})            {"id": "str", "n": "num"}
 shape([{"type": "text", "t": "x"}])   {"[]": {"text": {"type": "str", "t": "str"}}}: elements by `type` or `role`, merged

@@ -35,8 +35,8 @@ def drop(made: Node) -> weakref.ref[Node]:
 
 def test_collection_is_off_until_the_last_reader_ends() -> None:
     collector = Collector()
-    with pytest.raises(KeyError), collector.paused():
-        with collector.paused():
+    with pytest.raises(KeyError), collector.pause():
+        with collector.pause():
             assert not gc.isenabled()
         assert not gc.isenabled()
         raise KeyError
@@ -47,14 +47,14 @@ def test_a_disabled_collector_stays_off() -> None:
     collector = Collector()
     gc.disable()
     before = gc.get_freeze_count()
-    with collector.paused():
+    with collector.pause():
         pass
     assert not gc.isenabled() and gc.get_freeze_count() == before
 
 
 def test_read_sessions_are_frozen_until_enough_is_released() -> None:
     collector = Collector()
-    with collector.paused():
+    with collector.pause():
         gone = drop(Node())
     gc.collect()
     assert gone() is not None
@@ -74,7 +74,7 @@ def test_objects_that_survive_a_long_collection_are_frozen(
     monkeypatch.setattr(module, "LONG_S", long_s)
     collector = Collector()
     kept = Node()
-    with collector.freezing():
+    with collector.freeze_after_collections():
         gc.collect(1)
         assert gc.get_freeze_count() == 0
         gc.collect()

@@ -21,8 +21,8 @@ from shim.record.report import compare, kinds_of, lines
 from shim.record.scenes import SCENES, Abort, Say, Scene
 from shim.record.scrub import leaks, scrub
 from shim.record.take import choose_scenes, difference_of, packaged_version, take, version_before
-from shim.settings import OwnAgent, Settings
-from universal.agents.acp.spec import own_spec
+from shim.settings import CustomAgent, Settings
+from universal.agents.acp.spec import custom_spec
 from universal.registry import agents
 
 # --- scrubbing --------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ async def test_recording_ends_when_the_first_scenes_fail_alike(tmp_path: Path) -
     program = tmp_path / "agent"
     program.write_text("#!/bin/sh\necho 'cannot start' >&2\nexit 1\n")
     program.chmod(0o755)
-    spec = own_spec("fake", (str(program),), None, {})
+    spec = custom_spec("fake", (str(program),), None, {})
     said: list[str] = []
     taken = await take(spec, tmp_path / "out", {}, version="1.0.0", to=foreign("agent", {}), say=said.append)
     assert list(taken.failed) == ["text", "long"]
@@ -206,7 +206,7 @@ async def test_a_scene_that_the_agent_now_plays_is_reported(tmp_path: Path, monk
         "mcp": SCENES["mcp"],
     }
     monkeypatch.setattr("shim.record.take.SCENES", scenes)
-    spec = own_spec("fake", (sys.executable, str(script)), None, {})
+    spec = custom_spec("fake", (sys.executable, str(script)), None, {})
     to = replace(foreign("agent", {}), lacks=LACKS)
     taken = await take(spec, tmp_path / "out", {}, version="1.0.0", to=to)
     assert taken.possible == {"questions": ["question"]}
@@ -245,7 +245,7 @@ def test_agent_of_a_command_is_recorded_and_packed_without_its_keys(tmp_path: Pa
 def test_agent_of_the_settings_is_recorded_with_its_environment(tmp_path: Path) -> None:
     script = tmp_path / "agent.py"
     script.write_text(FAKE)
-    agent = OwnAgent(command=(sys.executable, str(script)), env={"MY_TOKEN": SecretStr("t-123456")})
+    agent = CustomAgent(command=(sys.executable, str(script)), env={"MY_TOKEN": SecretStr("t-123456")})
     taken = record(Wish("mine", tmp_path / "out", ("text",)), Settings(agents={"mine": agent}))
     assert taken.scenes == ["text"]
     assert json.loads((taken.folder / "text.jsonl").read_text().splitlines()[0])["env"]["MY_TOKEN"] == "<secret>"
@@ -296,7 +296,7 @@ async def play_scene(scene: Scene, tmp_path: Path) -> list[Part]:
     place = await Place.make(tmp_path)
     script = tmp_path / "agent.py"
     script.write_text(FAKE)
-    spec = own_spec("fake", (sys.executable, str(script)), None, {})
+    spec = custom_spec("fake", (sys.executable, str(script)), None, {})
     driver = Driver(spec, sys.executable, "1.0.0", "test", scene, place)
     await driver.play({})
     return driver.parts

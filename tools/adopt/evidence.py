@@ -44,7 +44,7 @@ class AgentOffers:
     commands: frozenset[str] = frozenset()
 
 
-def seen_in(folder: Path, scene: str) -> tuple[SceneEvidence, AgentOffers]:
+def scene_evidence(folder: Path, scene: str) -> tuple[SceneEvidence, AgentOffers]:
     """The evidence of a scene in a folder of recordings."""
     total, offered = SceneEvidence(), AgentOffers()
     for path in scene_files(folder, scene):
@@ -81,7 +81,7 @@ def changes(before: Path, now: Path) -> list[str]:
     """A line for each difference in the scenes that both folders have."""
     out: list[str] = []
     for scene in sorted(scenes_in(before) & scenes_in(now)):
-        (old, old_offers), (new, new_offers) = seen_in(before, scene), seen_in(now, scene)
+        (old, old_offers), (new, new_offers) = scene_evidence(before, scene), scene_evidence(now, scene)
         for name in SceneEvidence.__slots__:
             out += _difference(f"{name} of {scene}", getattr(old, name), getattr(new, name))
         if scene == "text":

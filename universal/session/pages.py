@@ -130,14 +130,14 @@ class Page(Generic[T]):
     @property
     def ids(self) -> Sequence[str]:
         """Ids of its values, in order."""
-        return self._indexed()[0] if self.values is None else tuple(self.values)
+        return self._read_index()[0] if self.values is None else tuple(self.values)
 
     @property
     def times(self) -> Sequence[int]:
         """When each was made (epoch ms), of a packed page."""
-        return self._indexed()[1]
+        return self._read_index()[1]
 
-    def _indexed(self) -> tuple[tuple[str, ...], Sequence[int]]:
+    def _read_index(self) -> tuple[tuple[str, ...], Sequence[int]]:
         if self._index is None:
             self._note_index(self.bytes())
         assert self._index is not None

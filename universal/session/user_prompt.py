@@ -91,15 +91,15 @@ def with_prompt(item: Item, prompt: UserPrompt) -> Item:
 
 def prompt_json(prompt: UserPrompt) -> dict[str, Any]:
     """The prompt as an item keeps it."""
-    kept = _filled(message_id=prompt.message_id) | {"parts": [part_json(part) for part in prompt.parts]}
-    kept |= _filled(agent=prompt.mode, model=None if prompt.model is None else model_json(prompt.model))
+    kept = _without_empty(message_id=prompt.message_id) | {"parts": [part_json(part) for part in prompt.parts]}
+    kept |= _without_empty(agent=prompt.mode, model=None if prompt.model is None else model_json(prompt.model))
     kept |= _present(system=prompt.system, tools=prompt.tools, format=prompt.format)
     return kept | _details_json(prompt.details)
 
 
 def model_json(model: ModelRef) -> dict[str, Any]:
     """A model as the user message's item names it."""
-    return {"providerID": model.provider_id, "modelID": model.model_id, **_filled(variant=model.variant)}
+    return {"providerID": model.provider_id, "modelID": model.model_id, **_without_empty(variant=model.variant)}
 
 
 def part_json(part: Part) -> dict[str, Any]:
@@ -108,28 +108,28 @@ def part_json(part: Part) -> dict[str, Any]:
         case Text():
             time = _present(start=part.start_ms, end=part.end_ms)
             told = _present(synthetic=part.synthetic, ignored=part.ignored, metadata=part.metadata)
-            return _placed(part.id, "text", {"text": part.text} | told | _filled(time=time) | dict(part.extra))
+            return _part_json(part.id, "text", {"text": part.text} | told | _without_empty(time=time) | dict(part.extra))
         case File():
             name = _present(filename=part.filename)
             fields = {"mime": part.mime} | name | {"url": part.url} | _present(source=part.source) | dict(part.extra)
-            return _placed(part.id, "file", fields)
+            return _part_json(part.id, "file", fields)
         case AgentMention():
-            return _placed(part.id, "agent", {"name": part.name} | _present(source=part.source) | dict(part.extra))
+            return _part_json(part.id, "agent", {"name": part.name} | _present(source=part.source) | dict(part.extra))
         case CompactionMark():
-            return _placed(part.id, "compaction", {"auto": part.auto, **part.extra})
+            return _part_json(part.id, "compaction", {"auto": part.auto, **part.extra})
         case OtherPart():
-            return _placed(part.id, part.type, part.fields)
+            return _part_json(part.id, part.type, part.fields)
         case _:
             raise TypeError(f"A prompt has no part of type {type(part).__name__}.")
 
 
-def _placed(part_id: str, type_: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_filled(id=part_id), "type": type_, **fields}
+def _part_json(part_id: str, type_: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {**_without_empty(id=part_id), "type": type_, **fields}
 
 
 def _details_json(details: PromptDetails) -> dict[str, Any]:
     skill = details.skill
-    return _filled(
+    return _without_empty(
         files=list(details.files),
         agents=list(details.agents),
         skills=list(details.skills),
@@ -145,5 +145,5 @@ def _present(**fields: Any) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
 
 
-def _filled(**fields: Any) -> dict[str, Any]:
+def _without_empty(**fields: Any) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value}

@@ -51,7 +51,7 @@ def shape(hint: Any) -> Shape:
     if hint in PLAIN or origin is Literal:
         return AS_IS
     if isinstance(hint, type) and issubclass(hint, PagedDict):
-        return _paged(hint)  # pyright: ignore[reportUnknownArgumentType] - of anything
+        return _paged_shape(hint)  # pyright: ignore[reportUnknownArgumentType] - of anything
     if origin in (Union, UnionType):
         return _union(args)
     if origin in (Mapping, dict):
@@ -67,7 +67,7 @@ def shape(hint: Any) -> Shape:
     return _unknown(hint)
 
 
-def _paged(kind: type[PagedDict[Any]]) -> Shape:
+def _paged_shape(kind: type[PagedDict[Any]]) -> Shape:
     """A session's messages and entries are stored beside it: an empty dict in their place."""
 
     def empty(_: Any) -> PagedDict[Any]:
@@ -164,10 +164,10 @@ def _union(args: Sequence[Any]) -> Shape:
 
 
 def _unless_none(convert: Convert) -> Convert:
-    def converted(value: Any) -> Any:
+    def convert_value(value: Any) -> Any:
         return None if value is None else convert(value)
 
-    return converted
+    return convert_value
 
 
 def _tagged_shape(kinds: Mapping[str, Shape]) -> Shape:

@@ -177,7 +177,7 @@ def _mcp_resource(tool: str, input_: JsonObject, meta: JsonObject, place: Place,
     return (Access(name, (str(input_.get("uri") or "*"),), ("*",), dict(input_), opaque=opaque),)
 
 
-def _named_by(key: str) -> _Builder:
+def _access_by_key(key: str) -> _Builder:
     def build(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
         return (Access(tool, (str(input_.get(key) or "*"),), ("*",), {**input_, **_description(meta)}, opaque=opaque),)
 
@@ -196,9 +196,9 @@ _BUILDERS: dict[str, _Builder] = {
     "glob": _search,
     "grep": _search,
     "webfetch": _webfetch,
-    "websearch": _named_by("query"),
-    "task": _named_by("subagent_type"),
-    "skill": _named_by("name"),
+    "websearch": _access_by_key("query"),
+    "task": _access_by_key("subagent_type"),
+    "skill": _access_by_key("name"),
     "monitor": _monitor,
     "mcp_resource": _mcp_resource,
 }

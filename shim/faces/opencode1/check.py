@@ -41,7 +41,7 @@ def _wrong(schema: dict[str, Any], value: Any, where: str) -> str | None:
     if "$ref" in schema:
         return _wrong(obj(_schemas().get(str(schema["$ref"]).rpartition("/")[2])), value, where)
     if "anyOf" in schema:
-        return _none_of([obj(s) for s in arr(schema["anyOf"])], value, where)
+        return _alternative_fault([obj(s) for s in arr(schema["anyOf"])], value, where)
     kinds = _TYPES.get(str(schema.get("type")))
     if kinds is not None and (not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds)):
         return f"{where or 'it'} is {_name(value)}, not {schema['type']}"
@@ -69,7 +69,7 @@ def _wrong_keys(schema: dict[str, Any], value: dict[str, Any], where: str) -> st
     return None
 
 
-def _none_of(schemas: list[dict[str, Any]], value: Any, where: str) -> str | None:
+def _alternative_fault(schemas: list[dict[str, Any]], value: Any, where: str) -> str | None:
     """Return the fault in the alternative that matches the value's `type`, `role` or `status`; else in the last one."""
     wrong = [(schema, _wrong(schema, value, where)) for schema in schemas]
     if any(complaint is None for _, complaint in wrong):

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host.changes import (
+    AllDisposed,
     DirectoryDisposed,
-    EverythingDisposed,
     FileChanged,
     GitBranchChanged,
     HostChange,
@@ -89,7 +89,7 @@ def _directory_disposed(change: DirectoryDisposed) -> Rendered:
     return "server.instance.disposed", {"directory": change.directory}
 
 
-def _all_disposed(_change: EverythingDisposed) -> Rendered:
+def _all_disposed(_change: AllDisposed) -> Rendered:
     return "global.disposed", {}
 
 
@@ -111,6 +111,6 @@ RENDER: Mapping[type[Any], Callable[[Any], Rendered]] = {
     WorkspaceReady: _workspace,
     WorkspaceConnected: _workspace_connected,
     DirectoryDisposed: _directory_disposed,
-    EverythingDisposed: _all_disposed,
+    AllDisposed: _all_disposed,
     TuiCommand: _tui,
 }

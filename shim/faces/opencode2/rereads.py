@@ -169,11 +169,11 @@ class Rereads:
             if request.id not in asked:
                 continue
             if isinstance(request, PermissionRequest):
-                self._tell(hold, "permission.asked", read.permission(request, now))
+                self._send_event(hold, "permission.asked", read.permission(request, now))
             else:
-                self._tell(hold, "form.created", {"form": read.form(request, now)})
+                self._send_event(hold, "form.created", {"form": read.form(request, now)})
 
-    def _tell(self, hold: Hold, type_: str, data: Wire) -> None:
+    def _send_event(self, hold: Hold, type_: str, data: Wire) -> None:
         directory = hold.state.record.directory
         event = Event(self._ids.new("event"), self._clock.now_ms(), type_, data, hold.state.id, directory=directory)
         self._hub.send(event, hold.readers)

@@ -46,7 +46,7 @@ def rename_body(**names: str) -> Ask:
     return rename
 
 
-def leaving_out(*kinds: str) -> Ask:
+def without_types(*kinds: str) -> Ask:
     """Ask for messages without these types, which the dialect does not have. So a page of the list is still full."""
     return lambda asked: asked._replace(query={**asked.query, "without": ",".join(sorted(kinds))})
 

@@ -60,10 +60,10 @@ class FaceServices:
         hub.add_face(opencode2_face(self._maker))
         self.probes = Probes()
         self.rereads = Rereads(hub, manager.session, manager.loaded_session, clock=clock, ids=ids)
-        self.forms = Forms(ids, self.tell)
+        self.forms = Forms(ids, self.publish)
         self.counted = CountedSessions(store, manager.loaded_session, manager.unloaded_state)
 
-    def tell(self, type_: str, data: Wire, directory: str | None = None) -> None:
+    def publish(self, type_: str, data: Wire, directory: str | None = None) -> None:
         """Publish an event that belongs to no session, if a client reads the stream."""
         if self._hub.wants(FACE):
             self._hub.publish(self._maker.event(type_, data, directory))

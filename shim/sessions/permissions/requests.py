@@ -481,7 +481,7 @@ def _request_data(request: _Request) -> PermissionData:
 # --- the policy for unanswered requests ---------------------------------------------------------
 
 
-def unattended_of(value: Any, place: str) -> UnattendedPolicy | None:
+def unattended_policy_of(value: Any, place: str) -> UnattendedPolicy | None:
     """The policy at `place` of a request, or None. Raises InvalidRequest."""
     if value is None:
         return None
@@ -493,19 +493,19 @@ def unattended_of(value: Any, place: str) -> UnattendedPolicy | None:
         raise InvalidRequest(f"{place} cannot be used: {error}, not {str(value)[:100]!r}.") from error
 
 
-def unattended_of_headers(headers: Mapping[str, str]) -> UnattendedPolicy | None:
+def unattended_policy_of_headers(headers: Mapping[str, str]) -> UnattendedPolicy | None:
     """The policy in a prompt's header, or None. Raises InvalidRequest."""
-    return unattended_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
+    return unattended_policy_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
 
 
 def check_unattended(metadata: Any) -> None:
     """Raise InvalidRequest if `unattended` in a session's `metadata` is invalid."""
-    unattended_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
+    unattended_policy_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
 
 
-def unattended_of_session(record: SessionRecord) -> UnattendedPolicy | None:
+def unattended_policy_of_session(record: SessionRecord) -> UnattendedPolicy | None:
     """The policy in a session's `metadata`, or None. An invalid value, perhaps of another server, counts as None."""
     try:
-        return unattended_of((record.metadata or {}).get(UNATTENDED_KEY), UNATTENDED_KEY)
+        return unattended_policy_of((record.metadata or {}).get(UNATTENDED_KEY), UNATTENDED_KEY)
     except InvalidRequest:
         return None

@@ -9,7 +9,7 @@ from shim.sessions.actor import SessionActor
 from shim.sessions.dependencies import SessionDeps
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.open_requests import OpenRequests
-from shim.sessions.permissions.requests import unattended_of_session
+from shim.sessions.permissions.requests import unattended_policy_of_session
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
 from universal.codec import PermissionReply, QuestionReply
@@ -36,7 +36,7 @@ class SessionRequests:
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
         """Answer a permission: `once`, `always` or `reject`. Raises PermissionNotFound."""
-        state, actor = self._waiting_for(request_id)
+        state, actor = self._owner_of(request_id)
         request = state.session.permissions.get(request_id) if state is not None else None
         if state is None or actor is None or request is None:
             raise PermissionNotFound(request_id)
@@ -46,12 +46,12 @@ class SessionRequests:
 
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:
         """Answer a question with labels for each part, or refuse with None. Raises QuestionNotFound."""
-        state, actor = self._waiting_for(request_id)
+        state, actor = self._owner_of(request_id)
         if state is None or actor is None or request_id not in state.session.questions:
             raise QuestionNotFound(request_id)
         actor.reply_question(QuestionReply(request_id, answers))
 
-    def _waiting_for(self, request_id: str) -> tuple[SessionState | None, SessionActor | None]:
+    def _owner_of(self, request_id: str) -> tuple[SessionState | None, SessionActor | None]:
         """The session that waits for an answer, and the actor that takes it."""
         state = self._open.state_of(request_id)
         entry = self._index.find(state.id) if state is not None else None
@@ -62,7 +62,7 @@ class SessionRequests:
         entry = self._index.get(session_id)
         if entry.actor is not None:
             return entry.actor.unattended_policy
-        return unattended_of_session(entry.current_record) or self._deps.unattended
+        return unattended_policy_of_session(entry.current_record) or self._deps.unattended
 
     def waiting_since_ms(self, session_id: str) -> int | None:
         """When the oldest open request of a session and its subagents was made, or None."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from shim.errors import ShimError
 from shim.sessions.undo.step_snapshots import Trees, diffs_between
-from shim.sessions.undo.undo_plan import changed_in
+from shim.sessions.undo.undo_plan import files_changed_in
 from universal.diffs import FileDiff
 from universal.jsonvalue import JsonObject
 from universal.session.model import Message, Session, StepStart, UserInfo
@@ -21,7 +21,7 @@ async def changes(session: Session, trees: Trees | None, first: str | None, last
     before = next((tree for m in messages if (tree := _tree(m))), None)
     # The tree after a turn stands in the next turn's first step, because the last snapshot comes after the last part.
     after = next((tree for m in later if (tree := _tree(m))), session.snapshots.last)
-    names = sorted(changed_in(session, messages))
+    names = sorted(files_changed_in(session, messages))
     here = not any(m.info.id in session.elsewhere for m in messages)
     if here and trees is not None and before is not None and after is not None:
         try:

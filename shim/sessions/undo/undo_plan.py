@@ -82,10 +82,10 @@ def files_at(session: Session, point: Point) -> dict[str, str]:
 
 def names_in(session: Session, leave_out: frozenset[str] = frozenset()) -> set[str]:
     """All files that the session's agents changed, without the changes of these messages."""
-    return changed_in(session, (m for id_, m in session.messages.items() if id_ not in leave_out))
+    return files_changed_in(session, (m for id_, m in session.messages.items() if id_ not in leave_out))
 
 
-def changed_in(session: Session, messages: Iterable[Message]) -> set[str]:
+def files_changed_in(session: Session, messages: Iterable[Message]) -> set[str]:
     """All files that changed in these messages. Names as in snapshots."""
     return {name for message in messages for part in message.parts.values() for name in _names(session, message, part)}
 

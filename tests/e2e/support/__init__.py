@@ -1,1 +1,1 @@
-"""What the end-to-end tests stand on: a scripted model, servers, and drivers for the real clients."""
+"""Support of the end-to-end tests: a scripted model, servers, and drivers of the real clients."""

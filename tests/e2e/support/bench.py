@@ -1,4 +1,4 @@
-"""A place, a scripted model, our server and its clients, all closed together; and what every finished turn must satisfy."""
+"""A test bench: a place, a scripted model, our server and its clients, and the checks after every turn."""
 
 from __future__ import annotations
 

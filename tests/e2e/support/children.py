@@ -1,4 +1,4 @@
-"""Child processes: started in a group of their own with a log file, waited for, and all ended at the end."""
+"""Starts child processes in a group of their own with a log file, waits for them, and ends them."""
 
 from __future__ import annotations
 

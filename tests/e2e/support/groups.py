@@ -1,4 +1,4 @@
-"""Which end-to-end tests go to one worker of pytest-xdist: those of a file that share a server and a terminal.
+"""Distributes end-to-end tests over the workers of pytest-xdist: tests of a file that share a server stay together.
 
 xdist's own `--dist loadgroup` writes the group into the test's id, where pytest 9.2 no longer looks for it (seen with xdist
 3.8.0): nothing is said, and each test goes where there is room. So the same is read from the id that a test has anyway.

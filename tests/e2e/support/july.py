@@ -1,4 +1,4 @@
-"""A client of OpenCode 2 of July 2026, as its TUI is: the same calls in the same order, and what it makes of the events.
+"""A client of OpenCode 2 that makes the calls of its TUI of July 2026, and folds the events as that TUI did.
 
 A 2.x program cannot be had from the registries, so this one stands for it. `Story` does what that TUI was seen to do with each
 event: nothing is fetched again that it does not fetch, and an event that comes too early or twice spoils the picture as there.

@@ -1,4 +1,4 @@
-"""The matrix of permission rules: which calls each agent can make, and how it is seen that a call was made.
+"""The matrix of permission rules: the calls that each agent can make, and the evidence that a call was made.
 
 To add an agent, add a row to `matrix_drivers.DRIVERS`: its modes, and for each action of `ROWS` the call of its own tool that
 does it: a scene of the scripted model (`shim/scripted/answers.py`; `tool:NAME:JSON` calls any tool). In a scene, {project},

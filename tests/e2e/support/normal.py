@@ -1,4 +1,4 @@
-"""Screens without what must differ: directories, ids, times, durations, tokens, names of models and agents, spinners.
+"""Normalises screens: removes directories, ids, times, durations, tokens, names of models and agents, and spinners.
 
 `tui(screen)` gives the lines of the transcript and of an open dialog; the prompt box below them is left out.
 `web(text)` gives the text of the web UI's transcript.

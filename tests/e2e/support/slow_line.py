@@ -1,4 +1,4 @@
-"""A line between a client and a server on which some answers take their time."""
+"""A proxy between a client and a server that delays some answers."""
 
 from __future__ import annotations
 

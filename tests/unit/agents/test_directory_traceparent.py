@@ -11,7 +11,7 @@ from shim.agents.directory import AgentDirectory
 from shim.clock import ManualClock
 from shim.ids import Ids
 from shim.store.memory import MemoryStore
-from universal.agents.acp.spec import own_spec
+from universal.agents.acp.spec import custom_spec
 from universal.codec import LaunchOptions
 
 WAIT_S = 20.0
@@ -20,7 +20,7 @@ WAIT_S = 20.0
 @pytest.mark.parametrize("parent", ["00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None])
 async def test_an_agent_gets_it(tmp_path: Path, parent: str | None) -> None:
     out = tmp_path / "seen"
-    spec = own_spec("x", ("sh", "-c", f'echo "[$TRACEPARENT]" > {out}'), None, {})
+    spec = custom_spec("x", ("sh", "-c", f'echo "[$TRACEPARENT]" > {out}'), None, {})
     clock = ManualClock()
     ids, store = Ids(clock), MemoryStore()
     await store.open()

@@ -146,7 +146,7 @@ def test_links_of_proc_lead_nowhere(inside: Path) -> None:
 def test_a_file_is_written_in_its_place_and_folders_above_are_made(inside: Path) -> None:
     (inside / "link.txt").symlink_to("folder/file.txt")
     for name in ("link.txt", "new/below/file.txt"):
-        with disk.confined_for_writing(inside / name, [str(inside)]) as (file, state):
+        with disk.open_confined_for_writing(inside / name, [str(inside)]) as (file, state):
             assert disk.is_regular(state)
             file.write(b"written")
             file.truncate()

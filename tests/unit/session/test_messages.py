@@ -21,13 +21,13 @@ def message(number: int, *known_by: str) -> Message:
     return Message(UserInfo(id_of(number), 100 * number, "build", ModelRef("mock", "m")), {text.id: text}, set(known_by))
 
 
-def packed(*known_by: str) -> Messages:
+def packed_messages(*known_by: str) -> Messages:
     messages = Messages.of(message(number, *known_by) for number in range(COUNT))
     messages.pack(MESSAGES, held=2, page_size=3)
     return messages
 
 
-def stored(messages: Messages) -> tuple[Messages, list[int]]:
+def messages_in_store(messages: Messages) -> tuple[Messages, list[int]]:
     """The same with its pages in a store, and the numbers of pages that were read from it."""
     reads: list[int] = []
     bodies: dict[int, bytes] = {}
@@ -43,13 +43,13 @@ def stored(messages: Messages) -> tuple[Messages, list[int]]:
 
 
 def test_packing_changes_no_message() -> None:
-    messages = packed("mock")
+    messages = packed_messages("mock")
     assert [page.size for page in messages.pages] == [3, 3]
     assert list(messages.values()) == [message(number, "mock") for number in range(COUNT)]
 
 
 def test_a_message_that_was_got_may_be_changed() -> None:
-    messages = packed()
+    messages = packed_messages()
     got = messages[id_of(1)]
     got.parts.clear()
     got.known_by.add("mock")
@@ -61,7 +61,7 @@ def test_a_message_that_was_got_may_be_changed() -> None:
 
 
 def test_a_look_opens_no_page() -> None:
-    messages = packed()
+    messages = packed_messages()
     assert messages.peek(id_of(1)) == message(1)
     assert messages.created_ms(id_of(1)) == 100
     assert list(messages.times()) == [(id_of(number), 100 * number) for number in range(COUNT)]
@@ -70,7 +70,7 @@ def test_a_look_opens_no_page() -> None:
 
 @pytest.mark.parametrize("number", [0, 4, 9])
 def test_an_agent_learns_a_message_wherever_it_is(number: int) -> None:
-    messages = packed()
+    messages = packed_messages()
     looked_at = messages.peek(id_of(number))
     messages.learn(id_of(number), "mock")
     messages.learn("msg_other", "mock")
@@ -80,7 +80,7 @@ def test_an_agent_learns_a_message_wherever_it_is(number: int) -> None:
 
 @pytest.mark.parametrize("since", [None, 0, 400, 450, 900, 1_000])
 def test_an_agent_forgets_what_came_since(since: int | None) -> None:
-    messages = packed("mock", "other")
+    messages = packed_messages("mock", "other")
     messages[id_of(1)].known_by.add("third")  # its page is open
     messages.forget("mock", since)
     gone = [id_of(number) for number in range(COUNT) if since is None or 100 * number >= since]
@@ -88,8 +88,8 @@ def test_an_agent_forgets_what_came_since(since: int | None) -> None:
     assert messages.unknown_to("other") == []
 
 
-def test_who_knows_a_stored_page_is_told_without_reading_it() -> None:
-    messages, reads = stored(packed("mock", "other"))
+def test_agents_that_know_a_stored_page_are_found_without_reading_it() -> None:
+    messages, reads = messages_in_store(packed_messages("mock", "other"))
     assert messages.unknown_to("mock") == []
     messages.forget("mock")
     messages.forget("mock", 0)
@@ -98,20 +98,20 @@ def test_who_knows_a_stored_page_is_told_without_reading_it() -> None:
 
 
 def test_a_page_known_by_others_keeps_its_bytes() -> None:
-    messages, _ = stored(packed("mock"))
+    messages, _ = messages_in_store(packed_messages("mock"))
     messages.forget("mock")
     assert [page.number for page in messages.pages] == [1, 2]
     assert [page.ref().known for page in messages.pages] == [((3, ()),)] * 2
 
 
 def test_runs_of_messages_with_the_same_agents_are_one() -> None:
-    messages = packed("mock")
+    messages = packed_messages("mock")
     messages.learn(id_of(2), "other")
     assert messages.pages[0].ref().known == ((2, ("mock",)), (1, ("mock", "other")))
 
 
 def test_a_copy_shares_messages_that_are_over() -> None:
-    messages = packed()
+    messages = packed_messages()
     running = message(COUNT)
     messages[id_of(COUNT)] = running
     copied = messages.copy()

@@ -68,7 +68,7 @@ ACTIONS: dict[str, Callable[[dict[str, Entry] | Entries, int], object]] = {
 
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(ACTIONS)), st.integers(0, 14)), max_size=30))
-def test_it_answers_as_a_dict_does(actions: list[tuple[str, int]]) -> None:
+def test_pages_answer_as_a_dict_does(actions: list[tuple[str, int]]) -> None:
     plain: dict[str, Entry] = {id_of(number): note(number) for number in range(10)}
     paged = Entries(plain)
     for name, number in actions:
@@ -157,7 +157,7 @@ def test_large_values_make_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [page.size for page in entries.pages] == [1] * 6
 
 
-def test_what_cannot_be_written_stays_as_it_was() -> None:
+def test_an_unwritable_page_stays_as_it_was() -> None:
     entries = Entries((id_of(number), note(number)) for number in range(6))
     entries[id_of(4)] = replace(note(4), metadata={"no": object()})
     with pytest.raises(TypeError):

@@ -65,7 +65,7 @@ TREE = Tree(
         (Item(item_id="i", kind=ItemKind.MESSAGE, status=ItemStatus.COMPLETED, content=(TextPart(text="hi"),)), Item),
     ],
 )
-def test_what_is_read_equals_what_was_written(value: Any, hint: Any) -> None:
+def test_a_value_is_read_as_it_was_written(value: Any, hint: Any) -> None:
     assert read(encode(value, hint), hint) == value
 
 
@@ -75,7 +75,7 @@ def test_whole_numbers_and_order_stay_as_they_are() -> None:
     assert list(again.by_name) == ["z", "a"]
 
 
-def test_types_with_the_same_fields_are_told_apart() -> None:
+def test_types_with_the_same_fields_are_distinguished() -> None:
     values = (Text("p", "words"), Reasoning("p", "words"))
     assert read(encode(values, tuple[Text | Reasoning, ...]), tuple[Text | Reasoning, ...]) == values
 

@@ -65,7 +65,7 @@ def story_of(turns: int) -> Story:
     return story
 
 
-async def saved(story: Story, store: MemoryStore) -> tuple[SessionState, Checkpoint, dict[int, bytes]]:
+async def save_checkpoint(story: Story, store: MemoryStore) -> tuple[SessionState, Checkpoint, dict[int, bytes]]:
     """A session whose checkpoint is in the store, with its pages."""
     await store.open()
     store.append(story.journal)
@@ -88,7 +88,7 @@ def put(story: Story, store: MemoryStore, checkpoint: Checkpoint, bodies: dict[i
     store.save_checkpoint(story.id, checkpoint, bodies)
 
 
-def seen(state: SessionState) -> object:
+def client_views(state: SessionState) -> object:
     return opencode1.export(state.session), list(opencode2.messages(state.session))
 
 
@@ -102,29 +102,29 @@ def seen(state: SessionState) -> object:
 )
 async def test_a_checkpoint_that_cannot_be_used_is_ignored(change: Change, is_used: bool) -> None:
     story, store = story_of(5), MemoryStore()
-    first, written, bodies = await saved(story, store)
+    first, written, bodies = await save_checkpoint(story, store)
     put(story, store, change(written), bodies)
     second = state_over(store, story)
     assert await checkpoints.open_from(second, store) == is_used
     await load_journal(second, store)
     assert second.sequence == first.sequence
-    assert seen(second) == seen(first)
+    assert client_views(second) == client_views(first)
 
 
 async def test_a_checkpoint_without_one_of_its_pages_is_ignored() -> None:
     story, store = story_of(5), MemoryStore()
-    first, written, bodies = await saved(story, store)
+    first, written, bodies = await save_checkpoint(story, store)
     for lost in bodies:
         put(story, store, written, {number: body for number, body in bodies.items() if number != lost})
         second = state_over(store, story)
         assert not await checkpoints.open_from(second, store)
         await load_journal(second, store)
-        assert seen(second) == seen(first)
+        assert client_views(second) == client_views(first)
 
 
 async def test_pages_of_a_checkpoint_that_was_ignored_are_removed() -> None:
     story, store = story_of(5), MemoryStore()
-    _, written, bodies = await saved(story, store)
+    _, written, bodies = await save_checkpoint(story, store)
     put(story, store, of_format("0-older")(written), bodies)
     again = state_over(store, story)
     await load_journal(again, store)
@@ -136,7 +136,7 @@ async def test_pages_of_a_checkpoint_that_was_ignored_are_removed() -> None:
 
 async def test_a_checkpoint_of_another_journal_is_ignored() -> None:
     story, store = story_of(5), MemoryStore()
-    _, written, bodies = await saved(story, store)
+    _, written, bodies = await save_checkpoint(story, store)
     store.delete_session(story.id)
     store.append([event.model_copy(update={"event_id": f"{event.event_id}-other"}) for event in story.journal])
     store.save_checkpoint(story.id, written, bodies)
@@ -145,7 +145,7 @@ async def test_a_checkpoint_of_another_journal_is_ignored() -> None:
 
 async def test_opening_reads_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     story, store = story_of(5), MemoryStore()
-    await saved(story, store)
+    await save_checkpoint(story, store)
 
     def read_page(session_id: str, number: int) -> bytes | None:
         raise AssertionError(f"page {number} was read")
@@ -157,27 +157,27 @@ async def test_opening_reads_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
     assert newest.text() == "Hi."
 
 
-async def test_pages_that_are_damaged_are_made_anew_from_the_journal() -> None:
+async def test_damaged_pages_are_rebuilt_from_the_journal() -> None:
     story, store = story_of(6), MemoryStore()
-    first, written, bodies = await saved(story, store)
+    first, written, bodies = await save_checkpoint(story, store)
     put(story, store, written, {number: body[:-1] + b"?" for number, body in bodies.items()})
     second = state_over(store, story)
     assert await checkpoints.open_from(second, store)
     with pytest.raises(PageLost, match="ask again"):
-        seen(second)
+        client_views(second)
     assert second.stored.is_damaged
     await mend(second, state_over(store, story), store)
-    assert seen(second) == seen(first)
+    assert client_views(second) == client_views(first)
     assert not second.stored.is_damaged
     await checkpoints.save_in_steps(second, store)
     third = state_over(store, story)
     assert await checkpoints.open_from(third, store)
-    assert seen(third) == seen(first)
+    assert client_views(third) == client_views(first)
 
 
 async def test_a_session_in_which_much_happens_is_mended_later(monkeypatch: pytest.MonkeyPatch) -> None:
     story, store = story_of(6), MemoryStore()
-    await saved(story, store)
+    await save_checkpoint(story, store)
     state = state_over(store, story)
     await load_journal(state, store)
     state.journal.sequence += 1
@@ -187,7 +187,7 @@ async def test_a_session_in_which_much_happens_is_mended_later(monkeypatch: pyte
 
 async def test_only_pages_that_have_changed_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
     story, store = story_of(6), MemoryStore()
-    state, written, _ = await saved(story, store)
+    state, written, _ = await save_checkpoint(story, store)
     old = next(iter(state.session.messages.values()))
     story.status("message.removed", message_id=old.info.id)
     store.append(story.journal[state.sequence :])
@@ -199,10 +199,10 @@ async def test_only_pages_that_have_changed_are_written(monkeypatch: pytest.Monk
     assert (len(again.pages - written.pages), len(written.pages - again.pages)) == (2, 2)  # of messages, of entries
 
 
-async def test_what_happens_while_a_checkpoint_is_encoded_is_not_in_it() -> None:
+async def test_events_during_the_encoding_of_a_checkpoint_are_not_in_it() -> None:
     story, store = story_of(6), MemoryStore()
-    state, _, _ = await saved(story, store)
-    expected = seen(state)
+    state, _, _ = await save_checkpoint(story, store)
+    expected = client_views(state)
     state.stored.sequence = -checkpoints.EVERY
     snapshot = checkpoints.take(state)
     sequence = state.sequence
@@ -215,14 +215,14 @@ async def test_what_happens_while_a_checkpoint_is_encoded_is_not_in_it() -> None
     store.save_checkpoint(story.id, Checkpoint(sequence, snapshot.encode(), snapshot.all), {})
     again = state_over(store, story)
     assert await checkpoints.open_from(again, store)
-    assert seen(again) == expected
+    assert client_views(again) == expected
     await load_journal(again, store)
-    assert seen(again) == seen(state)
+    assert client_views(again) == client_views(state)
 
 
 async def test_a_turn_that_begins_meanwhile_leaves_the_checkpoint_of_before() -> None:
     story, store = story_of(6), MemoryStore()
-    state, written, _ = await saved(story, store)
+    state, written, _ = await save_checkpoint(story, store)
     story.start()
     store.append(story.journal[state.sequence :])
     state.load(story.journal[state.sequence :])
@@ -233,7 +233,7 @@ async def test_a_turn_that_begins_meanwhile_leaves_the_checkpoint_of_before() ->
 
 async def test_a_session_that_was_deleted_meanwhile_gets_no_checkpoint() -> None:
     story, store = story_of(6), MemoryStore()
-    state, _, _ = await saved(story, store)
+    state, _, _ = await save_checkpoint(story, store)
     state.stored.sequence = -checkpoints.EVERY
     saving = asyncio.create_task(checkpoints.save_in_steps(state, store))
     await asyncio.sleep(0)  # it is being encoded
@@ -254,7 +254,7 @@ async def test_a_checkpoint_is_due_after_many_events_and_one_is_written_at_a_tim
 
 async def test_pages_are_read_ahead_in_a_thread() -> None:
     story, store = story_of(9), MemoryStore()
-    await saved(story, store)
+    await save_checkpoint(story, store)
     state = state_over(store, story)
     await load_journal(state, store)
     session = state.session

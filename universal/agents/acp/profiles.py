@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.claude_code import OWN_FOLDER, OWN_RULES
-from universal.codec import ALL_FAMILIES, Enforcement, LoginSigns, Mode, OwnFolder, ProjectSettingsUse
+from universal.codec import ALL_FAMILIES, AgentFolder, Enforcement, LoginSigns, Mode, ProjectSettingsUse
 from universal.permissions import Rule
 
 DEFAULT = "default"
@@ -70,7 +70,7 @@ class Profile:
     enforcement: Enforcement | None = None
     """Who enforces permission rules, where that is more than the protocol demands."""
     default_rules: tuple[Rule, ...] = ()
-    own_folder: OwnFolder | None = None
+    own_folder: AgentFolder | None = None
     npm: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
     login_signs: LoginSigns | None = None

@@ -69,7 +69,7 @@ def spec_of(profile: Profile) -> AgentSpec:
     )
 
 
-def own_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
+def custom_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
     """An agent of the person's own, from the settings. One with a known name keeps what is known of it, but for the command."""
     profile = next((profile for profile in PROFILES if profile.name == name), None)
     profile = profile or Profile(name, name, (), login_hint=_login_hint(name, command[0]))

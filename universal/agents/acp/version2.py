@@ -78,7 +78,7 @@ def content_blocks(block: Msg) -> list[Msg]:
     if len(sections) != len(changes):
         sections = ["".join(sections), *[""] * (len(changes) - 1)]
     return [
-        {"type": "diff", **change, "patch": _headed(change, section)}
+        {"type": "diff", **change, "patch": _file_hunks(change, section)}
         for change, section in zip(changes, sections, strict=True)
         if get_text(change, "path")
     ]
@@ -92,7 +92,7 @@ def _sections(patch: str) -> list[str]:
     return [section for section in _SECTION.split(patch) if section.strip()]
 
 
-def _headed(change: Msg, section: str) -> str:
+def _file_hunks(change: Msg, section: str) -> str:
     """The hunks of one file under its own path, without Git's `a/` and `b/`; "" if there are none (a move, a binary file)."""
     start = section.find("@@ ") if section.startswith("@@ ") else section.find("\n@@ ") + 1
     if start == 0 and not section.startswith("@@ "):

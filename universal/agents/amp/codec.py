@@ -25,7 +25,7 @@ from functools import partial
 from typing import ClassVar
 
 from universal.agents import kit
-from universal.agents.amp.rules import own_settings_files, restricts, settings_with_rules
+from universal.agents.amp.rules import personal_settings_files, restricts, settings_with_rules
 from universal.agents.amp.wire import (
     ABORTED,
     CANCELLED,
@@ -105,7 +105,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         settings = None
         if restricts(self._rules):
             change = partial(settings_with_rules, rules=self._rules, mode=self._mode, directory=self._directory)
-            settings = SettingsFile("--settings-file", own_settings_files(options.environment, options.directory), change)
+            settings = SettingsFile("--settings-file", personal_settings_files(options.environment, options.directory), change)
         elif self._mode == "bypass":
             argv.append("--dangerously-allow-all")
         env = {"AMP_SKIP_UPDATE_CHECK": "1"}

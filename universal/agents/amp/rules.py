@@ -96,11 +96,11 @@ def settings_with_rules(own: Mapping[str, Any], rules: Sequence[Rule], mode: str
     entries = entries_of(rules, directory)
     allows_all = mode == BYPASS or own.get(ALLOW_ALL) is True
     rest: list[Any] = [{"tool": "*", "action": "allow"}] if allows_all else arr(own.get(PERMISSIONS))
-    disabled = [*arr(own.get(DISABLED)), *switched_off(rules)]
+    disabled = [*arr(own.get(DISABLED)), *disabled_tools(rules)]
     return {**own, PERMISSIONS: [*entries, *rest], ALLOW_ALL: False, DISABLED: list(dict.fromkeys(disabled))}
 
 
-def own_settings_files(environment: Mapping[str, str], directory: str) -> tuple[str, ...]:
+def personal_settings_files(environment: Mapping[str, str], directory: str) -> tuple[str, ...]:
     """Paths of the person's settings, in Amp's order."""
     if chosen := environment.get("AMP_SETTINGS_FILE"):
         return (posixpath.join(directory, chosen),)
@@ -113,7 +113,7 @@ def restricts(rules: Iterable[Rule]) -> bool:
     return any(rule.action != "allow" for rule in rules)
 
 
-def switched_off(rules: Sequence[Rule]) -> list[str]:
+def disabled_tools(rules: Sequence[Rule]) -> list[str]:
     """Tools of which every call is refused."""
     return [tool for key, tools in TOOLS.items() if _is_whole(_about(rules, key)) for tool, _ in tools]
 

@@ -145,7 +145,7 @@ class Turns:
     def result(self, msg: Msg, error: dict[str, Json] | None, *, aborted: bool) -> Iterator[Signal]:
         """Handle a `result`. `error` is None for a success."""
         self._turning = self._in_flight = False
-        answered_prompts = self._answered_by(msg)
+        answered_prompts = self._prompts_answered_by(msg)
         foreign = bool(self._prompts) and not answered_prompts
         self._prompts = [prompt for prompt in self._prompts if prompt not in answered_prompts]
         if not self._prompts:
@@ -161,7 +161,7 @@ class Turns:
             else:
                 yield Signal(Input.FAILED, error=error, aborted=aborted, metadata=None if number else metadata)
 
-    def _answered_by(self, msg: Msg) -> list[_Prompt]:
+    def _prompts_answered_by(self, msg: Msg) -> list[_Prompt]:
         named = {as_text(uuid) for uuid in arr(msg.get("user_message_uuids"))} | {as_text(msg.get("user_message_uuid"))}
         named.discard("")
         if named:

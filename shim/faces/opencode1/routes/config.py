@@ -13,7 +13,7 @@ from shim.errors import InvalidRequest
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.generations import generation_of
 from shim.faces.opencode1.keybinds import KEYBINDS
-from shim.host.changes import EVERYWHERE, DirectoryDisposed, EverythingDisposed, TuiCommand
+from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed, TuiCommand
 from shim.host.config_schema import Config, wire
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import OpenCodeConfig, describe
@@ -54,7 +54,7 @@ async def get_global(ctx: Ctx) -> object:
 async def update_global(ctx: Ctx, body: Config) -> object:
     """Change the user's own file, and return its whole configuration."""
     await _write(ctx.services.config.update_global, wire(body))
-    ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
+    ctx.services.host.publish(AllDisposed(), EVERYWHERE)
     return (await asyncio.to_thread(ctx.services.config.load_global)).values
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from shim.faces.opencode1.endpoint import operation
-from shim.host.changes import EVERYWHERE, DirectoryDisposed, EverythingDisposed
+from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed
 from shim.http.operation import Ctx
 
 
@@ -22,5 +22,5 @@ async def dispose(ctx: Ctx) -> object:
         services.projects.forget(directory)
         services.host.publish(DirectoryDisposed(directory), directory)
         services.hub.end(directory)
-    services.host.publish(EverythingDisposed(), EVERYWHERE)
+    services.host.publish(AllDisposed(), EVERYWHERE)
     return True

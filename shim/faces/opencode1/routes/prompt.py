@@ -14,7 +14,7 @@ from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import FACE
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.permissions.requests import unattended_of_headers
+from shim.sessions.permissions.requests import unattended_policy_of_headers
 from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.command import init as run_init
@@ -144,7 +144,7 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
         raise InvalidRequest(
             'format "json_schema" is not served: the agents behind this server have no structured output. Leave it out.'
         )
-    prompt_request = replace(body.body(), unattended=unattended_of_headers(ctx.request.headers))
+    prompt_request = replace(body.body(), unattended=unattended_policy_of_headers(ctx.request.headers))
     message_id = await submit(ctx.services.sessions, session_id, prompt_request, reply=not body.noReply)
     await ctx.services.store.flush()
     return message_id
@@ -194,7 +194,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
             model=model,
             mode=body.agent,
             variant=body.variant,
-            unattended=unattended_of_headers(ctx.request.headers),
+            unattended=unattended_policy_of_headers(ctx.request.headers),
         ),
     )
     await ctx.services.store.flush()
@@ -213,7 +213,7 @@ class InitBody(BaseModel):
 async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
     """Let the agent write AGENTS.md. It answers at the end of the turn."""
     model = ModelRef(body.providerID, body.modelID)
-    prompt_request = PromptRequest((), body.messageID, model, unattended=unattended_of_headers(ctx.request.headers))
+    prompt_request = PromptRequest((), body.messageID, model, unattended=unattended_policy_of_headers(ctx.request.headers))
     message_id = await run_init(ctx.services.sessions, path.sessionID, prompt_request)
     await ctx.services.store.flush()
     await _answer(ctx, path.sessionID, message_id)

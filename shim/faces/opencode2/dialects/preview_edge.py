@@ -14,7 +14,7 @@ from shim.faces.opencode2.dialects.v2_july import rename_fields
 from shim.faces.opencode2.dialects.v2_july_edge import saved_permission
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Wire
-from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, leaving_out, of_data, of_each, rename_body
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
 from shim.operations import AskedField
 from universal.jsonvalue import arr, obj
 
@@ -43,7 +43,7 @@ def _mention(item: Wire) -> Wire:
 REQUESTS: Mapping[str, Ask] = {
     "session.prompt": _prompt,
     "session.permission.reply": rename_body(reply="decision"),
-    "session.message.list": leaving_out(*NO_MESSAGES),
+    "session.message.list": without_types(*NO_MESSAGES),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, message, session
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Wire
-from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, leaving_out, of_data, of_each, rename_body
+from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
 from shim.operations import AskedField
 from universal.jsonvalue import obj
 
@@ -53,7 +53,7 @@ def _command(asked: AskedField) -> AskedField:
 
 REQUESTS: Mapping[str, Ask] = {
     "session.permission.reply": rename_body(reply="decision"),
-    "session.message.list": leaving_out(*NO_MESSAGES),
+    "session.message.list": without_types(*NO_MESSAGES),
     "session.fork": rename_body(messageID="before"),
     "session.command": _command,
     "experimental.session.skill": rename_body(skill="id"),

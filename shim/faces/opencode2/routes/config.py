@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from shim.errors import InvalidRequest
 from shim.faces.opencode2.config import convert
 from shim.faces.opencode2.endpoint import operation
-from shim.faces.opencode2.routes.location_answer import place, tell
-from shim.host.changes import EVERYWHERE, EverythingDisposed
+from shim.faces.opencode2.routes.location_answer import place, publish_changes
+from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import GLOBAL_NAMES
 from shim.http.operation import NO_CONTENT, Ctx
@@ -28,7 +28,7 @@ async def get(ctx: Ctx) -> object:
     """The person's file, then the merged configuration of the directory. The later one wins."""
     directory, config = await place(ctx), ctx.services.config
     own = await asyncio.to_thread(config.load_global)
-    file = await asyncio.to_thread(_own_file, config.folder)
+    file = await asyncio.to_thread(_personal_file, config.folder)
     merged = await config.fresh(directory)
     return [
         {"type": "directory", "path": str(config.folder)},
@@ -37,7 +37,7 @@ async def get(ctx: Ctx) -> object:
     ]
 
 
-def _own_file(folder: Path) -> Path | None:
+def _personal_file(folder: Path) -> Path | None:
     """The person's file that has the last word, or None."""
     return next((path for name in reversed(GLOBAL_NAMES) if (path := folder / name).is_file()), None)
 
@@ -57,6 +57,6 @@ async def update(ctx: Ctx, body: Shell) -> object:
         raise InvalidRequest(f"The configuration file is faulty and was left as it is: {error}") from error
     except OSError as error:
         raise InvalidRequest(f"The configuration cannot be written: {error}") from error
-    ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
-    tell(ctx, "config.updated")
+    ctx.services.host.publish(AllDisposed(), EVERYWHERE)
+    publish_changes(ctx, "config.updated")
     return NO_CONTENT

@@ -128,7 +128,7 @@ def _read(directory: str, path: str) -> bytes:
 
 def _write(place: str, data: bytes, roots: Sequence[Path]) -> None:
     folders = [os.path.realpath(root) for root in roots] or ["/"]
-    with disk.confined_for_writing(place, folders) as (file, state):
+    with disk.open_confined_for_writing(place, folders) as (file, state):
         if not disk.is_regular(state):
             raise OSError(errno.EINVAL, "it is no file")
         file.truncate()

@@ -16,8 +16,8 @@ from shim.agents.keys import MODEL_PROVIDERS
 from shim.errors import InvalidRequest
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CredentialNotFound, IntegrationNotFound
-from shim.faces.opencode2.routes.location_answer import locate_answer, tell
-from shim.host.changes import EVERYWHERE, EverythingDisposed
+from shim.faces.opencode2.routes.location_answer import locate_answer, publish_changes
+from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.http.operation import NO_CONTENT, Ctx
 
 TITLES = {
@@ -119,5 +119,5 @@ async def _need_integration(ctx: Ctx, name: str) -> dict[str, Any]:
 
 def _publish_change(ctx: Ctx) -> None:
     """Clients of OpenCode 1 read everything again. Clients of OpenCode 2 read again what a key may have changed."""
-    ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
-    tell(ctx, "credential.updated", "integration.updated", "provider.updated", "model.updated")
+    ctx.services.host.publish(AllDisposed(), EVERYWHERE)
+    publish_changes(ctx, "credential.updated", "integration.updated", "provider.updated", "model.updated")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shim.faces.opencode2.endpoint import operation
-from shim.faces.opencode2.routes.location_answer import place, tell
-from shim.host.changes import EVERYWHERE, EverythingDisposed
+from shim.faces.opencode2.routes.location_answer import place, publish_changes
+from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
 
@@ -30,8 +30,8 @@ async def reload(ctx: Ctx) -> object:
     """
     for agent in ctx.services.agents.list_agents():
         await ctx.services.agents.refresh(agent.spec.name)
-    ctx.services.host.publish(EverythingDisposed(), EVERYWHERE)
-    tell(ctx, "location.shutdown")
+    ctx.services.host.publish(AllDisposed(), EVERYWHERE)
+    publish_changes(ctx, "location.shutdown")
     return NO_CONTENT
 
 

@@ -20,11 +20,11 @@ async def locate_answer(ctx: Ctx, data: object) -> LocatedAnswer:
     return LocatedAnswer(directory, {"id": project.id, "directory": project.worktree}, data)
 
 
-def tell(ctx: Ctx, *types: str) -> None:
+def publish_changes(ctx: Ctx, *types: str) -> None:
     """Publish events without data to all clients of OpenCode 2, so that they read again what has changed."""
     if ctx.services.opencode2 is not None:
         for type_ in types:
-            ctx.services.opencode2.tell(type_, {})
+            ctx.services.opencode2.publish(type_, {})
 
 
 async def place(ctx: Ctx) -> str:

@@ -19,7 +19,7 @@ from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_i
 from shim.host import skills
 from shim.host.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.permissions.requests import unattended_of_headers
+from shim.sessions.permissions.requests import unattended_policy_of_headers
 from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import UnknownCommand
 from shim.sessions.prompts.command import command as run_command
@@ -119,7 +119,7 @@ async def _parts(ctx: Ctx, session_id: str, body: PromptBody | CommandBody) -> t
 async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool) -> JsonObject:
     """Accept a prompt once and return its inbox item. Raises ResourceConflict if the id belongs to another message."""
     need(ctx, session_id)
-    body = replace(body, unattended=unattended_of_headers(ctx.request.headers))
+    body = replace(body, unattended=unattended_policy_of_headers(ctx.request.headers))
     if body.message_id is not None:
         session = await read_session(ctx, session_id)
         if (prompt := find_prompt(session, body.message_id)) is not None:
@@ -205,7 +205,7 @@ async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
     need(ctx, path.sessionID)
     prompt = PromptRequest(
         (Text("", found.as_prompt()),),
-        unattended=unattended_of_headers(ctx.request.headers),
+        unattended=unattended_policy_of_headers(ctx.request.headers),
         details=PromptDetails("steer", "skill", SkillText(found.id, found.name, found.content)),
     )
     await submit(ctx.services.sessions, path.sessionID, prompt, reply=body.resume is not False)
@@ -231,7 +231,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
     parts, details = await _parts(ctx, path.sessionID, body)
     config = await ctx.services.config.fresh(directory)
     commands = templates(directory, config.commands)
-    request = PromptRequest(parts, unattended=unattended_of_headers(ctx.request.headers), details=details)
+    request = PromptRequest(parts, unattended=unattended_policy_of_headers(ctx.request.headers), details=details)
     try:
         await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request)
     except UnknownCommand as error:

@@ -17,7 +17,7 @@ from shim.faces.v1.routes.sessions import SessionPath
 from shim.http.log_stream import stream
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
-from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_of, unattended_of_headers
+from shim.sessions.permissions.requests import UNATTENDED_KEY, unattended_policy_of, unattended_policy_of_headers
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
 from shim.sessions.session_state import SessionState
@@ -80,7 +80,7 @@ async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
         raise SessionTerminated(session_id)
     directory = ctx.services.sessions.index.record(session_id).directory
     parts = (Text("", body.message), *(_file(directory, attachment) for attachment in body.attachments))
-    unattended = unattended_of(body.unattended, UNATTENDED_KEY) or unattended_of_headers(ctx.request.headers)
+    unattended = unattended_policy_of(body.unattended, UNATTENDED_KEY) or unattended_policy_of_headers(ctx.request.headers)
     message_id = await submit(ctx.services.sessions, session_id, PromptRequest(parts=parts, unattended=unattended))
     await ctx.services.store.flush()
     return message_id

@@ -15,7 +15,7 @@ from tests.support.recordings import load_all
 from tests.support.replay import encode
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.profiles import PROFILES, Profile
-from universal.agents.acp.spec import ACP_AGENTS, own_spec
+from universal.agents.acp.spec import ACP_AGENTS, custom_spec
 from universal.codec import (
     Attachment,
     Command,
@@ -447,16 +447,16 @@ def test_known_agents_have_names_and_variables_of_their_own() -> None:
 
 
 def test_an_agent_of_the_persons_own() -> None:
-    spec = own_spec("mine", ("my-agent", "--acp"), None, {"KEY": "x"})
+    spec = custom_spec("mine", ("my-agent", "--acp"), None, {"KEY": "x"})
     launch = spec.make(counting_ids()).launch(LaunchOptions(binary="/bin/my-agent", directory="/p"))
     assert (spec.binaries, launch.argv, launch.env, launch.cwd) == (("my-agent",), ("/bin/my-agent", "--acp"), {"KEY": "x"}, "/p")
-    known = own_spec("gemini", ("gemini", "--experimental-acp"), None, {})
+    known = custom_spec("gemini", ("gemini", "--experimental-acp"), None, {})
     assert known.title == "Gemini CLI"
     assert known.login_hint == "Run `gemini` in a terminal and log in, or set GEMINI_API_KEY."
 
 
 def test_a_login_that_an_agent_of_the_persons_own_misses_names_its_settings() -> None:
-    codec = own_spec("mine", ("/opt/my-agent", "--acp"), None, {}).make(counting_ids())
+    codec = custom_spec("mine", ("/opt/my-agent", "--acp"), None, {}).make(counting_ids())
     assert isinstance(codec, AcpCodec)
     talk = Talk(codec).launch()
     talk.answer("initialize", AGENT)

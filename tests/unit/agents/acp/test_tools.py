@@ -43,7 +43,7 @@ def test_a_title_gives_the_name_where_the_kind_tells_nothing(kind: str, title: s
         ("weather", "other", "weather"),
     ],
 )
-def test_the_kind_counts_for_a_tool_that_nobody_knows_so_that_rules_hold(name: str, kind: str, expected: str) -> None:
+def test_the_kind_counts_for_an_unknown_tool_so_that_rules_hold(name: str, kind: str, expected: str) -> None:
     assert name_of({"name": name, "kind": kind, "title": "x"}) == expected
 
 

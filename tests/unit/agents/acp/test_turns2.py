@@ -31,7 +31,7 @@ def ready(**session: Any) -> Talk:
     return Talk().ready(AGENT, **session)
 
 
-def prompted(**session: Any) -> Talk:
+def busy_talk(**session: Any) -> Talk:
     """A prompt is accepted and at work."""
     talk = ready(**session)
     talk.send(PROMPT)
@@ -48,18 +48,18 @@ def deltas(talk: Talk) -> list[str]:
     return [out.data.delta for out in talk.outputs if isinstance(out, Fact) and isinstance(out.data, ItemDeltaData)]
 
 
-def completed(talk: Talk, kind: ItemKind) -> list[Item]:
+def completed_items(talk: Talk, kind: ItemKind) -> list[Item]:
     facts = [out for out in talk.outputs if isinstance(out, Fact) and out.type is EventType.ITEM_COMPLETED]
     return [fact.data.item for fact in facts if isinstance(fact.data, ItemData) and fact.data.item.kind is kind]
 
 
 def texts(talk: Talk) -> list[str]:
-    parts = [part for item in completed(talk, ItemKind.MESSAGE) for part in item.content]
+    parts = [part for item in completed_items(talk, ItemKind.MESSAGE) for part in item.content]
     return [part.text for part in parts if isinstance(part, TextPart)]
 
 
 def results(talk: Talk) -> list[str]:
-    parts = [part for item in completed(talk, ItemKind.TOOL_RESULT) for part in item.content]
+    parts = [part for item in completed_items(talk, ItemKind.TOOL_RESULT) for part in item.content]
     return [part.output for part in parts if isinstance(part, ToolResultPart)]
 
 
@@ -174,7 +174,7 @@ def test_an_answer_with_a_stop_reason_ends_the_turn_as_in_version_1() -> None:
 
 
 def test_an_error_of_the_model_comes_with_idle() -> None:
-    talk = prompted()
+    talk = busy_talk()
     state(talk, "idle", stopReason="error", error={"code": -32000, "message": "Authentication required"})
     assert (inputs(talk), talk.errors()) == ([Input.FAILED], ["authentication_failed"])
 
@@ -193,7 +193,7 @@ def test_an_error_that_is_also_said_as_a_message_is_told_once() -> None:
 
 
 def test_silence_is_an_error_of_a_prompt_but_not_of_work_that_the_agent_began() -> None:
-    talk = prompted()
+    talk = busy_talk()
     state(talk, "idle", stopReason="end_turn")
     assert talk.errors() == ["no_answer"]
     state(talk, "running")
@@ -222,8 +222,8 @@ def test_a_prompt_waits_for_the_end_of_work_that_the_agent_began() -> None:
     assert talk.methods()[-1] == "session/prompt"
 
 
-def test_what_is_said_while_idle_is_told_with_the_next_work() -> None:
-    talk = prompted()
+def test_text_while_idle_is_sent_with_the_next_work() -> None:
+    talk = busy_talk()
     talk.chunk("Hello", messageId="a1")
     state(talk, "idle", stopReason="end_turn")
     talk.chunk("Meanwhile.", messageId="a2")
@@ -236,7 +236,7 @@ def test_what_is_said_while_idle_is_told_with_the_next_work() -> None:
 
 @pytest.mark.parametrize("own", [True, False])
 def test_an_interrupt_ends_with_the_cancelled_idle(own: bool) -> None:
-    talk = ready() if own else prompted()
+    talk = ready() if own else busy_talk()
     state(talk, "running")
     talk.chunk("Hel", messageId="a1")
     talk.send(Interrupt())
@@ -261,7 +261,7 @@ def test_a_session_that_is_resumed_at_work_is_no_turn() -> None:
 
 
 def test_an_update_of_an_unknown_call_creates_it_and_content_chunks_are_appended() -> None:
-    talk = prompted()
+    talk = busy_talk()
     talk.update("tool_call_update", toolCallId="t1", title="Look", kind="other", status="in_progress", rawInput={"a": 1})
     for text in ("one", "two"):
         block = {"type": "content", "content": {"type": "text", "text": text}}
@@ -271,7 +271,7 @@ def test_an_update_of_an_unknown_call_creates_it_and_content_chunks_are_appended
 
 
 def test_null_clears_the_content_of_a_call() -> None:
-    talk = prompted()
+    talk = busy_talk()
     block = {"type": "content", "content": {"type": "text", "text": "draft"}}
     talk.update("tool_call_update", toolCallId="t1", title="Look", kind="other", status="in_progress", content=[block])
     talk.update("tool_call_update", toolCallId="t1", status="completed", content=None)
@@ -279,7 +279,7 @@ def test_null_clears_the_content_of_a_call() -> None:
 
 
 def test_a_whole_message_adds_what_goes_on_and_replaces_what_differs() -> None:
-    talk = prompted()
+    talk = busy_talk()
     talk.chunk("Hel", messageId="a1")
     talk.update("agent_message", messageId="a1", content=[{"type": "text", "text": "Hello"}])
     talk.update("agent_message", messageId="a1")
@@ -291,7 +291,7 @@ def test_a_whole_message_adds_what_goes_on_and_replaces_what_differs() -> None:
 
 
 def test_a_thought_and_a_message_come_whole() -> None:
-    talk = prompted()
+    talk = busy_talk()
     talk.update("agent_thought", messageId="r1", content=[{"type": "text", "text": "Hm."}])
     talk.update("agent_message", messageId="a1", content=[{"type": "text", "text": "Yes."}])
     state(talk, "idle", stopReason="end_turn")
@@ -304,10 +304,10 @@ def test_a_diff_brings_its_patch_for_each_file() -> None:
         "diff --git a/p/b b/p/b\nnew file mode 100644\n--- /dev/null\n+++ b/p/b\n@@ -0,0 +1 @@\n+z\n"
     )
     changes = [{"operation": "modify", "path": "/p/a"}, {"operation": "add", "path": "/p/b"}]
-    talk = prompted()
+    talk = busy_talk()
     block = {"type": "diff", "changes": changes, "patch": {"format": "git_patch", "text": patch}}
     talk.update("tool_call_update", toolCallId="t1", title="Edit", kind="edit", status="completed", content=[block])
-    [result] = completed(talk, ItemKind.TOOL_RESULT)
+    [result] = completed_items(talk, ItemKind.TOOL_RESULT)
     files = [part for part in result.content if isinstance(part, FileRefPart)]
     assert [(part.path, part.action) for part in files] == [("/p/a", "patch"), ("/p/b", "write")]
     assert files[0].diff == "--- /p/a\n+++ /p/a\n@@ -1 +1 @@\n-x\n+y\n"
@@ -329,7 +329,7 @@ def b64(text: bytes) -> str:
 
 
 def test_a_terminal_is_shown_by_the_call_that_names_it() -> None:
-    talk = prompted()
+    talk = busy_talk()
     talk.update("terminal_update", terminalId="x", command="make")
     talk.update("terminal_output_chunk", terminalId="x", data=b64("é".encode()[:1]))
     content = [{"type": "terminal", "terminalId": "x"}]
@@ -337,13 +337,13 @@ def test_a_terminal_is_shown_by_the_call_that_names_it() -> None:
     talk.update("terminal_output_chunk", terminalId="x", data=b64("é".encode()[1:] + b"n"))
     talk.update("terminal_update", terminalId="x", output={"data": b64("én\nend".encode())}, exitStatus={"exitCode": 3})
     talk.update("tool_call_update", toolCallId="t1", status="failed")
-    [result] = completed(talk, ItemKind.TOOL_RESULT)
+    [result] = completed_items(talk, ItemKind.TOOL_RESULT)
     assert (results(talk), (result.metadata or {})["exit_code"]) == (["én\nend"], 3)
     assert deltas(talk) == ["én", "\nend"]
 
 
 def test_a_terminal_that_is_rewritten_shows_its_last_output() -> None:
-    talk = prompted()
+    talk = busy_talk()
     content = [{"type": "terminal", "terminalId": "x"}]
     talk.update("tool_call_update", toolCallId="t1", title="make", kind="execute", status="in_progress", content=content)
     talk.update("terminal_output_chunk", terminalId="x", data=b64(b"10 %"))
@@ -352,31 +352,31 @@ def test_a_terminal_that_is_rewritten_shows_its_last_output() -> None:
     assert results(talk) == ["done"]
 
 
-def test_plans_notices_and_compactions_are_told() -> None:
-    talk = prompted()
+def test_plans_notices_and_compactions_are_sent() -> None:
+    talk = busy_talk()
     entries = [{"content": "look", "status": "pending", "priority": "high"}]
     talk.update("plan_update", plan={"type": "items", "planId": "1", "entries": entries})
     talk.update("plan_update", plan={"type": "markdown", "planId": "2", "content": "# Plan"})
     talk.update("plan_removed", planId="1")
     talk.update("compaction_update", compactionId="c", status="in_progress")
     talk.update("notice", severity="warning", title="Slow", description="Very slow")
-    metadata = [item.metadata or {} for item in completed(talk, ItemKind.STATUS)]
+    metadata = [item.metadata or {} for item in completed_items(talk, ItemKind.STATUS)]
     assert [data["todos"] for data in metadata if "todos" in data] == [entries, []]
     assert [data["phase"] for data in metadata if "phase" in data] == ["started"]
-    [note] = completed(talk, ItemKind.SYSTEM)
+    [note] = completed_items(talk, ItemKind.SYSTEM)
     assert note.content == (TextPart(text="Slow\nVery slow"),)
     assert talk.codec.counters()["ignored:plan of type markdown"] == 1
 
 
 @pytest.mark.parametrize(("kind", "count"), [("_acme_widget", "ignored:_acme_widget"), ("widget", "unparsed:widget")])
 def test_updates_of_unknown_kinds_are_counted(kind: str, count: str) -> None:
-    talk = prompted()
+    talk = busy_talk()
     talk.update(kind)
     assert talk.codec.counters()[count] == 1
 
 
 def test_a_batch_is_its_messages() -> None:
-    talk = prompted()
+    talk = busy_talk()
     content = {"type": "text", "text": "Hello"}
     update = {"sessionUpdate": "agent_message_chunk", "messageId": "a1", "content": content}
     idle = {"sessionUpdate": "state_update", "state": "idle", "stopReason": "end_turn"}
@@ -421,7 +421,7 @@ OPTIONS = [{"optionId": "yes", "kind": "allow_once", "name": "Yes"}, {"optionId"
     ],
 )
 def test_rules_see_the_subject_of_a_permission(subject: Any, expected: dict[str, Any]) -> None:
-    talk = prompted()
+    talk = busy_talk()
     talk.request(3, "session/request_permission", title="Really?", subject=subject, options=OPTIONS)
     asked = talk.asked()
     assert isinstance(asked, PermissionData)
@@ -433,14 +433,14 @@ def test_rules_see_the_subject_of_a_permission(subject: Any, expected: dict[str,
 def test_rules_see_each_path_of_a_diff() -> None:
     changes = [{"operation": "move", "oldPath": "/p/a", "path": "/q/b"}, {"operation": "delete", "path": "/p/c"}]
     call = {"toolCallId": "t1", "kind": "edit", "title": "Edit", "content": [{"type": "diff", "changes": changes}]}
-    talk = prompted()
+    talk = busy_talk()
     subject = {"type": "tool_call", "toolCall": call}
     talk.request(3, "session/request_permission", title="Edit?", subject=subject, options=OPTIONS)
     assert (talk.asked().metadata or {})["paths"] == ["/q/b", "/p/a", "/p/c"]
 
 
 def test_a_subagents_calls_are_shown_and_what_it_says_is_counted() -> None:
-    talk = prompted()
+    talk = busy_talk()
     talk.update("subagent_update", sessionId="child")
     for session_id in ("child", "stranger"):
         updates: list[dict[str, Any]] = [
@@ -449,14 +449,14 @@ def test_a_subagents_calls_are_shown_and_what_it_says_is_counted() -> None:
         ]
         for update in updates:
             talk.say({"jsonrpc": "2.0", "method": "session/update", "params": {"sessionId": session_id, "update": update}})
-    assert len(completed(talk, ItemKind.TOOL_RESULT)) == 1
+    assert len(completed_items(talk, ItemKind.TOOL_RESULT)) == 1
     assert inputs(talk) == []
     assert talk.codec.counters()["ignored:update of another session"] == 3
 
 
 @pytest.mark.parametrize("method", ["fs/read_text_file", "fs/write_text_file", "terminal/create"])
 def test_files_and_terminals_of_the_client_are_gone(method: str) -> None:
-    talk = prompted()
+    talk = busy_talk()
     [line, _] = talk.request(4, method, path="/p/a", content="x", command="ls")
     assert isinstance(line, WriteLine)
     assert json.loads(line.data)["error"]["message"] == f"not supported: {method}"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal.agents.amp.rules import OTHER_TOOLS, TOOLS, own_settings_files, settings_with_rules, switched_off
+from universal.agents.amp.rules import OTHER_TOOLS, TOOLS, disabled_tools, personal_settings_files, settings_with_rules
 from universal.agents.amp.spec import AMP
 from universal.events import PermissionData
 from universal.permissions import Policy, Rule, rules_from_config
@@ -119,9 +119,9 @@ def test_the_settings_of_the_project_cannot_be_edited_under_a_rule() -> None:
 
 
 def test_the_persons_settings_are_looked_for_where_amp_looks() -> None:
-    assert own_settings_files({"HOME": "/h"}, "/p") == ("/h/.config/amp/settings.json", "/h/.config/amp/settings.jsonc")
-    assert own_settings_files({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}, "/p")[0] == "/c/amp/settings.json"
-    assert own_settings_files({"HOME": "/h", "AMP_SETTINGS_FILE": "a.json"}, "/p") == ("/p/a.json",)
+    assert personal_settings_files({"HOME": "/h"}, "/p") == ("/h/.config/amp/settings.json", "/h/.config/amp/settings.jsonc")
+    assert personal_settings_files({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}, "/p")[0] == "/c/amp/settings.json"
+    assert personal_settings_files({"HOME": "/h", "AMP_SETTINGS_FILE": "a.json"}, "/p") == ("/p/a.json",)
 
 
 # --- patterns: never more permissive than OpenCode ---------------------------------------------------------
@@ -217,7 +217,7 @@ def test_paths(path: str, refused: bool) -> None:
 
 
 def test_no_rule_that_refuses_changes_no_tool() -> None:
-    assert switched_off(rules_from_config({"bash": "allow"})) == []
+    assert disabled_tools(rules_from_config({"bash": "allow"})) == []
     assert settings_of({"bash": "allow"})["amp.permissions"] == []
 
 

@@ -14,7 +14,7 @@ from shim.sessions.permissions import requests
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import children, permissions, questions, statuses, view
 from tests.support.scripted_model import World, ask, body
-from universal.codec import Enforcement, Fact, OwnFolder, PermissionReply, Prompt, QuestionReply, Signal
+from universal.codec import AgentFolder, Enforcement, Fact, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, PermissionData
 from universal.permissions import Access, Rule
 from universal.tools.accesses import Place
@@ -330,7 +330,7 @@ async def test_rules_that_the_agent_cannot_obey_are_reported_once(w: World, rule
 
 
 async def test_default_rules_follow_the_agents_folder_of_the_server_and_of_the_session(w: World) -> None:
-    w.agents.give_rules("one", (Rule("external_directory", "~/.own/*", "allow"),), OwnFolder("~/.own", "OWN_DIR"))
+    w.agents.give_rules("one", (Rule("external_directory", "~/.own/*", "allow"),), AgentFolder("~/.own", "OWN_DIR"))
     w.agents.variables["OWN_DIR"] = "/srv/server"
     session = w.session()
     await ask(w, session)

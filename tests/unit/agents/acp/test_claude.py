@@ -42,11 +42,11 @@ def permission_outcome(made: Talk, tool: str, **arguments: Any) -> Any:
 
 
 def option_id(made: Talk) -> str:
-    return made.written()[-1]["result"]["outcome"]["optionId"]
+    return made.written_lines()[-1]["result"]["outcome"]["optionId"]
 
 
 def test_claude_acp_asks_for_every_call_where_a_rule_may_forbid_it() -> None:
-    [params] = [line["params"] for line in talk(*STRICT).written() if line.get("method") == "session/new"]
+    [params] = [line["params"] for line in talk(*STRICT).written_lines() if line.get("method") == "session/new"]
     settings = params["_meta"]["claudeCode"]["options"]["settings"]
     assert settings["permissions"] == {"ask": ["*"]}
     assert settings["sandbox"] == {"autoAllowBashIfSandboxed": False}
@@ -66,7 +66,7 @@ def test_claude_acp_asks_for_every_call_where_a_rule_may_forbid_it() -> None:
 )
 def test_keys_denied_whole_are_denied_by_claude_too(rules: list[Rule], tools: set[str]) -> None:
     """So a `PermissionRequest` hook, whose answer may come first, cannot allow it."""
-    [params] = [line["params"] for line in talk(*rules).written() if line.get("method") == "session/new"]
+    [params] = [line["params"] for line in talk(*rules).written_lines() if line.get("method") == "session/new"]
     permissions = params["_meta"]["claudeCode"]["options"]["settings"]["permissions"]
     assert set(permissions.get("deny", [])) == tools and permissions["ask"] == ["*"]
 
@@ -92,7 +92,7 @@ def test_a_denied_pattern_reaches_the_hook_that_may_allow_it() -> None:
 
 def test_claude_acp_keeps_its_mode_without_such_a_rule() -> None:
     made = talk(Rule("*", "*", "allow"))
-    [params] = [line["params"] for line in made.written() if line.get("method") == "session/new"]
+    [params] = [line["params"] for line in made.written_lines() if line.get("method") == "session/new"]
     assert "_meta" not in params
     assert isinstance(permission_outcome(made, "Read", file_path="/p/x"), Fact)
 
@@ -103,8 +103,8 @@ def test_a_conversation_that_goes_on_is_held_to_the_rules_too(method: str) -> No
     made.launch(rules=STRICT, native_session_id="s", resume=True)
     capabilities = {"sessionCapabilities": {"resume": {}}} if method == "session/resume" else {"loadSession": True}
     made.answer("initialize", {"agentCapabilities": capabilities, "agentInfo": {"version": "0.100.0"}})
-    assert made.written()[-1]["method"] == method
-    assert "_meta" in made.written()[-1]["params"]
+    assert made.written_lines()[-1]["method"] == method
+    assert "_meta" in made.written_lines()[-1]["params"]
 
 
 @pytest.mark.parametrize("now", [(), STRICT])

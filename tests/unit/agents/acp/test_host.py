@@ -41,7 +41,7 @@ def result(made: Talk, method: str, id_: str) -> Any:
 
 
 def test_announced_client_capabilities() -> None:
-    able = Talk().launch().written()[0]["params"]["clientCapabilities"]
+    able = Talk().launch().written_lines()[0]["params"]["clientCapabilities"]
     assert able == {"fs": {"readTextFile": True, "writeTextFile": True}, "terminal": True, "elicitation": {"form": {}}}
 
 

@@ -67,7 +67,7 @@ def test_the_catalogue_has_them_and_a_prompt_sets_them() -> None:
     assert talk.codec.catalogue is not None
     assert [mode.id for mode in talk.codec.catalogue.modes] == ["build", "plan", "deep"]
     talk.send(Prompt("p", "hi", mode="plan"))
-    assert talk.written()[-1]["params"] == {"sessionId": "s", "configId": "mode", "value": URL + "plan"}
+    assert talk.written_lines()[-1]["params"] == {"sessionId": "s", "configId": "mode", "value": URL + "plan"}
     talk.answer("session/set_config_option", {})
     talk.send(Prompt("p2", "hi", mode="another"))
     talk.answer("session/prompt", {"stopReason": "end_turn"})

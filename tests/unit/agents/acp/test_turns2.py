@@ -71,7 +71,7 @@ def inputs(talk: Talk) -> list[Input]:
 
 
 def test_both_forms_of_the_handshake_are_sent() -> None:
-    [line] = Talk().launch().written()
+    [line] = Talk().launch().written_lines()
     assert line["params"]["protocolVersion"] == 1
     assert {"clientInfo", "clientCapabilities", "info", "capabilities"} <= line["params"].keys()
 
@@ -109,7 +109,7 @@ def test_an_agent_of_version_2_without_sessions_is_refused() -> None:
 def test_a_session_is_resumed_without_a_replay() -> None:
     talk = Talk().launch(native_session_id="old", resume=True)
     talk.answer("initialize", AGENT)
-    request = talk.written()[-1]
+    request = talk.written_lines()[-1]
     assert request["method"] == "session/resume"
     assert request["params"] == {"cwd": "/p", "mcpServers": [], "sessionId": "old"}
 
@@ -242,7 +242,7 @@ def test_an_interrupt_ends_with_the_cancelled_idle(own: bool) -> None:
     talk.send(Interrupt())
     assert talk.methods()[-1] == "session/cancel"
     talk.request(7, "session/request_permission", title="late", options=[])
-    assert talk.written()[-1]["result"] == {"outcome": {"outcome": "cancelled"}}
+    assert talk.written_lines()[-1]["result"] == {"outcome": {"outcome": "cancelled"}}
     state(talk, "idle", stopReason="cancelled")
     assert talk.signals()[-1] == (Input.FAILED, True)
     assert len([signal for signal in inputs(talk) if signal is not Input.ACTIVITY]) == 1
@@ -398,7 +398,7 @@ def test_options_are_set_by_their_config_id() -> None:
     assert talk.codec.catalogue is not None
     assert [command.name for command in talk.codec.catalogue.commands] == ["go"]
     talk.send(Prompt("p", "hi", model="b"))
-    request = talk.written()[-1]
+    request = talk.written_lines()[-1]
     assert request["method"] == "session/set_config_option"
     assert request["params"] == {"sessionId": "s", "configId": "model", "value": "b", "type": "id"}
 
@@ -423,11 +423,11 @@ OPTIONS = [{"optionId": "yes", "kind": "allow_once", "name": "Yes"}, {"optionId"
 def test_rules_see_the_subject_of_a_permission(subject: Any, expected: dict[str, Any]) -> None:
     talk = busy_talk()
     talk.request(3, "session/request_permission", title="Really?", subject=subject, options=OPTIONS)
-    asked = talk.asked()
+    asked = talk.last_request()
     assert isinstance(asked, PermissionData)
     assert expected.items() <= (asked.metadata or {}).items()
     talk.send(PermissionReply(asked.permission_id, "reject"))
-    assert talk.written()[-1]["result"] == {"outcome": {"outcome": "selected", "optionId": "no"}}
+    assert talk.written_lines()[-1]["result"] == {"outcome": {"outcome": "selected", "optionId": "no"}}
 
 
 def test_rules_see_each_path_of_a_diff() -> None:
@@ -436,7 +436,7 @@ def test_rules_see_each_path_of_a_diff() -> None:
     talk = busy_talk()
     subject = {"type": "tool_call", "toolCall": call}
     talk.request(3, "session/request_permission", title="Edit?", subject=subject, options=OPTIONS)
-    assert (talk.asked().metadata or {})["paths"] == ["/q/b", "/p/a", "/p/c"]
+    assert (talk.last_request().metadata or {})["paths"] == ["/q/b", "/p/a", "/p/c"]
 
 
 def test_a_subagents_calls_are_shown_and_what_it_says_is_counted() -> None:

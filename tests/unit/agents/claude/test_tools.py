@@ -106,8 +106,8 @@ def test_tools_that_were_loaded_are_named() -> None:
         ("PreToolUse:Edit hook error: [./check.sh]: no", "PreToolUse:Edit hook error: [./check.sh]: no"),
     ],
 )
-def test_a_call_that_a_rule_denied_shows_the_reason_and_no_hook(content: str, todo_rows: str) -> None:
-    assert read("Edit", {"file_path": PATH}, content, f"Error: {content}", error=True).content[0].output == todo_rows
+def test_a_call_that_a_rule_denied_shows_the_reason_and_no_hook(content: str, shown: str) -> None:
+    assert read("Edit", {"file_path": PATH}, content, f"Error: {content}", error=True).content[0].output == shown
     assert read("Edit", {"file_path": PATH}, content).content[0].output == content
 
 

@@ -60,19 +60,19 @@ class TurnRules(RuleBasedStateMachine):
         self.send(Input.ACTIVITY)
 
     @rule()
-    def end(self) -> None:
+    def on_done(self) -> None:
         self.send(Input.DONE)
 
     @rule()
-    def fail(self) -> None:
+    def on_failed(self) -> None:
         self.send(Input.FAILED)
 
     @rule(key=HOLDS)
-    def open_hold(self, key: str) -> None:
+    def on_opened(self, key: str) -> None:
         self.send(Input.OPENED, key)
 
     @rule(key=HOLDS)
-    def close_hold(self, key: str) -> None:
+    def on_closed(self, key: str) -> None:
         self.send(Input.CLOSED, key)
 
     @rule()
@@ -126,5 +126,5 @@ def test_any_history_as_a_state_machine() -> None:
 
 
 def test_there_is_a_rule_for_every_input() -> None:
-    rules = {name for name, value in vars(TurnRules).items() if hasattr(value, "hypothesis_stateful_rule")}
+    rules = {name.removeprefix("on_") for name, value in vars(TurnRules).items() if hasattr(value, "hypothesis_stateful_rule")}
     assert rules == {input_.value for input_ in Input}

@@ -1,7 +1,7 @@
 """Compares the events of agents' recordings with a recording of OpenCode 2 itself, of the same scene.
 
 `journals(name)` plays a recording of an agent and gives the journal of each session. `Native` is a recording of OpenCode 2 (build
-July); `told` and `kinds` bring both into one form: only what belongs to sessions, pieces of one text as one.
+July); `wire_events` and `kinds` bring both into one form: only what belongs to sessions, pieces of one text as one.
 """
 
 from __future__ import annotations

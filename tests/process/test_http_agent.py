@@ -57,7 +57,7 @@ async def test_requests_wait_for_the_stream_and_are_answered(start: Start) -> No
     await seen.until(lambda: len(answers(seen)) == 4)
     assert seen.lines[0] == CONNECTED
     assert answers(seen) == {"1": (200, {"a": "ü"}), "2": (400, {"message": "no JSON"}), "3": (204, None), "4": (404, {})}
-    await seen.said(b'{"event":{"type": "x"}}')
+    await seen.wait_for_line(b'{"event":{"type": "x"}}')
 
 
 async def test_no_request_is_made_before_the_first_event(start: Start) -> None:
@@ -78,7 +78,7 @@ async def test_a_request_that_hangs_holds_up_no_other(start: Start) -> None:
 
 async def test_stop_ends_it_once_and_leaves_nothing(start: Start) -> None:
     agent, seen = await start()
-    await seen.said(CONNECTED)
+    await seen.wait_for_line(CONNECTED)
     pid = agent.pid
     assert pid is not None
     assert agent.alive
@@ -99,7 +99,7 @@ async def test_stop_before_it_listens(start: Start) -> None:
 
 async def test_kill(start: Start) -> None:
     agent, seen = await start()
-    await seen.said(CONNECTED)
+    await seen.wait_for_line(CONNECTED)
     agent.kill()
     await agent.stop()
     assert (await seen.exit()).signal == 9
@@ -143,7 +143,7 @@ async def test_a_server_that_still_starts_is_asked_again(start: Start, monkeypat
     assert answers(seen) == {"r1": (200, {"a": 1})}
 
 
-async def test_the_password_is_given_in_both_of_opencodes_variables(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_password_is_set_in_both_of_opencodes_variables(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person's own OPENCODE_PASSWORD would win in OpenCode 2, and we would be refused."""
     monkeypatch.setenv("OPENCODE_PASSWORD", "the person's")
     agent, seen = await start("--same-passwords")

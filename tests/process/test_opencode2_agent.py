@@ -47,7 +47,7 @@ def stand_in(folder: Path) -> Path:
 
 
 @asynccontextmanager
-async def serving(folder: Path, store: MemoryStore, **settings: Any) -> AsyncIterator[Live]:
+async def opencode2_server(folder: Path, store: MemoryStore, **settings: Any) -> AsyncIterator[Live]:
     """Our server, whose agent `opencode2` is the stand-in."""
     directory = folder / "project"
     directory.mkdir(exist_ok=True)
@@ -60,7 +60,7 @@ async def serving(folder: Path, store: MemoryStore, **settings: Any) -> AsyncIte
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with serving(tmp_path, MemoryStore()) as made:
+    async with opencode2_server(tmp_path, MemoryStore()) as made:
         yield made
 
 
@@ -102,7 +102,7 @@ async def test_a_prompt_is_answered_and_the_turn_is_idle_once(server: Live) -> N
     assert idles(after) == 0
 
 
-async def asked(events: EventStream, kind: str) -> dict[str, Any]:
+async def next_request(events: EventStream, kind: str) -> dict[str, Any]:
     """The properties of the next event of this type."""
     return (await events.until(kind, START_S))[-1]["properties"]
 
@@ -111,7 +111,7 @@ async def test_a_tool_gets_its_card_and_a_permission_is_granted(server: Live) ->
     session = await server.session()
     async with server.api.stream("/event") as events:
         await prompt(server, session, "permission")
-        request = await asked(events, "permission.asked")
+        request = await next_request(events, "permission.asked")
         await server.api.post(f"/permission/{request['id']}/reply", {"reply": "once"}, status=200)
         await idle(events)
     parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
@@ -123,14 +123,14 @@ async def test_a_rejected_permission_stops_the_call(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:
         await prompt(server, session, "permission")
-        request = await asked(events, "permission.asked")
+        request = await next_request(events, "permission.asked")
         await server.api.post(f"/permission/{request['id']}/reply", {"reply": "reject"}, status=200)
         await idle(events)
     parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
     assert [(part["tool"], part["state"]["status"]) for part in parts] == [("bash", "error")]
 
 
-async def test_a_rule_that_denies_is_given_to_the_agent_and_holds(server: Live) -> None:
+async def test_a_rule_that_denies_reaches_the_agent_and_holds(server: Live) -> None:
     session = await server.session(permission=[{"permission": "bash", "pattern": "*", "action": "deny"}])
     async with server.api.stream("/event") as events:
         await prompt(server, session, "permission")
@@ -144,7 +144,7 @@ async def test_a_question_is_answered(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:
         await prompt(server, session, "question")
-        request = await asked(events, "question.asked")
+        request = await next_request(events, "question.asked")
         answers = [[question["options"][0]["label"]] for question in request["questions"]]
         await server.api.post(f"/question/{request['id']}/reply", {"answers": answers}, status=200)
         seen = await idle(events)
@@ -166,27 +166,27 @@ async def test_an_interrupt_ends_the_turn_once(server: Live) -> None:
 
 async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
     store = MemoryStore()
-    async with serving(tmp_path, store) as server:
+    async with opencode2_server(tmp_path, store) as server:
         session = await server.session()
         async with server.api.stream("/event") as events:
             await prompt(server, session, "echo before")
             await idle(events)
-    async with serving(tmp_path, store) as server, server.api.stream("/event") as events:
+    async with opencode2_server(tmp_path, store) as server, server.api.stream("/event") as events:
         await prompt(server, session, "echo after")
         await idle(events)
         assert texts(await server.messages(session)) == ["before", "after"]
         assert len(await native_sessions(store, session)) == 1
 
 
-async def test_a_session_that_the_agent_has_lost_is_begun_anew_and_told(tmp_path: Path) -> None:
+async def test_a_session_that_the_agent_has_lost_is_replaced_and_reported(tmp_path: Path) -> None:
     store = MemoryStore()
-    async with serving(tmp_path, store) as server:
+    async with opencode2_server(tmp_path, store) as server:
         session = await server.session()
         async with server.api.stream("/event") as events:
             await prompt(server, session, "echo before")
             await idle(events)
     shutil.rmtree(tmp_path / "stand-in")
-    async with serving(tmp_path, store) as server, server.api.stream("/event") as events:
+    async with opencode2_server(tmp_path, store) as server, server.api.stream("/event") as events:
         await prompt(server, session, "echo after")
         await idle(events)
         before, after = texts(await server.messages(session))
@@ -198,7 +198,7 @@ async def test_a_session_that_the_agent_has_lost_is_begun_anew_and_told(tmp_path
 # --- OpenCode 2's wire -----------------------------------------------------------------------------------------
 
 
-async def ended(events: EventStream) -> list[dict[str, Any]]:
+async def events_of_turn(events: EventStream) -> list[dict[str, Any]]:
     """All events of the second wire up to the end of the turn."""
     return await events.until(lambda event: event["type"] in ENDS, START_S)
 
@@ -208,20 +208,20 @@ async def session_of_2(server: Live) -> str:
     return str((await server.api.post("/api/session", body, status=200)).body["data"]["id"])
 
 
-async def test_prompt_permission_and_interrupt_on_the_second_wire(server: Live) -> None:
+async def test_prompt_permission_and_interrupt_over_opencode2(server: Live) -> None:
     session = await session_of_2(server)
     async with server.api.stream("/api/event") as events:
         await server.api.post(f"/api/session/{session}/prompt", {"text": "echo hello"}, status=200)
-        first = await ended(events)
+        first = await events_of_turn(events)
         await server.api.post(f"/api/session/{session}/prompt", {"text": "permission"}, status=200)
         request = (await events.until("permission.asked", START_S))[-1]["data"]
         reply = f"/api/session/{session}/permission/{request['id']}/reply"
         await server.api.post(reply, {"decision": "once"}, status=204)
-        second = await ended(events)
+        second = await events_of_turn(events)
         await server.api.post(f"/api/session/{session}/prompt", {"text": "hang"}, status=200)
         await events.until("session.text.delta", START_S)
         await server.api.post(f"/api/session/{session}/interrupt", status=200)
-        third = await ended(events)
+        third = await events_of_turn(events)
     assert [turn[-1]["type"] for turn in (first, second, third)] == [ENDS[0], ENDS[0], ENDS[2]]
     assert request["action"] == "shell"
     spoken = [event["data"]["text"] for event in first if event["type"] == "session.text.ended"]
@@ -229,16 +229,16 @@ async def test_prompt_permission_and_interrupt_on_the_second_wire(server: Live) 
     assert "session.tool.success" in {event["type"] for event in second}
 
 
-async def test_the_second_wire_goes_on_after_a_restart(tmp_path: Path) -> None:
+async def test_opencode2_goes_on_after_a_restart(tmp_path: Path) -> None:
     store = MemoryStore()
-    async with serving(tmp_path, store) as server:
+    async with opencode2_server(tmp_path, store) as server:
         session = await session_of_2(server)
         async with server.api.stream("/api/event") as events:
             await server.api.post(f"/api/session/{session}/prompt", {"text": "echo before"}, status=200)
-            await ended(events)
-    async with serving(tmp_path, store) as server, server.api.stream("/api/event") as events:
+            await events_of_turn(events)
+    async with opencode2_server(tmp_path, store) as server, server.api.stream("/api/event") as events:
         await server.api.post(f"/api/session/{session}/prompt", {"text": "echo after"}, status=200)
-        seen = await ended(events)
+        seen = await events_of_turn(events)
         assert seen[-1]["type"] == ENDS[0]
         assert [event["data"]["text"] for event in seen if event["type"] == "session.text.ended"] == ["after"]
         assert len(await native_sessions(store, session)) == 1

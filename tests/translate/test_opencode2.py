@@ -93,7 +93,7 @@ NOT_COMPARED = {
 @pytest.mark.parametrize(
     ("build", "scene"), [(build, scene) for build, scene in ALL if build != PUBLISHED and scene not in NOT_COMPARED]
 )
-def test_the_agent_said_what_the_native_server_says(build: str, scene: str) -> None:
+def test_the_agents_text_is_that_of_the_native_server(build: str, scene: str) -> None:
     if native := native_answers(build, scene):
         assert our_answers(play(build, scene)) == native
 
@@ -162,6 +162,6 @@ def test_the_title_is_the_agents() -> None:
     assert title.metadata == {"title": "A short title"}
 
 
-def test_todos_of_the_preview_are_told() -> None:
+def test_todos_of_the_preview_are_sent() -> None:
     [todo] = play(PREVIEW, "todo").statuses("todo")
     assert [row["content"] for row in todo.metadata["todos"]] == ["first", "second"]

@@ -25,7 +25,7 @@ from universal.agents.opencode2.dialects import (
     Dialect,
     Msg,
     dialect_of_health,
-    normalized,
+    normalize,
 )
 from universal.agents.opencode2.speech import Context, Thread
 from universal.agents.opencode2.turns import Course
@@ -194,7 +194,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
     def _prepare(self, prompt: Prompt, dialect: Dialect) -> Iterator[Output]:
         """Put the requests of a prompt into a row and make the first."""
         self._steps.clear()
-        wanted = self._wanted(prompt, dialect)
+        wanted = self._session_settings(prompt, dialect)
         changed = {key: value for key, value in wanted.items() if self._settings.get(key) != value}
         if self.native_session_id is None:
             body: Msg = {key: value for key, value in wanted.items() if key != "system" and value}
@@ -213,7 +213,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         self._settings |= wanted
         yield from self._next_step()
 
-    def _wanted(self, prompt: Prompt, dialect: Dialect) -> dict[str, Json]:
+    def _session_settings(self, prompt: Prompt, dialect: Dialect) -> dict[str, Json]:
         """Return the settings that a session is to have for a prompt. What a prompt does not name stays as it is."""
         wanted: dict[str, Json] = {}
         rules = ruleset(prompt.rules)
@@ -412,7 +412,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
     # --- events ---------------------------------------------------------------------------------------
 
     def _event(self, event: Msg, hash_: str) -> Iterator[Output]:
-        kind, data = normalized(text(event.get("type")), obj(event.get("data")))
+        kind, data = normalize(text(event.get("type")), obj(event.get("data")))
         self._last_event = text(event.get("id")) or self._last_event
         handler = self.HANDLERS.get(kind)
         session_id = text(data.get("sessionID"))
@@ -494,14 +494,14 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
                 yield self._stop()
 
     def _on_enqueued(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        session.thread.enqueued(data)
+        session.thread.on_enqueued(data)
         return
         yield
 
     def _on_delivered(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         if text(data.get("inboxID")) in session.thread.own_prompts:
             session.course.delivered = True
-        yield from session.thread.delivered(data, event)
+        yield from session.thread.on_delivered(data, event)
 
     def _on_succeeded(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         yield from self._rest(session, "succeeded", {}, event)
@@ -585,7 +585,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         yield from session.thread.input_piece(data, event)
 
     def _on_called(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.called(data, event)
+        yield from session.thread.on_tool_called(data, event)
 
     def _on_progress(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         yield from self._name_child(session, data, event)
@@ -604,7 +604,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
             yield from self._open_child(child_id, call_id, (call.arguments if call else None) or {}, event)
 
     def _on_tool_failed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.failed(data, event)
+        yield from session.thread.on_tool_failed(data, event)
         yield from self._look_for_end()
 
     def _on_retry(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:

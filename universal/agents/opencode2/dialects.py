@@ -4,7 +4,7 @@
     JULY      the builds of July 2026 (branch `v2`)
     PREVIEW   the "2.0 preview" of August 2026 (`lildax` 1.18.18): events `session.next.*`, and none for the end of a turn
 
-Events say by their names which build they are of, so `normalized` needs no dialect. Requests do.
+Events say by their names which build they are of, so `normalize` needs no dialect. Requests do.
 Source: the published contract and recordings of the two older builds (`compat_fixtures/opencode2`); docs/wire2.md.
 """
 
@@ -80,7 +80,7 @@ _FIELDS: Mapping[str, str] = {"inputID": "inboxID", "callID": "id", "structured"
 _PREVIEW = "session.next."
 
 
-def normalized(kind: str, data: Msg) -> tuple[str, Msg]:
+def normalize(kind: str, data: Msg) -> tuple[str, Msg]:
     """Return an event's type and data by the names of 2.x. Those of 2.x are returned as they are."""
     name = _EVENTS.get(kind) or (f"session.{kind.removeprefix(_PREVIEW)}" if kind.startswith(_PREVIEW) else kind)
     if kind == "session.created":
@@ -88,7 +88,7 @@ def normalized(kind: str, data: Msg) -> tuple[str, Msg]:
     if kind == "form.created":
         return name, {**data, "sessionID": obj(data.get("form")).get("sessionID")}
     if name == "session.inbox.enqueued" and "item" not in data:
-        return name, _enqueued(data)
+        return name, _inbox_item(data)
     if name == "session.inbox.delivered" and "messageID" in data:
         return name, {**data, "inboxID": data["messageID"]}
     if any(field in data for field in _FIELDS):
@@ -96,7 +96,7 @@ def normalized(kind: str, data: Msg) -> tuple[str, Msg]:
     return name, data
 
 
-def _enqueued(data: Msg) -> Msg:
+def _inbox_item(data: Msg) -> Msg:
     """Return the data of an admitted prompt as those of an item of the inbox."""
     admitted = obj(data.get("input"))
     payload = admitted.get("data") if admitted else data.get("prompt")

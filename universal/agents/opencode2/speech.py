@@ -60,7 +60,7 @@ class Thread:
 
     # --- inputs ---------------------------------------------------------------------------------------
 
-    def enqueued(self, data: Msg) -> None:
+    def on_enqueued(self, data: Msg) -> None:
         """`session.inbox.enqueued`: an input waits for the model."""
         item, id_ = obj(data.get("item")), text(data.get("inboxID"))
         if item.get("type") not in ("user", "synthetic"):
@@ -72,7 +72,7 @@ class Thread:
         if id_ not in self.own_prompts:
             self._inbox[id_] = text(obj(item.get("payload")).get("text"))
 
-    def delivered(self, data: Msg, raw: Msg) -> Iterator[Fact]:
+    def on_delivered(self, data: Msg, raw: Msg) -> Iterator[Fact]:
         """`session.inbox.delivered`: the model gets an input. One that we did not send is told."""
         words = self._inbox.pop(text(data.get("inboxID")), "")
         if words:
@@ -148,7 +148,7 @@ class Thread:
         """`session.tool.input.delta`."""
         yield from self.speech.call_delta(text(data.get("id")), text(data.get("delta")), raw)
 
-    def called(self, data: Msg, raw: Msg) -> Iterator[Fact]:
+    def on_tool_called(self, data: Msg, raw: Msg) -> Iterator[Fact]:
         """`session.tool.called`: the arguments are whole."""
         yield from self.speech.call_whole(text(data.get("id")), text(data.get("tool")), obj(data.get("input")), "", raw)
 
@@ -177,7 +177,7 @@ class Thread:
             metadata["answers"] = details["answers"]
         yield from self.speech.result(call, tuple(content), metadata, raw, failed=False)
 
-    def failed(self, data: Msg, raw: Msg) -> Iterator[Fact]:
+    def on_tool_failed(self, data: Msg, raw: Msg) -> Iterator[Fact]:
         """`session.tool.failed`."""
         call = self.speech.calls.get(text(data.get("id")))
         if call is None:

@@ -189,9 +189,9 @@ def read_catalogue(answers: Mapping[str, Json]) -> Catalogue:
     models = [_model(obj(row)) for row in rows.get("/api/model", []) if obj(row).get("enabled") is not False]
     preferred = obj(obj(answers.get("/api/model/default")).get("data"))
     default = f"{text(preferred.get('providerID'))}/{text(preferred.get('id'))}"
-    commands = [SlashCommand(name, text(row.get("description"))) for name, row in _named(rows.get("/api/command", []), "name")]
+    commands = [SlashCommand(name, text(row.get("description"))) for name, row in _pairs(rows.get("/api/command", []), "name")]
     taken = {command.name for command in commands}
-    skills = [SlashCommand(name, text(row.get("description"))) for name, row in _named(rows.get("/api/skill", []), "id")]
+    skills = [SlashCommand(name, text(row.get("description"))) for name, row in _pairs(rows.get("/api/skill", []), "id")]
     return Catalogue(
         models=(*models, DEFAULT_MODEL),
         commands=(*commands, *(skill for skill in skills if skill.name not in taken)),
@@ -202,10 +202,10 @@ def read_catalogue(answers: Mapping[str, Json]) -> Catalogue:
 
 def skill_names(answer: Json) -> frozenset[str]:
     """Return the ids of the skills of an answer to `/api/skill`."""
-    return frozenset(name for name, _ in _named(arr(obj(answer).get("data")), "id"))
+    return frozenset(name for name, _ in _pairs(arr(obj(answer).get("data")), "id"))
 
 
-def _named(rows: Iterable[Json], key: str) -> list[tuple[str, Msg]]:
+def _pairs(rows: Iterable[Json], key: str) -> list[tuple[str, Msg]]:
     return [(text(row.get(key)), row) for row in map(obj, rows) if text(row.get(key))]
 
 
@@ -214,7 +214,7 @@ def _modes(agents: Iterable[Json]) -> tuple[Mode, ...]:
     known = {mode.id: mode for mode in MODES}
     found = {
         id_: known.get(id_) or Mode(id_, text(row.get("description")), id_)
-        for id_, row in _named(agents, "id")
+        for id_, row in _pairs(agents, "id")
         if row.get("mode") in ("primary", "all") and row.get("hidden") is not True
     }
     return tuple(sorted(found.values(), key=lambda mode: mode.id != "build"))
@@ -226,7 +226,7 @@ def _model(row: Msg) -> Model:
     return Model(
         id=f"{provider}/{id_}",
         name=f"{text(row.get('name')) or id_} ({provider})",
-        variants=tuple(name for name, _ in _named(arr(row.get("variants")), "id")),
+        variants=tuple(name for name, _ in _pairs(arr(row.get("variants")), "id")),
         reasoning=bool(arr(row.get("variants"))),
         images="image" in arr(can.get("input")),
         context=_limit(limit.get("context")),

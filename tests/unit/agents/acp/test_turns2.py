@@ -78,7 +78,7 @@ def test_both_forms_of_the_handshake_are_sent() -> None:
 
 def test_the_profile_says_which_version_is_asked_for() -> None:
     talk = Talk(AcpCodec(counting_ids(), replace(OWN, protocol=2))).launch()
-    assert talk.written()[0]["params"]["protocolVersion"] == 2
+    assert talk.written_lines()[0]["params"]["protocolVersion"] == 2
     talk.answer("initialize", {"protocolVersion": 1, "agentCapabilities": {}})
     assert talk.methods()[-1] == "session/new"
     assert {profile.protocol for profile in PROFILES} == {1}  # docs/agents-wire.md: why no agent is asked for the draft
@@ -179,7 +179,7 @@ def test_an_error_of_the_model_comes_with_idle() -> None:
     assert (inputs(talk), talk.errors()) == ([Input.FAILED], ["authentication_failed"])
 
 
-def test_an_error_that_is_also_said_as_a_message_is_told_once() -> None:
+def test_an_error_that_is_also_a_message_is_reported_once() -> None:
     profile = next(profile for profile in PROFILES if profile.name == "codex-acp")
     talk = Talk(AcpCodec(counting_ids(), profile)).ready(AGENT)
     talk.send(PROMPT)
@@ -315,12 +315,12 @@ def test_a_diff_brings_its_patch_for_each_file() -> None:
 
 
 def test_an_edit_shows_the_texts_of_its_patch() -> None:
-    talk = prompted()
+    talk = busy_talk()
     patch = "diff --git a/p/a b/p/a\n--- a/p/a\n+++ b/p/a\n@@ -1,2 +1,2 @@\n k\n-x\n+y\n"
     change = {"operation": "modify", "path": "/p/a"}
     block = {"type": "diff", "changes": [change], "patch": {"format": "git_patch", "text": patch}}
     talk.update("tool_call_update", toolCallId="t1", title="Edit", kind="edit", status="completed", content=[block])
-    [call] = completed(talk, ItemKind.TOOL_CALL)
+    [call] = completed_items(talk, ItemKind.TOOL_CALL)
     assert (call.metadata or {})["input"] == {"path": "/p/a", "oldText": "k\nx\n", "newText": "k\ny\n"}
 
 

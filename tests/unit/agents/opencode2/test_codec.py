@@ -61,7 +61,7 @@ class Server:
     def send(self, command: Any) -> list[Output]:
         return self.take(self.codec.send(command))
 
-    def prompted(self, **more: Any) -> Server:
+    def with_prompt(self, **more: Any) -> Server:
         """A server of 2.x whose session was made and that has a prompt."""
         self.answer("/api/info", body={"version": "2.1.2"})
         self.send(Prompt(key="prompt_1", text="go", **more))
@@ -91,7 +91,7 @@ def path(rest: str, session: str = SESSION) -> str:
 # --- start -----------------------------------------------------------------------------------------------------
 
 
-def test_it_is_started_as_a_server_whose_events_are_below_api() -> None:
+def test_the_agent_is_started_as_a_server_whose_events_are_below_api() -> None:
     launched = Server().launched
     assert launched.argv == ("/bin/opencode2", "serve", "--hostname", "127.0.0.1")
     assert launched.events == "/api/event"
@@ -157,7 +157,7 @@ def test_a_new_session_is_made_with_rules_agent_and_model() -> None:
 
 
 def test_only_what_has_changed_is_set_before_the_next_prompt() -> None:
-    server = Server().prompted(mode="build", model="p/m")
+    server = Server().with_prompt(mode="build", model="p/m")
     finish(server)
     rules = (Rule("bash", "*", "deny"),)
     server.send(Prompt(key="prompt_2", text="go", mode="plan", model="p/m", rules=rules, system="Be brief."))
@@ -170,7 +170,7 @@ def test_only_what_has_changed_is_set_before_the_next_prompt() -> None:
 
 
 def test_a_prompt_is_not_sent_without_its_rules() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     finish(server)
     server.send(Prompt(key="prompt_2", text="go", rules=(Rule("bash", "*", "deny"),)))
     server.answer(path(""), 500)
@@ -179,7 +179,7 @@ def test_a_prompt_is_not_sent_without_its_rules() -> None:
 
 
 def test_instructions_that_are_refused_do_not_hold_the_prompt() -> None:
-    server = Server().prompted(system="Be brief.")
+    server = Server().with_prompt(system="Be brief.")
     server.answer(f"/api/experimental/session/{SESSION}/instructions/entries/opencode-shim", 404)
     assert server.paths == [("POST", path("/prompt"))]
 
@@ -189,14 +189,14 @@ def test_files_are_sent_as_urls() -> None:
         Attachment(mime="image/png", base64="AAAA", filename="dot.png"),
         Attachment(mime="text/plain", path="/project/a b.txt"),
     )
-    server = Server().prompted(attachments=files)
+    server = Server().with_prompt(attachments=files)
     assert server.body()["files"] == [
         {"uri": "data:image/png;base64,AAAA", "name": "dot.png"},
         {"uri": "file:///project/a%20b.txt"},
     ]
 
 
-def test_a_lost_session_is_told_as_such_so_that_it_is_begun_anew() -> None:
+def test_a_lost_session_is_reported_so_that_it_is_replaced() -> None:
     server = Server(native_session_id=SESSION, resume=True)
     server.answer("/api/info", body={"version": "2.1.2"})
     server.send(Prompt(key="prompt_1", text="go"))
@@ -224,7 +224,7 @@ def test_commands_and_skills_are_offered_and_called() -> None:
     assert [command.name for command in catalogue.commands] == ["init", "demo"]
     assert [mode.id for mode in catalogue.modes] == ["build", "plan"]
     assert catalogue.default_model == "p/m"
-    server.prompted()
+    server.with_prompt()
     finish(server)
     server.send(Prompt(key="prompt_2", text="/init now please"))
     assert (server.paths, server.body()) == ([("POST", path("/command"))], {"name": "init", "text": "now please"})
@@ -265,14 +265,14 @@ def finish(server: Server, end: str = "session.execution.succeeded", **data: Any
     ],
 )
 def test_each_prompt_has_one_end(end: str, data: Any, signal: tuple[Input, bool]) -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     finish(server, f"session.execution.{end}", **data)
     server.event("session.execution.succeeded")
     assert [(found.input, found.aborted) for found in server.signals()] == [signal]
 
 
 def test_the_end_of_work_that_began_before_the_prompt_is_not_its_answer() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.event("session.execution.started")
     server.event("session.execution.succeeded")
     assert server.signals() == []
@@ -281,7 +281,7 @@ def test_the_end_of_work_that_began_before_the_prompt_is_not_its_answer() -> Non
 
 
 def test_a_background_task_that_wakes_the_agent_is_a_turn_of_its_own() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     finish(server)
     server.event("session.execution.started")
     server.event("session.inbox.enqueued", inboxID="msg_b", item={"type": "synthetic", "payload": {"text": "It is done."}})
@@ -291,7 +291,7 @@ def test_a_background_task_that_wakes_the_agent_is_a_turn_of_its_own() -> None:
 
 
 def test_an_interrupt_before_the_execution_is_sent_when_it_begins() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.send(Interrupt())
     server.answer(path("/prompt"))
     assert server.paths == []
@@ -310,7 +310,7 @@ def test_an_interrupt_before_the_prompt_keeps_it_back() -> None:
 
 
 def test_the_end_of_the_process_closes_what_is_open() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.event("session.execution.started")
     server.event("session.step.started", assistantMessageID="msg_a", model={"id": "m", "providerID": "p"})
     server.event("session.tool.input.started", assistantMessageID="msg_a", id="call_1", name="shell")
@@ -324,7 +324,7 @@ def test_the_end_of_the_process_closes_what_is_open() -> None:
 
 
 def test_a_retry_reopens_no_message() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.event("session.step.started", assistantMessageID="msg_a")
     server.event("session.retry.scheduled", assistantMessageID="msg_a", attempt=2, at=3_000, error={"message": "overloaded"})
     server.event("session.step.started", assistantMessageID="msg_a")
@@ -338,7 +338,7 @@ def test_a_retry_reopens_no_message() -> None:
 
 @pytest.mark.parametrize(("decision", "reply"), [("accept", "once"), ("accept_for_session", "always"), ("reject", "reject")])
 def test_a_permission_is_asked_by_open_code_1s_name_and_answered(decision: Any, reply: str) -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.event("permission.asked", id="per_1", action="shell", resources=["ls"], save=["ls *"])
     [asked] = server.facts(EventType.PERMISSION_REQUESTED)
     assert asked.data.action == "bash"
@@ -370,7 +370,7 @@ FORM = {
     ],
 )
 def test_a_form_is_questions_whose_answers_have_the_types_of_its_fields(answers: Any, answer: Any) -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.event("form.created", form=FORM)
     [asked] = server.facts(EventType.QUESTION_REQUESTED)
     assert isinstance(asked.data, QuestionData)
@@ -381,7 +381,7 @@ def test_a_form_is_questions_whose_answers_have_the_types_of_its_fields(answers:
 
 
 def test_a_form_that_is_rejected_is_cancelled() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.event("form.created", form={**FORM, "sessionID": "global"})
     [asked] = server.facts(EventType.QUESTION_REQUESTED)
     server.send(QuestionReply(asked.data.question_id, None))
@@ -389,7 +389,7 @@ def test_a_form_that_is_rejected_is_cancelled() -> None:
 
 
 def test_a_rejection_that_ends_the_execution_is_no_failure() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.event("session.execution.started")
     server.event("permission.asked", id="per_1", action="shell", resources=["ls"])
     [asked] = server.facts(EventType.PERMISSION_REQUESTED)
@@ -402,7 +402,7 @@ def test_a_rejection_that_ends_the_execution_is_no_failure() -> None:
 
 
 def test_an_unknown_event_is_kept_and_counted() -> None:
-    server = Server().prompted()
+    server = Server().with_prompt()
     [fact] = server.event("session.teleported", where="far")
     assert isinstance(fact, Fact)
     assert fact.type is EventType.UNPARSED
@@ -411,7 +411,7 @@ def test_an_unknown_event_is_kept_and_counted() -> None:
 
 def test_a_subagent_that_no_call_names_is_shown_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(codec_module, "EVENTS_HELD", 3)
-    server = Server().prompted()
+    server = Server().with_prompt()
     server.event("session.created", CHILD, parentID=SESSION, title="look around")
     for _ in range(3):
         server.event("session.step.started", CHILD, assistantMessageID="msg_a")

@@ -14,20 +14,20 @@ import pytest
 from shim.errors import AgentGone, AgentNotFound
 from shim.runtime import http_agent
 from shim.runtime.http_agent import HttpAgent
-from tests.process.support import FAKES, Seen, has_died
+from tests.process.support import FAKES, ProcessLog, has_died
 from universal.codec import LaunchSpec
 
 CONNECTED = b'{"event":{"type":"server.connected","properties":{}}}'
 
-Start = Callable[..., Awaitable[tuple[HttpAgent, Seen]]]
+Start = Callable[..., Awaitable[tuple[HttpAgent, ProcessLog]]]
 
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
     started: list[HttpAgent] = []
 
-    async def begin(*args: str, events: str = "/event") -> tuple[HttpAgent, Seen]:
-        seen = Seen()
+    async def begin(*args: str, events: str = "/event") -> tuple[HttpAgent, ProcessLog]:
+        seen = ProcessLog()
         spec = LaunchSpec((sys.executable, "-I", "-S", str(FAKES / "http_server.py"), *args), str(FAKES), events=events)
         agent = await HttpAgent.spawn(spec, dict(os.environ), on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")
         started.append(agent)
@@ -43,7 +43,7 @@ def request(id_: str, path: str, body: Any = None, method: str = "POST") -> byte
     return json.dumps({"id": id_, "method": method, "path": path, **({"body": body} if body is not None else {})}).encode()
 
 
-def answers(seen: Seen) -> dict[str, tuple[int, Any]]:
+def answers(seen: ProcessLog) -> dict[str, tuple[int, Any]]:
     found = [json.loads(line) for line in seen.lines]
     return {line["id"]: (line["status"], line["body"]) for line in found if "status" in line}
 
@@ -122,7 +122,7 @@ async def test_without_its_stream_it_is_of_no_use(start: Start) -> None:
 
 
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    seen = Seen()
+    seen = ProcessLog()
     spec = LaunchSpec((str(tmp_path / "opencode"), "serve"), str(tmp_path))
     with pytest.raises(AgentNotFound, match="does not exist"):
         await HttpAgent.spawn(spec, {}, on_lines=seen.on_lines, on_exit=seen.on_exit, name="fake")

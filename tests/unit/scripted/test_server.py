@@ -155,5 +155,5 @@ async def test_failures_and_cuts(path: str) -> None:
         "<cwd>/p/q</cwd>",
     ],
 )
-def test_directory_is_read_from_what_agents_tell_the_model(words: str) -> None:
+def test_the_directory_is_read_from_the_agents_requests(words: str) -> None:
     assert directory_of({"messages": [{"role": "system", "content": words}]}) == "/p/q"

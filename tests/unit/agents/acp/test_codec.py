@@ -404,7 +404,7 @@ def test_or_at_the_latest_with_the_next_prompt() -> None:
 # --- what single agents do ------------------------------------------------------------------------------
 
 
-def test_a_card_says_that_gemini_does_not_tell_the_output_of_a_command() -> None:
+def test_a_card_says_that_gemini_sends_no_output_of_a_command() -> None:
     """Gemini CLI 0.61.0: the call is asked about, then completed without a word."""
     profile = next(profile for profile in PROFILES if profile.name == "gemini")
     talk = Talk(AcpCodec(counting_ids(), profile)).ready()

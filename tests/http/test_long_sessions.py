@@ -58,7 +58,7 @@ def small_pages() -> Iterator[None]:
 
 
 @pytest.fixture
-async def stored(tmp_path: Path) -> tuple[PagesStore, str, list[Any], list[Any]]:
+async def long_session(tmp_path: Path) -> tuple[PagesStore, str, list[Any], list[Any]]:
     """A session of some turns that a server has left: its store, its id, and its messages on both faces."""
     store = PagesStore()
     async with live(tmp_path, store=store) as server:
@@ -96,14 +96,14 @@ async def opencode2_messages(server: Live, session: str, limit: int, **first: st
         params = {"limit": str(limit), "cursor": body["cursor"]["next"]}
 
 
-Stored = tuple[PagesStore, str, list[Any], list[Any]]
+LongSession = tuple[PagesStore, str, list[Any], list[Any]]
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5, 100])
 async def test_clients_page_through_a_session_that_was_opened_from_its_checkpoint(
-    stored: Stored, limit: int, tmp_path: Path
+    long_session: LongSession, limit: int, tmp_path: Path
 ) -> None:
-    store, session, opencode1, opencode2 = stored
+    store, session, opencode1, opencode2 = long_session
     async with live(tmp_path, store=store) as server:
         assert await opencode1_messages(server, session, limit) == opencode1
         assert await opencode2_messages(server, session, limit) == opencode2
@@ -112,8 +112,8 @@ async def test_clients_page_through_a_session_that_was_opened_from_its_checkpoin
         assert whole["messages"] == opencode2[::-1]
 
 
-async def test_opencode2_pages_back_to_where_they_came_from(stored: Stored, tmp_path: Path) -> None:
-    store, session, _, opencode2 = stored
+async def test_opencode2_pages_back_to_where_they_came_from(long_session: LongSession, tmp_path: Path) -> None:
+    store, session, _, opencode2 = long_session
     async with live(tmp_path, store=store) as server:
         path = f"/api/session/{session}/message"
         pages = [(await server.api.get(path, params={"limit": "4"}, status=200)).body]
@@ -126,8 +126,8 @@ async def test_opencode2_pages_back_to_where_they_came_from(stored: Stored, tmp_
         assert prompts == [message for message in opencode2 if message["type"] == "user"]
 
 
-async def test_the_last_page_reads_no_page_of_the_store(stored: Stored, tmp_path: Path) -> None:
-    store, session, opencode1, _ = stored
+async def test_the_last_page_reads_no_page_of_the_store(long_session: LongSession, tmp_path: Path) -> None:
+    store, session, opencode1, _ = long_session
     store.reads.clear()
     async with live(tmp_path, store=store) as server:
         page = (await server.api.get(f"/session/{session}/message", params={"limit": "1"}, status=200)).body
@@ -135,8 +135,8 @@ async def test_the_last_page_reads_no_page_of_the_store(stored: Stored, tmp_path
     assert store.reads == []
 
 
-async def test_lists_read_pages_in_threads_and_only_those_that_they_need(stored: Stored, tmp_path: Path) -> None:
-    store, session, opencode1, _ = stored
+async def test_lists_read_pages_in_threads_and_only_those_that_they_need(long_session: LongSession, tmp_path: Path) -> None:
+    store, session, opencode1, _ = long_session
     loop_thread = threading.current_thread().name
     async with live(tmp_path, store=store) as server:
         await opencode1_messages(server, session, 100)
@@ -151,11 +151,11 @@ async def test_lists_read_pages_in_threads_and_only_those_that_they_need(stored:
 
 
 async def test_a_list_of_all_messages_reads_pages_in_threads(
-    stored: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    long_session: LongSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_routes, "LONG", 1)
     monkeypatch.setattr(long_list, "PIECE", 4)
-    store, session, opencode1, _ = stored
+    store, session, opencode1, _ = long_session
     store.reads.clear()
     async with live(tmp_path, store=store) as server:
         assert await server.messages(session) == opencode1
@@ -163,8 +163,8 @@ async def test_a_list_of_all_messages_reads_pages_in_threads(
     assert {thread for _, thread in store.reads} & {threading.current_thread().name} == set()
 
 
-async def test_pages_that_are_damaged_are_made_anew_while_a_client_waits(stored: Stored, tmp_path: Path) -> None:
-    store, session, opencode1, opencode2 = stored
+async def test_damaged_pages_are_rebuilt_while_a_client_waits(long_session: LongSession, tmp_path: Path) -> None:
+    store, session, opencode1, opencode2 = long_session
     store.damage(session)
     async with live(tmp_path, store=store) as server:
         assert await opencode1_messages(server, session, 4) == opencode1
@@ -174,8 +174,8 @@ async def test_pages_that_are_damaged_are_made_anew_while_a_client_waits(stored:
         assert await opencode2_messages(server, session, 4) == opencode2
 
 
-async def test_a_look_at_a_damaged_page_is_answered_the_second_time(stored: Stored, tmp_path: Path) -> None:
-    store, session, opencode1, _ = stored
+async def test_a_look_at_a_damaged_page_is_answered_the_second_time(long_session: LongSession, tmp_path: Path) -> None:
+    store, session, opencode1, _ = long_session
     store.damage(session)
     async with live(tmp_path, store=store) as server:
         path = f"/session/{session}/message/{opencode1[0]['info']['id']}"
@@ -184,8 +184,8 @@ async def test_a_look_at_a_damaged_page_is_answered_the_second_time(stored: Stor
         assert (await server.api.get(path, status=200)).body == opencode1[0]
 
 
-async def test_statistics_count_a_session_from_its_checkpoint(stored: Stored, tmp_path: Path) -> None:
-    store, session, _, _ = stored
+async def test_statistics_count_a_session_from_its_checkpoint(long_session: LongSession, tmp_path: Path) -> None:
+    store, session, _, _ = long_session
     path, span = "/api/experimental/session/stats", {"to": "9999999999999", "tools": "summary"}
     store.reads.clear()
     async with live(tmp_path, store=store) as server:

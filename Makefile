@@ -28,7 +28,7 @@ slow-all: .venv/.dev  ## what `make test-slow` leaves out: a request of each kin
 	$(BIN)pytest -q -n auto -m "slow and nightly" --timeout=300 $(ARGS)
 
 check: .venv/.dev  ## lint, format, names, types, walls between the layers, and that generated files are current
-	$(BIN)ruff check . && $(BIN)ruff format --check .
+	$(BIN)ruff check . && $(BIN)ruff format --check . && $(BIN)python -m tools.naming
 	$(BIN)pyright
 	$(BIN)lint-imports --no-logo && scripts/gen --check
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from shim.stream.frame import normal_scope
 
 FACE = "opencode1"
-"""By which the hub knows this face."""
+"""The name of this face in the hub."""
 
 
 class Sync(NamedTuple):

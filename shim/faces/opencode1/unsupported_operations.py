@@ -22,16 +22,16 @@ NO_LSP = "this server runs no language servers (native without one says the same
 PREVIEW_ONLY = frozenset({
     "v2.integration.attempt.status", "v2.integration.attempt.cancel", "v2.integration.attempt.complete",
 })  # fmt: skip
-"""Of the preview of OpenCode 2 that 1.18 has, what is not served: OpenCode 2 has not it, or elsewhere."""
+"""Operations of the preview in 1.18 that are not served. OpenCode 2 does not have them, or has them at another place."""
 
 OWN_PREVIEW = frozenset({
     "v2.health.get", "v2.question.request.list", "v2.session.question.list", "v2.session.question.reply",
     "v2.session.question.reject", "v2.session.history", "v2.session.events",
 })  # fmt: skip
-"""Of the preview, what is served by `shim.faces.opencode1.routes`: OpenCode 2 has nothing of the same shape."""
+"""Operations of the preview in 1.18 that `shim.faces.opencode2.routes` serves, and OpenCode 2 does not have."""
 
 SHARED = frozenset(n for n, row in OPERATIONS.items() if row.path.startswith("/api/")) - PREVIEW_ONLY - OWN_PREVIEW
-"""Of the preview, what OpenCode 2 has (some of it at another path, see `preview_edge`): decided there."""
+"""Operations of the preview that OpenCode 2 has too, some at another path (see `preview_edge`). OpenCode 2's tables list them."""
 
 _OWN: dict[str, str] = {
     "provider.oauth.authorize": CREDENTIALS,
@@ -67,5 +67,5 @@ CONSTANT: dict[str, str] = {
     "sync.start": "workspaces are folders of this machine, so there is no other server to follow",
     "tui.control.response": "nobody waits for it, as in native's server",
 }
-"""Served, and the answer is always the same: not a fact that was looked up, but what a server answers that has no such thing.
-Why it has none; told in docs/operations.md and in `GET /doc`."""
+"""Served operations with a constant answer: that of a server that has no such thing. Each with the reason, which
+docs/operations.md and `GET /doc` show."""

@@ -80,7 +80,7 @@ async def prompt(server: Live, session: str, text: str, **more: Any) -> None:
 
 
 async def idle(events: EventStream) -> list[dict[str, Any]]:
-    """All events of the first wire up to the end of the turn."""
+    """All events of OpenCode 1 up to the end of the turn."""
     return await events.until("session.idle", START_S)
 
 
@@ -199,7 +199,7 @@ async def test_a_session_that_the_agent_has_lost_is_replaced_and_reported(tmp_pa
 
 
 async def events_of_turn(events: EventStream) -> list[dict[str, Any]]:
-    """All events of the second wire up to the end of the turn."""
+    """All events of OpenCode 2 up to the end of the turn."""
     return await events.until(lambda event: event["type"] in ENDS, START_S)
 
 

@@ -59,7 +59,7 @@ from shim.sessions.dependencies import SessionDeps
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.manager import SessionManager
 from shim.sessions.named_sessions import NamedSessions
-from shim.settings import Settings
+from shim.settings import CustomAgent, Settings
 from shim.store.base import Store
 from shim.store.ownership import Ownership
 from shim.store.sqlite import SqliteStore
@@ -68,6 +68,8 @@ from shim.telemetry.hooks import Hooks
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans
 from universal.agents.acp.spec import custom_spec
+from universal.agents.opencode2.spec import configured_spec as configured_opencode2_spec
+from universal.agents.opencode2.wire import NAME as OPENCODE2_AGENT
 from universal.codec import AgentSpec
 from universal.permissions import Rule, rules_from_config, with_home
 from universal.registry import agents as known_agents
@@ -126,13 +128,18 @@ def agents_of(settings: Settings, added: Mapping[str, AgentSpec] | None = None) 
 
     Agents that the user did not add (`AgentSpec.is_fallback`) come last.
     """
-    configured = {
-        name: custom_spec(name, agent.command, agent.title, {key: value.get_secret_value() for key, value in agent.env.items()})
-        for name, agent in settings.agents.items()
-    }
+    configured = {name: _configured_spec(name, agent) for name, agent in settings.agents.items()}
     known = {**known_agents(), **(added or {})}
     fallbacks = {name for name, spec in known.items() if spec.is_fallback}
     return dict(sorted({**known, **configured}.items(), key=lambda row: row[0] in fallbacks))
+
+
+def _configured_spec(name: str, agent: CustomAgent) -> AgentSpec:
+    """Return the spec of an agent of the settings: a program that speaks ACP, or that of OpenCode 2."""
+    env = {key: value.get_secret_value() for key, value in agent.env.items()}
+    if name == OPENCODE2_AGENT:
+        return configured_opencode2_spec(agent.command, agent.title, env)
+    return custom_spec(name, agent.command, agent.title, env)
 
 
 def build_app(

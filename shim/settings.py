@@ -406,8 +406,8 @@ class Settings(BaseModel):
     agents: dict[AgentName, CustomAgent] = Field(
         default_factory=dict[str, CustomAgent],
         description="More agents, each a program that speaks the Agent Client Protocol: `[agents.NAME]` with `command = "
-        '["PROGRAM", "ARGUMENT"]` and optionally `title` and `env`. A supported name (`gemini`) gets the new command. '
-        "In the environment: JSON.",
+        '["PROGRAM", "ARGUMENT"]` and optionally `title` and `env`. A supported name (`gemini`, `opencode2`) gets the '
+        "new command. In the environment: JSON.",
     )
 
     otel: bool = Field(

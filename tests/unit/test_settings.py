@@ -10,7 +10,9 @@ import pytest
 
 import shim.settings
 from shim.app import agents_of
+from shim.record.driver import counting_ids
 from shim.settings import ALIASES, FILE_LIMIT_BYTES, OF_A_PROJECT, Settings, SettingsError, env_name
+from universal.codec import LaunchOptions
 
 
 @pytest.fixture
@@ -225,6 +227,15 @@ def test_agents_of_ones_own(here: Path) -> None:
     assert "secret" not in settings.model_dump_json()
     names = list(agents_of(settings))
     assert names[-4:] == ["mine", "opencode", "opencode2", "mock"]
+
+
+def test_the_program_of_open_code_2_can_be_named(here: Path) -> None:
+    personal_file(here, '[agents.opencode2]\ncommand = ["/opt/opencode", "--log"]\nenv = { KEY = "secret" }\n')
+    spec = agents_of(Settings.load())["opencode2"]
+    launched = spec.make(counting_ids()).launch(LaunchOptions(binary="/opt/opencode", directory="/project"))
+    assert (spec.binaries, spec.transport) == (("/opt/opencode",), "http")
+    assert launched.argv[:3] == ("/opt/opencode", "--log", "serve")
+    assert launched.env["KEY"] == "secret"
 
 
 def test_an_agent_without_a_command_is_refused_without_showing_its_keys(here: Path) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from urllib.parse import quote
@@ -104,8 +104,11 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
 
     name = NAME
 
-    def __init__(self, ids: IdFactory) -> None:
+    def __init__(self, ids: IdFactory, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        """`arguments` stand before `serve`; `environment` is added to that of the process. Both come from a person's settings."""
         super().__init__(Context(NAME, ids))
+        self._arguments = tuple(arguments)
+        self._environment = dict(environment or {})
         self._dialect: Dialect | None = None
         self._trouble: dict[str, Json] | None = None
         """Why the server cannot be used."""
@@ -141,8 +144,9 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         self._resumed = bool(options.resume and options.native_session_id)
         if self._resumed:
             self._know(options.native_session_id or "")
-        argv = (options.binary, "serve", "--hostname", "127.0.0.1")
-        return LaunchSpec(argv, options.directory, {"OPENCODE_DISABLE_AUTOUPDATE": "1"}, events=EVENTS_PATH)
+        argv = (options.binary, *self._arguments, "serve", "--hostname", "127.0.0.1")
+        env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._environment}
+        return LaunchSpec(argv, options.directory, env, events=EVENTS_PATH)
 
     def start(self) -> list[Output]:
         """Ask which build it is, and for what it offers. Prompts wait for the first answer only."""

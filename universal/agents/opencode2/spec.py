@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from universal.agents.opencode2.wire import DEFAULT_CATALOGUE, MODES, NAME
@@ -32,7 +33,8 @@ OPENCODE2 = AgentSpec(
     project_settings=ProjectSettingsUse(("opencode",)),
     default_catalogue=DEFAULT_CATALOGUE,
     install_hint=(
-        "Install OpenCode 2 as https://opencode.ai says. If its program is called `opencode`, name it in SHIM_OPENCODE2_BIN."
+        "Install OpenCode 2 as https://opencode.ai says. If its program is called `opencode`, name it in SHIM_OPENCODE2_BIN or "
+        "as the `command` of `[agents.opencode2]`."
     ),
     transport="http",
     login="models",
@@ -46,3 +48,15 @@ OPENCODE2 = AgentSpec(
         {"*": "Not run: no program of OpenCode 2.x could be had to show that its engine holds the rules that it is given."},
     ),
 )
+
+
+def configured_spec(command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
+    """Return the spec with the program of a person's `[agents.opencode2]`: its words, and what it gets in its environment."""
+
+    def make(ids: IdFactory) -> Codec:
+        from universal.agents.opencode2.codec import OpenCode2Codec
+
+        return OpenCode2Codec(ids, command[1:], env)
+
+    version_args = (*command[1:], "--version")
+    return replace(OPENCODE2, make=make, binaries=command[:1], version_args=version_args, title=title or OPENCODE2.title)

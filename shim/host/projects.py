@@ -76,7 +76,7 @@ class Projects:
         identity = await self._identify(top)
         if identity.id != GLOBAL:  # a global one may get a commit at any time, and clients can name any number of directories
             self._known[directory] = identity
-        self._open(rows, identity)
+        await self._open(rows, identity)
         return identity
 
     async def current(self, directory: str) -> dict[str, Any]:
@@ -146,10 +146,12 @@ class Projects:
         self._store.set_value(IDS, top, first)
         return Identity(first, top, "git")
 
-    def _open(self, rows: dict[str, dict[str, Any]], identity: Identity) -> None:
+    async def _open(self, rows: dict[str, dict[str, Any]], identity: Identity) -> None:
         """Create the row of a project, or add this working tree to it."""
+        row = rows.get(identity.id, {})
+        missing = await asyncio.to_thread(_missing, [text(row.get("worktree")), *map(text, arr(row.get("sandboxes")))])
         now = self._clock.now_ms()
-        row = rows.get(identity.id)
+        row = rows.get(identity.id)  # others may have changed it meanwhile
         worktree = "/" if identity.id == GLOBAL else identity.worktree
         if row is None:
             kind = {"vcs": "git"} if identity.id != GLOBAL else {}
@@ -157,8 +159,8 @@ class Projects:
                 rows, {"id": identity.id, "worktree": worktree, **kind, "time": {"created": now, "updated": now}, "sandboxes": []}
             )
             return
-        sandboxes = [place for place in map(text, arr(row["sandboxes"])) if place != worktree and is_folder(place)]
-        if row["worktree"] != worktree and is_folder(row["worktree"]):
+        sandboxes = [place for place in map(text, arr(row["sandboxes"])) if place != worktree and place not in missing]
+        if row["worktree"] != worktree and row["worktree"] not in missing:
             sandboxes.append(worktree)
             worktree = row["worktree"]
         changed = row | {"worktree": worktree, "sandboxes": sandboxes}
@@ -168,6 +170,11 @@ class Projects:
     def _save(self, rows: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
         rows[row["id"]] = row
         self._store.set_value(ROWS, row["id"], row)
+
+
+def _missing(directories: list[str]) -> set[str]:
+    """The directories that do not exist. Blocking."""
+    return {directory for directory in directories if not is_folder(directory)}
 
 
 def _places(directories: list[str]) -> list[dict[str, str]]:

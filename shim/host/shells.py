@@ -105,7 +105,7 @@ class Shells:
         place = str(Path(directory, cwd or "."))
         id_ = self._ids.new("shell")
         file, out = await asyncio.to_thread(self._open_output, place, id_)
-        program = self._shell()
+        program = await asyncio.to_thread(self._shell)
         process = ShellCommand(
             command,
             place,
@@ -190,6 +190,7 @@ class Shells:
         return file, os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)
 
     def _shell(self) -> str:
+        """The person's shell, if there is one. Blocking."""
         preferred = self._environ.get("SHELL", "")
         return preferred if preferred.startswith("/") and os.access(preferred, os.X_OK) else FALLBACK_SHELL
 
@@ -217,9 +218,11 @@ class Shells:
             self._on_output(shell.id, f"{shell.wire['command']}: {error.strerror or error}\n")
             code = 127
         finally:
-            self._over(shell, code)
+            if files := [old.file for old in self._over(shell, code)]:
+                asyncio.get_running_loop().run_in_executor(None, _unlink, files)  # not awaited: this task may be cancelled
 
-    def _over(self, shell: Shell, code: int) -> None:
+    def _over(self, shell: Shell, code: int) -> list[Shell]:
+        """Tell that a command has ended. Returns older commands that are not listed any more."""
         shell.out.close()
         if shell.timer is not None:
             shell.timer.cancel()
@@ -234,9 +237,10 @@ class Shells:
             properties = {"id": shell.id, "status": wire["status"], **({"exit": code} if code >= 0 else {})}
             self._tell("shell.exited", properties, shell.directory)
         ended = [candidate for candidate in self._shells.values() if not candidate.runs]
-        for oldest in ended[: max(0, len(ended) - KEPT)]:
-            self._shells.pop(oldest.id, None)
-            oldest.file.unlink(missing_ok=True)
+        oldest = ended[: max(0, len(ended) - KEPT)]
+        for old in oldest:
+            self._shells.pop(old.id, None)
+        return oldest
 
 
 def _read(file: Path, cursor: int, limit: int) -> bytes:
@@ -246,6 +250,13 @@ def _read(file: Path, cursor: int, limit: int) -> bytes:
             return source.read(limit)
     except OSError:
         return b""
+
+
+def _unlink(files: list[Path]) -> None:
+    """Delete output. What cannot be deleted is removed with the next start. Blocking."""
+    for file in files:
+        with suppress(OSError):
+            file.unlink(missing_ok=True)
 
 
 def _forget(shells: list[Shell]) -> None:

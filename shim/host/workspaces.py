@@ -7,6 +7,7 @@ Source: OpenCode's API document; a live 1.18.33 creates the worktree and then wa
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,10 @@ class Workspaces:
 
     async def statuses(self, directory: str) -> list[dict[str, str]]:
         """Return each workspace's status: connected if its folder exists."""
+        rows = await self.list_of(directory)
+        existing = await asyncio.to_thread(_existing, [text(row["directory"]) for row in rows])
         return [
-            {"workspaceID": row["id"], "status": "connected" if _is_there(row) else "error"}
-            for row in await self.list_of(directory)
+            {"workspaceID": row["id"], "status": "connected" if text(row["directory"]) in existing else "error"} for row in rows
         ]
 
     async def create(self, directory: str, kind: str, *, id_: str | None, branch: str | None, extra: Any) -> dict[str, Any]:
@@ -104,5 +106,6 @@ class Workspaces:
         return row
 
 
-def _is_there(row: dict[str, Any]) -> bool:
-    return Path(text(row["directory"])).is_dir()
+def _existing(directories: list[str]) -> set[str]:
+    """The directories that exist. Blocking."""
+    return {directory for directory in directories if Path(directory).is_dir()}

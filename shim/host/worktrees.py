@@ -103,7 +103,7 @@ class Worktrees:
         async with self._making:
             worktree = await self._free(project.id, project.worktree, plain(name or branch or ""))
             worktree = worktree if branch is None else replace(worktree, branch=branch)
-            private_folder(Path(worktree.directory).parent)
+            await asyncio.to_thread(private_folder, Path(worktree.directory).parent)
             added = await _git(
                 project.worktree, "worktree", "add", "--no-checkout", "-b", worktree.branch, worktree.directory, *since
             )
@@ -117,30 +117,30 @@ class Worktrees:
     async def reset(self, directory: str, target: str) -> None:
         """Reset a worktree to the default branch. Raises WorktreeResetFailed."""
         project = await self._projects.current(directory)
-        if _is_same_path(target, project["worktree"]):
+        if await _is_same_path(target, project["worktree"]):
             raise WorktreeResetFailed("Cannot reset the primary workspace")
-        place = self._managed_place(target)
-        if place is None or not _is_same_path(await vcs.root(str(place)) or "", str(place)):
+        place = await self._managed_place(target)
+        if place is None or not await _is_same_path(await vcs.root(str(place)) or "", str(place)):
             raise WorktreeResetFailed(f"Worktree not found: {target}. Only those made by this server can be reset.")
         await _put_back(str(place), await _default(str(place)))
         self._start(self._run_starts(str(place), project["id"], None), place.name)
 
     async def remove(self, directory: str, target: str) -> None:
         """Remove a worktree. Raises WorktreeRemoveFailed. A missing one is no error, as in native OpenCode."""
-        place = self._managed_place(target)
+        place = await self._managed_place(target)
         project = await self._projects.identity(directory)
         if place is None:
-            if _is_there(target):
+            if await asyncio.to_thread(os.path.lexists, target):
                 message = f"{target} was not made by this server, so it is not removed. Use `git worktree remove`."
                 raise WorktreeRemoveFailed(message)
             return
-        branch = (await vcs.branches(str(place))).current if place.is_dir() else None
+        branch = (await vcs.branches(str(place))).current if await asyncio.to_thread(place.is_dir) else None
         await git(project.worktree, "worktree", "unlock", str(place))
         done = await _git(project.worktree, "worktree", "remove", "--force", str(place))
-        if not done.ok and place.exists():
+        if not done.ok and await asyncio.to_thread(place.exists):
             # The worktree is broken or its repository is gone. The folder is still ours to delete.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
-            if place.exists():
+            if await asyncio.to_thread(place.exists):
                 raise WorktreeRemoveFailed(_git_message(done))
         await git(project.worktree, "worktree", "prune")
         if branch is not None and branch.startswith(BRANCH):
@@ -160,17 +160,17 @@ class Worktrees:
         if self._filling:
             await asyncio.wait(self._filling)
 
-    def is_managed(self, target: str) -> bool:
+    async def is_managed(self, target: str) -> bool:
         """Whether a path is one of our worktrees."""
-        return self._managed_place(target) is not None
+        return await self._managed_place(target) is not None
 
     # --- inside
 
-    def _managed_place(self, target: str) -> Path | None:
+    async def _managed_place(self, target: str) -> Path | None:
         """Return the resolved path if it is DATA/worktree/PROJECT/NAME, else None."""
         if "\0" in target:
             return None
-        root, place = Path(os.path.realpath(self._root)), Path(os.path.realpath(target))
+        root, place = map(Path, await asyncio.to_thread(_real_paths, str(self._root), target))
         return place if root in place.parents and len(place.relative_to(root).parts) == 2 else None
 
     async def _free(self, project: str, top: str, base: str) -> Worktree:
@@ -180,7 +180,7 @@ class Worktrees:
             name = random if not base else base if attempt == 0 else f"{base}-{random}"
             place = self._root / project / name
             branch = await git(top, "show-ref", "--verify", "--quiet", f"refs/heads/{BRANCH}{name}")
-            if not branch.ok and not place.exists():
+            if not branch.ok and not await asyncio.to_thread(place.exists):
                 return Worktree(name, BRANCH + name, str(place))
         raise WorktreeNameFailed(f"No free name was found for a worktree ({NAME_TRIES} were tried)")
 
@@ -221,12 +221,13 @@ def plain(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:NAME_LENGTH].strip("-")
 
 
-def _is_same_path(path: str, expected: str) -> bool:
-    return "\0" not in path and os.path.realpath(path) == os.path.realpath(expected)
+def _real_paths(*paths: str) -> list[str]:
+    """The paths with links followed. Blocking."""
+    return [os.path.realpath(path) for path in paths]
 
 
-def _is_there(place: str) -> bool:
-    return os.path.lexists(place)
+async def _is_same_path(path: str, expected: str) -> bool:
+    return "\0" not in path and len(set(await asyncio.to_thread(_real_paths, path, expected))) == 1
 
 
 async def _default(place: str) -> str:
@@ -275,7 +276,7 @@ async def _is_submodule(top: str, place: Path) -> bool:
     if not (outer.ok and inner.ok):
         return False
     git_dirs = (os.fsdecode(result.stdout).rstrip("\n") for result in (outer, inner))
-    return await asyncio.to_thread(_belongs, Path(top), place, *git_dirs) and _is_same_path(
+    return await asyncio.to_thread(_belongs, Path(top), place, *git_dirs) and await _is_same_path(
         await vcs.root(str(place)) or "", str(place)
     )
 

@@ -45,6 +45,7 @@ class ShellCommand:
         self.stopped = False
 
     def _argv(self) -> Sequence[str]:
+        """The program and its arguments. Blocking."""
         if not isinstance(self._command, str):
             return self._command
         shell = self._env.get("SHELL") or "/bin/sh"
@@ -56,7 +57,7 @@ class ShellCommand:
         Raises OSError if the command or the shell cannot be started in the directory.
         """
         self._process = process = await child.start(
-            self._argv(), cwd=self._cwd, environment=self._env, stderr=asyncio.subprocess.STDOUT
+            await asyncio.to_thread(self._argv), cwd=self._cwd, environment=self._env, stderr=asyncio.subprocess.STDOUT
         )
         try:
             return await self._read(process)

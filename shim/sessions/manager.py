@@ -21,7 +21,7 @@ from shim.errors import (
     SessionBusy,
     SessionElsewhere,
 )
-from shim.host.roots import require, require_blocking
+from shim.host.roots import require
 from shim.ids import slug
 from shim.sessions import checkpoints
 from shim.sessions.actor import SessionActor
@@ -152,6 +152,7 @@ class SessionManager:
 
         `session_id`: an id that a client chose; `extra`: further fields of OpenCode's JSON that the record keeps;
         `fork`: the source of a fork in OpenCode 2's form: `{sessionID, boundary: {type, messageID}}`.
+        The caller has checked the directory (`roots.require`), because that follows links on the disk.
         Raises LimitReached, BadRequest (`metadata.unattended`).
         """
         check_unattended(metadata)
@@ -178,7 +179,6 @@ class SessionManager:
 
     def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: Fields | None = None) -> SessionRecord:
         """Add an imported session with its record. Raises LimitReached, BadRequest."""
-        require_blocking(record.directory, self.deps.roots)  # the request followed its links in a thread just before
         check_unattended(record.metadata)
         if len(self.index) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")

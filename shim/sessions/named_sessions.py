@@ -111,6 +111,7 @@ class NamedSessions:
         agent = await self._agent(wanted)
         model = self._model(agent, wanted)
         mode, rules = self._mode(agent, wanted)
+        await require(directory, self.manager.deps.roots)
         self._free(name)  # agents may have been discovered meanwhile
         record = self.manager.create(
             directory,

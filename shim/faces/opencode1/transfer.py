@@ -9,6 +9,7 @@ that it is imported into. Source: `opencode export` and `opencode import` of 1.1
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -124,12 +125,13 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
 
     Raises InvalidRequest for an invalid document, SessionBusy if the session exists and is busy.
     """
-    info, messages = read(document)
+    info, messages = await asyncio.to_thread(read, document)
     session_id = info["id"]
     here = manager.index.find_record(session_id)
     if here is not None:
         await require(here.directory, manager.deps.roots)
     else:
+        await require(directory, manager.deps.roots)
         place = {"directory": directory, "projectID": project.id, "path": path}
         manager.add(importer.session({**info, **place}), _agent(manager, info, messages))
     state = await manager.state(session_id)

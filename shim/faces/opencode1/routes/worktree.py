@@ -69,7 +69,7 @@ async def create(ctx: Ctx, body: Create | None) -> object:
 @operation("worktree.remove")
 async def remove(ctx: Ctx, body: Place) -> object:
     """End everything that runs in a worktree, and remove it with its branch."""
-    if ctx.services.worktrees.is_managed(body.directory):
+    if await ctx.services.worktrees.is_managed(body.directory):
         await end_instance(ctx, body.directory)
     await ctx.services.worktrees.remove(ctx.directory, body.directory)
     return True

@@ -103,7 +103,7 @@ async def create(ctx: Ctx, body: Create) -> object:
 async def remove(ctx: Ctx, body: Remove) -> object:
     """End what runs in a worktree and remove it. Only worktrees of this server; with changes only by `force`."""
     top = (await _row(ctx, body.projectID))["worktree"]
-    if ctx.services.worktrees.is_managed(body.directory):
+    if await ctx.services.worktrees.is_managed(body.directory):
         if not body.force and await vcs.changes(body.directory):
             raise WorktreeRefused(f"{body.directory} has changes that are not committed.", force_required=True)
         await end_instance(ctx, body.directory)

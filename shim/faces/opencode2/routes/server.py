@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import tempfile
@@ -45,7 +46,7 @@ async def info(ctx: Ctx) -> object:
 @extra("server.openapi", "GET", "/openapi.json")
 async def openapi(ctx: Ctx) -> web.Response:
     """OpenAPI 3.1 of the served operations, with the payloads of events, which OpenCode's own document lacks."""
-    response = web.Response(body=document(), content_type="application/json")
+    response = web.Response(body=await asyncio.to_thread(document), content_type="application/json")
     response.enable_compression()
     return response
 

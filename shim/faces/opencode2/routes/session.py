@@ -18,7 +18,7 @@ from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, read_session
 from shim.faces.opencode2.session_info import info_of
-from shim.host.roots import visible_sessions
+from shim.host.roots import require, visible_sessions
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.transfer.fork import fork as fork_session
@@ -60,6 +60,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
     if body.id is not None and services.sessions.index.find_record(body.id) is not None:
         return {"data": read.info(await read_session(ctx, body.id))}
     directory = _directory(ctx, body)
+    await require(directory, services.settings.roots)
     project = await services.projects.identity(directory)
     record = services.sessions.create(
         directory,

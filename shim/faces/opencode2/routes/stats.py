@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -29,7 +30,7 @@ class StatsQuery(BaseModel):
 async def stats(ctx: Ctx, query: StatsQuery) -> object:
     """Statistics of all sessions. Only sessions that are new or have changed are read, one by one."""
     try:
-        zone = ZoneInfo(query.timezone)
+        zone = await asyncio.to_thread(ZoneInfo, query.timezone)
     except (ZoneInfoNotFoundError, ValueError) as error:
         raise InvalidRequest(f"There is no time zone {query.timezone}", "Query", ("timezone",)) from error
     until = ctx.services.clock.now_ms() if query.to is None else query.to

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from importlib import resources
 from importlib.metadata import version
 
@@ -11,15 +12,17 @@ from shim.faces.v1.models import HealthResponse
 from shim.faces.v1.routes.endpoint import v1
 from shim.http.operation import Ctx
 
+VERSION = version("opencode-shim")
+
 
 @v1("get_health", "GET", "/v1/health", tag="meta", answer=HealthResponse)
 async def get_health(ctx: Ctx) -> object:
     """The server is healthy."""
-    return HealthResponse(status="ok", version=version("opencode-shim"))
+    return HealthResponse(status="ok", version=VERSION)
 
 
 @v1("get_openapi", "GET", "/v1/openapi.json", tag="meta", answer=dict[str, object], ours=True)
 async def get_openapi(ctx: Ctx) -> object:
     """This document. It is generated from the handlers by `tools/universal.py`."""
-    text = resources.files("shim.faces.v1").joinpath("openapi.json").read_bytes()
-    return web.Response(body=text, content_type="application/json")
+    body = await asyncio.to_thread(resources.files("shim.faces.v1").joinpath("openapi.json").read_bytes)
+    return web.Response(body=body, content_type="application/json")

@@ -43,6 +43,7 @@ class ShellCommand:
         self._limit_chars = limit_chars
         self._process: asyncio.subprocess.Process | None = None
         self.stopped = False
+        self._is_killed = False
 
     def _argv(self) -> Sequence[str]:
         """The program and its arguments. Blocking."""
@@ -72,8 +73,10 @@ class ShellCommand:
         """Pass on its output until it ends, and return its exit code."""
         if self._on_started is not None:
             self._on_started()
-        if self.stopped:
+        if self._is_killed:
             self._signal(signal.SIGKILL)
+        elif self.stopped:  # while it was started
+            self.stop()
         assert process.stdout is not None
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         kept = 0
@@ -115,7 +118,7 @@ class ShellCommand:
 
     def kill(self) -> None:
         """Send SIGKILL to its group."""
-        self.stopped = True
+        self.stopped = self._is_killed = True
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:

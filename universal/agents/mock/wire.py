@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from universal import codec as c
-from universal.events import Question, QuestionData, QuestionOption
+from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text, whole
 
@@ -116,15 +116,6 @@ def attachment(a: c.Attachment) -> dict[str, Json]:
     name = a.filename or (a.path or "").rpartition("/")[2]
     frame = {"mime": a.mime, "name": name or None, "path": a.path, "bytes": size}
     return {key: value for key, value in frame.items() if value is not None}
-
-
-def question_with_answers(data: QuestionData, answers: Sequence[Sequence[str]] | None) -> QuestionData:
-    """A request with its answers, or rejected (None)."""
-    if answers is None:
-        return data.model_copy(update={"status": "rejected"})
-    given = tuple(tuple(answer) for answer in answers)
-    response = ", ".join(given[0]) if given else None
-    return data.model_copy(update={"status": "answered", "answers": given, "response": response})
 
 
 def question_of(q: Frame) -> Question:

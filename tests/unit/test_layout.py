@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
@@ -332,3 +333,15 @@ def test_every_way_to_start_a_program_is_seen(text: str) -> None:
 )
 def test_every_way_to_run_git_is_seen(text: str) -> None:
     assert runs_git("shim/sessions/x.py", text) != []
+
+
+def test_each_agent_is_named_in_the_contract_of_independence() -> None:
+    contracts = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    modules = next(contract["modules"] for contract in contracts if contract["name"].startswith("An agent knows no other agent"))
+    rooms = {path.parent.name for path in (REPO / "universal" / "agents").glob("*/__init__.py")}
+    assert set(modules) == {f"universal.agents.{name}" for name in rooms - {"kit"}}
+
+
+def test_no_contract_ignores_more_than_three_imports() -> None:
+    contracts = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert {contract["name"] for contract in contracts if len(contract.get("ignore_imports", ())) > 3} == set()

@@ -21,9 +21,9 @@ from typing import Any, Literal
 
 from shim.agents.handle import AgentHandle
 from shim.errors import AgentError, ShimError
+from shim.host.host_calls import HostCalls
 from shim.record.homes import Place
 from shim.record.scenes import Abort, Again, End, Kill, Say, Scene, Step
-from shim.runtime.host_calls import HostCalls
 from shim.runtime.http_agent import HttpAgent
 from shim.runtime.process import AgentProcess
 from universal.codec import (

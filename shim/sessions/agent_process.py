@@ -11,7 +11,7 @@ import structlog
 from shim.agents.directory import Agent
 from shim.agents.handle import AgentHandle
 from shim.errors import AgentError
-from shim.runtime.host_calls import HostCalls
+from shim.host.host_calls import HostCalls
 from shim.sessions.dependencies import SessionDeps
 from universal.codec import (
     BackgroundingCodec,

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from shim.runtime import host_calls
-from shim.runtime.host_calls import HostCalls
+from shim.host import host_calls
+from shim.host.host_calls import HostCalls
 from universal.host import CommandEnded, HostAnswer, HostDone, RunCommand
 
 WAIT_S = 10

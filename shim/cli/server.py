@@ -33,7 +33,6 @@ from typing import Any
 from aiohttp import web
 
 from shim.bounded_output import last_words
-from shim.collector import collector
 from shim.errors import ShimError
 from shim.host.roots import within
 from shim.runtime import family
@@ -254,8 +253,7 @@ async def _serve(
             gc.freeze()
             gc.enable()
             _announce(app, url + (settings.base_path or "").rstrip("/"))
-            with collector.freeze_after_collections():
-                return await during(RunningServer(url, app, settings, tls))
+            return await during(RunningServer(url, app, settings, tls))
         except asyncio.CancelledError:
             if not stopping:
                 raise

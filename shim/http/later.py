@@ -5,9 +5,7 @@ One resource at `/` stands for all these routes. aiohttp tries it last, because 
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 from aiohttp import web
@@ -30,8 +28,7 @@ class Later(AbstractResource):
     def table(self) -> web.Application:
         """The application with the routes. The first access loads it."""
         if self._table is None:
-            with _pause_collector():
-                self._table = self._load()
+            self._table = self._load()
         return self._table
 
     @property
@@ -68,16 +65,3 @@ class Later(AbstractResource):
 
     def url_for(self, **_kwargs: str) -> NoReturn:
         raise RuntimeError("Lazily loaded routes have no names. Build the URL from its path.")
-
-
-@contextmanager
-def _pause_collector() -> Generator[None]:
-    """Turn the garbage collector off during the import, and freeze the imported objects, which live forever."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.freeze()
-            gc.enable()

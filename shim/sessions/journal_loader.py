@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from itertools import starmap
 from time import perf_counter
 from typing import Any
 
-from shim.collector import collector
 from shim.errors import StoreError
 from shim.sessions import checkpoints
 from shim.sessions.session_state import SessionState
@@ -32,8 +31,6 @@ SLICE = 100
 """Events that are folded in at once, for who does not look at the clock: some 5 ms."""
 SLICE_S = 0.002
 """The same by the clock. A request that comes meanwhile waits for some four of them: it is read, begun, answered and written."""
-LONG = 5_000
-"""Events from which on a journal leaves so much in memory that the collector of cycles is kept from it."""
 
 
 TRIES = 8
@@ -47,18 +44,16 @@ async def load_journal(state: SessionState, store: Store, *, is_whole: bool = Fa
     """
     if state.sequence == 0 and not is_whole:
         await checkpoints.open_from(state, store)
-    long = store.last_sequence(state.id) - state.sequence >= LONG
-    with collector.pause() if long else nullcontext():
-        while page := await store.brief(state.id, state.sequence, PAGE):
-            until = perf_counter() + SLICE_S
-            for event in join_deltas(page):
-                state.load((event,))
-                if event.type is EventType.TURN_ENDED:
-                    with suppress(TypeError, ValueError):  # told when its checkpoint is written
-                        await checkpoints.pack_in_steps(state)
-                if perf_counter() > until:
-                    await asyncio.sleep(0)
-                    until = perf_counter() + SLICE_S
+    while page := await store.brief(state.id, state.sequence, PAGE):
+        until = perf_counter() + SLICE_S
+        for event in join_deltas(page):
+            state.load((event,))
+            if event.type is EventType.TURN_ENDED:
+                with suppress(TypeError, ValueError):  # told when its checkpoint is written
+                    await checkpoints.pack_in_steps(state)
+            if perf_counter() > until:
+                await asyncio.sleep(0)
+                until = perf_counter() + SLICE_S
 
 
 async def mend(state: SessionState, whole: SessionState, store: Store) -> None:

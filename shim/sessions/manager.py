@@ -14,7 +14,6 @@ from typing import Any
 
 import structlog
 
-from shim.collector import collector
 from shim.errors import (
     InvalidRequest,
     LimitReached,
@@ -407,7 +406,6 @@ class SessionManager:
         if entry.state is not None:
             entry.state.record(EventType.SESSION_ENDED, termination_data("The session was deleted."))
             entry.state.journal.is_closed = True
-        collector.note_released(self.deps.store.last_sequence(session_id))
         self.deps.store.delete_session(session_id)
         self.deps.feed.end(session_id)
         session = entry.state.session if entry.state is not None else Session(record, "")

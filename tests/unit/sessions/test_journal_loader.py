@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Iterable, Sequence
 
 import pytest
@@ -19,7 +18,7 @@ from shim.sessions.feed import ChangeFeed
 from shim.sessions.journal_loader import join_deltas
 from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
-from shim.store.rows import EventRow, row_of
+from shim.store.rows import row_of
 from tests.conftest import LAW_EXAMPLES
 from tests.properties.walk import Walk
 from universal.events import EventType, ItemDeltaData, Source, UniversalEvent
@@ -89,21 +88,7 @@ def test_a_row_that_cannot_be_read() -> None:
             list(join_deltas([good, good._replace(sequence=2, body=body)]))
 
 
-class CollectorProbeStore(MemoryStore):
-    """Remembers whether the collector of cycles ran at each read; `broken`: the sequence of a row that cannot be read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.collecting: list[bool] = []
-        self.broken = 0
-
-    async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
-        self.collecting.append(gc.isenabled())
-        found = await super().rows(session_id, after, limit, with_raw=with_raw)
-        return [row._replace(body="{") if row.sequence == self.broken else row for row in found]
-
-
-async def empty_branch(store: CollectorProbeStore, events: Sequence[UniversalEvent]) -> SessionState:
+async def empty_branch(store: MemoryStore, events: Sequence[UniversalEvent]) -> SessionState:
     await store.open()
     store.append(events)
     clock = ManualClock()
@@ -112,7 +97,7 @@ async def empty_branch(store: CollectorProbeStore, events: Sequence[UniversalEve
 
 async def test_loading_a_journal_yields_to_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_loader, "SLICE_S", -1.0)
-    state = await empty_branch(CollectorProbeStore(), [delta(number, "a", f"item {number}") for number in range(1, 60)])
+    state = await empty_branch(MemoryStore(), [delta(number, "a", f"item {number}") for number in range(1, 60)])
     seen: list[int] = []
 
     async def look() -> None:
@@ -122,19 +107,3 @@ async def test_loading_a_journal_yields_to_other_tasks(monkeypatch: pytest.Monke
 
     await asyncio.wait_for(asyncio.gather(look(), journal_loader.load_journal(state, state.journal._store)), 10)
     assert seen == list(range(59))
-
-
-@pytest.mark.parametrize("broken", [0, 7])
-async def test_the_collector_of_cycles_rests_while_much_is_read(monkeypatch: pytest.MonkeyPatch, broken: int) -> None:
-    monkeypatch.setattr(journal_loader, "LONG", 50)
-    for count in (49, 50):
-        store = CollectorProbeStore()
-        state = await empty_branch(store, [delta(number, "a") for number in range(1, count + 1)])
-        store.broken = broken
-        try:
-            await journal_loader.load_journal(state, store)
-        except StoreError:
-            assert broken
-        assert set(store.collecting) == {count < 50}
-        assert gc.isenabled()
-    gc.unfreeze()

@@ -149,7 +149,7 @@ class Projects:
     async def _open(self, rows: dict[str, dict[str, Any]], identity: Identity) -> None:
         """Create the row of a project, or add this working tree to it."""
         row = rows.get(identity.id, {})
-        missing = await asyncio.to_thread(_missing, [text(row.get("worktree")), *map(text, arr(row.get("sandboxes")))])
+        missing = await asyncio.to_thread(_missing_folders, [text(row.get("worktree")), *map(text, arr(row.get("sandboxes")))])
         now = self._clock.now_ms()
         row = rows.get(identity.id)  # others may have changed it meanwhile
         worktree = "/" if identity.id == GLOBAL else identity.worktree
@@ -172,7 +172,7 @@ class Projects:
         self._store.set_value(ROWS, row["id"], row)
 
 
-def _missing(directories: list[str]) -> set[str]:
+def _missing_folders(directories: list[str]) -> set[str]:
     """The directories that do not exist. Blocking."""
     return {directory for directory in directories if not is_folder(directory)}
 

@@ -53,7 +53,7 @@ class Workspaces:
     async def statuses(self, directory: str) -> list[dict[str, str]]:
         """Return each workspace's status: connected if its folder exists."""
         rows = await self.list_of(directory)
-        existing = await asyncio.to_thread(_existing, [text(row["directory"]) for row in rows])
+        existing = await asyncio.to_thread(_existing_folders, [text(row["directory"]) for row in rows])
         return [
             {"workspaceID": row["id"], "status": "connected" if text(row["directory"]) in existing else "error"} for row in rows
         ]
@@ -106,6 +106,6 @@ class Workspaces:
         return row
 
 
-def _existing(directories: list[str]) -> set[str]:
+def _existing_folders(directories: list[str]) -> set[str]:
     """The directories that exist. Blocking."""
     return {directory for directory in directories if Path(directory).is_dir()}

@@ -73,7 +73,7 @@ def loop_watch() -> Iterator[Watch]:
     watch = Watch()
     with pytest.MonkeyPatch.context() as patch:
         for name in CALLS:
-            patch.setattr(os, name, _noting(name, getattr(os, name), watch))
+            patch.setattr(os, name, _spy(name, getattr(os, name), watch))
         _watches.append(watch)
         try:
             yield watch
@@ -81,9 +81,9 @@ def loop_watch() -> Iterator[Watch]:
             _watches.remove(watch)
 
 
-def _noting(name: str, call: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
-    def noting(*arguments: Any, **options: Any) -> Any:
+def _spy(name: str, call: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
+    def spy(*arguments: Any, **options: Any) -> Any:
         watch.note(f"os.{name}")
         return call(*arguments, **options)
 
-    return noting
+    return spy

@@ -412,7 +412,7 @@ def test_a_card_says_that_gemini_sends_no_output_of_a_command() -> None:
     call = {"toolCallId": "c1", "title": "echo hi", "kind": "execute", "locations": []}
     about = [{"type": "content", "content": {"type": "text", "text": "[current working directory /p] (say hi)"}}]
     talk.request(0, "session/request_permission", toolCall={**call, "status": "pending", "content": about}, options=[])
-    talk.send(PermissionReply(talk.asked().permission_id, "accept"))
+    talk.send(PermissionReply(talk.last_request().permission_id, "accept"))
     talk.update("tool_call_update", **call, status="completed", content=[])
     items = [out.data.item for out in talk.outputs if isinstance(out, Fact) and isinstance(out.data, ItemData)]
     parts = [part for item in items for part in item.content if isinstance(part, ToolResultPart)]
@@ -422,7 +422,7 @@ def test_a_card_says_that_gemini_sends_no_output_of_a_command() -> None:
 def test_qwens_request_for_held_back_prompts_is_refused_and_counted_as_known() -> None:
     talk = Talk().ready()
     talk.request(1, "craft/drainMidTurnQueue")
-    assert "error" in talk.written()[-1]
+    assert "error" in talk.written_lines()[-1]
     assert dict(talk.codec.counters()) == {"ignored:craft/drainMidTurnQueue": 1}
 
 

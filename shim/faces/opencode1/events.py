@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,7 +33,7 @@ class OpenCodeEvent:
     """
 
     type: str
-    properties: dict[str, Any]
+    properties: Mapping[str, Any]
     directory: str | None = None
     project: str | None = None
     urgent: bool = False

@@ -1,21 +1,22 @@
 """Converts a session's state to OpenCode 1's JSON, for answers and events. Pure.
 
-Tests check the values against OpenCode's API document (1.18.33). Times are epoch milliseconds. The inverse is
+The shapes are those of OpenCode's API document (1.18.33); tests check the values against it too. An imported session may have
+fields that the document does not name (`extra`): they are added last. Times are epoch milliseconds. The inverse is
 `universal.session.importer`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
-from universal.jsonvalue import JsonObject
 from universal.session.model import (
     AgentMention,
     CallRef,
     CompactionMark,
     DiffTotals,
     Failure,
+    Fields,
     File,
     Message,
     ModelRef,
@@ -39,29 +40,41 @@ from universal.session.model import (
     UserInfo,
 )
 
+if TYPE_CHECKING:
+    from shim.faces.opencode1 import types
+    from universal.diffs import FileDiff
+
+T = TypeVar("T", bound=Mapping[str, object])
+
+
+def _with(wire: T, extra: Fields) -> T:
+    """Add the fields of an imported value that its schema does not name."""
+    return cast("T", {**wire, **extra})
+
+
 # --- small values ----------------------------------------------------------------------------------------------
 
 
-def usage(value: Usage) -> JsonObject:
+def usage(value: Usage) -> types.StepTokens:
     """Convert token counts."""
-    counts = {"input": value.input, "output": value.output, "reasoning": value.reasoning}
-    wire: JsonObject = {**counts, "cache": {"read": value.cache_read, "write": value.cache_write}}
+    cache: types.Cache = {"read": value.cache_read, "write": value.cache_write}
+    wire: types.StepTokens = {"input": value.input, "output": value.output, "reasoning": value.reasoning, "cache": cache}
     return wire if value.total is None else {"total": value.total, **wire}
 
 
-def session_model(model: ModelRef) -> JsonObject:
+def session_model(model: ModelRef) -> types.SessionModel:
     """A session's model."""
-    wire = {"id": model.model_id, "providerID": model.provider_id}
+    wire: types.SessionModel = {"id": model.model_id, "providerID": model.provider_id}
     return wire if model.variant is None else {**wire, "variant": model.variant}
 
 
-def message_model(model: ModelRef) -> JsonObject:
+def message_model(model: ModelRef) -> types.MessageModel:
     """A message's model."""
-    wire = {"providerID": model.provider_id, "modelID": model.model_id}
+    wire: types.MessageModel = {"providerID": model.provider_id, "modelID": model.model_id}
     return wire if model.variant is None else {**wire, "variant": model.variant}
 
 
-def failure(value: Failure) -> JsonObject:
+def failure(value: Failure) -> types.MessageError:
     """Convert an error to an object `{name, data}`.
 
     Source: `AssistantMessage.error` of the API document. For ProviderAuthError, clients offer a login.
@@ -69,7 +82,7 @@ def failure(value: Failure) -> JsonObject:
     details = value.details or {}
     native = details.get("opencode")
     if isinstance(native, dict):  # an error of OpenCode itself
-        return cast(JsonObject, native)
+        return cast("types.MessageError", native)
     hint = details.get("hint")
     text = f"{value.message}\n{hint}" if hint else value.message
     if value.code in ("authentication_failed", "ProviderAuthError"):
@@ -80,35 +93,47 @@ def failure(value: Failure) -> JsonObject:
         return {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
     status = details.get("status_code")
     if isinstance(status, int) or value.code == "APIError":
-        data: JsonObject = {"message": text, "isRetryable": bool(details.get("is_retryable", False))}
+        data: types.APIErrorData = {"message": text, "isRetryable": bool(details.get("is_retryable", False))}
         return {"name": "APIError", "data": {**data, "statusCode": status} if isinstance(status, int) else data}
     return {"name": "UnknownError", "data": {"message": text}}
 
 
-def status(value: Status) -> JsonObject:
+def status(value: Status) -> types.SessionStatus:
     """`SessionStatus`."""
     if value.type == "retry":
         return {"type": "retry", "attempt": value.attempt, "message": value.message, "next": value.next_ms}
-    return {"type": value.type}
+    return {"type": "busy"} if value.type == "busy" else {"type": "idle"}
 
 
-def todo(value: Todo) -> JsonObject:
+def todo(value: Todo) -> types.Todo:
     """`Todo`."""
-    return {"content": value.content, "status": value.status, "priority": value.priority, **value.extra}
+    wire: types.Todo = {"content": value.content, "status": value.status, "priority": value.priority}
+    return _with(wire, value.extra)
 
 
-def totals(value: DiffTotals) -> JsonObject:
+def file_diff(value: FileDiff) -> types.SnapshotFileDiff:
+    """`SnapshotFileDiff`: the journal has the same form."""
+    return cast("types.SnapshotFileDiff", value.to_json())
+
+
+def totals(value: DiffTotals) -> types.SessionSummary:
     """A session's `summary`."""
     return {"additions": value.additions, "deletions": value.deletions, "files": value.files}
 
 
-def revert(value: Revert) -> JsonObject:
+def revert(value: Revert) -> types.SessionRevert:
     """A session's `revert`."""
-    fields = {"messageID": value.message_id, "partID": value.part_id, "snapshot": value.snapshot, "diff": value.diff}
-    return {key: inner for key, inner in fields.items() if inner is not None}
+    wire: types.SessionRevert = {"messageID": value.message_id}
+    if value.part_id is not None:
+        wire["partID"] = value.part_id
+    if value.snapshot is not None:
+        wire["snapshot"] = value.snapshot
+    if value.diff is not None:
+        wire["diff"] = value.diff
+    return wire
 
 
-def call_ref(value: CallRef) -> JsonObject:
+def call_ref(value: CallRef) -> types.CallRef:
     """The tool call that asks."""
     return {"messageID": value.message_id, "callID": value.call_id}
 
@@ -116,25 +141,13 @@ def call_ref(value: CallRef) -> JsonObject:
 # --- sessions --------------------------------------------------------------------------------------------------
 
 
-def session(record: SessionRecord) -> JsonObject:
+def session(record: SessionRecord) -> types.Session:
     """`Session`: a session's `info`."""
     extra = dict(record.extra)
-    time: JsonObject = {"created": record.created_ms, "updated": record.updated_ms}
+    time: types.SessionTime = {"created": record.created_ms, "updated": record.updated_ms}
     if record.archived_ms is not None:
         time["archived"] = record.archived_ms
-    optional: JsonObject = {
-        "path": record.path,
-        "parentID": record.parent_id,
-        "agent": record.mode,
-        "model": session_model(record.model) if record.model is not None else None,
-        "permission": list(record.permission) if record.permission is not None else None,
-        "metadata": record.metadata,
-        "share": record.share,
-        "revert": revert(record.revert) if record.revert is not None else None,
-    }
-    if record.summary is not None:
-        optional["summary"] = {**totals(record.summary), **extra.pop("summary", {})}
-    return {
+    wire: types.Session = {
         "id": record.id,
         "slug": record.slug,
         "version": record.version,
@@ -143,44 +156,68 @@ def session(record: SessionRecord) -> JsonObject:
         "title": record.title,
         "cost": record.cost,
         "tokens": usage(record.usage),
-        "time": {**time, **extra.pop("time", {})},
-        **{key: value for key, value in optional.items() if value is not None},
-        **extra,
+        "time": _with(time, extra.pop("time", {})),
     }
+    if record.path is not None:
+        wire["path"] = record.path
+    if record.parent_id is not None:
+        wire["parentID"] = record.parent_id
+    if record.mode is not None:
+        wire["agent"] = record.mode
+    if record.model is not None:
+        wire["model"] = session_model(record.model)
+    if record.permission is not None:
+        wire["permission"] = list(record.permission)
+    if record.metadata is not None:
+        wire["metadata"] = record.metadata
+    if record.share is not None:
+        wire["share"] = cast("types.SessionShare", record.share)
+    if record.revert is not None:
+        wire["revert"] = revert(record.revert)
+    if record.summary is not None:
+        wire["summary"] = _with(totals(record.summary), extra.pop("summary", {}))
+    return _with(wire, extra)
 
 
 # --- messages --------------------------------------------------------------------------------------------------
 
 
-def info(value: UserInfo | StepInfo, session_id: str) -> JsonObject:
+def info(value: UserInfo | StepInfo, session_id: str) -> types.Message:
     """`Message`: a message's `info`."""
     return _user(value, session_id) if isinstance(value, UserInfo) else _step(value, session_id)
 
 
-def _user(value: UserInfo, session_id: str) -> JsonObject:
+def _user(value: UserInfo, session_id: str) -> types.UserMessage:
     extra = dict(value.extra)
-    wire: JsonObject = {
+    time: types.UserMessageTime = {"created": value.created_ms}
+    wire: types.UserMessage = {
         "id": value.id,
         "sessionID": session_id,
         "role": "user",
-        "time": {"created": value.created_ms, **extra.pop("time", {})},
+        "time": _with(time, extra.pop("time", {})),
         "agent": value.mode,
         "model": message_model(value.model),
     }
-    optional = {"system": value.system, "tools": value.tools, "format": value.format}
-    wire |= {key: inner for key, inner in optional.items() if inner is not None}
+    if value.system is not None:
+        wire["system"] = value.system
+    if value.tools is not None:
+        wire["tools"] = value.tools
+    if value.format is not None:
+        wire["format"] = cast("types.OutputFormat", value.format)
     summary = extra.pop("summary", {})
+    if value.diffs is not None:
+        summary = {**summary, "diffs": list(map(file_diff, value.diffs))}
     if value.diffs is not None or summary:
-        wire["summary"] = {**summary, **({"diffs": [d.to_json() for d in value.diffs]} if value.diffs is not None else {})}
-    return {**wire, **extra}
+        wire["summary"] = cast("types.UserMessageSummary", summary)
+    return _with(wire, extra)
 
 
-def _step(value: StepInfo, session_id: str) -> JsonObject:
+def _step(value: StepInfo, session_id: str) -> types.AssistantMessage:
     extra = dict(value.extra)
-    time: JsonObject = {"created": value.created_ms}
+    time: types.AssistantMessageTime = {"created": value.created_ms}
     if value.completed_ms is not None:
         time["completed"] = value.completed_ms
-    wire: JsonObject = {
+    wire: types.AssistantMessage = {
         "id": value.id,
         "sessionID": session_id,
         "role": "assistant",
@@ -192,7 +229,7 @@ def _step(value: StepInfo, session_id: str) -> JsonObject:
         "tokens": usage(value.usage),
         "modelID": value.model.model_id,
         "providerID": value.model.provider_id,
-        "time": {**time, **extra.pop("time", {})},
+        "time": _with(time, extra.pop("time", {})),
     }
     if value.model.variant:
         wire["variant"] = value.model.variant
@@ -202,10 +239,10 @@ def _step(value: StepInfo, session_id: str) -> JsonObject:
         wire["error"] = failure(value.error)
     if value.finish is not None:
         wire["finish"] = value.finish
-    return {**wire, **extra}
+    return _with(wire, extra)
 
 
-def message(value: Message, session_id: str) -> JsonObject:
+def message(value: Message, session_id: str) -> types.MessageWithParts:
     """`{info, parts}`."""
     message_id = value.info.id
     return {"info": info(value.info, session_id), "parts": [part(each, session_id, message_id) for each in value.all_parts()]}
@@ -214,91 +251,141 @@ def message(value: Message, session_id: str) -> JsonObject:
 # --- parts -----------------------------------------------------------------------------------------------------
 
 
-def part(value: Part, session_id: str, message_id: str) -> JsonObject:
+class Place(TypedDict):
+    """The ids that each part has: its own, its session's and its message's."""
+
+    id: str
+    sessionID: str
+    messageID: str
+
+
+def part(value: Part, session_id: str, message_id: str) -> types.Part:
     """`Part`."""
-    place = {"sessionID": session_id, "messageID": message_id}
-    wire = _PARTS[type(value)](value)
-    if isinstance(value, ToolCall) and value.attachments is not None:
-        wire["state"]["attachments"] = [part(file, session_id, message_id) for file in value.attachments]
-    return {"id": value.id, **place, **wire}
+    return _PARTS[type(value)](value, {"id": value.id, "sessionID": session_id, "messageID": message_id})
 
 
-def _present(**fields: Any) -> JsonObject:
-    return {key: value for key, value in fields.items() if value is not None}
+def _time(start: int | None, end: int | None) -> types.TextPartTime | None:
+    """`time` of a part; None if it has neither begun nor ended."""
+    if start is None:  # only an imported part has an end alone
+        return None if end is None else cast("types.TextPartTime", {"end": end})
+    return {"start": start} if end is None else {"start": start, "end": end}
 
 
-def _time(start: int | None, end: int | None) -> JsonObject:
-    return {} if start is None and end is None else {"time": _present(start=start, end=end)}
+def _text(value: Text, place: Place) -> types.TextPart:
+    wire: types.TextPart = {**place, "type": "text", "text": value.text}
+    if (time := _time(value.start_ms, value.end_ms)) is not None:
+        wire["time"] = time
+    if value.synthetic is not None:
+        wire["synthetic"] = value.synthetic
+    if value.ignored is not None:
+        wire["ignored"] = value.ignored
+    if value.metadata is not None:
+        wire["metadata"] = value.metadata
+    return _with(wire, value.extra)
 
 
-def _text(value: Text) -> JsonObject:
-    wire: JsonObject = {"type": "text", "text": value.text, **_time(value.start_ms, value.end_ms)}
-    return {**wire, **_present(synthetic=value.synthetic, ignored=value.ignored, metadata=value.metadata), **value.extra}
+def _reasoning_part(value: Reasoning, place: Place) -> types.ReasoningPart:
+    # An imported part may lack `time`, which the document requires.
+    wire = cast("types.ReasoningPart", {**place, "type": "reasoning", "text": value.text})
+    if (time := _time(value.start_ms, value.end_ms)) is not None:
+        wire["time"] = time
+    if value.metadata is not None:
+        wire["metadata"] = value.metadata
+    return _with(wire, value.extra)
 
 
-def _reasoning_part(value: Reasoning) -> JsonObject:
-    wire: JsonObject = {"type": "reasoning", "text": value.text, **_time(value.start_ms, value.end_ms)}
-    return {**wire, **_present(metadata=value.metadata), **value.extra}
+def _file(value: File, place: Place) -> types.FilePart:
+    wire: types.FilePart = {**place, "type": "file", "mime": value.mime, "url": value.url}
+    if value.filename is not None:
+        wire["filename"] = value.filename
+    if value.source is not None:
+        wire["source"] = cast("types.FilePartSource", value.source)
+    return _with(wire, value.extra)
 
 
-def _file(value: File) -> JsonObject:
-    optional = _present(filename=value.filename, source=value.source)
-    return {"type": "file", "mime": value.mime, "url": value.url, **optional, **value.extra}
+def _agent(value: AgentMention, place: Place) -> types.AgentPart:
+    wire: types.AgentPart = {**place, "type": "agent", "name": value.name}
+    if value.source is not None:
+        wire["source"] = cast("types.AgentPartSource", value.source)
+    return _with(wire, value.extra)
 
 
-def _agent(value: AgentMention) -> JsonObject:
-    return {"type": "agent", "name": value.name, **_present(source=value.source), **value.extra}
+def _compaction(value: CompactionMark, place: Place) -> types.CompactionPart:
+    wire: types.CompactionPart = {**place, "type": "compaction", "auto": value.auto}
+    return _with(wire, value.extra)
 
 
-def _compaction(value: CompactionMark) -> JsonObject:
-    return {"type": "compaction", "auto": value.auto, **value.extra}
+def _step_start(value: StepStart, place: Place) -> types.StepStartPart:
+    wire: types.StepStartPart = {**place, "type": "step-start"}
+    if value.snapshot is not None:
+        wire["snapshot"] = value.snapshot
+    return _with(wire, value.extra)
 
 
-def _step_start(value: StepStart) -> JsonObject:
-    return {"type": "step-start", **_present(snapshot=value.snapshot), **value.extra}
+def _step_finish(value: StepFinish, place: Place) -> types.StepFinishPart:
+    tokens = usage(value.usage)
+    wire: types.StepFinishPart = {**place, "type": "step-finish", "reason": value.reason, "cost": value.cost, "tokens": tokens}
+    if value.snapshot is not None:
+        wire["snapshot"] = value.snapshot
+    return _with(wire, value.extra)
 
 
-def _step_finish(value: StepFinish) -> JsonObject:
-    wire: JsonObject = {"type": "step-finish", "reason": value.reason, "cost": value.cost, "tokens": usage(value.usage)}
-    return {**wire, **_present(snapshot=value.snapshot), **value.extra}
+def _patch(value: Patch, place: Place) -> types.PatchPart:
+    wire: types.PatchPart = {**place, "type": "patch", "hash": value.hash, "files": list(value.files)}
+    return _with(wire, value.extra)
 
 
-def _patch(value: Patch) -> JsonObject:
-    return {"type": "patch", "hash": value.hash, "files": list(value.files), **value.extra}
+def _other_part(value: OtherPart, place: Place) -> types.Part:
+    return cast("types.Part", {**place, "type": value.type, **value.fields})
 
 
-def _other_part(value: OtherPart) -> JsonObject:
-    return {"type": value.type, **value.fields}
+def _tool(value: ToolCall, place: Place) -> types.ToolPart:
+    state = tool_state(value)
+    if value.attachments is not None:
+        files = [part(file, place["sessionID"], place["messageID"]) for file in value.attachments]
+        state = _with(state, {"attachments": files})
+    wire: types.ToolPart = {**place, "type": "tool", "tool": value.tool, "callID": value.call_id, "state": state}
+    return _with(wire, value.extra)
 
 
-def _tool(value: ToolCall) -> JsonObject:
-    return {"type": "tool", "tool": value.tool, "callID": value.call_id, "state": tool_state(value), **value.extra}
-
-
-def tool_state(call: ToolCall) -> JsonObject:
+def tool_state(call: ToolCall) -> types.ToolState:
     """`ToolState` of a call, without its attachments."""
     extra = dict(call.state_extra)
-    wire: JsonObject = {"status": call.status, "input": dict(call.input)}
-    time: JsonObject = {"start": call.start_ms}
-    if call.status in ("completed", "error"):
-        time["end"] = call.end_ms
     if call.status == "pending":
-        wire["raw"] = call.raw
-    else:
-        wire["time"] = {**time, **extra.pop("time", {})}
-    match call.status:
-        case "running":
-            wire |= _present(title=call.title, metadata=call.metadata)
-        case "completed":
-            wire |= {"output": call.output, "title": call.title or "", "metadata": call.metadata or {}}
-        case "error":
-            wire |= {"error": call.error, **_present(metadata=call.metadata)}
-        case _:
-            pass
-    return {**wire, **extra}
+        pending: types.ToolStatePending = {"status": "pending", "input": dict(call.input), "raw": call.raw}
+        return _with(pending, extra)
+    more: Fields = extra.pop("time", {})
+    if call.status == "running":
+        started: types.ToolStateRunningTime = {"start": call.start_ms}
+        running: types.ToolStateRunning = {"status": "running", "input": dict(call.input), "time": _with(started, more)}
+        if call.title is not None:
+            running["title"] = call.title
+        if call.metadata is not None:
+            running["metadata"] = call.metadata
+        return _with(running, extra)
+    time: types.ToolStateErrorTime = {"start": call.start_ms, "end": call.end_ms}
+    if call.status == "error":
+        error: types.ToolStateError = {
+            "status": "error",
+            "input": dict(call.input),
+            "time": _with(time, more),
+            "error": call.error,
+        }
+        if call.metadata is not None:
+            error["metadata"] = call.metadata
+        return _with(error, extra)
+    completed: types.ToolStateCompleted = {
+        "status": "completed",
+        "input": dict(call.input),
+        "time": _with(cast("types.ToolStateCompletedTime", time), more),
+        "output": call.output,
+        "title": call.title or "",
+        "metadata": call.metadata or {},
+    }
+    return _with(completed, extra)
 
 
-_PARTS: Mapping[type[Any], Callable[[Any], JsonObject]] = {
+_PARTS: Mapping[type[Any], Callable[[Any, Place], types.Part]] = {
     Text: _text,
     Reasoning: _reasoning_part,
     File: _file,
@@ -315,36 +402,53 @@ _PARTS: Mapping[type[Any], Callable[[Any], JsonObject]] = {
 # --- requests --------------------------------------------------------------------------------------------------
 
 
-def request(value: PermissionRequest | QuestionRequest, session_id: str) -> JsonObject:
+def request(value: PermissionRequest | QuestionRequest, session_id: str) -> types.PermissionRequest | types.QuestionRequest:
     """`PermissionRequest` or `QuestionRequest`."""
-    wire = _permission(value) if isinstance(value, PermissionRequest) else _question(value)
-    tool = {"tool": call_ref(value.call)} if value.call is not None else {}
-    return {"id": value.id, "sessionID": session_id, **wire, **tool}
+    return permission(value, session_id) if isinstance(value, PermissionRequest) else question(value, session_id)
 
 
-def _permission(value: PermissionRequest) -> JsonObject:
+def permission(value: PermissionRequest, session_id: str) -> types.PermissionRequest:
+    """`PermissionRequest`."""
     access = value.access
-    return {
+    wire: types.PermissionRequest = {
+        "id": value.id,
+        "sessionID": session_id,
         "permission": access.permission,
         "patterns": list(access.patterns),
         "metadata": dict(access.metadata),
         "always": list(access.always),
     }
+    if value.call is not None:
+        wire["tool"] = call_ref(value.call)
+    return wire
 
 
-def _question(value: QuestionRequest) -> JsonObject:
-    questions: list[JsonObject] = []
+def question(value: QuestionRequest, session_id: str) -> types.QuestionRequest:
+    """`QuestionRequest`."""
+    questions: list[types.QuestionInfo] = []
     for asked in value.questions:
-        options = [{"label": option.label, "description": option.description} for option in asked.options]
-        wire: JsonObject = {"question": asked.question, "header": asked.header, "options": options}
+        options: list[types.QuestionOption] = [
+            {"label": option.label, "description": option.description} for option in asked.options
+        ]
+        wire: types.QuestionInfo = {"question": asked.question, "header": asked.header, "options": options}
         if asked.multiple:
             wire["multiple"] = True
         if not asked.custom:
             wire["custom"] = False
         questions.append(wire)
-    return {"questions": questions}
+    asking: types.QuestionRequest = {"id": value.id, "sessionID": session_id, "questions": questions}
+    if value.call is not None:
+        asking["tool"] = call_ref(value.call)
+    return asking
 
 
-def export(value: Session) -> JsonObject:
+class Export(TypedDict):
+    """The document of `opencode export`."""
+
+    info: types.Session
+    messages: list[types.MessageWithParts]
+
+
+def export(value: Session) -> Export:
     """Build the document of `opencode export`: `{info, messages}`, with messages in order of their times."""
     return {"info": session(value.record), "messages": [message(entry, value.id) for entry in value.oldest_first()]}

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
 from universal.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.ids import render as render_id
-from universal.jsonvalue import JsonObject
 from universal.session.changes import (
     LASTING,
     Change,
@@ -38,9 +37,16 @@ from universal.session.changes import (
 )
 from universal.session.model import PermissionRequest, Session
 
+if TYPE_CHECKING:
+    from shim.faces.opencode1.event_types import QuestionRejectedProperties, SessionEvent
+
 TOAST_MS = 15_000
 """Milliseconds for which a notice is shown."""
-REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
+REPLIES: Mapping[str, Literal["once", "always", "reject"]] = {
+    "accept": "once",
+    "accept_for_session": "always",
+    "reject": "reject",
+}
 """Universal decision -> OpenCode's reply."""
 URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, RequestClosed})
 """Changes that are sent at once instead of batched."""
@@ -94,88 +100,94 @@ def _no_event() -> OpenCodeEvent | None:
     return None
 
 
-Rendered = tuple[str, JsonObject]
-
-
-def _session_created(change: SessionCreated, session: Session) -> Rendered:
+def _session_created(change: SessionCreated, session: Session) -> SessionEvent:
     return "session.created", {"sessionID": session.id, "info": read.session(change.record)}
 
 
-def _session_changed(change: SessionChanged, session: Session) -> Rendered:
+def _session_changed(change: SessionChanged, session: Session) -> SessionEvent:
     return "session.updated", {"sessionID": session.id, "info": read.session(change.record)}
 
 
-def _session_deleted(change: SessionDeleted, session: Session) -> Rendered:
+def _session_deleted(change: SessionDeleted, session: Session) -> SessionEvent:
     return "session.deleted", {"sessionID": session.id, "info": read.session(change.record)}
 
 
-def _status(change: StatusChanged, session: Session) -> Rendered:
+def _status(change: StatusChanged, session: Session) -> SessionEvent:
     return "session.status", {"sessionID": session.id, "status": read.status(change.status)}
 
 
-def _idle(change: TurnEnded, session: Session) -> Rendered:
+def _idle(change: TurnEnded, session: Session) -> SessionEvent:
     return "session.idle", {"sessionID": session.id}
 
 
-def _prompt_failed(change: PromptFailed, session: Session) -> Rendered:
+def _prompt_failed(change: PromptFailed, session: Session) -> SessionEvent:
     return "session.error", {"sessionID": session.id, "error": read.failure(change.failure)}
 
 
-def _diffs(change: DiffsChanged, session: Session) -> Rendered:
-    return "session.diff", {"sessionID": session.id, "diff": [diff.to_json() for diff in change.diffs]}
+def _diffs(change: DiffsChanged, session: Session) -> SessionEvent:
+    return "session.diff", {"sessionID": session.id, "diff": list(map(read.file_diff, change.diffs))}
 
 
-def _todos(change: TodosChanged, session: Session) -> Rendered:
+def _todos(change: TodosChanged, session: Session) -> SessionEvent:
     return "todo.updated", {"sessionID": session.id, "todos": list(map(read.todo, change.todos))}
 
 
-def _command(change: CommandExecuted, session: Session) -> Rendered:
-    properties = {"name": change.name, "arguments": change.arguments, "messageID": change.message_id}
-    return "command.executed", {"sessionID": session.id, **properties}
+def _command(change: CommandExecuted, session: Session) -> SessionEvent:
+    return "command.executed", {
+        "sessionID": session.id,
+        "name": change.name,
+        "arguments": change.arguments,
+        "messageID": change.message_id,
+    }
 
 
-def _session_compacted(change: SessionCompacted, session: Session) -> Rendered:
+def _session_compacted(change: SessionCompacted, session: Session) -> SessionEvent:
     return "session.compacted", {"sessionID": session.id}
 
 
-def _notice(change: Notice, session: Session) -> Rendered:
+def _notice(change: Notice, session: Session) -> SessionEvent:
     return "tui.toast.show", {"message": change.text, "variant": change.level, "duration": TOAST_MS}
 
 
-def _file(change: FileEdited, session: Session) -> Rendered:
+def _file(change: FileEdited, session: Session) -> SessionEvent:
     return "file.edited", {"file": change.path}
 
 
-def _message(change: MessageChanged, session: Session) -> Rendered:
+def _message(change: MessageChanged, session: Session) -> SessionEvent:
     return "message.updated", {"sessionID": session.id, "info": read.info(change.info, session.id)}
 
 
-def _message_removed(change: MessageRemoved, session: Session) -> Rendered:
+def _message_removed(change: MessageRemoved, session: Session) -> SessionEvent:
     return "message.removed", {"sessionID": session.id, "messageID": change.message_id}
 
 
-def _part(change: PartChanged, session: Session) -> Rendered:
+def _part(change: PartChanged, session: Session) -> SessionEvent:
     part = read.part(change.part, session.id, change.message_id)
     return "message.part.updated", {"sessionID": session.id, "part": part, "time": change.at_ms}
 
 
-def _delta(change: TextGrew, session: Session) -> Rendered:
-    place = {"messageID": change.message_id, "partID": change.part_id}
-    return "message.part.delta", {"sessionID": session.id, **place, "field": "text", "delta": change.delta}
+def _delta(change: TextGrew, session: Session) -> SessionEvent:
+    return "message.part.delta", {
+        "sessionID": session.id,
+        "messageID": change.message_id,
+        "partID": change.part_id,
+        "field": "text",
+        "delta": change.delta,
+    }
 
 
-def _part_removed(change: PartRemoved, session: Session) -> Rendered:
-    place = {"messageID": change.message_id, "partID": change.part_id}
-    return "message.part.removed", {"sessionID": session.id, **place}
+def _part_removed(change: PartRemoved, session: Session) -> SessionEvent:
+    return "message.part.removed", {"sessionID": session.id, "messageID": change.message_id, "partID": change.part_id}
 
 
-def _request_opened(change: RequestOpened, session: Session) -> Rendered:
-    kind = "permission" if isinstance(change.request, PermissionRequest) else "question"
-    return f"{kind}.asked", read.request(change.request, session.id)
+def _request_opened(change: RequestOpened, session: Session) -> SessionEvent:
+    if isinstance(change.request, PermissionRequest):
+        return "permission.asked", read.permission(change.request, session.id)
+    return "question.asked", read.question(change.request, session.id)
 
 
-def _request_closed(change: RequestClosed, session: Session) -> Rendered:
-    place: JsonObject = {"sessionID": session.id, "requestID": change.request.id}
+def _request_closed(change: RequestClosed, session: Session) -> SessionEvent:
+    place: QuestionRejectedProperties = {"sessionID": session.id, "requestID": change.request.id}
     if isinstance(change.request, PermissionRequest):
         return "permission.replied", {**place, "reply": REPLIES[change.answer]}
     if change.answer == "answered":
@@ -183,7 +195,7 @@ def _request_closed(change: RequestClosed, session: Session) -> Rendered:
     return "question.rejected", place
 
 
-RENDER: Mapping[type[Any], Callable[[Any, Session], Rendered]] = {
+RENDER: Mapping[type[Any], Callable[[Any, Session], SessionEvent]] = {
     SessionCreated: _session_created,
     SessionChanged: _session_changed,
     SessionDeleted: _session_deleted,

@@ -11,9 +11,16 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from universal.jsonvalue import JsonObject, arr, obj, text
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from shim.faces.opencode1.types import FilePart, MessageWithParts, Part, Session, ToolPart
+
+    Children: TypeAlias = Mapping[str, Sequence[MessageWithParts]]
 
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -64,7 +71,7 @@ _MARKS = {"completed": "☑", "in_progress": "◐", "cancelled": "☒"}
 _DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 
 
-def page(info: JsonObject, messages: Sequence[JsonObject], children: Mapping[str, Sequence[JsonObject]], *, busy: bool) -> str:
+def page(info: Session, messages: Sequence[MessageWithParts], children: Children, *, busy: bool) -> str:
     """Render a session's page. `children`: messages of its subagents' sessions, by session id."""
     title = escape(text(info.get("title"), "Session"))
     refresh = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if busy else ""
@@ -85,8 +92,8 @@ def _time(ms: Any) -> str:
     return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M} UTC" if isinstance(ms, (int, float)) else ""
 
 
-def _message(message: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth: int) -> str:
-    info, parts = obj(message["info"]), [obj(p) for p in arr(message["parts"])]
+def _message(message: MessageWithParts, children: Children, depth: int) -> str:
+    info, parts = message["info"], message["parts"]
     shown = "\n".join(filter(None, (_part(p, children, depth) for p in parts)))
     error = obj(info.get("error"))
     if error:
@@ -99,7 +106,7 @@ def _message(message: JsonObject, children: Mapping[str, Sequence[JsonObject]], 
     return f'<section class="user">{shown}</section>' if shown else ""
 
 
-def _part(part: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth: int) -> str:
+def _part(part: Part, children: Children, depth: int) -> str:
     match part["type"]:
         case "text":
             return "" if part.get("synthetic") or not text(part.get("text")).strip() else _prose(text(part["text"]))
@@ -131,14 +138,14 @@ def _prose(source: str) -> str:
     return "".join(out)
 
 
-def _file(part: JsonObject) -> str:
+def _file(part: FilePart) -> str:
     name, url = escape(text(part.get("filename")) or "file"), text(part.get("url"))
     if _DATA_IMAGE.match(url):
         return f'<div><img src="{escape(url)}" alt="{name}"></div>'
     return f'<div class="about">file: {name}</div>'
 
 
-def _tool(part: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth: int) -> str:
+def _tool(part: ToolPart, children: Children, depth: int) -> str:
     state = obj(part.get("state"))
     arguments, meta = obj(state.get("input")), obj(state.get("metadata"))
     tool, title = text(part.get("tool")), text(state.get("title")) or _about(arguments)
@@ -147,8 +154,8 @@ def _tool(part: JsonObject, children: Mapping[str, Sequence[JsonObject]], depth:
     body, opened = _tool_body(tool, arguments, state, meta)
     if failed:
         body += f'<div class="error">{escape(_cut(text(state.get("error"))))}</div>'
-    for file in map(obj, arr(state.get("attachments"))):
-        body += _file(file)
+    for file in map(obj, arr(state.get("attachments"))):  # an imported call may have some in any state
+        body += _file(cast("FilePart", file))
     child = children.get(text(meta.get("sessionId")) or text(meta.get("sessionID")))
     if child and depth < DEEPEST:
         inner = "\n".join(_message(m, children, depth + 1) for m in child)

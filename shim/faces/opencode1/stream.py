@@ -126,7 +126,7 @@ class EventPiece(NamedTuple):
     """
 
     type: str
-    properties: dict[str, Any]
+    properties: Mapping[str, Any]
     directory: str | None
     project: str | None
     urgent: bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from aiohttp import web
 
 from shim.faces.opencode1 import read
@@ -13,6 +15,9 @@ from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from shim.stream.compression import wants_gzip
 from shim.stream.response import stream
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.event_types import SessionEvent
 
 
 @operation("event.subscribe")
@@ -64,12 +69,13 @@ def running_state(ctx: Ctx) -> list[OpenCodeEvent]:
     events: list[OpenCodeEvent] = []
     for session in ctx.services.sessions.index.busy():
         info = read.session(session.record)
-        kinds = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
+        rows: list[SessionEvent] = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
         for message in session.messages.held_values():  # older ones are over
             if not message.is_over:
                 wire = read.message(message, session.id)
-                kinds.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))
+                rows.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))
                 time = wire["info"]["time"]["created"]
-                kinds += [("message.part.updated", {"sessionID": info["id"], "part": p, "time": time}) for p in wire["parts"]]
-        events += [OpenCodeEvent(kind, properties, info["directory"], info["projectID"]) for kind, properties in kinds]
+                for part in wire["parts"]:
+                    rows.append(("message.part.updated", {"sessionID": info["id"], "part": part, "time": time}))
+        events += [OpenCodeEvent(kind, properties, info["directory"], info["projectID"]) for kind, properties in rows]
     return events

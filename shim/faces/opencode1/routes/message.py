@@ -7,7 +7,7 @@ import binascii
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,8 +20,10 @@ from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.long_list import send
 from shim.http.operation import Ctx, to_response
 from shim.sessions.checkpoints import read_ahead, read_ids
-from universal.jsonvalue import JsonObject
 from universal.session.model import Message, Session
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import MessageWithParts
 
 
 class MessagePath(SessionPath):
@@ -67,7 +69,7 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         link = ctx.request.url.with_query(urlencode({**dict(ctx.request.query), "before": cursor}))
         headers = {"x-next-cursor": cursor, "link": f'<{link}>; rel="next"'}
 
-    def wire(some: Sequence[str]) -> list[JsonObject]:
+    def wire(some: Sequence[str]) -> list[MessageWithParts]:
         """Those of these messages that were not removed meanwhile."""
         found = map(session.messages.peek, some)
         return [read.message(message, path.sessionID) for message in found if message is not None]

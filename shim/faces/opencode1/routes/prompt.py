@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -24,6 +24,9 @@ from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.submit import submit
 from universal.jsonvalue import JsonObject, obj
 from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, Text
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import MessageWithParts
 
 
 class PromptModel(BaseModel):
@@ -150,7 +153,7 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
     return message_id
 
 
-async def _answer(ctx: Ctx, session_id: str, message_id: str) -> JsonObject:
+async def _answer(ctx: Ctx, session_id: str, message_id: str) -> MessageWithParts:
     state = await ctx.services.sessions.state(session_id)
     await state.idle()
     # `opencode run` exits at this answer and prints only the events that it read before, so streams go first.

@@ -231,7 +231,7 @@ async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
         if message is None:
             raise MessageNotFound(path.sessionID, query.messageID)
         diffs = (message.info.diffs or ()) if isinstance(message.info, UserInfo) else ()
-    return [diff.to_json() for diff in diffs]
+    return list(map(read.file_diff, diffs))
 
 
 @operation("session.abort")

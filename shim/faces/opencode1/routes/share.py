@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 from pydantic import BaseModel
@@ -19,8 +20,10 @@ from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.share_page import DEEPEST, POLICY, page
 from shim.host.roots import visible_sessions
 from shim.http.operation import Ctx
-from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import MessageWithParts
 
 NAME_BYTES = 12
 """Random bytes in a share's URL."""
@@ -73,7 +76,7 @@ async def show(ctx: Ctx, path: SharePath) -> web.Response:
         raise ShareNotFound
     session = await sessions.session(record.id)
     document = read.export(session)
-    children: dict[str, list[JsonObject]] = {}
+    children: dict[str, list[MessageWithParts]] = {}
     await _below(ctx, record.id, children, DEEPEST)
     html = await asyncio.to_thread(page, document["info"], document["messages"], children, busy=session.is_busy)
     return web.Response(text=html, content_type="text/html", headers=HEADERS)
@@ -84,7 +87,7 @@ def _is_at(record: SessionRecord, name: str) -> bool:
     return secrets.compare_digest(url.rpartition("/")[2].encode(), name.encode("utf-8", "replace")) if url else False
 
 
-async def _below(ctx: Ctx, session_id: str, messages: dict[str, list[JsonObject]], depth: int) -> None:
+async def _below(ctx: Ctx, session_id: str, messages: dict[str, list[MessageWithParts]], depth: int) -> None:
     for child in ctx.services.sessions.index.children(session_id):
         if child.id in messages:  # an imported session may claim to be its own descendant
             continue

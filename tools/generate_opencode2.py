@@ -2,6 +2,7 @@
 
     shim/faces/opencode2/operations.py   every operation: operationId -> method, path, tag, status
     shim/faces/opencode2/schema.json     all operations, types, errors and events, as an OpenAPI document
+    shim/faces/opencode2/{types,host_types,event_types}.py   TypedDicts of what the face builds (tools/wire_types.py)
     docs/operations2.md                  which operations are served, and why others are not
 
 Source: compat_fixtures/opencode2/{operations,events}.json, digested from the published documents and clients of 2.0.x,
@@ -17,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools import wire_types
 from tools.ts_types import Schema, any_of, schema
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -255,7 +257,11 @@ def _compact(value: object) -> str:
 def from_sources() -> dict[Path, str]:
     """Return the files that derive from the sources alone."""
     folder = ROOT / "shim" / "faces" / "opencode2"
-    return {folder / "operations.py": operations_module(), folder / "schema.json": document_text()}
+    return {
+        folder / "operations.py": operations_module(),
+        folder / "schema.json": document_text(),
+        **{folder / name: text for name, text in wire_types.modules(document()["components"]["schemas"]).items()},
+    }
 
 
 def from_routes() -> dict[Path, str]:

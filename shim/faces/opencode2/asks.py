@@ -6,14 +6,57 @@ Source: recordings `permission_*`, `question*` of `v2-20260717`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
-from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.names import ACTIONS
 from universal.events import Question
 from universal.jsonvalue import arr
-from universal.session.model import CallRef, PermissionRequest, QuestionRequest
+from universal.session.model import PermissionRequest, QuestionRequest
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
 
 TITLE = "Questions"
+
+
+class CallSource(TypedDict):
+    """The tool call of a request and its message, by OpenCode 2's ids."""
+
+    messageID: str
+    id: str
+
+
+class PreviewOption(TypedDict):
+    """An answer to choose, in builds before 2.0."""
+
+    label: str
+    description: str
+
+
+class PreviewQuestion(TypedDict):
+    """A question, in builds before 2.0."""
+
+    question: str
+    header: str
+    options: list[PreviewOption]
+    multiple: NotRequired[bool]
+    custom: NotRequired[bool]
+
+
+class PreviewCall(TypedDict):
+    """The tool call of a question, in builds before 2.0."""
+
+    messageID: str
+    callID: str
+
+
+class PreviewQuestions(TypedDict):
+    """The `QuestionV2Request` of builds before 2.0."""
+
+    id: str
+    sessionID: str
+    questions: list[PreviewQuestion]
+    tool: NotRequired[PreviewCall]
 
 
 def form_id(question_id: str) -> str:
@@ -21,15 +64,10 @@ def form_id(question_id: str) -> str:
     return f"frm_{question_id.removeprefix('que_')}"
 
 
-def source(call: CallRef | None, message_id: str) -> Wire:
-    """`source` of a request: its tool call and the message, by OpenCode 2's ids. Empty for a request without a call."""
-    return {"messageID": message_id, "id": call.call_id} if call is not None else {}
-
-
-def permission(request: PermissionRequest, session_id: str, tool: Wire) -> Wire:
+def permission(request: PermissionRequest, session_id: str, tool: CallSource | None) -> types.PermissionRequest:
     """The `PermissionRequest` of a request. In: `tool`, its `source`."""
     access = request.access
-    wire: Wire = {
+    wire: types.PermissionRequest = {
         "id": request.id,
         "sessionID": session_id,
         "action": ACTIONS.get(access.permission, access.permission),
@@ -38,10 +76,12 @@ def permission(request: PermissionRequest, session_id: str, tool: Wire) -> Wire:
     }
     if access.metadata:
         wire["metadata"] = dict(access.metadata)
-    return {**wire, "source": {"type": "tool", **tool}} if tool else wire
+    if tool:
+        wire["source"] = {"type": "tool", **tool}
+    return wire
 
 
-def form(request: QuestionRequest, session_id: str, tool: Wire) -> Wire:
+def form(request: QuestionRequest, session_id: str, tool: CallSource | None) -> types.FormInfo:
     """The `FormInfo` of a question request, with fields `q0`, `q1` ... In: `tool`, its `source`."""
     return {
         "id": form_id(request.id),
@@ -52,42 +92,48 @@ def form(request: QuestionRequest, session_id: str, tool: Wire) -> Wire:
     }
 
 
-def question(request: QuestionRequest, session_id: str) -> Wire:
+def question(request: QuestionRequest, session_id: str) -> PreviewQuestions:
     """The `QuestionV2Request` of builds before 2.0, which have no forms."""
-    questions: list[Wire] = []
+    questions: list[PreviewQuestion] = []
     for asked in request.questions:
-        options = [{"label": option.label, "description": option.description} for option in asked.options]
-        wire: Wire = {"question": asked.question, "header": asked.header, "options": options}
-        wire |= {"multiple": True} if asked.multiple else {}
-        wire |= {} if asked.custom else {"custom": False}
+        options: list[PreviewOption] = [{"label": option.label, "description": option.description} for option in asked.options]
+        wire: PreviewQuestion = {"question": asked.question, "header": asked.header, "options": options}
+        if asked.multiple:
+            wire["multiple"] = True
+        if not asked.custom:
+            wire["custom"] = False
         questions.append(wire)
-    call = request.call
-    tool = {"tool": {"messageID": call.message_id, "callID": call.call_id}} if call is not None else {}
-    return {"id": request.id, "sessionID": session_id, "questions": questions, **tool}
+    shown: PreviewQuestions = {"id": request.id, "sessionID": session_id, "questions": questions}
+    if request.call is not None:
+        shown["tool"] = {"messageID": request.call.message_id, "callID": request.call.call_id}
+    return shown
 
 
-def _field(number: int, question: Question) -> Wire:
-    options = [{"value": one.label, "label": one.label, "description": one.description} for one in question.options]
-    return {
+def _field(number: int, question: Question) -> types.FormField:
+    options: list[types.FormOption] = [
+        {"value": one.label, "label": one.label, "description": one.description} for one in question.options
+    ]
+    field: types.FormFieldString = {
         "key": f"q{number}",
         "title": question.header,
         "description": question.question,
-        "type": "multiselect" if question.multiple else "string",
+        "type": "string",
         "options": options,
         "custom": question.custom,
     }
+    return {**field, "type": "multiselect"} if question.multiple else field
 
 
-def answer(form: Wire, answers: Sequence[Sequence[str]]) -> Wire:
+def answer(form: types.FormInfo, answers: Sequence[Sequence[str]]) -> types.FormAnswer:
     """The `FormAnswer` of the answers, which are one list for each question. A question without an answer has no key."""
-    told: Wire = {}
+    values: dict[str, str | list[str]] = {}
     for field, given in zip(form["fields"], answers, strict=False):
         if given:
-            told[field["key"]] = list(given) if field["type"] == "multiselect" else ", ".join(given)
-    return told
+            values[field["key"]] = list(given) if field["type"] == "multiselect" else ", ".join(given)
+    return values
 
 
-def answers(form: Wire, answer: Mapping[str, object]) -> list[list[str]]:
+def answers(form: types.FormInfo, answer: Mapping[str, object]) -> list[list[str]]:
     """The answers to each question, from a `FormAnswer`. A question without an answer has an empty list."""
     given = [answer.get(field["key"]) for field in form["fields"]]
     return [[str(v) for v in arr(value)] if isinstance(value, list) else [] if value is None else [str(value)] for value in given]

@@ -7,33 +7,47 @@ as in OpenCode itself for unknown models. Source: recording `endpoints` of `comp
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from shim.faces.opencode2.events import Wire
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import host_types, types
 
 INPUTS = ("text", "image", "pdf", "audio", "video")
 PACKAGE = "opencode-shim"
 """Beginning of a provider's `package`. An agent talks to the models, and no package of the AI SDK."""
 
 
-def agents(modes: Iterable[Wire], permissions: list[Wire]) -> list[Wire]:
+def agents(modes: Iterable[Wire], permissions: list[types.PermissionRule]) -> list[host_types.AgentInfo]:
     """The `AgentInfo` objects. In: OpenCode 1's `Agent` objects, and the config's permission rules for every agent."""
-    return [
-        {
-            "id": mode["name"],
-            "name": mode["name"].capitalize(),
-            **({"description": mode["description"]} if mode.get("description") else {}),
-            "mode": mode["mode"],
-            "hidden": False,
-            "permissions": permissions,
-            "request": {"settings": {}, "headers": {}, "body": {}},
-        }
-        for mode in modes
-    ]
+    return [_agent(mode, permissions) for mode in modes]
 
 
-def commands(rows: Iterable[Wire]) -> list[Wire]:
+def _agent(mode: Wire, permissions: list[types.PermissionRule]) -> host_types.AgentInfo:
+    agent: host_types.AgentInfo = {
+        "id": mode["name"],
+        "name": mode["name"].capitalize(),
+        "mode": mode["mode"],
+        "hidden": False,
+        "permissions": permissions,
+        "request": {"settings": {}, "headers": {}, "body": {}},
+    }
+    if mode.get("description"):
+        agent["description"] = mode["description"]
+    return agent
+
+
+def commands(rows: Iterable[Wire]) -> list[host_types.CommandInfo]:
     """The `CommandInfo` objects. Templates are left out."""
-    return [{key: row[key] for key in ("name", "description") if key in row} for row in rows]
+    return [_command(row) for row in rows]
+
+
+def _command(row: Wire) -> host_types.CommandInfo:
+    command: host_types.CommandInfo = {"name": row["name"]}
+    if "description" in row:
+        command["description"] = row["description"]
+    return command
 
 
 def provider(row: Wire, *, keyed: bool) -> Wire:

@@ -7,11 +7,14 @@ Source: `ConfigInfo` of compat_fixtures/opencode2; the documents of 2.0 on migra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.names import rules
 from universal.jsonvalue import arr, obj, text
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
 
 SAME = (
     "$schema",
@@ -39,7 +42,7 @@ def convert(values: Mapping[str, Any]) -> Wire:
     return made
 
 
-def permissions(value: Any) -> list[Wire]:
+def permissions(value: Any) -> list[types.PermissionRule]:
     """The ordered rules of a `permission` value."""
     rows = {"*": value} if isinstance(value, str) else obj(value)
     return rules(

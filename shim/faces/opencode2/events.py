@@ -6,10 +6,14 @@ All other types are live only. Source: `compat_fixtures/opencode2/events.json` (
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 Wire: TypeAlias = dict[str, Any]
+"""JSON that a dialect makes for an older build. The shapes of `v2_0` are in `types`, `host_types` and `event_types`."""
+ReadOnlyWire: TypeAlias = Mapping[str, Any]
+"""JSON of any shape, which is only read."""
 FACE = "opencode2"
 """The name of this face in the hub."""
 
@@ -88,13 +92,13 @@ class Event:
     id: str
     created: int
     type: str
-    data: Wire
+    data: ReadOnlyWire
     session: str | None = None
     seq: int | None = None
     version: int | None = None
     directory: str | None = None
     note: str = ""
-    beside: Wire | None = None
+    beside: ReadOnlyWire | None = None
 
     @property
     def face(self) -> str:

@@ -11,12 +11,15 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from shim.errors import InvalidRequest
-from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2.events import ReadOnlyWire
 from universal.jsonvalue import arr, obj, text
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
 
 EVERY = ("key", "type", "title", "description")
 BASE = (*EVERY, "required", "hidden", "when")
@@ -31,19 +34,19 @@ KEYS: Mapping[str, Sequence[str]] = {
 """Type of a field -> its keys. Other keys are left out."""
 
 
-def fields_of(given: Sequence[Wire]) -> list[Wire]:
+def fields_of(given: Sequence[ReadOnlyWire]) -> list[types.FormField]:
     """Validate the fields of a new form. Raises InvalidRequest."""
-    fields: list[Wire] = []
+    fields: list[types.FormField] = []
     for number, one in enumerate(given):
         field = {key: one[key] for key in KEYS[one["type"]] if one.get(key) is not None}
         why = _field_fault(field, {known["key"] for known in fields})
         if why:
             raise InvalidRequest(why, path=("fields", number))
-        fields.append(field)
+        fields.append(cast("types.FormField", field))  # the request body and `KEYS` hold its shape
     return fields
 
 
-def _field_fault(field: Wire, known: set[str]) -> str:
+def _field_fault(field: ReadOnlyWire, known: set[str]) -> str:
     if field["key"] in known:
         return f'There are two fields "{field["key"]}"'
     if field["type"] == "multiselect" and not field.get("options"):
@@ -56,7 +59,7 @@ def _field_fault(field: Wire, known: set[str]) -> str:
     return ""
 
 
-def invalid(fields: Sequence[Wire], answer: Mapping[str, Any]) -> str | None:
+def invalid(fields: Sequence[ReadOnlyWire], answer: Mapping[str, Any]) -> str | None:
     """Why an answer is invalid, in OpenCode's words where known, or None if it is valid."""
     known = {field["key"]: field for field in fields}
     for key in answer:
@@ -75,11 +78,11 @@ def invalid(fields: Sequence[Wire], answer: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _holds(when: Wire, answer: Mapping[str, Any]) -> bool:
+def _holds(when: ReadOnlyWire, answer: Mapping[str, Any]) -> bool:
     return (answer.get(when["key"]) == when["value"]) == (when["op"] == "eq")
 
 
-def _string(field: Wire, value: Any) -> str | None:
+def _string(field: ReadOnlyWire, value: Any) -> str | None:
     if not isinstance(value, str):
         return "Expected string"
     options = _options(field)
@@ -92,7 +95,7 @@ def _string(field: Wire, value: Any) -> str | None:
     return None
 
 
-def _number(field: Wire, value: Any) -> str | None:
+def _number(field: ReadOnlyWire, value: Any) -> str | None:
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         return f"Expected {field['type']}"
     if field["type"] == "integer" and value != int(value):
@@ -102,11 +105,11 @@ def _number(field: Wire, value: Any) -> str | None:
     return None
 
 
-def _boolean(_field: Wire, value: Any) -> str | None:
+def _boolean(_field: ReadOnlyWire, value: Any) -> str | None:
     return None if isinstance(value, bool) else "Expected boolean"
 
 
-def _list_fault(field: Wire, value: Any) -> str | None:
+def _list_fault(field: ReadOnlyWire, value: Any) -> str | None:
     chosen: list[Any] = arr(value)
     if not isinstance(value, list) or not all(isinstance(one, str) for one in chosen):
         return "Expected string[]"
@@ -118,11 +121,11 @@ def _list_fault(field: Wire, value: Any) -> str | None:
     return None
 
 
-def _external(_field: Wire, _value: Any) -> str | None:
+def _external(_field: ReadOnlyWire, _value: Any) -> str | None:
     return "Expected nothing, it is a page to open,"
 
 
-def _options(field: Wire) -> list[str]:
+def _options(field: ReadOnlyWire) -> list[str]:
     return [text(obj(option).get("value")) for option in arr(field.get("options"))]
 
 
@@ -137,7 +140,7 @@ def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
     return check
 
 
-_CHECKS: Mapping[str, Callable[[Wire, Any], str | None]] = {
+_CHECKS: Mapping[str, Callable[[ReadOnlyWire, Any], str | None]] = {
     "string": _string,
     "number": _number,
     "integer": _number,

@@ -7,26 +7,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from shim.errors import LimitReached
-from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2.events import ReadOnlyWire
 from shim.ids import Ids
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import event_types, types
 
 GLOBAL = "global"
 MAX_OPEN = 100
 """Maximum of open forms, and of answered forms that are remembered."""
 
-Tell = Callable[[str, Wire, str | None], None]
+Tell = Callable[[str, ReadOnlyWire, str | None], None]
 """(type, data, directory) of an event."""
+
+
+class FormDraft(TypedDict):
+    """A form as a client asks for it."""
+
+    title: str
+    fields: list[types.FormField]
+    metadata: NotRequired[dict[str, Any]]
 
 
 @dataclass(slots=True)
 class ClientForm:
     """A form of a client. `state` is `FormDetail.state`."""
 
-    form: Wire
+    form: types.FormInfo
     directory: str
-    state: Wire = field(default_factory=lambda: {"status": "pending"})
+    state: types.FormState = field(default_factory=lambda: {"status": "pending"})
 
     @property
     def is_open(self) -> bool:
@@ -42,42 +54,43 @@ class Forms:
         self._tell = tell
         self._made: dict[str, ClientForm] = {}
 
-    def create(self, session_id: str, directory: str, form_id: str | None, said: Wire) -> Wire | None:
-        """Create a form. `said`: its title, fields and metadata. None if the id is used. Raises LimitReached."""
+    def create(self, session_id: str, directory: str, form_id: str | None, draft: FormDraft) -> types.FormInfo | None:
+        """Create a form. None if the id is used. Raises LimitReached."""
         if form_id in self._made:
             return None
         if sum(one.is_open for one in self._made.values()) >= MAX_OPEN:
             raise LimitReached("forms", MAX_OPEN, "Too many forms wait for an answer: cancel some.")
         id_ = form_id or f"frm_{self._ids.new('question').partition('_')[2]}"
-        form = {"id": id_, "sessionID": session_id, **said}
+        form: types.FormInfo = {"id": id_, "sessionID": session_id, **draft}
         self._made[id_] = ClientForm(form, directory)
         self._forget()
-        self._tell("form.created", {"form": form}, directory)
+        created: event_types.FormCreatedData = {"form": form}
+        self._tell("form.created", created, directory)
         return form
 
-    def open(self, session_id: str, directory: str | None = None) -> list[Wire]:
+    def open(self, session_id: str, directory: str | None = None) -> list[types.FormInfo]:
         """The open forms, oldest first, of one directory or of all."""
         return [
             one.form for one in self._open_forms() if one.form["sessionID"] == session_id and directory in (None, one.directory)
         ]
 
-    def of(self, directory: str) -> list[Wire]:
+    def of(self, directory: str) -> list[types.FormInfo]:
         """The open forms of a directory."""
         return [one.form for one in self._open_forms() if one.directory == directory]
 
-    def get(self, session_id: str, form_id: str) -> Wire | None:
+    def get(self, session_id: str, form_id: str) -> types.FormDetail | None:
         """The `FormDetail` of a form, or None if the session has no such form."""
         made = self._made.get(form_id)
         return {**made.form, "state": made.state} if made is not None and made.form["sessionID"] == session_id else None
 
-    def settle(self, form_id: str, answer: Wire | None, message: str | None = None) -> bool:
+    def settle(self, form_id: str, answer: types.FormAnswer | None, message: str | None = None) -> bool:
         """Answer a form, or cancel it with None. False if it was settled already or does not exist."""
         made = self._made.get(form_id)
         if made is None or not made.is_open:
             return False
         whose = {"id": form_id, "sessionID": made.form["sessionID"]}
         if answer is None:
-            made.state = {"status": "cancelled", **({"message": message} if message else {})}
+            made.state = {"status": "cancelled", "message": message} if message else {"status": "cancelled"}
             self._tell("form.cancelled", whose, made.directory)
         else:
             made.state = {"status": "answered", "answer": answer}

@@ -6,12 +6,14 @@ In: values of the core, with tools named as in `universal.tools`. Out: values of
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
-from shim.faces.opencode2.events import Wire
 from universal.jsonvalue import arr, obj, text
 from universal.session.model import RETRY_FAILED, Failure, ModelRef
 from universal.session.transcript import INTERRUPTED
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
 
 TOOLS: dict[str, str] = {"bash": "shell", "task": "subagent", "apply_patch": "patch"}
 """Tool of 1.x -> tool of 2.x. All others keep their name, also `todowrite`, of which 2.x shows only the call."""
@@ -68,31 +70,33 @@ def tool_name(name: str) -> str:
     return TOOLS.get(name, name)
 
 
-def arguments(tool: str, given: Mapping[str, Any]) -> Wire:
+def arguments(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call. In: `tool`, its name in 2.x."""
     names = ARGUMENTS.get(tool, {})
     return {names.get(key, key): value for key, value in given.items()}
 
 
-def model_ref(model: ModelRef) -> Wire:
+def model_ref(model: ModelRef) -> types.ModelRef:
     """The `ModelRef` of a model. The default variant is left out."""
-    ref: Wire = {"id": model.model_id, "providerID": model.provider_id}
-    return ref | ({"variant": model.variant} if model.variant and model.variant != "default" else {})
+    ref: types.ModelRef = {"id": model.model_id, "providerID": model.provider_id}
+    if model.variant and model.variant != "default":
+        ref["variant"] = model.variant
+    return ref
 
 
-def rules(permission: Any) -> list[Wire]:
+def rules(permission: Any) -> list[types.PermissionRule]:
     """The `PermissionRuleset` of rules of 1.x."""
     return [
         {
             "action": ACTIONS.get(text(rule.get("permission")), text(rule.get("permission"))),
             "resource": text(rule.get("pattern")),
-            "effect": text(rule.get("action")),
+            "effect": cast("types.PermissionEffect", text(rule.get("action"))),
         }
         for rule in map(obj, arr(permission))
     ]
 
 
-def error(failure: Failure) -> Wire:
+def error(failure: Failure) -> types.SessionStructuredError:
     """The `SessionStructuredError` of an error."""
     details = failure.details or {}
     native = details.get("opencode")
@@ -109,22 +113,29 @@ def error(failure: Failure) -> Wire:
     return _error("APIError" if isinstance(status, int) or failure.code == "APIError" else "UnknownError", words, status)
 
 
-def _error(name: str, words: str, status: object) -> Wire:
+def _error(name: str, words: str, status: object) -> types.SessionStructuredError:
     kind = ERRORS.get(name, "unknown")
     if isinstance(status, int):
         kind = next((type_ for statuses, type_ in STATUSES if status in statuses), kind)
     message = STEP_INTERRUPTED if kind == "aborted" else words or (CUT_OFF if "Length" in name else name)
-    made: Wire = {"type": kind, "message": message}
+    made: types.SessionStructuredError = {"type": kind, "message": message}
     return {**made, "status": status} if isinstance(status, int) else made
 
 
-def tool_error(words: str, *, interrupted: bool, refused: bool) -> Wire:
+def tool_error(words: str, *, interrupted: bool, refused: bool) -> types.SessionStructuredError:
     """The `SessionStructuredError` of a failed tool call."""
     if interrupted:
         return {"type": "aborted", "message": TOOL_INTERRUPTED if words == INTERRUPTED else words}
     return {"type": "aborted" if refused else "unknown", "message": words}
 
 
-def finish(reason: str) -> Wire:
+class StepFinish(TypedDict):
+    """The fields of a finished step that say why it ended."""
+
+    finish: types.FinishReason
+    rawFinish: NotRequired[str]
+
+
+def finish(reason: str) -> StepFinish:
     """The `finish` of a step, and `rawFinish` if `v2_0` has no such finish reason."""
-    return {"finish": reason} if reason in FINISHES else {"finish": "unknown", "rawFinish": reason}
+    return {"finish": cast("types.FinishReason", reason)} if reason in FINISHES else {"finish": "unknown", "rawFinish": reason}

@@ -9,49 +9,73 @@ import base64
 import binascii
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote_to_bytes
 
-from shim.faces.opencode2.events import Wire
 from universal.jsonvalue import obj, text
 from universal.session.entries import PendingPrompt
 from universal.session.values import AgentMention, File, OtherPart, Part, Text
 
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
+
 _DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
 
 
-def item(prompt: PendingPrompt, parts: Sequence[Part]) -> Wire:
+def item(prompt: PendingPrompt, parts: Sequence[Part]) -> types.InboxItem:
     """The `InboxItem` `{type, payload, delivery}` of a prompt and the parts of its message."""
     details, delivery = prompt.details, prompt.delivery
     if prompt.kind == "compaction":
         return {"type": "compaction", "payload": {}, "delivery": delivery}
     said = [part.text for part in parts if isinstance(part, Text) and not part.synthetic]
     tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, OtherPart) and part.type == "subtask"]
-    payload: Wire = {"text": "\n\n".join(said or tasks)}
+    words = "\n\n".join(said or tasks)
     if prompt.kind == "synthetic":
-        optional = {"description": details.description, "metadata": details.metadata}
-        payload |= {key: value for key, value in optional.items() if value}
-        return {"type": prompt.kind, "payload": payload, "delivery": delivery}
-    files = list(details.files) or [_file(part) for part in parts if isinstance(part, File)]
-    agents = list(details.agents) or [_agent(part) for part in parts if isinstance(part, AgentMention)]
-    optional = {"files": files, "agents": agents, "skills": list(details.skills), "metadata": details.metadata}
-    payload |= {key: value for key, value in optional.items() if value}
-    return {"type": prompt.kind, "payload": payload, "delivery": delivery}
+        note: types.SessionInboxSyntheticPayload = {"text": words}
+        if details.description:
+            note["description"] = details.description
+        if details.metadata:
+            note["metadata"] = details.metadata
+        return {"type": "synthetic", "payload": note, "delivery": delivery}
+    payload: types.SessionInboxUserPayload = {"text": words}
+    files = cast("list[types.PromptFileAttachment]", list(details.files)) or [
+        _file(part) for part in parts if isinstance(part, File)
+    ]
+    agents = cast("list[types.PromptAgentAttachment]", list(details.agents)) or [
+        _agent(part) for part in parts if isinstance(part, AgentMention)
+    ]
+    if files:
+        payload["files"] = files
+    if agents:
+        payload["agents"] = agents
+    if details.skills:
+        payload["skills"] = cast("list[types.PromptSkillAttachment]", list(details.skills))
+    if details.metadata:
+        payload["metadata"] = details.metadata
+    return {"type": "user", "payload": payload, "delivery": delivery}
 
 
-def _agent(part: AgentMention) -> Wire:
+def _agent(part: AgentMention) -> types.PromptAgentAttachment:
+    agent: types.PromptAgentAttachment = {"name": part.name}
     source = obj(part.source)
-    mention = {"start": source.get("start"), "end": source.get("end"), "text": source.get("value")} if source else {}
-    return {"name": part.name, **({"mention": mention} if mention else {})}
+    if source:
+        mention = {"start": source.get("start"), "end": source.get("end"), "text": source.get("value")}
+        agent["mention"] = cast("types.PromptMention", mention)
+    return agent
 
 
-def _file(part: File) -> Wire:
+def _file(part: File) -> types.PromptFileAttachment:
     """A file part. If the file was only named, its bytes are left out."""
-    name = {"name": part.filename} if part.filename else {}
+    file: types.PromptFileAttachment
     found = _DATA_URL.match(part.url)
     if found is None:
-        return {"data": "", "mime": part.mime, "source": {"type": "uri", "uri": part.url}, **name}
-    body = _base64(found[2], is_base64=found[1].endswith(";base64"))
-    return {"data": body, "mime": part.mime, "source": {"type": "inline"}, **name}
+        file = {"data": "", "mime": part.mime, "source": {"type": "uri", "uri": part.url}}
+    else:
+        body = _base64(found[2], is_base64=found[1].endswith(";base64"))
+        file = {"data": body, "mime": part.mime, "source": {"type": "inline"}}
+    if part.filename:
+        file["name"] = part.filename
+    return file
 
 
 def _base64(body: str, *, is_base64: bool) -> str:

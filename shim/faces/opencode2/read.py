@@ -7,11 +7,10 @@ Source: recordings `compat_fixtures/opencode2/v2-20260717`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from shim.faces.opencode2 import asks, names, prompts, results
 from shim.faces.opencode2 import session_info as session_info
-from shim.faces.opencode2.events import Wire
 from universal.diffs import relative
 from universal.jsonvalue import obj, text
 from universal.session.entries import (
@@ -39,33 +38,44 @@ from universal.session.timeline.asides import summary_of
 from universal.session.values import CallRef, PermissionRequest, QuestionRequest, Text, ToolCall
 from universal.session.values import Reasoning as Thought
 
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import event_types, host_types, types
+
 REFUSALS = (rejection(""), DISMISSED)
 """Errors of calls that a person refused without a reason. A reason is told to the model like any error."""
-LOST = {"type": "unknown", "message": "The agent ended without a word."}
+LOST: types.SessionStructuredError = {"type": "unknown", "message": "The agent ended without a word."}
 """The error of a turn that failed without a reason."""
 SHELL = "/bin/sh"
 """The shell of a person's commands. The journal does not hold the real one."""
 
 
-def info(session: Session) -> Wire:
+def info(session: Session) -> types.SessionInfo:
     """The `SessionInfo` of a session."""
     timeline, record = session.timeline, session.record
     wire = session_info.info_of(record)
-    for key in ("agent", "model"):
-        wire.pop(key, None)
-    wire |= {"agent": timeline.mode} if timeline.mode else {}
-    wire |= {"model": names.model_ref(timeline.model)} if timeline.model is not None else {}
-    wire |= {"cost": timeline.cost, "tokens": session_info.counts(timeline.usage)}
-    wire |= {"outcome": timeline.outcome} if timeline.outcome is not None else {}
-    wire |= {"fork": dict(timeline.fork)} if timeline.fork is not None else {}
-    if timeline.staged is not None:
-        wire["revert"] = revert(session)
-    moments = {"idle": timeline.idle_ms, "viewed": timeline.viewed_ms}
-    wire["time"] |= {key: at_ms for key, at_ms in moments.items() if at_ms is not None}
+    wire.pop("agent", None)
+    wire.pop("model", None)
+    if timeline.mode:
+        wire["agent"] = timeline.mode
+    if timeline.model is not None:
+        wire["model"] = names.model_ref(timeline.model)
+    wire["cost"] = timeline.cost
+    wire["tokens"] = session_info.counts(timeline.usage)
+    if timeline.outcome is not None:
+        wire["outcome"] = timeline.outcome
+    if timeline.fork is not None:
+        wire["fork"] = cast("types.SessionInfoFork", dict(timeline.fork))
+    staged = revert(session)
+    if staged is not None:
+        wire["revert"] = staged
+    if timeline.idle_ms is not None:
+        wire["time"]["idle"] = timeline.idle_ms
+    if timeline.viewed_ms is not None:
+        wire["time"]["viewed"] = timeline.viewed_ms
     return wire
 
 
-def revert(session: Session) -> Wire | None:
+def revert(session: Session) -> types.SessionRevert | None:
     """The `revert` of a session: what is staged to be undone."""
     staged = session.timeline.staged
     if staged is None:
@@ -81,22 +91,20 @@ def message_id(session: Session, id_: str) -> str:
 # --- messages ----------------------------------------------------------------------------------------------------
 
 
-def messages(session: Session) -> Iterator[Wire]:
+def messages(session: Session) -> Iterator[types.SessionMessageInfo]:
     """All messages of a session, oldest first."""
     return (message(entry, session) for entry in session.timeline.entries.values())
 
 
-def message_at(session: Session, id_: str) -> Wire | None:
+def message_at(session: Session, id_: str) -> types.SessionMessageInfo | None:
     """One message."""
     entry = session.timeline.entries.peek(id_)
     return None if entry is None else message(entry, session)
 
 
-def message(entry: Entry, session: Session) -> Wire:
+def message(entry: Entry, session: Session) -> types.SessionMessageInfo:
     """The `SessionMessageInfo` of an entry."""
-    kind, wire = MESSAGES[type(entry)](entry, session)
-    time = {"created": entry.created_ms, **wire.pop("time", {})}
-    return {"id": entry.id, "time": time, "type": kind, **wire}
+    return MESSAGES[type(entry)](entry, session)
 
 
 def kind_of(entry: Entry) -> str:
@@ -104,10 +112,20 @@ def kind_of(entry: Entry) -> str:
     return entry.prompt.kind if isinstance(entry, PromptEntry) else KINDS[type(entry)]
 
 
-def _step(entry: StepEntry, session: Session) -> tuple[str, Wire]:
-    moments = {"streamed": entry.streamed_ms, "completed": entry.completed_ms}
-    wire: Wire = {
-        "time": {key: at_ms for key, at_ms in moments.items() if at_ms is not None},
+def _creation(entry: Entry) -> types.CreatedTime:
+    return {"created": entry.created_ms}
+
+
+def _step(entry: StepEntry, session: Session) -> types.SessionMessageAssistant:
+    time: types.SessionMessageAssistantTime = {"created": entry.created_ms}
+    if entry.streamed_ms is not None:
+        time["streamed"] = entry.streamed_ms
+    if entry.completed_ms is not None:
+        time["completed"] = entry.completed_ms
+    wire: types.SessionMessageAssistant = {
+        "id": entry.id,
+        "time": time,
+        "type": "assistant",
         "agent": entry.mode,
         "model": names.model_ref(entry.model),
         "content": content(entry, session),
@@ -115,17 +133,29 @@ def _step(entry: StepEntry, session: Session) -> tuple[str, Wire]:
     if entry.retry is not None:
         wire["retry"] = retry(entry.retry)
     if entry.finish is not None:
-        wire |= names.finish(entry.finish)
+        wire = {**wire, **names.finish(entry.finish)}
     if entry.failure is not None:
-        wire |= {"finish": "error", "error": names.error(entry.failure)}
-    wire |= step_cost(entry)
-    snapshot = {"start": entry.snapshot} if entry.snapshot else {}
+        wire = {**wire, "finish": "error", "error": names.error(entry.failure)}
+    wire = {**wire, **step_cost(entry)}
+    snapshot: types.StepSnapshot = {}
+    if entry.snapshot:
+        snapshot["start"] = entry.snapshot
     if entry.end_snapshot is not None:
-        snapshot |= {"end": entry.end_snapshot, "files": files(entry)}
-    return "assistant", wire | ({"snapshot": snapshot} if snapshot else {})
+        snapshot["end"] = entry.end_snapshot
+        snapshot["files"] = files(entry)
+    if snapshot:
+        wire["snapshot"] = snapshot
+    return wire
 
 
-def step_cost(entry: StepEntry) -> Wire:
+class StepCost(TypedDict, total=False):
+    """The cost and tokens of a step. Empty if the agent did not count."""
+
+    cost: float
+    tokens: types.TokenUsageInfo
+
+
+def step_cost(entry: StepEntry) -> StepCost:
     """The cost and tokens of a step, if known."""
     return {} if entry.usage is None else {"cost": entry.cost or 0, "tokens": session_info.counts(entry.usage)}
 
@@ -135,17 +165,17 @@ def files(entry: StepEntry) -> list[str]:
     return list(dict.fromkeys(relative(name, entry.directory) for name in entry.files))
 
 
-def retry(value: Retry) -> Wire:
+def retry(value: Retry) -> types.StepRetry:
     """The time of the next try, and the reason."""
-    error = {"type": "provider.internal", "message": value.message}
+    error: types.SessionStructuredError = {"type": "provider.internal", "message": value.message}
     return {"attempt": value.attempt, "at": value.at_ms, "error": error}
 
 
-def content(entry: StepEntry, session: Session) -> list[Wire]:
+def content(entry: StepEntry, session: Session) -> list[types.AssistantContent]:
     """The texts, reasoning and tool calls of a step."""
     found = session.messages.peek(entry.message_id)
     parts = found.parts if found is not None else {}
-    wires: list[Wire] = []
+    wires: list[types.AssistantContent] = []
     for piece in entry.content:
         part = parts.get(piece.part_id)
         if isinstance(piece, TextPiece):
@@ -155,25 +185,35 @@ def content(entry: StepEntry, session: Session) -> list[Wire]:
     return wires
 
 
-def _text(piece: TextPiece, whole: str) -> Wire:
+def _text(piece: TextPiece, whole: str) -> types.AssistantText | types.AssistantReasoning:
     words = "" if not piece.is_ended else whole if piece.text is None else piece.text
-    wire: Wire = {"type": "reasoning" if piece.is_thought else "text", "text": words}
-    if piece.is_thought and piece.created_ms is not None:
-        wire["time"] = {"created": piece.created_ms}
-        wire["time"] |= {} if piece.ended_ms is None else {"completed": piece.ended_ms}
-    return wire
+    if not piece.is_thought:
+        return {"type": "text", "text": words}
+    thought: types.AssistantReasoning = {"type": "reasoning", "text": words}
+    if piece.created_ms is not None:
+        thought["time"] = {"created": piece.created_ms}
+        if piece.ended_ms is not None:
+            thought["time"]["completed"] = piece.ended_ms
+    return thought
 
 
-def _call(piece: CallPiece, call: ToolCall, directory: str) -> Wire:
-    moments = {"created": piece.created_ms, "ran": piece.ran_ms, "completed": piece.completed_ms}
+def _call(piece: CallPiece, call: ToolCall, directory: str) -> types.AssistantTool:
+    time: types.AssistantToolTime = {"created": piece.created_ms}
+    if piece.ran_ms is not None:
+        time["ran"] = piece.ran_ms
+    if piece.completed_ms is not None:
+        time["completed"] = piece.completed_ms
     return {
-        **{"type": "tool", "id": piece.call_id, "name": names.tool_name(piece.tool), "executed": False},
+        "type": "tool",
+        "id": piece.call_id,
+        "name": names.tool_name(piece.tool),
+        "executed": False,
         "state": _call_state(piece, call, directory),
-        "time": {key: at_ms for key, at_ms in moments.items() if at_ms is not None},
+        "time": time,
     }
 
 
-def _call_state(piece: CallPiece, call: ToolCall, directory: str) -> Wire:
+def _call_state(piece: CallPiece, call: ToolCall, directory: str) -> types.ToolState:
     if piece.ran_ms is None:
         return {"status": "streaming", "input": ""}
     tool, input_ = names.tool_name(piece.tool), call_input(piece, call)
@@ -181,57 +221,106 @@ def _call_state(piece: CallPiece, call: ToolCall, directory: str) -> Wire:
         return {"status": "completed", "input": input_, **call_result(piece, call, directory)}
     if call.status == "error":
         return {"status": "error", "input": input_, **call_failure(piece, call)}
-    progress = {} if piece.progress is None else results.progress(tool, obj(call.metadata))
+    progress: Mapping[str, Any] = {} if piece.progress is None else results.progress(tool, obj(call.metadata))
     return {"status": "running", "input": input_, "metadata": progress}
 
 
-def call_input(piece: CallPiece, call: ToolCall) -> Wire:
+def call_input(piece: CallPiece, call: ToolCall) -> dict[str, Any]:
     """The arguments of a call."""
     return names.arguments(names.tool_name(piece.tool), call.input if piece.input is None else piece.input)
 
 
-def call_result(piece: CallPiece, call: ToolCall, directory: str) -> Wire:
+class CallResult(TypedDict):
+    """The fields of a successful call in its state and in its event."""
+
+    content: list[types.ToolContent]
+    metadata: NotRequired[Mapping[str, Any]]
+
+
+def call_result(piece: CallPiece, call: ToolCall, directory: str) -> CallResult:
     """The result of a successful call."""
     tool = names.tool_name(piece.tool)
     metadata = results.metadata(tool, call_input(piece, call), obj(call.metadata), directory)
-    return {"content": results.content(tool, call), **({"metadata": metadata} if metadata else {})}
+    result: CallResult = {"content": results.content(tool, call)}
+    if metadata:
+        result["metadata"] = metadata
+    return result
 
 
-def call_failure(piece: CallPiece, call: ToolCall) -> Wire:
+class CallFailure(TypedDict):
+    """The fields of a failed call in its state and in its event."""
+
+    error: types.SessionStructuredError
+    content: NotRequired[list[types.ToolContent]]
+
+
+def call_failure(piece: CallPiece, call: ToolCall) -> CallFailure:
     """The error of a failed call, and its output until then."""
     metadata = obj(call.metadata)
     is_interrupted = metadata.get("interrupted") is True
     error = names.tool_error(call.error, interrupted=is_interrupted, refused=piece.refused in REFUSALS)
     output = text(metadata.get("output"))
-    return {"error": error, **({"content": [{"type": "text", "text": output}]} if output else {})}
+    return {"error": error, "content": [{"type": "text", "text": output}]} if output else {"error": error}
 
 
-def _prompt(entry: PromptEntry, session: Session) -> tuple[str, Wire]:
-    return entry.prompt.kind, inbox_item(entry.prompt, session)["payload"]
+def _prompt(entry: PromptEntry, session: Session) -> types.SessionMessageInfo:
+    item = inbox_item(entry.prompt, session)
+    # A message has the fields of its payload, which pyright does not see through the union.
+    return cast(
+        "types.SessionMessageInfo", {"id": entry.id, "time": _creation(entry), "type": entry.prompt.kind, **item["payload"]}
+    )
 
 
-def _compaction(entry: CompactionEntry, session: Session) -> tuple[str, Wire]:
-    wire: Wire = {"reason": compaction_reason(entry), "status": entry.status}
+def _compaction(entry: CompactionEntry, session: Session) -> types.SessionMessageCompaction:
+    id_, time, reason = entry.id, _creation(entry), compaction_reason(entry)
     if entry.failure is not None:
-        return "compaction", {**wire, "error": names.error(entry.failure)}
-    summary = summary_of(session.messages.peek(entry.message_id)) if entry.status == "completed" else ""
-    return "compaction", {**wire, "summary": summary, "recent": ""}
+        error = names.error(entry.failure)
+        return {"id": id_, "time": time, "type": "compaction", "reason": reason, "status": "failed", "error": error}
+    if entry.status != "completed":
+        return {
+            "id": id_,
+            "time": time,
+            "type": "compaction",
+            "reason": reason,
+            "status": "running",
+            "summary": "",
+            "recent": "",
+        }
+    summary = summary_of(session.messages.peek(entry.message_id))
+    return {
+        "id": id_,
+        "time": time,
+        "type": "compaction",
+        "reason": reason,
+        "status": "completed",
+        "summary": summary,
+        "recent": "",
+    }
 
 
-def compaction_reason(entry: CompactionEntry) -> str:
+def compaction_reason(entry: CompactionEntry) -> types.CompactionReason:
     """Whether a person (`manual`) or the agent (`auto`) started a compaction."""
     return "auto" if entry.is_auto else "manual"
 
 
-def _shell(entry: ShellEntry, session: Session) -> tuple[str, Wire]:
-    wire: Wire = {"shellID": shell_id(entry), "command": entry.command, "status": entry.status}
-    wire |= {} if entry.exit is None else {"exit": entry.exit}
+def _shell(entry: ShellEntry, session: Session) -> types.SessionMessageShell:
+    wire: types.SessionMessageShell = {
+        "id": entry.id,
+        "time": {"created": entry.created_ms},
+        "type": "shell",
+        "shellID": shell_id(entry),
+        "command": entry.command,
+        "status": entry.status,
+    }
+    if entry.exit is not None:
+        wire["exit"] = entry.exit
     if entry.completed_ms is not None:
         found = session.messages.peek(entry.message_id)
         calls = [part for part in (found.parts.values() if found is not None else ()) if isinstance(part, ToolCall)]
         call = next((call for call in calls if call.call_id == entry.call_id), None)
-        wire |= {"time": {"completed": entry.completed_ms}, "output": shell_output(call)}
-    return "shell", wire
+        wire["time"]["completed"] = entry.completed_ms
+        wire["output"] = shell_output(call)
+    return wire
 
 
 def shell_id(entry: ShellEntry) -> str:
@@ -239,17 +328,26 @@ def shell_id(entry: ShellEntry) -> str:
     return f"sh_{entry.id.removeprefix('msg_')}"
 
 
-def shell(entry: ShellEntry) -> Wire:
+def shell(entry: ShellEntry) -> host_types.ShellInfo:
     """The `ShellInfo` of a person's command."""
-    times = {"started": entry.created_ms, **({} if entry.completed_ms is None else {"completed": entry.completed_ms})}
-    return {
-        **{"id": shell_id(entry), "status": entry.status, "command": entry.command, "cwd": entry.directory},
-        **{"shell": SHELL, "file": "", "metadata": {}, "time": times},
-        **({} if entry.exit is None else {"exit": entry.exit}),
+    wire: host_types.ShellInfo = {
+        "id": shell_id(entry),
+        "status": entry.status,
+        "command": entry.command,
+        "cwd": entry.directory,
+        "shell": SHELL,
+        "file": "",
+        "metadata": {},
+        "time": {"started": entry.created_ms},
     }
+    if entry.completed_ms is not None:
+        wire["time"]["completed"] = entry.completed_ms
+    if entry.exit is not None:
+        wire["exit"] = entry.exit
+    return wire
 
 
-def shell_output(call: ToolCall | None) -> Wire:
+def shell_output(call: ToolCall | None) -> types.ShellOutput:
     """The output of a person's command."""
     metadata = obj(call.metadata) if call is not None else {}
     output = (call.output if call is not None and call.status == "completed" else "") or text(metadata.get("output"))
@@ -257,62 +355,87 @@ def shell_output(call: ToolCall | None) -> Wire:
     return {"output": output, "cursor": size, "size": size, "truncated": bool(metadata.get("truncated"))}
 
 
-def _mode(entry: ModeEntry, session: Session) -> tuple[str, Wire]:
-    return "agent-switched", switch(entry)
+def _mode(entry: ModeEntry, session: Session) -> types.SessionMessageAgentSelected:
+    return {"id": entry.id, "time": _creation(entry), "type": "agent-switched", **chosen_mode(entry)}
 
 
-def _model(entry: ModelEntry, session: Session) -> tuple[str, Wire]:
-    return "model-switched", switch(entry)
+def _model(entry: ModelEntry, session: Session) -> types.SessionMessageModelSelected:
+    return {"id": entry.id, "time": _creation(entry), "type": "model-switched", **chosen_model(entry)}
 
 
-def switch(entry: ModeEntry | ModelEntry) -> Wire:
-    """The choice of a switch, and the choice before it."""
-    if isinstance(entry, ModeEntry):
-        return {"agent": entry.mode, **({} if entry.previous is None else {"previous": entry.previous})}
-    previous = {} if entry.previous is None else {"previous": names.model_ref(entry.previous)}
-    return {"model": names.model_ref(entry.model), **previous}
+def chosen_mode(entry: ModeEntry) -> event_types.SessionAgentSelectedData:
+    """The mode of a switch, and the mode before it."""
+    return {"agent": entry.mode} if entry.previous is None else {"agent": entry.mode, "previous": entry.previous}
 
 
-def _location_switched(entry: MovedEntry, session: Session) -> tuple[str, Wire]:
-    return "location-switched", {**place(entry.place), "previous": place(entry.previous)}
+def chosen_model(entry: ModelEntry) -> event_types.SessionModelSelectedData:
+    """The model of a switch, and the model before it."""
+    wire: event_types.SessionModelSelectedData = {"model": names.model_ref(entry.model)}
+    if entry.previous is not None:
+        wire["previous"] = names.model_ref(entry.previous)
+    return wire
 
 
-def place(value: Place) -> Wire:
+def _location_switched(entry: MovedEntry, session: Session) -> types.SessionMessageLocationSwitched:
+    return {
+        "id": entry.id,
+        "time": _creation(entry),
+        "type": "location-switched",
+        **place(entry.place),
+        "previous": {**place(entry.previous)},
+    }
+
+
+def place(value: Place) -> event_types.SessionMovedData:
     """The location of a session."""
-    subpath = {"subpath": value.path} if value.path else {}
-    return {"location": {"directory": value.directory}, "projectID": value.project_id, **subpath}
+    wire: event_types.SessionMovedData = {"location": {"directory": value.directory}, "projectID": value.project_id}
+    if value.path:
+        wire["subpath"] = value.path
+    return wire
 
 
-def _skill(entry: SkillEntry, session: Session) -> tuple[str, Wire]:
-    return "skill", {"skill": entry.skill_id, "name": entry.name, "text": entry.text}
+def _skill(entry: SkillEntry, session: Session) -> types.SessionMessageSkill:
+    return {
+        "id": entry.id,
+        "time": _creation(entry),
+        "type": "skill",
+        "skill": entry.skill_id,
+        "name": entry.name,
+        "text": entry.text,
+    }
 
 
-def _note(entry: NoteEntry, session: Session) -> tuple[str, Wire]:
-    return "synthetic", note(entry)
+def _note(entry: NoteEntry, session: Session) -> types.SessionMessageSynthetic:
+    return {"id": entry.id, "time": _creation(entry), "type": "synthetic", **note(entry)}
 
 
-def note(entry: NoteEntry) -> Wire:
+def note(entry: NoteEntry) -> types.SessionInboxSyntheticPayload:
     """The fields of a text that a program added to the conversation."""
-    optional = {"description": entry.description, "metadata": entry.metadata}
-    return {"text": entry.text, **{key: value for key, value in optional.items() if value}}
+    wire: types.SessionInboxSyntheticPayload = {"text": entry.text}
+    if entry.description:
+        wire["description"] = entry.description
+    if entry.metadata:
+        wire["metadata"] = entry.metadata
+    return wire
 
 
-def _instructions(entry: InstructionsEntry, session: Session) -> tuple[str, Wire]:
-    return "system", {"text": entry.text}
+def _instructions(entry: InstructionsEntry, session: Session) -> types.SessionMessageSystem:
+    return {"id": entry.id, "time": _creation(entry), "type": "system", "text": entry.text}
 
 
-def _end(entry: EndEntry, session: Session) -> tuple[str, Wire]:
-    return "idle", {"outcome": entry.outcome, **end_error(entry)}
+def _end(entry: EndEntry, session: Session) -> types.SessionMessageIdle:
+    wire: types.SessionMessageIdle = {"id": entry.id, "time": _creation(entry), "type": "idle", "outcome": entry.outcome}
+    if entry.outcome == "failed":
+        wire["error"] = end_error(entry)
+    return wire
 
 
-def end_error(entry: EndEntry) -> Wire:
-    """The error of a failed turn, or None."""
-    if entry.outcome != "failed":
-        return {}
-    return {"error": LOST if entry.failure is None else names.error(entry.failure)}
+def end_error(entry: EndEntry) -> types.SessionStructuredError:
+    """The error of a failed turn."""
+    return LOST if entry.failure is None else names.error(entry.failure)
 
 
-MESSAGES: Mapping[type[Any], Callable[[Any, Session], tuple[str, Wire]]] = {
+MESSAGES: Mapping[type[Any], Callable[[Any, Session], types.SessionMessageInfo]] = {
     StepEntry: _step,
     PromptEntry: _prompt,
     CompactionEntry: _compaction,
@@ -325,7 +448,7 @@ MESSAGES: Mapping[type[Any], Callable[[Any, Session], tuple[str, Wire]]] = {
     InstructionsEntry: _instructions,
     EndEntry: _end,
 }
-"""Kind of entry -> the type of its message and its fields."""
+"""Kind of entry -> the function that makes its message."""
 
 KINDS: Mapping[type[Any], str] = {
     StepEntry: "assistant",
@@ -345,44 +468,46 @@ KINDS: Mapping[type[Any], str] = {
 # --- the inbox and open requests -------------------------------------------------------------------------------------------
 
 
-def inbox(session: Session) -> list[Wire]:
+def inbox(session: Session) -> list[types.SessionInboxInfo]:
     """The `SessionInboxInfo` of each prompt in the inbox."""
     return [inbox_entry(prompt, session) for prompt in session.timeline.inbox.values()]
 
 
-def inbox_entry(prompt: PendingPrompt, session: Session) -> Wire:
+def inbox_entry(prompt: PendingPrompt, session: Session) -> types.SessionInboxInfo:
     """The `SessionInboxInfo` of a prompt."""
-    time = {"created": prompt.accepted_ms}
-    return {"id": prompt.id, "sessionID": session.id, "time": time, **inbox_item(prompt, session)}
+    time: types.CreatedTime = {"created": prompt.accepted_ms}
+    item = inbox_item(prompt, session)
+    # Each kind of item has its kind of `SessionInboxInfo`, which pyright does not see through the union.
+    return cast("types.SessionInboxInfo", {"id": prompt.id, "sessionID": session.id, "time": time, **item})
 
 
-def inbox_item(prompt: PendingPrompt, session: Session) -> Wire:
+def inbox_item(prompt: PendingPrompt, session: Session) -> types.InboxItem:
     """The `InboxItem` of a prompt."""
     message = session.messages.peek(prompt.id)
     return prompts.item(prompt, list(message.parts.values()) if message is not None else [])
 
 
-def permissions(session: Session) -> list[Wire]:
+def permissions(session: Session) -> list[types.PermissionRequest]:
     """The `PermissionRequest` of each open permission request."""
     return [permission(request, session) for request in session.permissions.values()]
 
 
-def permission(request: PermissionRequest, session: Session) -> Wire:
+def permission(request: PermissionRequest, session: Session) -> types.PermissionRequest:
     """The `PermissionRequest` of a request."""
     return asks.permission(request, session.id, _source(request.call, session))
 
 
-def forms(session: Session) -> list[Wire]:
+def forms(session: Session) -> list[types.FormInfo]:
     """The `FormInfo` of each open question."""
     return [form(request, session) for request in session.questions.values()]
 
 
-def form(request: QuestionRequest, session: Session) -> Wire:
+def form(request: QuestionRequest, session: Session) -> types.FormInfo:
     """The `FormInfo` of a question."""
     return asks.form(request, session.id, _source(request.call, session))
 
 
-def form_detail(session: Session, form_id: str) -> Wire | None:
+def form_detail(session: Session, form_id: str) -> types.FormDetail | None:
     """The `FormDetail` of an open or answered question."""
     request = question_of_form(session, form_id)
     if request is not None:
@@ -401,6 +526,6 @@ def question_of_form(session: Session, form_id: str) -> QuestionRequest | None:
     return next((request for id_, request in session.questions.items() if asks.form_id(id_) == form_id), None)
 
 
-def _source(call: CallRef | None, session: Session) -> Wire:
-    """`source` of a request: its tool call and message, by OpenCode 2's ids. Empty for a request without a call."""
-    return {"messageID": message_id(session, call.message_id), "id": call.call_id} if call is not None else {}
+def _source(call: CallRef | None, session: Session) -> asks.CallSource | None:
+    """`source` of a request: its tool call and message, by OpenCode 2's ids. None for a request without a call."""
+    return {"messageID": message_id(session, call.message_id), "id": call.call_id} if call is not None else None

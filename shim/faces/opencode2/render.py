@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shim.faces.opencode2 import asks, names, read, results, session_info
-from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event, Wire
+from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event, ReadOnlyWire
 from shim.faces.opencode2.host_events import toast
 from universal.jsonvalue import obj
 from universal.session.changes import Change, Notice, SessionDeleted, TextGrew
 from universal.session.entries import (
-    CallPiece,
     CompactionEntry,
     ModeEntry,
     ModelEntry,
@@ -76,7 +75,10 @@ from universal.session.log import (
 from universal.session.model import Part, Session, Text
 from universal.session.timeline.log_writer import LogWriter
 
-REPLIES = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import event_types, types
+
+REPLIES: Mapping[str, types.PermissionReply] = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
 """Answer of a permission -> OpenCode's reply."""
 
 
@@ -84,9 +86,9 @@ class RenderedEvent(NamedTuple):
     """Type and data of an event. `note`, `beside`: for dialects (`Event`). `is_whole`: the data has no `sessionID`."""
 
     type: str
-    data: Wire
+    data: event_types.EventData
     note: str = ""
-    beside: Wire | None = None
+    beside: ReadOnlyWire | None = None
     is_whole: bool = False
 
 
@@ -114,15 +116,19 @@ def _piece(change: TextGrew, session: Session, at_ms: int) -> Event | None:
         pieces = (one for one in reversed(entry.content) if isinstance(one, TextPiece) and one.part_id == change.part_id)
         found = next(pieces, None)
         if found is not None and not found.is_ended:
-            data = {"assistantMessageID": entry.id, "ordinal": found.ordinal, "delta": change.delta}
+            data: event_types.SessionTextDeltaData = {
+                "assistantMessageID": entry.id,
+                "ordinal": found.ordinal,
+                "delta": change.delta,
+            }
             rendered = RenderedEvent(f"session.{_kind(found.is_thought)}.delta", data)
     elif isinstance(entry, CompactionEntry) and isinstance(_part_of(change, session), Text):
         rendered = RenderedEvent("session.compaction.delta", {"text": change.delta}, beside={"messageID": entry.id})
     if rendered is None:
         return None
     id_ = f"evt_{LogWriter(session.id, session.timeline).last_id}"
-    data = {"sessionID": session.id, **rendered.data}
-    return Event(id_, at_ms, rendered.type, data, session.id, directory=session.record.directory, beside=rendered.beside)
+    whole = {"sessionID": session.id, **rendered.data}
+    return Event(id_, at_ms, rendered.type, whole, session.id, directory=session.record.directory, beside=rendered.beside)
 
 
 def _part_of(change: TextGrew, session: Session) -> Part | None:
@@ -163,7 +169,8 @@ def session_deleted(session: Session, at_ms: int) -> Event:
 
 def _session_created(event: SessionBegan, session: Session) -> RenderedEvent:
     if event.fork is not None:
-        return RenderedEvent("session.forked", {"parentID": event.fork["sessionID"], "boundary": event.fork["boundary"]})
+        data: event_types.SessionForkedData = {"parentID": event.fork["sessionID"], "boundary": event.fork["boundary"]}
+        return RenderedEvent("session.forked", data)
     return RenderedEvent("session.created", session_info.created_data(session_info.info_of(event.record), event.record.slug))
 
 
@@ -194,24 +201,30 @@ def _session_viewed(event: SessionViewed, session: Session) -> RenderedEvent:
 def _entry_added(event: EntryAdded, session: Session) -> RenderedEvent:
     match event.entry:
         case ModeEntry() as entry:
-            return RenderedEvent("session.agent.selected", read.switch(entry))
+            return RenderedEvent("session.agent.selected", read.chosen_mode(entry))
         case ModelEntry() as entry:
-            return RenderedEvent("session.model.selected", read.switch(entry))
+            return RenderedEvent("session.model.selected", read.chosen_model(entry))
         case MovedEntry() as entry:
             return RenderedEvent("session.moved", read.place(entry.place))
         case SkillEntry() as entry:
-            return RenderedEvent("session.skill.activated", {"id": entry.skill_id, "name": entry.name, "text": entry.text})
+            skill: event_types.SessionSkillActivatedData = {"id": entry.skill_id, "name": entry.name, "text": entry.text}
+            return RenderedEvent("session.skill.activated", skill)
         case NoteEntry() as entry:
             return RenderedEvent("session.synthetic", read.note(entry))
 
 
 def _instructions(event: InstructionsChanged, session: Session) -> RenderedEvent:
-    data: Wire = {} if event.delta is None else {"delta": dict(event.delta)}
-    return RenderedEvent("session.instructions.updated", data if event.entry is None else {**data, "text": event.entry.text})
+    data: event_types.SessionInstructionsUpdatedData = {}
+    if event.delta is not None:
+        data["delta"] = dict(event.delta)
+    if event.entry is not None:
+        data["text"] = event.entry.text
+    return RenderedEvent("session.instructions.updated", data)
 
 
 def _usage(event: UsageChanged, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.usage.updated", {"cost": event.cost, "tokens": session_info.counts(event.usage)})
+    data: event_types.SessionUsageUpdatedData = {"cost": event.cost, "tokens": session_info.counts(event.usage)}
+    return RenderedEvent("session.usage.updated", data)
 
 
 # --- prompts -----------------------------------------------------------------------------------------------------
@@ -219,23 +232,26 @@ def _usage(event: UsageChanged, session: Session) -> RenderedEvent:
 
 def _prompt_accepted(event: PromptAccepted, session: Session) -> RenderedEvent:
     item = read.inbox_item(event.prompt, session)
-    return RenderedEvent("session.inbox.enqueued", {"inboxID": event.prompt.id, "item": item})
+    data: event_types.SessionInboxEnqueuedData = {"inboxID": event.prompt.id, "item": item}
+    return RenderedEvent("session.inbox.enqueued", data)
 
 
 def _prompt_delivered(event: PromptDelivered, session: Session) -> RenderedEvent:
     prompt = event.prompt
-    data = {"inboxID": prompt.id}
+    data: event_types.SessionInboxDeliveredData = {"inboxID": prompt.id}
     if event.is_again:
         return RenderedEvent("session.inbox.delivered", data)
     return RenderedEvent("session.inbox.delivered", data, prompt.kind, {"item": read.inbox_entry(prompt, session)})
 
 
 def _withdrawn(event: PromptWithdrawn, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.inbox.cancelled", {"inboxID": event.prompt_id})
+    data: event_types.SessionInboxCancelledData = {"inboxID": event.prompt_id}
+    return RenderedEvent("session.inbox.cancelled", data)
 
 
 def _delivery(event: DeliveryChanged, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.inbox.delivery.changed", {"inboxID": event.prompt_id, "delivery": event.delivery})
+    data: event_types.SessionInboxDeliveryChangedData = {"inboxID": event.prompt_id, "delivery": event.delivery}
+    return RenderedEvent("session.inbox.delivery.changed", data)
 
 
 # --- turns -------------------------------------------------------------------------------------------------------
@@ -246,9 +262,13 @@ def _began(event: TurnBegan, session: Session) -> RenderedEvent:
 
 
 def _over(event: TurnOver, session: Session) -> RenderedEvent:
-    outcome = event.entry.outcome
-    data = {"reason": "user"} if outcome == "interrupted" else read.end_error(event.entry)
-    return RenderedEvent(f"session.execution.{outcome}", data)
+    if event.entry.outcome == "interrupted":
+        interrupted: event_types.SessionExecutionInterruptedData = {"reason": "user"}
+        return RenderedEvent("session.execution.interrupted", interrupted)
+    if event.entry.outcome == "failed":
+        failed: event_types.SessionExecutionFailedData = {"error": read.end_error(event.entry)}
+        return RenderedEvent("session.execution.failed", failed)
+    return RenderedEvent("session.execution.succeeded", {})
 
 
 def _status(event: StatusEmitted, session: Session) -> RenderedEvent:
@@ -264,41 +284,62 @@ def _idle(event: WentIdle, session: Session) -> RenderedEvent:
 
 def _step_began(event: StepBegan, session: Session) -> RenderedEvent:
     entry = event.entry
-    data: Wire = {"assistantMessageID": entry.id, "agent": entry.mode, "model": names.model_ref(entry.model)}
-    data |= {"snapshot": entry.snapshot} if entry.snapshot else {}
-    return RenderedEvent("session.step.started", {**data, "started": event.started_ms})
+    data: event_types.SessionStepStartedData = {
+        "assistantMessageID": entry.id,
+        "agent": entry.mode,
+        "model": names.model_ref(entry.model),
+        "started": event.started_ms,
+    }
+    if entry.snapshot:
+        data["snapshot"] = entry.snapshot
+    return RenderedEvent("session.step.started", data)
 
 
 def _step_streamed(event: StepStreamed, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.step.streamed", {"assistantMessageID": event.step_id})
+    data: event_types.SessionStepStreamedData = {"assistantMessageID": event.step_id}
+    return RenderedEvent("session.step.streamed", data)
 
 
 def _step_ended(event: StepEnded, session: Session) -> RenderedEvent:
     entry = event.entry
-    data: Wire = {"assistantMessageID": entry.id, **names.finish(entry.finish or "stop"), **read.step_cost(entry)}
-    data |= {"snapshot": entry.end_snapshot, "files": read.files(entry)} if entry.end_snapshot is not None else {}
+    data: event_types.SessionStepEndedData = {
+        "assistantMessageID": entry.id,
+        **names.finish(entry.finish or "stop"),
+        **read.step_cost(entry),
+    }
+    if entry.end_snapshot is not None:
+        data["snapshot"] = entry.end_snapshot
+        data["files"] = read.files(entry)
     return RenderedEvent("session.step.ended", data)
 
 
 def _step_failed(event: StepFailed, session: Session) -> RenderedEvent:
     entry = event.entry
     error = read.LOST if entry.failure is None else names.error(entry.failure)
-    spent = read.step_cost(entry) if event.is_paid else {}
-    return RenderedEvent("session.step.failed", {"assistantMessageID": entry.id, "error": error, **spent})
+    data: event_types.SessionStepFailedData = {"assistantMessageID": entry.id, "error": error}
+    if event.is_paid:
+        data = {**data, **read.step_cost(entry)}
+    return RenderedEvent("session.step.failed", data)
 
 
 def _retry(event: RetryScheduled, session: Session) -> RenderedEvent:
-    retry = {} if event.entry.retry is None else read.retry(event.entry.retry)
-    return RenderedEvent("session.retry.scheduled", {"assistantMessageID": event.entry.id, **retry})
+    data: event_types.SessionRetryScheduledData = {"assistantMessageID": event.entry.id}
+    if event.entry.retry is not None:
+        data = {**data, **read.retry(event.entry.retry)}
+    return RenderedEvent("session.retry.scheduled", data)
 
 
 def _text_began(event: TextBegan, session: Session) -> RenderedEvent:
-    data = {"assistantMessageID": event.step_id, "ordinal": event.piece.ordinal}
+    data: event_types.SessionTextStartedData = {"assistantMessageID": event.step_id, "ordinal": event.piece.ordinal}
     return RenderedEvent(f"session.{_kind(event.piece.is_thought)}.started", data)
 
 
 def _text_ended(event: TextEnded, session: Session) -> RenderedEvent:
-    data = {"assistantMessageID": event.step_id, "ordinal": event.piece.ordinal, "text": event.text}
+    data: event_types.SessionTextEndedData = {
+        "assistantMessageID": event.step_id,
+        "ordinal": event.piece.ordinal,
+        "text": event.text,
+    }
     return RenderedEvent(f"session.{_kind(event.piece.is_thought)}.ended", data)
 
 
@@ -306,41 +347,73 @@ def _kind(is_thought: bool) -> str:
     return "reasoning" if is_thought else "text"
 
 
-def _call(what: str, step_id: str, piece: CallPiece, **data: object) -> RenderedEvent:
-    return RenderedEvent(f"session.tool.{what}", {"assistantMessageID": step_id, "id": piece.call_id, **data})
-
-
 def _call_began(event: CallBegan, session: Session) -> RenderedEvent:
-    return _call("input.started", event.step_id, event.piece, name=names.tool_name(event.piece.tool))
+    data: event_types.SessionToolInputStartedData = {
+        "assistantMessageID": event.step_id,
+        "id": event.piece.call_id,
+        "name": names.tool_name(event.piece.tool),
+    }
+    return RenderedEvent("session.tool.input.started", data)
 
 
 def _call_input_grew(event: CallInputGrew, session: Session) -> RenderedEvent:
-    data = {"assistantMessageID": event.step_id, "id": event.call_id, "delta": event.delta}
+    data: event_types.SessionToolInputDeltaData = {
+        "assistantMessageID": event.step_id,
+        "id": event.call_id,
+        "delta": event.delta,
+    }
     return RenderedEvent("session.tool.input.delta", data)
 
 
 def _call_input_ended(event: CallInputEnded, session: Session) -> RenderedEvent:
     words = json.dumps(read.call_input(event.piece, event.call), ensure_ascii=False)
-    return _call("input.ended", event.step_id, event.piece, text=words)
+    data: event_types.SessionToolInputEndedData = {
+        "assistantMessageID": event.step_id,
+        "id": event.piece.call_id,
+        "text": words,
+    }
+    return RenderedEvent("session.tool.input.ended", data)
 
 
 def _call_ran(event: CallRan, session: Session) -> RenderedEvent:
-    rendered = _call("called", event.step_id, event.piece, input=read.call_input(event.piece, event.call), executed=False)
-    return rendered._replace(beside={"tool": names.tool_name(event.piece.tool)})
+    data: event_types.SessionToolCalledData = {
+        "assistantMessageID": event.step_id,
+        "id": event.piece.call_id,
+        "input": read.call_input(event.piece, event.call),
+        "executed": False,
+    }
+    return RenderedEvent("session.tool.called", data, beside={"tool": names.tool_name(event.piece.tool)})
 
 
 def _call_progressed(event: CallProgressed, session: Session) -> RenderedEvent:
     metadata = results.progress(names.tool_name(event.piece.tool), obj(event.call.metadata))
-    return _call("progress", event.step_id, event.piece, metadata=metadata)
+    data: event_types.SessionToolProgressData = {
+        "assistantMessageID": event.step_id,
+        "id": event.piece.call_id,
+        "metadata": metadata,
+    }
+    return RenderedEvent("session.tool.progress", data)
 
 
 def _call_succeeded(event: CallSucceeded, session: Session) -> RenderedEvent:
     result = read.call_result(event.piece, event.call, event.entry.directory)
-    return _call("success", event.entry.id, event.piece, **result, executed=False)
+    data: event_types.SessionToolSuccessData = {
+        "assistantMessageID": event.entry.id,
+        "id": event.piece.call_id,
+        **result,
+        "executed": False,
+    }
+    return RenderedEvent("session.tool.success", data)
 
 
 def _call_failed(event: CallFailed, session: Session) -> RenderedEvent:
-    return _call("failed", event.step_id, event.piece, **read.call_failure(event.piece, event.call), executed=False)
+    data: event_types.SessionToolFailedData = {
+        "assistantMessageID": event.step_id,
+        "id": event.piece.call_id,
+        **read.call_failure(event.piece, event.call),
+        "executed": False,
+    }
+    return RenderedEvent("session.tool.failed", data)
 
 
 # --- compactions, commands, undo ---------------------------------------------------------------------------------
@@ -348,28 +421,39 @@ def _call_failed(event: CallFailed, session: Session) -> RenderedEvent:
 
 def _compaction_began(event: CompactionBegan, session: Session) -> RenderedEvent:
     entry = event.entry
-    wish = {} if entry.prompt_id is None else {"inputID": entry.prompt_id}
-    return RenderedEvent("session.compaction.started", {"reason": read.compaction_reason(entry), "recent": "", **wish})
+    data: event_types.SessionCompactionStartedData = {"reason": read.compaction_reason(entry), "recent": ""}
+    if entry.prompt_id is not None:
+        data["inputID"] = entry.prompt_id
+    return RenderedEvent("session.compaction.started", data)
 
 
 def _compaction_ended(event: CompactionEnded, session: Session) -> RenderedEvent:
-    data: Wire = {"reason": read.compaction_reason(event.entry), "text": event.summary, "recent": ""}
+    data: event_types.SessionCompactionEndedData = {
+        "reason": read.compaction_reason(event.entry),
+        "text": event.summary,
+        "recent": "",
+    }
     return RenderedEvent("session.compaction.ended", data, beside={"messageID": event.entry.id})
 
 
 def _compaction_failed(event: CompactionFailed, session: Session) -> RenderedEvent:
     entry = event.entry
     error = read.LOST if entry.failure is None else names.error(entry.failure)
-    wish = {} if entry.prompt_id is None else {"inputID": entry.prompt_id}
-    return RenderedEvent("session.compaction.failed", {"reason": read.compaction_reason(entry), "error": error, **wish})
+    data: event_types.SessionCompactionFailedData = {"reason": read.compaction_reason(entry), "error": error}
+    if entry.prompt_id is not None:
+        data["inputID"] = entry.prompt_id
+    return RenderedEvent("session.compaction.failed", data)
 
 
 def _shell_began(event: ShellBegan, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.shell.started", {"shell": read.shell(event.entry)})
+    data: event_types.SessionShellStartedData = {"shell": read.shell(event.entry)}
+    return RenderedEvent("session.shell.started", data)
 
 
 def _shell_ended(event: ShellEnded, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.shell.ended", {"shell": read.shell(event.entry), "output": read.shell_output(event.call)})
+    output = read.shell_output(event.call)
+    data: event_types.SessionShellEndedData = {"shell": read.shell(event.entry), "output": {**output}}
+    return RenderedEvent("session.shell.ended", data)
 
 
 def _undo_staged(event: UndoStaged, session: Session) -> RenderedEvent:
@@ -387,7 +471,10 @@ def _undo_committed(event: UndoCommitted, session: Session) -> RenderedEvent:
 
 
 def _content(event: ContentChanged, session: Session) -> RenderedEvent:
-    data = {"messageID": event.entry.id, "content": read.content(event.entry, session)}
+    data: event_types.SessionMessageContentUpdatedData = {
+        "messageID": event.entry.id,
+        "content": read.content(event.entry, session),
+    }
     return RenderedEvent("session.message.content.updated", data)
 
 
@@ -399,7 +486,8 @@ def _permission_asked(event: PermissionAsked, session: Session) -> RenderedEvent
 
 
 def _permission_answered(event: PermissionAnswered, session: Session) -> RenderedEvent:
-    return RenderedEvent("permission.replied", {"requestID": event.request.id, "reply": REPLIES[event.answer]})
+    data: event_types.PermissionRepliedData = {"requestID": event.request.id, "reply": REPLIES[event.answer]}
+    return RenderedEvent("permission.replied", data)
 
 
 def _question_asked(event: QuestionAsked, session: Session) -> RenderedEvent:
@@ -410,9 +498,11 @@ def _question_closed(event: QuestionClosed, session: Session) -> RenderedEvent:
     question = event.question
     id_ = asks.form_id(question.request.id)
     if question.answers is None:
-        return RenderedEvent("form.cancelled", {"id": id_})
+        cancelled: event_types.FormCancelledData = {"id": id_}
+        return RenderedEvent("form.cancelled", cancelled)
     answer = asks.answer(read.form(question.request, session), question.answers)
-    return RenderedEvent("form.replied", {"id": id_, "answer": answer})
+    replied: event_types.FormRepliedData = {"id": id_, "answer": answer}
+    return RenderedEvent("form.replied", replied)
 
 
 RENDER: Mapping[type[Any], Callable[[Any, Session], RenderedEvent]] = {

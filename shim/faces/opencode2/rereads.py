@@ -23,7 +23,7 @@ from typing import TypeAlias
 from shim.clock import Clock
 from shim.faces.opencode2 import read
 from shim.faces.opencode2.dialects import Dialect
-from shim.faces.opencode2.events import Event, Wire
+from shim.faces.opencode2.events import Event, ReadOnlyWire
 from shim.faces.opencode2.probes import Client
 from shim.faces.opencode2.stream import ENCODERS
 from shim.ids import Ids
@@ -173,7 +173,7 @@ class Rereads:
             else:
                 self._send_event(hold, "form.created", {"form": read.form(request, now)})
 
-    def _send_event(self, hold: Hold, type_: str, data: Wire) -> None:
+    def _send_event(self, hold: Hold, type_: str, data: ReadOnlyWire) -> None:
         directory = hold.state.record.directory
         event = Event(self._ids.new("event"), self._clock.now_ms(), type_, data, hold.state.id, directory=directory)
         self._hub.send(event, hold.readers)

@@ -6,36 +6,60 @@ Source: recordings `read_edit`, `bash`, `task`, `question` of `v2-20260717`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from shim.faces.opencode2.events import Wire
 from universal.diffs import count, hunks, relative, with_index_header
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import JsonObject, arr, obj, text
 from universal.session.model import File, ToolCall
 
-Maker: TypeAlias = Callable[[Wire, Wire, str], Wire]
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
+
+Maker: TypeAlias = Callable[[JsonObject, JsonObject, str], Mapping[str, Any]]
 """(arguments by 2.x's names, metadata of the card, directory) -> metadata."""
+
+
+class ChangedFiles(TypedDict, total=False):
+    """The metadata of a tool that changes files."""
+
+    files: list[types.FileDiffInfo]
+
+
+class ShellResult(TypedDict):
+    """The metadata of a command."""
+
+    exit: NotRequired[int]
+    truncated: bool
+    output: NotRequired[str]
+
+
+class SubagentResult(TypedDict):
+    """The metadata of a subagent's task."""
+
+    sessionID: NotRequired[str]
+    status: Literal["running", "completed"]
+
 
 _TASK, _TASK_END = "<task_result>\n", "\n</task_result>"
 """The marks around a subagent's answer in the card's output."""
-_STATUSES = {"add": "added", "delete": "deleted"}
+_STATUSES: Mapping[str, types.FileStatus] = {"add": "added", "delete": "deleted"}
 """Kind of a change by `apply_patch` -> its status. All others are `modified`."""
 
 
-def _file(path: str, patch: str, directory: str, status: str) -> Wire:
+def _file(path: str, patch: str, directory: str, status: types.FileStatus) -> types.FileDiffInfo:
     name = relative(path, directory)
     added, removed = count(patch)
     return {"file": name, "patch": with_index_header(name, patch), "additions": added, "deletions": removed, "status": status}
 
 
-def _edit(given: Wire, meta: Wire, directory: str) -> Wire:
+def _edit(given: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
     told = obj(meta.get("filediff"))
     path, patch = text(told.get("file")) or text(given.get("path")), text(told.get("patch")) or text(meta.get("diff"))
     return {"files": [_file(path, patch, directory, "modified")]} if path else {}
 
 
-def _write(given: Wire, meta: Wire, directory: str) -> Wire:
+def _write(given: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
     path, patch = text(meta.get("filepath")) or text(given.get("path")), text(meta.get("diff"))
     if meta.get("exists") or not path:
         return {"files": [_file(path, patch, directory, "modified")]} if path else {}
@@ -44,7 +68,7 @@ def _write(given: Wire, meta: Wire, directory: str) -> Wire:
     return {"files": [_file(path, hunks(patch) or made, directory, "added")]}
 
 
-def _patch(given: Wire, meta: Wire, directory: str) -> Wire:
+def _patch(given: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
     files = [obj(entry) for entry in arr(meta.get("files"))]
     return {
         "files": [
@@ -59,21 +83,21 @@ def _patch(given: Wire, meta: Wire, directory: str) -> Wire:
     }
 
 
-def _shell(given: Wire, meta: Wire, directory: str) -> Wire:
-    exit_ = {"exit": meta["exit"]} if isinstance(meta.get("exit"), int) else {}
-    return {**exit_, "truncated": bool(meta.get("truncated"))}
+def _shell(given: JsonObject, meta: JsonObject, directory: str) -> ShellResult:
+    truncated, exit_ = bool(meta.get("truncated")), meta.get("exit")
+    return {"exit": exit_, "truncated": truncated} if isinstance(exit_, int) else {"truncated": truncated}
 
 
-def _subagent(given: Wire, meta: Wire, directory: str) -> Wire:
-    session = text(meta.get("sessionId"))
-    return {**({"sessionID": session} if session else {}), "status": "running" if meta.get("background") else "completed"}
+def _subagent(given: JsonObject, meta: JsonObject, directory: str) -> SubagentResult:
+    session, status = text(meta.get("sessionId")), "running" if meta.get("background") else "completed"
+    return {"sessionID": session, "status": status} if session else {"status": status}
 
 
-def _question(given: Wire, meta: Wire, directory: str) -> Wire:
+def _question(given: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
     return {"answers": arr(meta.get("answers"))}
 
 
-def _no_details(given: Wire, meta: Wire, directory: str) -> Wire:
+def _no_details(given: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
     return {}
 
 
@@ -88,18 +112,22 @@ METADATA: dict[str, Maker] = {
 }
 
 
-def metadata(tool: str, given: Wire, meta: Wire, directory: str) -> Wire:
+def metadata(tool: str, given: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
     """The metadata of a finished call. In: `meta`, the metadata of its card (`universal.tools.cards`)."""
     make = METADATA.get(tool)
     return make(given, meta, directory) if make is not None else {k: v for k, v in meta.items() if k != "truncated"}
 
 
-def progress(tool: str, meta: Wire) -> Wire:
+def progress(tool: str, meta: JsonObject) -> Mapping[str, Any]:
     """The metadata of a running call. In: `output`, its whole output so far."""
     if tool == "subagent":
-        return {"sessionID": text(meta.get("sessionId")), "status": "running"}
+        task: SubagentResult = {"sessionID": text(meta.get("sessionId")), "status": "running"}
+        return task
     if tool == "shell":
-        return {"truncated": False, **({"output": meta["output"]} if "output" in meta else {})}
+        shell: ShellResult = {"truncated": False}
+        if "output" in meta:
+            shell["output"] = meta["output"]
+        return shell
     return dict(meta)
 
 
@@ -110,15 +138,17 @@ def _output_text(output: str) -> str:
     return said if begun and ended else output
 
 
-def content(tool: str, call: ToolCall) -> list[Wire]:
+def content(tool: str, call: ToolCall) -> list[types.ToolContent]:
     """The content of a completed call, never empty. In: `tool`, its name in 2.x."""
     output = _output_text(call.output) if tool == "subagent" else call.output
-    made: list[Wire] = [{"type": "text", "text": output}]
+    made: list[types.ToolContent] = [{"type": "text", "text": output}]
     exit_ = obj(call.metadata).get("exit")
     if tool == "shell" and isinstance(exit_, int):
         made.append({"type": "text", "text": f"Command exited with code {exit_}."})
     for file in call.attachments or ():
         if isinstance(file, File):
-            name = {"name": file.filename} if file.filename else {}
-            made.append({"type": "file", "uri": file.url, "mime": file.mime, **name})
+            row: types.ToolContentFile = {"type": "file", "uri": file.url, "mime": file.mime}
+            if file.filename:
+                row["name"] = file.filename
+            made.append(row)
     return made

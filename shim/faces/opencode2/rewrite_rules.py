@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
-from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2.events import ReadOnlyWire
 from shim.operations import AskedField
 from universal.jsonvalue import obj
 
@@ -51,7 +51,7 @@ def without_types(*kinds: str) -> Ask:
     return lambda asked: asked._replace(query={**asked.query, "without": ",".join(sorted(kinds))})
 
 
-def of_data(change: Callable[[Wire], Wire]) -> Answer:
+def of_data(change: Callable[[ReadOnlyWire], ReadOnlyWire]) -> Answer:
     """Convert an answer whose `data` is one object."""
 
     def answer(body: Any) -> Any:
@@ -60,7 +60,7 @@ def of_data(change: Callable[[Wire], Wire]) -> Answer:
     return answer
 
 
-def of_each(change: Callable[[Wire], Wire | None]) -> Answer:
+def of_each(change: Callable[[ReadOnlyWire], ReadOnlyWire | None]) -> Answer:
     """Convert an answer whose `data` is a list. An item that becomes None is left out."""
 
     def answer(body: Any) -> Any:

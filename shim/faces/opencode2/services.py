@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shim.clock import Clock
-from shim.faces.opencode2.events import FACE, Event, Wire
+from shim.faces.opencode2.events import FACE, Event, ReadOnlyWire
 from shim.faces.opencode2.forms import Forms
 from shim.faces.opencode2.host_events import ROWS
 from shim.faces.opencode2.probes import Probes
@@ -38,7 +38,7 @@ class EventMaker:
         type_, data = row(change.change)
         return (self.event(type_, data, None if change.directory == EVERYWHERE else change.directory),)
 
-    def event(self, type_: str, data: Wire, directory: str | None = None) -> Event:
+    def event(self, type_: str, data: ReadOnlyWire, directory: str | None = None) -> Event:
         """Make an event that belongs to no session."""
         return Event(self._new_id(), self._clock.now_ms(), type_, data, directory=directory)
 
@@ -63,7 +63,7 @@ class FaceServices:
         self.forms = Forms(ids, self.publish)
         self.counted = CountedSessions(store, manager.loaded_session, manager.unloaded_state)
 
-    def publish(self, type_: str, data: Wire, directory: str | None = None) -> None:
+    def publish(self, type_: str, data: ReadOnlyWire, directory: str | None = None) -> None:
         """Publish an event that belongs to no session, if a client reads the stream."""
         if self._hub.wants(FACE):
             self._hub.publish(self._maker.event(type_, data, directory))

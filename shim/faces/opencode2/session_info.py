@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
-from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.names import model_ref, rules
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from universal.diffs import FileDiff
 from universal.session.model import Revert, SessionRecord, Status, Usage
 
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import event_types, types
+
 SUBAGENT_MARK = re.compile(r" \(@[^()]* subagent\)$")
 """The end of subagents' titles in 1.x. OpenCode 2 has no such mark (recording `task` of v2-20260717)."""
 
 
-def info_of(record: SessionRecord) -> Wire:
+def info_of(record: SessionRecord) -> types.SessionInfo:
     """The `SessionInfo` of a record, without `outcome`, `fork` and the times of idle and view, which `read` adds."""
-    info: Wire = {
+    info: types.SessionInfo = {
         "id": record.id,
         "projectID": record.project_id,
         "cost": record.cost or 0,
@@ -27,61 +30,98 @@ def info_of(record: SessionRecord) -> Wire:
     }
     if record.archived_ms is not None:
         info["time"]["archived"] = record.archived_ms
-    optional: Wire = {
-        "parentID": record.parent_id,
-        "title": SUBAGENT_MARK.sub("", record.title) if record.parent_id else record.title,
-        "agent": record.mode,
-        "subpath": record.path,
-        "model": model_ref(record.model) if record.model is not None else None,
-        "metadata": record.metadata,
-        "permissions": rules(list(record.permission or ())),
-    }
-    return info | {key: value for key, value in optional.items() if value}
+    if record.parent_id:
+        info["parentID"] = record.parent_id
+    title = SUBAGENT_MARK.sub("", record.title) if record.parent_id else record.title
+    if title:
+        info["title"] = title
+    if record.mode:
+        info["agent"] = record.mode
+    if record.path:
+        info["subpath"] = record.path
+    if record.model is not None:
+        info["model"] = model_ref(record.model)
+    if record.metadata:
+        info["metadata"] = record.metadata
+    if record.permission:
+        info["permissions"] = rules(list(record.permission))
+    return info
 
 
-def counts(usage: Usage) -> Wire:
+def counts(usage: Usage) -> types.TokenUsageInfo:
     """The `TokenUsageInfo` of a usage."""
-    cache = {"read": usage.cache_read, "write": usage.cache_write}
+    cache: types.TokenUsageInfoCache = {"read": usage.cache_read, "write": usage.cache_write}
     return {"input": usage.input, "output": usage.output, "reasoning": usage.reasoning, "cache": cache}
 
 
-def status(value: Status) -> Wire:
+def status(value: Status) -> event_types.SessionStatus:
     """The `SessionStatus` of a status."""
     if value.type == "retry":
         return {"type": "retry", "attempt": value.attempt, "message": value.message, "next": value.next_ms}
-    return {"type": value.type}
+    return {"type": "busy"} if value.type == "busy" else {"type": "idle"}
 
 
-def add_usage(total: Wire, step: Wire) -> Wire:
+def add_usage(total: types.TokenUsageInfo, step: types.TokenUsageInfo) -> types.TokenUsageInfo:
     """The sum of two `TokenUsageInfo`."""
-    made: Wire = {key: total[key] + step[key] for key in ("input", "output", "reasoning")}
-    return {**made, "cache": {key: total["cache"][key] + step["cache"][key] for key in ("read", "write")}}
+    cache, other = total["cache"], step["cache"]
+    return {
+        "input": total["input"] + step["input"],
+        "output": total["output"] + step["output"],
+        "reasoning": total["reasoning"] + step["reasoning"],
+        "cache": {"read": cache["read"] + other["read"], "write": cache["write"] + other["write"]},
+    }
 
 
-CREATED = ("parentID", "subpath", "title", "agent", "model", "metadata", "permissions")
-
-
-def created_data(info: Wire, slug: str) -> Wire:
+def created_data(info: types.SessionInfo, slug: str) -> event_types.SessionCreatedData:
     """The data of `session.created`."""
-    told = {key: info[key] for key in CREATED if key in info}
-    return {"projectID": info["projectID"], "location": info["location"], "slug": slug, "version": OPENCODE2_VERSION, **told}
+    data: event_types.SessionCreatedData = {
+        "projectID": info["projectID"],
+        "location": info["location"],
+        "slug": slug,
+        "version": OPENCODE2_VERSION,
+    }
+    if "parentID" in info:
+        data["parentID"] = info["parentID"]
+    if "subpath" in info:
+        data["subpath"] = info["subpath"]
+    if "title" in info:
+        data["title"] = info["title"]
+    if "agent" in info:
+        data["agent"] = info["agent"]
+    if "model" in info:
+        data["model"] = info["model"]
+    if "metadata" in info:
+        data["metadata"] = info["metadata"]
+    if "permissions" in info:
+        data["permissions"] = info["permissions"]
+    return data
 
 
-def revert_of(revert: Revert, message_id: str, diffs: Sequence[FileDiff]) -> Wire:
+def revert_of(revert: Revert, message_id: str, diffs: Sequence[FileDiff]) -> types.SessionRevert:
     """The `SessionRevert` of an undo from `message_id` on. `diffs` show the undone changes; the result shows the way back."""
-    kept = {"messageID": message_id, "partID": revert.part_id, "snapshot": revert.snapshot}
-    return {**{key: value for key, value in kept.items() if value}, "files": list(map(_undone, diffs))}
+    staged: types.SessionRevert = {"messageID": message_id}
+    if revert.part_id:
+        staged["partID"] = revert.part_id
+    if revert.snapshot:
+        staged["snapshot"] = revert.snapshot
+    staged["files"] = list(map(_undone, diffs))
+    return staged
 
 
-_OTHER_WAY = {"added": "deleted", "deleted": "added"}
+_OTHER_WAY: Mapping[str, types.FileStatus] = {"added": "deleted", "deleted": "added"}
 _HUNK = re.compile(r"^@@ -(\S+) \+(\S+) @@")
 
 
-def _undone(diff: FileDiff) -> Wire:
+def _undone(diff: FileDiff) -> types.FileDiffInfo:
     """The diff of a file from its state after the changes to its state before."""
-    counted = {"additions": diff.deletions, "deletions": diff.additions}
-    status = diff.status or "modified"
-    return {"file": diff.file, "patch": reverse_diff(diff.patch), **counted, "status": _OTHER_WAY.get(status, status)}
+    status = cast("types.FileStatus", diff.status or "modified")
+    return {
+        "file": diff.file,
+        "patch": reverse_diff(diff.patch),
+        "additions": diff.deletions,
+        "deletions": diff.additions,
+        "status": _OTHER_WAY.get(status, status),
+    }
 
 
 def reverse_diff(patch: str) -> str:

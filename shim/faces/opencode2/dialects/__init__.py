@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shim.faces.opencode2.dialects import preview, preview_edge, v2_july, v2_july_edge, web_ui
-from shim.faces.opencode2.events import Event, Wire
+from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias
 from shim.operations import AskedField
 from universal.jsonvalue import arr, obj
@@ -26,11 +26,11 @@ def _same_event(event: Event) -> Event | None:
     return event
 
 
-def _same_message(message: Wire) -> Wire | None:
+def _same_message(message: ReadOnlyWire) -> ReadOnlyWire | None:
     return message
 
 
-def _same_session(session: Wire) -> Wire:
+def _same_session(session: ReadOnlyWire) -> ReadOnlyWire:
     return session
 
 
@@ -55,8 +55,8 @@ class Dialect:
 
     name: str
     event: Callable[[Event], Event | None] = _same_event
-    message: Callable[[Wire], Wire | None] = _same_message
-    session: Callable[[Wire], Wire] = _same_session
+    message: Callable[[ReadOnlyWire], ReadOnlyWire | None] = _same_message
+    session: Callable[[ReadOnlyWire], ReadOnlyWire] = _same_session
     answer: Callable[[str, Any], Any] = _same_answer
     request: Callable[[str, AskedField], AskedField] = _same_request
     aliases: tuple[Alias, ...] = ()
@@ -75,7 +75,7 @@ def _without_numbers(operation: str, answer: Any) -> Any:
     return {**answer, "data": [_without(obj(item)) for item in arr(data)] if isinstance(data, list) else _without(data)}
 
 
-def _without(item: Wire) -> Wire:
+def _without(item: ReadOnlyWire) -> Wire:
     return {key: value for key, value in item.items() if key != "admittedSeq"}
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shim.faces.opencode2.dialects.v2_july import rename_fields, result_of
-from shim.faces.opencode2.events import Event, Wire
+from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
 from universal.jsonvalue import arr, obj, text, whole
 
 NEXT = "session.next."
@@ -49,7 +49,7 @@ def title(session: Mapping[str, Any], created: int) -> str:
     return text(session.get("title")) or f"New session - {moment}"
 
 
-def prompt(payload: Wire) -> Wire:
+def prompt(payload: ReadOnlyWire) -> Wire:
     """The user's prompt `{text, files?, agents?}`, from the payload of an inbox item or a message."""
     fields: Wire = {"text": text(payload.get("text"))}
     if payload.get("files"):
@@ -59,25 +59,25 @@ def prompt(payload: Wire) -> Wire:
     return fields
 
 
-def _mention(item: Wire) -> Wire:
+def _mention(item: ReadOnlyWire) -> Wire:
     source = {"source": item["mention"]} if item.get("mention") else {}
     return {**rename_fields(item, {"mention": None}), **source}
 
 
-def _file(file: Wire) -> Wire:
+def _file(file: ReadOnlyWire) -> Wire:
     source = obj(file.get("source"))
     uri = text(source.get("uri")) or f"data:{file['mime']};base64,{text(file.get('data'))}"
     return _mention({"uri": uri, **rename_fields(file, {"data": None, "source": None})})
 
 
-def permission(request: Wire) -> Wire:
+def permission(request: ReadOnlyWire) -> Wire:
     """Convert a `PermissionRequest`."""
     shown = rename_fields(request, {"message": None}) | {"action": TOOLS.get(request["action"], request["action"])}
     source = obj(request.get("source"))
     return {**shown, "source": rename_fields(source, {"id": "callID"})} if source else shown
 
 
-def question(form: Wire) -> Wire | None:
+def question(form: ReadOnlyWire) -> Wire | None:
     """Convert a form to a question. None for every other form, which the preview does not have."""
     metadata = obj(form.get("metadata"))
     if metadata.get("kind") != "question":
@@ -88,7 +88,7 @@ def question(form: Wire) -> Wire | None:
     return {**request, "tool": rename_fields(tool, {"id": "callID"})} if tool else request
 
 
-def _question(field: Wire) -> Wire:
+def _question(field: ReadOnlyWire) -> Wire:
     rows = map(obj, arr(field.get("options")))  # a form that a client has made may have no options
     options = [{"label": text(row.get("label")), "description": text(row.get("description"))} for row in rows]
     shown: Wire = {"question": text(field.get("description")), "header": text(field.get("title")), "options": options}
@@ -101,7 +101,7 @@ def question_id(form_id: str) -> str:
     return f"que_{form_id.removeprefix('frm_')}"
 
 
-def _answers(answer: Wire) -> list[list[str]]:
+def _answers(answer: ReadOnlyWire) -> list[list[str]]:
     numbers = [int(key[1:]) for key in answer if key[1:].isdigit()]
     return [_labels(answer.get(f"q{number}")) for number in range(1 + max(numbers, default=-1))]
 
@@ -112,7 +112,7 @@ def _labels(value: object) -> list[str]:
     return [str(label) for label in arr(value)] if isinstance(value, list) else [str(value)]
 
 
-def revert(state: Wire) -> Wire:
+def revert(state: ReadOnlyWire) -> Wire:
     """Convert a `SessionRevert`."""
     kept = {key: state[key] for key in ("messageID", "partID", "snapshot") if state.get(key)}
     files = [{"path": file["file"], **rename_fields(file, {"file": None})} for file in map(obj, arr(state.get("files")))]
@@ -151,7 +151,7 @@ def _prompt_delivered(event: Event) -> Wire | None:
     return _prompt_data(event, event.data["inboxID"], obj((event.beside or {}).get("item")))
 
 
-def _prompt_data(event: Event, message_id: str, item: Wire) -> Wire | None:
+def _prompt_data(event: Event, message_id: str, item: ReadOnlyWire) -> Wire | None:
     if item.get("type") != "user":
         return None
     fields = {"messageID": message_id, "prompt": prompt(obj(item["payload"])), "delivery": item["delivery"]}
@@ -338,7 +338,7 @@ NO_MESSAGES = frozenset({"idle", "location-switched", "skill"})
 """Types of messages that the preview does not have."""
 
 
-def message(message: Wire) -> Wire | None:
+def message(message: ReadOnlyWire) -> Wire | None:
     """Convert a message. None if the preview has no such message."""
     kind = message["type"]
     if kind in NO_MESSAGES:
@@ -348,7 +348,7 @@ def message(message: Wire) -> Wire | None:
     return {**base, "time": time, "type": kind, **MESSAGES[kind](message)}
 
 
-def _assistant(message: Wire) -> Wire:
+def _assistant(message: ReadOnlyWire) -> Wire:
     counts = {"text": 0, "reasoning": 0}
     content: list[Wire] = []
     for entry in map(obj, arr(message["content"])):
@@ -363,7 +363,7 @@ def _assistant(message: Wire) -> Wire:
     return {**kept, "content": content, **failed}
 
 
-def _tool(entry: Wire) -> Wire:
+def _tool(entry: ReadOnlyWire) -> Wire:
     state = obj(entry["state"])
     status = state["status"]
     shown: Wire = {"status": status, "input": state["input"]}
@@ -382,17 +382,17 @@ def _tool(entry: Wire) -> Wire:
     return {"type": "tool", "id": entry["id"], "name": name, "provider": PROVIDER, "state": shown, "time": time}
 
 
-def _shell(message: Wire) -> Wire:
+def _shell(message: ReadOnlyWire) -> Wire:
     output = text(obj(message.get("output")).get("output"))
     return {"callID": message["shellID"], "command": message["command"], "output": output}
 
 
-def _system(message: Wire) -> Wire:
+def _system(message: ReadOnlyWire) -> Wire:
     """A synthetic message becomes a system message: the preview's synthetic messages need a session id, which is not here."""
     return {"type": "system", "text": message["text"]}
 
 
-MESSAGES: Mapping[str, Callable[[Wire], Wire]] = {
+MESSAGES: Mapping[str, Callable[[ReadOnlyWire], Wire]] = {
     "assistant": _assistant,
     "user": prompt,
     "synthetic": _system,
@@ -411,7 +411,7 @@ MESSAGES: Mapping[str, Callable[[Wire], Wire]] = {
 SESSION = ("id", "parentID", "projectID", "agent", "model", "cost", "tokens", "location", "subpath")
 
 
-def session(session: Wire) -> Wire:
+def session(session: ReadOnlyWire) -> Wire:
     """Convert a `SessionInfo`."""
     time = {key: session["time"][key] for key in ("created", "updated", "archived") if key in session["time"]}
     shown = {key: session[key] for key in SESSION if key in session}

@@ -13,7 +13,7 @@ from shim.faces.opencode2.dialects.preview import NO_MESSAGES, message, permissi
 from shim.faces.opencode2.dialects.v2_july import rename_fields
 from shim.faces.opencode2.dialects.v2_july_edge import saved_permission
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2.events import ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
 from shim.operations import AskedField
 from universal.jsonvalue import arr, obj
@@ -36,7 +36,7 @@ def _prompt(asked: AskedField) -> AskedField:
     return asked._replace(body={**rename_fields(body, {"prompt": None}), **fields, **mentions})
 
 
-def _mention(item: Wire) -> Wire:
+def _mention(item: ReadOnlyWire) -> Wire:
     return rename_fields(item, {"source": "mention"})
 
 
@@ -53,17 +53,17 @@ def request(operation: str, asked: AskedField) -> AskedField:
     return asked if row is None else row(asked)
 
 
-def _admitted_prompt(item: Wire) -> Wire:
+def _admitted_prompt(item: ReadOnlyWire) -> Wire:
     """Convert an inbox item to an admitted prompt. `admittedSeq` is 0 if the handler did not add it."""
     ids: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
     return ids | {"prompt": prompt(obj(item["payload"])), "delivery": item["delivery"], "timeCreated": item["time"]["created"]}
 
 
-def _agent(agent: Wire) -> Wire:
+def _agent(agent: ReadOnlyWire) -> Wire:
     return {**rename_fields(agent, {"name": None}), "request": rename_fields(obj(agent["request"]), {"settings": None})}
 
 
-def _model(model: Wire) -> Wire:
+def _model(model: ReadOnlyWire) -> Wire:
     moved = ("modelID", "canonical", "compatibility", "package", "settings", "headers", "body")
     api: Wire = {"id": model.get("modelID", model["id"]), "type": "aisdk", "package": model.get("package", "")}
     variants = [{"id": variant["id"], **_request(variant)} for variant in model["variants"]]
@@ -71,27 +71,27 @@ def _model(model: Wire) -> Wire:
     return {**kept, "api": {**api, **_settings(model)}, "request": _request(model), "variants": variants}
 
 
-def _request(source: Wire) -> Wire:
+def _request(source: ReadOnlyWire) -> Wire:
     return {"headers": obj(source.get("headers")), "body": obj(source.get("body"))}
 
 
-def _settings(source: Wire) -> Wire:
+def _settings(source: ReadOnlyWire) -> Wire:
     return {"settings": source["settings"]} if source.get("settings") else {}
 
 
-def _provider(provider: Wire) -> Wire:
+def _provider(provider: ReadOnlyWire) -> Wire:
     kept = {key: provider[key] for key in ("id", "integrationID", "name") if key in provider}
     disabled = {"disabled": True} if provider.get("activation") == "disabled" else {}
     api = {"type": "aisdk", "package": provider["package"], **_settings(provider)}
     return {**kept, **disabled, "api": api, "request": _request(provider)}
 
 
-def _skill(skill: Wire) -> Wire:
+def _skill(skill: ReadOnlyWire) -> Wire:
     kept = {key: skill[key] for key in ("name", "description", "content") if key in skill}
     return {**kept, "location": skill["path"]}
 
 
-def _location(body: Wire) -> Wire:
+def _location(body: ReadOnlyWire) -> Wire:
     return {**body, "project": {key: body["project"][key] for key in ("id", "directory")}}
 
 

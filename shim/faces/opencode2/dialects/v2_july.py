@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from shim.faces.opencode2.events import Event, Wire
+from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
 from universal.jsonvalue import arr, obj, text
 
 Fields = Mapping[str, str | None]
 Maker = Callable[[Event, Wire], Wire]
-Renamer = Callable[[Wire], Wire]
+Renamer = Callable[[ReadOnlyWire], Wire]
 
 ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
@@ -198,7 +198,7 @@ SESSION: Fields = dict.fromkeys(("outcome", "subpath", "metadata", "permissions"
 """New names of a session's fields."""
 
 
-def message(message: Wire) -> Wire | None:
+def message(message: ReadOnlyWire) -> Wire | None:
     """Convert a message. None if `v2_july` has no such message."""
     kind = message["type"]
     if kind in NO_MESSAGES:
@@ -211,7 +211,7 @@ def message(message: Wire) -> Wire | None:
     return shown
 
 
-def _content(entry: Wire) -> Wire:
+def _content(entry: ReadOnlyWire) -> ReadOnlyWire:
     if entry["type"] != "tool" or entry["state"]["status"] == "streaming":
         return entry
     state = rename_fields(obj(entry["state"]), {"metadata": "structured"})
@@ -223,14 +223,14 @@ def _content(entry: Wire) -> Wire:
     return {**entry, "state": state}
 
 
-def _so_far(running: Wire) -> Wire:
+def _so_far(running: ReadOnlyWire) -> Wire:
     structured = obj(running["structured"])
     output = text(structured.get("output"))
     content = [{"type": "text", "text": output}] if output else []
     return {**running, "structured": {k: v for k, v in structured.items() if k != "output"}, "content": content}
 
 
-def session(session: Wire) -> Wire:
+def session(session: ReadOnlyWire) -> Wire:
     """Convert a `SessionInfo`."""
     shown = rename_fields(session, SESSION)
     shown["time"] = rename_fields(obj(session["time"]), {"idle": None, "viewed": None})
@@ -244,14 +244,14 @@ def session(session: Wire) -> Wire:
     return shown
 
 
-def form(form: Wire) -> Wire:
+def form(form: ReadOnlyWire) -> ReadOnlyWire:
     """Convert a `FormInfo`."""
     metadata = obj(form.get("metadata"))
     tool = obj(metadata.get("tool"))
     return {**form, "metadata": {**metadata, "tool": rename_fields(tool, {"id": "callID"})}} if tool else form
 
 
-def permission(request: Wire) -> Wire:
+def permission(request: ReadOnlyWire) -> Wire:
     """Convert a `PermissionRequest`."""
     source = obj(request.get("source"))
     shown = rename_fields(request, {"message": None})

@@ -10,7 +10,7 @@ from typing import Any
 
 from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, message, session
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2.events import ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
 from shim.operations import AskedField
 from universal.jsonvalue import obj
@@ -66,7 +66,7 @@ def request(operation: str, asked: AskedField) -> AskedField:
     return asked if row is None else row(asked)
 
 
-def inbox(item: Wire) -> Wire:
+def inbox(item: ReadOnlyWire) -> Wire:
     """Convert an `Inbox.Info` to an admitted input. `admittedSeq` is 0 if the handler did not add it."""
     admitted: Wire = {"admittedSeq": item.get("admittedSeq", 0), "id": item["id"], "sessionID": item["sessionID"]}
     admitted |= {"timeCreated": item["time"]["created"], "type": item["type"]}
@@ -75,36 +75,36 @@ def inbox(item: Wire) -> Wire:
     return admitted
 
 
-def permission(wire: Wire) -> Wire:
+def permission(wire: ReadOnlyWire) -> ReadOnlyWire:
     """Convert a `Permission.Request`: the id of its tool call is named `callID`."""
     source = wire.get("source")
     return wire if source is None else {**wire, "source": _call(source)}
 
 
-def saved_permission(wire: Wire) -> Wire:
+def saved_permission(wire: ReadOnlyWire) -> Wire:
     """Convert a `Permission.Saved`: it has no time."""
     return {key: value for key, value in wire.items() if key != "time"}
 
 
-def form(wire: Wire) -> Wire:
+def form(wire: ReadOnlyWire) -> ReadOnlyWire:
     """Convert a `Form.Info`: the id of its tool call is named `callID`."""
     tool = wire.get("metadata", {}).get("tool")
     return wire if tool is None else {**wire, "metadata": {**wire["metadata"], "tool": _call(tool)}}
 
 
-def project(wire: Wire) -> Wire:
+def project(wire: ReadOnlyWire) -> Wire:
     """Convert a `Project`: the main working tree is named `worktree`, and there is no time of the last use."""
     time = {key: value for key, value in wire["time"].items() if key != "active"}
     row = {key: value for key, value in wire.items() if key != "canonical"}
     return {**row, "worktree": wire["canonical"], "time": time}
 
 
-def provider(wire: Wire) -> Wire:
+def provider(wire: ReadOnlyWire) -> Wire:
     """Convert a `ProviderInfo`: it has no `activation`."""
     return {key: value for key, value in wire.items() if key != "activation"}
 
 
-def _call(tool: Wire) -> Wire:
+def _call(tool: ReadOnlyWire) -> Wire:
     return {"callID" if key == "id" else key: value for key, value in tool.items()}
 
 

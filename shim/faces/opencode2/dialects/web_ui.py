@@ -15,7 +15,7 @@ from typing import Any
 
 from shim.faces.opencode2.dialects import preview, v2_july, v2_july_edge
 from shim.faces.opencode2.envelope import with_project
-from shim.faces.opencode2.events import Event, Wire
+from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, of_data, of_each
 from universal.jsonvalue import arr, obj
 
@@ -34,7 +34,7 @@ def event(event: Event) -> Event | None:
     return v2_july.event(event)
 
 
-def message(message: Wire) -> Wire | None:
+def message(message: ReadOnlyWire) -> Wire | None:
     """Convert a message. None if the web UI knows no such message."""
     shown = v2_july.message(message)
     if shown is not None and shown["type"] == "assistant":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -18,6 +18,9 @@ from shim.host import skills
 from shim.http.operation import Ctx
 from shim.sessions.prompts.built_in_commands import templates
 from universal.permissions import rules_from_config
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import host_types
 
 
 class AgentPath(BaseModel):
@@ -41,7 +44,7 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
     raise AgentModeNotFound(path.agentID)
 
 
-async def _agents(ctx: Ctx) -> list[dict[str, Any]]:
+async def _agents(ctx: Ctx) -> list[host_types.AgentInfo]:
     config = await ctx.services.config.fresh(ctx.directory)
     modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
     return opencode2_catalog.agents(modes, rules([rule.to_json() for rule in rules_from_config(config.permission)]))

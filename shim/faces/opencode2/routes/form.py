@@ -5,7 +5,7 @@ Source: recordings `question*` of v2-20260717; compat_fixtures/opencode2/operati
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -14,11 +14,13 @@ from shim.faces.opencode2 import asks, read
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
 from shim.faces.opencode2.form_fields import fields_of, invalid
-from shim.faces.opencode2.forms import GLOBAL
+from shim.faces.opencode2.forms import GLOBAL, FormDraft
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import face, need, need_id, read_session
 from shim.http.operation import NO_CONTENT, Ctx
-from universal.jsonvalue import JsonObject
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
 
 Count = Annotated[int, Field(ge=0)]
 MAX_FIELDS = 100
@@ -100,9 +102,11 @@ async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
     """Create a form for the clients that read the events. `form.replied` has its answer. Raises 400, and 409 for a used id."""
     directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID).directory
     fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
-    said: JsonObject = {"title": body.title, "fields": fields, **({"metadata": body.metadata} if body.metadata else {})}
+    draft: FormDraft = {"title": body.title, "fields": fields}
+    if body.metadata:
+        draft["metadata"] = body.metadata
     taken = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)
-    form = None if taken else face(ctx).forms.create(path.sessionID, directory, body.id, said)
+    form = None if taken else face(ctx).forms.create(path.sessionID, directory, body.id, draft)
     if form is None:
         raise ResourceConflict(f"There is a form {body.id} already.", body.id or "")
     return {"data": form}
@@ -126,7 +130,7 @@ async def get(ctx: Ctx, path: FormPath) -> object:
     return {"data": await _form(ctx, path)}
 
 
-async def _form(ctx: Ctx, path: FormPath) -> JsonObject:
+async def _form(ctx: Ctx, path: FormPath) -> types.FormDetail:
     if path.sessionID != GLOBAL:
         detail = read.form_detail(await read_session(ctx, path.sessionID), path.formID)
         if detail is not None:
@@ -136,7 +140,7 @@ async def _form(ctx: Ctx, path: FormPath) -> JsonObject:
     raise FormNotFound(path.formID)
 
 
-async def _open(ctx: Ctx, path: FormPath) -> JsonObject:
+async def _open(ctx: Ctx, path: FormPath) -> types.FormDetail:
     form = await _form(ctx, path)
     if form["state"]["status"] != "pending":
         raise FormSettled(path.formID)

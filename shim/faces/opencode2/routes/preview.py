@@ -9,7 +9,6 @@ if `/global/health` has not answered before.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from pydantic import BaseModel
 
@@ -64,7 +63,7 @@ async def questions_of(ctx: Ctx, path: SessionPath) -> object:
     return {"data": _questions(ctx, found)}
 
 
-def _questions(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[dict[str, Any]]:
+def _questions(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[asks.PreviewQuestions]:
     """Questions as the client's dialect has them. Clients that have forms get them there, and not twice."""
     if dialect_of(ctx.request) in (V2_0, V2_JULY):
         return []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os.path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
@@ -27,6 +27,9 @@ from shim.sessions.transfer.move import subpath
 from universal.jsonvalue import JsonObject
 from universal.session.importer import session_model
 from universal.session.model import SessionRecord
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -169,13 +172,20 @@ def _is_wanted(record: SessionRecord, query: ListQuery) -> bool:
     )
 
 
-def _session_json(ctx: Ctx, record: SessionRecord) -> JsonObject:
+def _session_json(ctx: Ctx, record: SessionRecord) -> types.SessionInfo:
     session = ctx.services.sessions.loaded_session(record.id)
     if session is not None:
         return read.info(session)
     facts, shown = ctx.services.sessions.index.facts(record.id), info_of(record)
-    time = {key: facts[key] for key in ("idle", "viewed") if key in facts}
-    return {**shown, **{key: facts[key] for key in ("outcome", "fork") if key in facts}, "time": {**shown["time"], **time}}
+    if "outcome" in facts:
+        shown["outcome"] = facts["outcome"]
+    if "fork" in facts:
+        shown["fork"] = facts["fork"]
+    if "idle" in facts:
+        shown["time"]["idle"] = facts["idle"]
+    if "viewed" in facts:
+        shown["time"]["viewed"] = facts["viewed"]
+    return shown
 
 
 @operation("session.active")

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from shim.faces.opencode1.transfer import import_
 from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation
+from shim.faces.opencode2.events import ReadOnlyWire
 from shim.faces.opencode2.routes.session import Location
 from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.directory import resolve
@@ -34,7 +35,7 @@ class ExportQuery(BaseModel):
 async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
     """Export a session with all its messages, oldest first."""
     session = await read_session(ctx, path.sessionID)
-    messages: list[JsonObject] = []
+    messages: list[ReadOnlyWire] = []
     for number, id_ in enumerate(list(session.timeline.entries), 1):
         messages += [] if (wire := read.message_at(session, id_)) is None else [wire]
         if number % AT_ONCE == 0:
@@ -46,7 +47,7 @@ async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
     return {"data": {"info": info, "messages": messages}}
 
 
-def sanitize(message: JsonObject) -> JsonObject:
+def sanitize(message: ReadOnlyWire) -> JsonObject:
     """Replace each text of a message. Its shape stays."""
     return {key: value if key in TOLD else _hide(value) for key, value in message.items()}
 

@@ -1,0 +1,50 @@
+"""The TypedDicts that are written from OpenCode 2's document."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from shim.faces.opencode2 import event_types, host_types, types
+from tools import wire_types
+from tools.generate_opencode2 import document
+from tools.ts_types import Schema
+
+
+@pytest.fixture(scope="module")
+def schemas() -> dict[str, Schema]:
+    return document()["components"]["schemas"]
+
+
+def test_a_field_that_the_document_does_not_require_is_not_required():
+    fields = typing.get_type_hints(types.SessionInfo, include_extras=True)
+    optional = {name for name, annotation in fields.items() if typing.get_origin(annotation) is typing.NotRequired}
+    assert fields.keys() - optional == {"id", "projectID", "cost", "tokens", "time", "location"}
+
+
+def test_every_type_that_another_refers_to_is_written():
+    for module in (types, host_types, event_types):
+        for name, shape in vars(module).items():
+            if typing.is_typeddict(shape):
+                assert typing.get_type_hints(shape, vars(module)).keys() == shape.__annotations__.keys(), name
+
+
+def test_every_event_of_the_face_has_its_data(schemas: dict[str, Schema]):
+    events = [name.removeprefix("Event.") for name in schemas if name.startswith("Event.")]
+    shapes = [name.removesuffix("Data").lower() for name in vars(event_types) if name.endswith("Data")]
+    for event in events:
+        if event.startswith(wire_types.EVENTS):
+            assert event.replace(".", "").replace("-", "") in shapes, event
+
+
+def test_data_of_events_is_without_the_session_id_that_render_adds():
+    shapes = [shape for shape in vars(event_types).values() if typing.is_typeddict(shape)]
+    assert shapes
+    assert not [shape for shape in shapes if shape.__name__.endswith("Data") and wire_types.SESSION_ID in shape.__annotations__]
+
+
+def test_a_key_that_is_no_name_in_python_is_written_as_a_string():
+    schema: Schema = {"type": "object", "properties": {"from": {"type": "number"}}, "required": ["from"]}
+    schemas = {name: schema for names in wire_types.SHAPES.values() for name in names}
+    assert '        "from": "float",\n' in wire_types.modules(schemas)["types.py"]

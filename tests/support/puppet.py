@@ -43,8 +43,8 @@ class PuppetCodec(MockCodec):
     def _tool_input(self, frame: Frame) -> list[Output]:
         tool = self._tools[self._find(frame, "tool")]
         delta = need(frame, "delta")
-        data = ItemDeltaData(item_id=tool.item_id, native_item_id=tool.native, delta=delta, part_index=0, part_type="tool_input")
-        return [self._fact(EventType.ITEM_DELTA, data, frame, tool.child)]
+        data = ItemDeltaData(item_id=tool.item_id, native_item_id=tool.call_id, delta=delta, part_index=0, part_type="tool_input")
+        return [tool.items.fact(EventType.ITEM_DELTA, data, frame)]
 
     HANDLERS: ClassVar[dict[str, Any]] = {**MockCodec.HANDLERS, "tool_input": _tool_input}
 

@@ -26,6 +26,10 @@ NAMES = (ADOPTED[0],) if ADOPTED[0] else ("codex", "opencode", "pi", "claude-age
 everyone = pytest.mark.parametrize("server", NAMES, indirect=True)
 four = pytest.mark.parametrize("server", [*NAMES[:-1], *nightly(NAMES[-1])], indirect=True)
 """Without the second agent that speaks ACP: the codec is the same."""
+quick = pytest.mark.parametrize(
+    "server", [*nightly(*(n for n in NAMES if "opencode" in n)), *(n for n in NAMES if "opencode" not in n)], indirect=True
+)
+"""Without OpenCode, which takes 5 to 10 s to start: for tests that start the agent again."""
 
 TODO_TOOLS = {"TodoWrite", "TaskCreate", "todowrite", "update_plan", "todo"}
 QUESTION_TOOLS = {"AskUserQuestion", "question", "request_user_input"}
@@ -130,7 +134,7 @@ def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch
     assert server.api.get(f"/session/{watch.session}/diff") == last
 
 
-@everyone
+@four
 @pytest.mark.parametrize(
     ("reply", "message"),
     [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")],
@@ -327,7 +331,7 @@ def test_three_turns(server: Bench, watch: Watch) -> None:
     assert said.index("amber") < said.index("birch") < said.index("cedar"), "the agent tells its model what was said before"
 
 
-@four
+@quick
 def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
     watch.wait_for_answer(watch.prompt("[scene:text] walnut"))
     at = watch.prompt("[scene:slow_bash:60] run")
@@ -341,7 +345,7 @@ def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
     assert "walnut" in json.dumps(_last_request(server)), "the next prompt resumes the conversation"
 
 
-@four
+@quick
 def test_the_server_is_killed_and_started_again(server: Bench, talk: Talk) -> None:
     before = talk.session()
     before.wait_for_answer(before.prompt("[scene:text] maple"))

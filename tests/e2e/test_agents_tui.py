@@ -89,6 +89,7 @@ def _root_sessions(server: Bench) -> list[Json]:
     return server.api.get("/session?roots=true")
 
 
+@pytest.mark.nightly
 def test_two_agents_at_the_same_time_in_one_tui() -> None:
     """One session streams with Claude while a turn of the other with Codex begins and ends; one TUI shows both."""
     with bench(CLAUDE, also=("codex",)) as server:

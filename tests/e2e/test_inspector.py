@@ -282,7 +282,7 @@ SCROLL = """(async () => {
 })()"""
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, *nightly("codex")])
+@pytest.mark.parametrize("agent", nightly(CLAUDE, "codex"))
 def test_a_real_agent(agent: str) -> None:
     with bench(agent, config={}) as real:
         browser = Browser(real.place, "inspector")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .support.bench import Bench, Watch, bench
+from .support.bench import Bench, Watch, bench, nightly
 from .support.places import ARCH, LILDAX
 from .support.wire import Stream, texts, tools
 
@@ -38,7 +38,7 @@ def test_a_turn_with_text(watch: Watch) -> None:
     assert texts(watch.wait_for_answer(at)) == ["You said: say hello"]
 
 
-@pytest.mark.parametrize("reply", ["once", "reject"])
+@pytest.mark.parametrize("reply", ["once", *nightly("reject")])
 def test_a_permission(server: Bench, watch: Watch, reply: str) -> None:
     at = watch.prompt("[scene:ask_bash:touch made.txt] make")
     asked = watch.wait("permission.asked", at)
@@ -49,6 +49,7 @@ def test_a_permission(server: Bench, watch: Watch, reply: str) -> None:
     assert (server.place.project / "made.txt").exists() == (reply == "once")
 
 
+@pytest.mark.nightly
 def test_an_interrupt_ends_the_turn_once(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:hang] wait")
     watch.wait("message.part.updated", at, lambda p: p["part"]["type"] == "text" and p["part"]["messageID"])
@@ -58,6 +59,7 @@ def test_an_interrupt_ends_the_turn_once(server: Bench, watch: Watch) -> None:
     assert texts(watch.wait_for_answer(at)) == ["You said: say again"]
 
 
+@pytest.mark.nightly
 def test_the_conversation_goes_on_after_a_restart(server: Bench) -> None:
     session = Watch.on(server.api, Stream(server.api))
     session.wait_for_answer(session.prompt("[scene:text] say one"))

@@ -36,8 +36,8 @@ def _cases(*, e2e: bool) -> list[object]:
 def _subagent_cases() -> list[object]:
     """A subagent that writes a file, with each agent that is given a session's own rules and has subagents."""
     return [
-        pytest.param(agent, "build", "write of a subagent", id=agent, marks=pytest.mark.xdist_group(agent))
-        for agent in ("claude", "opencode")
+        pytest.param(agent, "build", "write of a subagent", id=agent, marks=[pytest.mark.xdist_group(agent), *marks])
+        for agent, marks in (("claude", []), ("opencode", [pytest.mark.nightly]))
     ]
 
 

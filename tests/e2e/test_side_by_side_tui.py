@@ -23,7 +23,7 @@ DIFFERENCES: dict[str, str] = {
     "error.end": "The words are Claude's own.",
 }
 """Every other screen is equal to native's."""
-IN_E2E = frozenset({"read_edit", "bash", "question", "permission", "abort", "error"})
+IN_E2E = frozenset({"read_edit", "question", "permission", "abort"})
 """The other scenes are nightly."""
 
 

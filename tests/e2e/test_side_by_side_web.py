@@ -26,7 +26,7 @@ DIFFERENCES: dict[str, str] = {
     "error.end": "The words are Claude's own.",
 }
 """Every other transcript is equal to native's."""
-IN_E2E = frozenset({"read_edit", "permission"})
+IN_E2E = frozenset({"permission"})
 """The other scenes are nightly."""
 
 

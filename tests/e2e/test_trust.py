@@ -10,7 +10,7 @@ import pytest
 
 from shim.sessions.permissions.trust_question import TRUST, WITHOUT
 
-from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.bench import CLAUDE, Bench, Watch, bench, nightly
 from .support.children import wait_for
 from .support.places import Place
 from .support.wire import Stream, texts
@@ -81,7 +81,7 @@ LOSES_INSTRUCTIONS = {"codex"}
 """Agents that leave out AGENTS.md of an untrusted project too (docs/trust.md)."""
 
 
-@pytest.fixture(params=list(PLANT))
+@pytest.fixture(params=[CLAUDE, "codex", "pi", *nightly("opencode")])
 def server(request: pytest.FixtureRequest) -> Iterator[Bench]:
     with bench(request.param, config={}) as made:
         yield made

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .support.bench import CLAUDE, bench
+from .support.bench import CLAUDE, bench, nightly
 from .support.places import FILES, Place
 from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
@@ -94,7 +94,7 @@ def test_the_persons_repository_is_as_it_was() -> None:
         assert bytes_of(git) == before
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi"])  # OpenCode starts too slowly; its codec has tests
+@pytest.mark.parametrize("agent", [CLAUDE, "codex", *nightly("pi")])  # OpenCode starts too slowly; its codec has tests
 def test_undo_removes_turns_from_the_agents_memory(agent: str) -> None:
     """Twice, since the second undo goes back to before what the first has made of the agent's conversation."""
     with bench(agent) as server:

@@ -16,9 +16,9 @@ from tests.support.old_data import NAMES, make_database, schema_of, sessions
 
 NEWEST = len(migrations())
 CHILD_S = 30
-KILL_STEP = 16
+KILL_STEP = 40
 """Instructions of SQLite between one place at which the migration is killed and the next."""
-MAX_KILLS = 100
+MAX_KILLS = 50
 """A migration that is still killed after so many places is longer than this test can walk."""
 
 

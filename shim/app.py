@@ -24,7 +24,7 @@ from shim.agents.directory import AgentDirectory
 from shim.agents.install import Installer, environment_for
 from shim.agents.keys import KeyStore
 from shim.clock import Clock, SystemClock
-from shim.faces.opencode1.build import OPENCODE_VERSION
+from shim.faces.opencode1.operations import OPENCODE_VERSION
 from shim.faces.opencode1.publisher import OPENCODE1
 from shim.faces.opencode2.events import FACE as OPENCODE2
 from shim.faces.opencode2.probe_file import FILE as PROBE_FILE

@@ -70,6 +70,7 @@ The shapes of {what}. Import it under TYPE_CHECKING: nothing needs it at run tim
 SCHEMAS = (
     *("Session", "GlobalSession", "ProjectSummary", "Message", "Part", "Todo", "SessionStatus", "PermissionRequest"),
     *("QuestionRequest", "SnapshotFileDiff", "PermissionRuleset", "VcsInfo", "VcsFileDiff", "VcsFileStatus", "Path", "File"),
+    "ToolListItem",
 )
 """Schemas that the face builds itself. Those that they refer to come with them."""
 ANSWERS = {"MessageWithParts": "session.messages", "HistoryEvent": "sync.history.list"}

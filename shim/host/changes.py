@@ -41,10 +41,10 @@ class TerminalDeleted:
 
 @dataclass(frozen=True, slots=True)
 class FileChanged:
-    """A file of the directory was added, changed or removed (`event`: add, change, unlink)."""
+    """A file of the directory was added, changed or removed."""
 
     path: str
-    event: str
+    event: Literal["add", "change", "unlink"]
 
 
 @dataclass(frozen=True, slots=True)

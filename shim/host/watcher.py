@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import structlog
 
@@ -55,7 +55,7 @@ SKIPPED = frozenset(
 )
 ADDED, MODIFIED, DELETED = 1, 2, 3
 """The numbers of watchfiles, which is imported only at the first watch."""
-KINDS = {ADDED: "add", MODIFIED: "change", DELETED: "unlink"}
+KINDS: Mapping[int, Literal["add", "change", "unlink"]] = {ADDED: "add", MODIFIED: "change", DELETED: "unlink"}
 
 log = structlog.get_logger()
 

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from shim.clock import ManualClock
 from shim.errors import AgentError, AgentGone
-from shim.faces.opencode1.build import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
+from shim.faces.opencode1.operations import OPENCODE_VERSION
 from shim.faces.opencode1.publisher import events_of
 from shim.ids import Ids
 from shim.sessions.dependencies import SessionDeps

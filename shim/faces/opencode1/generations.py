@@ -17,10 +17,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
 from shim.errors import InvalidRequest
 from shim.faces.opencode1.events import OpenCodeEvent
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.event_types import PermissionRepliedProperties, TuiToastShowProperties
+    from shim.faces.opencode1.types import PermissionRequest, QuestionRequest
 
 Generation: TypeAlias = Literal["v1.18", "v1.1", "v1.0"]
 
@@ -84,6 +88,32 @@ TITLES = {
 """permission -> (key of its metadata, prefix): the permission's title in 1.0.98."""
 
 
+class _Permission(TypedDict):
+    """`Permission` of 1.0.98's document."""
+
+    id: str
+    type: str
+    pattern: list[str]
+    sessionID: str
+    messageID: str
+    callID: NotRequired[str]
+    title: str
+    metadata: Mapping[str, Any]
+    time: _PermissionTime
+
+
+class _PermissionTime(TypedDict):
+    created: int
+
+
+class _PermissionReplied(TypedDict):
+    """The content of `permission.replied` in 1.0.98's document."""
+
+    sessionID: str
+    permissionID: str
+    response: Literal["once", "always", "reject"]
+
+
 def event_of_1_0(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent | None:
     """Convert an event for clients of 1.0; None if they get that of 1.1. In: `sent_ms`, the time of sending."""
     make = _EVENTS_OF_1_0.get(event.type)
@@ -91,19 +121,19 @@ def event_of_1_0(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent | None:
 
 
 def _permission_updated(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
-    request = event.properties
-    tool: Mapping[str, str] = request.get("tool") or {}
-    properties: dict[str, Any] = {
+    request = cast("PermissionRequest", event.properties)
+    tool = request.get("tool")
+    properties: _Permission = {
         "id": request["id"],
         "type": request["permission"],
         "pattern": request["patterns"],
         "sessionID": request["sessionID"],
-        "messageID": tool.get("messageID", ""),
+        "messageID": tool["messageID"] if tool else "",
         "title": _title(request["permission"], request["patterns"], request["metadata"]),
         "metadata": request["metadata"],
         "time": {"created": sent_ms},
     }
-    if "callID" in tool:
+    if tool:
         properties["callID"] = tool["callID"]
     return replace(event, type="permission.updated", properties=properties, legacy=None)
 
@@ -114,17 +144,27 @@ def _title(permission: str, patterns: list[str], metadata: Mapping[str, Any]) ->
 
 
 def _permission_replied(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
-    reply = event.properties
-    properties = {"sessionID": reply["sessionID"], "permissionID": reply["requestID"], "response": reply["reply"]}
+    reply = cast("PermissionRepliedProperties", event.properties)
+    properties: _PermissionReplied = {
+        "sessionID": reply["sessionID"],
+        "permissionID": reply["requestID"],
+        "response": reply["reply"],
+    }
     return replace(event, properties=properties, legacy=None)
 
 
 def _question_toast(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
-    questions = " / ".join(question["question"] for question in event.properties["questions"])
+    request = cast("QuestionRequest", event.properties)
+    questions = " / ".join(question["question"] for question in request["questions"])
     message = (
         f"OpenCode 1.0 cannot answer questions: attach a newer one (1.1 or later), or stop with Esc. The question: {questions}"
     )
-    properties = {"title": "The agent asks", "message": message, "variant": "warning", "duration": TOAST_MS}
+    properties: TuiToastShowProperties = {
+        "title": "The agent asks",
+        "message": message,
+        "variant": "warning",
+        "duration": TOAST_MS,
+    }
     return replace(event, type="tui.toast.show", properties=properties, legacy=None)
 
 

@@ -7,10 +7,13 @@ journal, so the live `sync` twins on `/global/event` equal a rebuilt history. So
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shim.faces.opencode1.events import OpenCodeEvent
 from universal.jsonvalue import JsonObject
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import HistoryEvent
 
 LASTING = frozenset(
     {
@@ -22,11 +25,16 @@ VERSION = ".1"
 """The suffix of each type: the version of its schema."""
 
 
-def row(event: OpenCodeEvent) -> JsonObject:
+def row(event: OpenCodeEvent) -> HistoryEvent:
     """Build one entry of `POST /sync/history` from a lasting event."""
     assert event.sync is not None
-    place = {"id": event.sync.id, "aggregate_id": event.sync.session_id, "seq": event.sync.seq}
-    return {**place, "type": event.type + VERSION, "data": event.properties}
+    return {
+        "id": event.sync.id,
+        "aggregate_id": event.sync.session_id,
+        "seq": event.sync.seq,
+        "type": event.type + VERSION,
+        "data": event.properties,
+    }
 
 
 class BrokenHistory(ValueError):

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, cast
 
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host.changes import (
@@ -28,7 +28,9 @@ from shim.host.changes import (
     WorktreeReady,
 )
 
-Rendered: TypeAlias = tuple[str, dict[str, Any]]
+if TYPE_CHECKING:
+    from shim.faces.opencode1.event_types import HostEvent, ProjectUpdatedProperties, Pty
+    from shim.host.changes import TuiKind
 
 
 def render_host(change: HostChange, directory: str, project_id: str | None) -> OpenCodeEvent:
@@ -37,67 +39,67 @@ def render_host(change: HostChange, directory: str, project_id: str | None) -> O
     return OpenCodeEvent(kind, properties, directory, project_id)
 
 
-def _terminal_created(change: TerminalCreated) -> Rendered:
-    return "pty.created", {"info": dict(change.info)}
+def _terminal_created(change: TerminalCreated) -> HostEvent:
+    return "pty.created", {"info": cast("Pty", dict(change.info))}
 
 
-def _terminal_updated(change: TerminalUpdated) -> Rendered:
-    return "pty.updated", {"info": dict(change.info)}
+def _terminal_updated(change: TerminalUpdated) -> HostEvent:
+    return "pty.updated", {"info": cast("Pty", dict(change.info))}
 
 
-def _terminal_exited(change: TerminalExited) -> Rendered:
+def _terminal_exited(change: TerminalExited) -> HostEvent:
     return "pty.exited", {"id": change.id, "exitCode": change.exit_code}
 
 
-def _terminal_deleted(change: TerminalDeleted) -> Rendered:
+def _terminal_deleted(change: TerminalDeleted) -> HostEvent:
     return "pty.deleted", {"id": change.id}
 
 
-def _file(change: FileChanged) -> Rendered:
+def _file(change: FileChanged) -> HostEvent:
     return "file.watcher.updated", {"file": change.path, "event": change.event}
 
 
-def _branch(change: GitBranchChanged) -> Rendered:
+def _branch(change: GitBranchChanged) -> HostEvent:
     return "vcs.branch.updated", {"branch": change.branch} if change.branch else {}
 
 
-def _project(change: ProjectUpdated) -> Rendered:
-    return "project.updated", dict(change.row)
+def _project(change: ProjectUpdated) -> HostEvent:
+    return "project.updated", cast("ProjectUpdatedProperties", dict(change.row))
 
 
-def _directories(change: ProjectDirectoriesChanged) -> Rendered:
+def _directories(change: ProjectDirectoriesChanged) -> HostEvent:
     return "project.directories.updated", {"projectID": change.project_id}
 
 
-def _worktree(change: WorktreeReady) -> Rendered:
+def _worktree(change: WorktreeReady) -> HostEvent:
     return "worktree.ready", {"name": change.name, "branch": change.branch}
 
 
-def _worktree_failed(change: WorktreeFailed) -> Rendered:
+def _worktree_failed(change: WorktreeFailed) -> HostEvent:
     return "worktree.failed", {"message": change.message}
 
 
-def _workspace(change: WorkspaceReady) -> Rendered:
+def _workspace(change: WorkspaceReady) -> HostEvent:
     return "workspace.ready", {"name": change.name}
 
 
-def _workspace_connected(change: WorkspaceConnected) -> Rendered:
+def _workspace_connected(change: WorkspaceConnected) -> HostEvent:
     return "workspace.status", {"workspaceID": change.workspace_id, "status": "connected"}
 
 
-def _directory_disposed(change: DirectoryDisposed) -> Rendered:
+def _directory_disposed(change: DirectoryDisposed) -> HostEvent:
     return "server.instance.disposed", {"directory": change.directory}
 
 
-def _all_disposed(_change: AllDisposed) -> Rendered:
+def _all_disposed(_change: AllDisposed) -> HostEvent:
     return "global.disposed", {}
 
 
-def _tui(change: TuiCommand) -> Rendered:
+def _tui(change: TuiCommand) -> tuple[TuiKind, Mapping[str, Any]]:
     return change.kind, dict(change.properties)
 
 
-RENDER: Mapping[type[Any], Callable[[Any], Rendered]] = {
+RENDER: Mapping[type[Any], Callable[[Any], HostEvent | tuple[TuiKind, Mapping[str, Any]]]] = {
     TerminalCreated: _terminal_created,
     TerminalUpdated: _terminal_updated,
     TerminalExited: _terminal_exited,

@@ -8,9 +8,12 @@ Source: the answer of a live OpenCode 1.18.33 to `/experimental/tool`, for names
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from universal.tools import tools_of
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import ToolListItem
 
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
@@ -36,7 +39,7 @@ def ids(agents: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(row.tool for agent in agents for row in tools_of(agent).values()))
 
 
-def list_items(agent: str, title: str) -> list[dict[str, Any]]:
+def list_items(agent: str, title: str) -> list[ToolListItem]:
     """List one agent's tools as `ToolListItem` objects."""
     natives: dict[str, list[str]] = {}
     for native, row in tools_of(agent).items():

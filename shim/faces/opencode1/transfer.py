@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from shim.errors import InvalidRequest, SessionBusy
-from shim.faces.opencode1.build import OPENCODE_VERSION, tokens
+from shim.faces.opencode1 import read as wire
 from shim.faces.opencode1.check import problem
+from shim.faces.opencode1.operations import OPENCODE_VERSION
 from shim.faces.opencode2 import export_reader
 from shim.host.roots import require
 from shim.ids import ID_FORM, is_id, slug
@@ -37,7 +38,10 @@ from universal.items import (
 )
 from universal.jsonvalue import JsonObject, arr, obj, text, whole_numbers
 from universal.session import importer
-from universal.session.model import SessionRecord
+from universal.session.model import SessionRecord, Usage
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1 import types
 
 TITLE_LIMIT = 2000
 """Maximum characters of an imported session's title."""
@@ -49,7 +53,7 @@ IMPORTED_MODES = frozenset({"build", "plan", "read-only"})
 """Modes that an imported session keeps. Another mode could allow the agent more than the importing user chose."""
 
 
-def read(document: Any) -> tuple[JsonObject, list[JsonObject]]:
+def read(document: Any) -> tuple[types.Session, list[types.MessageWithParts]]:
     """Read the session and messages of a document, with defaults. Raises InvalidRequest with the fault and its place."""
     export = _first(obj(whole_numbers(document)))
     if not isinstance(export.get("info"), dict) or not isinstance(export.get("messages"), list):
@@ -67,7 +71,7 @@ def read(document: Any) -> tuple[JsonObject, list[JsonObject]]:
             wrong = wrong or problem("Part", part, f"messages[{number}].parts[{index}]")
     if wrong:
         raise InvalidRequest(f"This session cannot be imported: {wrong}.")
-    return info, messages
+    return cast("types.Session", info), cast("list[types.MessageWithParts]", messages)
 
 
 def _check_ids(info: JsonObject, messages: list[JsonObject]) -> None:
@@ -100,7 +104,7 @@ def _first(document: JsonObject) -> JsonObject:
 def _session(info: JsonObject) -> JsonObject:
     """Add the fields that older versions do not write, and drop those of `NOT_OURS`."""
     defaults = {"slug": slug(text(info.get("id"))), "version": OPENCODE_VERSION, "title": "Imported session"}
-    more = {"cost": 0, "tokens": tokens(None), "projectID": "global", "directory": "/"}
+    more = {"cost": 0, "tokens": wire.usage(Usage()), "projectID": "global", "directory": "/"}
     session = {**defaults, **more, **{k: v for k, v in info.items() if k not in NOT_OURS}}
     if "permission" in session:  # the document's author must not grant permissions for this user
         session["permission"] = [rule for rule in arr(session["permission"]) if obj(rule).get("action") != "allow"]
@@ -143,14 +147,14 @@ async def import_(manager: SessionManager, document: Any, directory: str, projec
     return state.session.record
 
 
-def _agent(manager: SessionManager, info: JsonObject, messages: list[JsonObject]) -> str | None:
+def _agent(manager: SessionManager, info: types.Session, messages: list[types.MessageWithParts]) -> str | None:
     """Return the agent that ran the session, if it is available here; None for the default one."""
     names = [text(obj(info.get("model")).get("providerID"))]
     names += [text(m["info"].get("providerID")) for m in reversed(messages)]
     return next((name for name in names if name and manager.deps.agents.get(name) is not None), None)
 
 
-def item_of(item_id: str, message: JsonObject) -> Item:
+def item_of(item_id: str, message: types.MessageWithParts) -> Item:
     """Convert an imported message to a universal item."""
     info = message["info"]
     failed = "error" in info
@@ -165,7 +169,7 @@ def item_of(item_id: str, message: JsonObject) -> Item:
     )
 
 
-def _content(part: JsonObject) -> list[ContentPart]:
+def _content(part: types.Part) -> list[ContentPart]:
     match part["type"]:
         case "text":
             return [TextPart(text=part["text"])]

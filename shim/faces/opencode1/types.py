@@ -763,6 +763,14 @@ class File(TypedDict):
     status: Literal["added", "deleted", "modified"]
 
 
+class ToolListItem(TypedDict):
+    """`ToolListItem` of the document."""
+
+    id: str
+    description: str
+    parameters: Any
+
+
 class MessageWithParts(TypedDict):
     """`MessageWithParts` of the document."""
 

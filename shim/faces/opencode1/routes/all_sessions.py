@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel
 
@@ -12,6 +12,9 @@ from shim.faces.opencode1.routes.session import DEFAULT_LIMIT, Number
 from shim.host.roots import visible_sessions
 from shim.http.operation import Ctx, to_response
 from universal.session.model import SessionRecord
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import GlobalSession, ProjectSummary
 
 Switch = Literal["true", "false"]
 
@@ -42,7 +45,7 @@ async def list_sessions(ctx: Ctx, query: Query) -> object:
     )
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
     projects = {row["id"]: row for row in await ctx.services.projects.list_all()}
-    shown: list[dict[str, Any]] = [
+    shown: list[GlobalSession] = [
         {**read.session(record), "project": _summary(projects.get(record.project_id))} for record in matches[:limit]
     ]
     more = {"x-next-cursor": str(shown[-1]["time"]["updated"])} if shown and len(matches) > limit else {}
@@ -61,5 +64,7 @@ def _is_wanted(record: SessionRecord, query: Query, directory: str) -> bool:
     )
 
 
-def _summary(project: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if project is None else {key: project[key] for key in ("id", "name", "worktree") if key in project}
+def _summary(project: dict[str, Any] | None) -> ProjectSummary | None:
+    if project is None:
+        return None
+    return cast("ProjectSummary", {key: project[key] for key in ("id", "name", "worktree") if key in project})

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
 from shim.faces.opencode1.endpoint import operation
 from shim.host import files, vcs
 from shim.http.operation import Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import File
 
 
 class FileQuery(BaseModel):
@@ -36,7 +40,7 @@ async def read(ctx: Ctx, query: FileQuery) -> object:
 async def status(ctx: Ctx) -> object:
     """List changed files, relative to the directory, as older versions do (1.18.33 always answers [])."""
     prefix = await vcs.prefix(ctx.directory)
-    return [
+    rows: list[File] = [
         {
             "path": change.file.removeprefix(prefix),
             "added": change.additions,
@@ -45,3 +49,4 @@ async def status(ctx: Ctx) -> object:
         }
         for change in await vcs.changes(ctx.directory)
     ]
+    return rows

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import Path
 
 
 @operation("path.get")
@@ -12,10 +17,11 @@ async def get(ctx: Ctx) -> object:
     services = ctx.services
     project = await services.projects.identity(ctx.directory)
     services.watchers.visit(ctx.directory, project.id)
-    return {
+    paths: Path = {
         "home": str(services.config.home),
         "state": str(services.settings.data_dir),
         "config": str(services.config.folder),
         "worktree": project.worktree,
         "directory": ctx.directory,
     }
+    return paths

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, RootModel
 
@@ -16,8 +16,10 @@ from shim.faces.opencode1.transfer import import_
 from shim.host.roots import visible_sessions
 from shim.http.directory import resolve
 from shim.http.operation import Ctx, need_id
-from universal.jsonvalue import JsonObject
 from universal.session.reducer import Reducer
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import HistoryEvent
 
 
 class KnownSequences(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
@@ -28,7 +30,7 @@ class KnownSequences(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
 async def history(ctx: Ctx, body: KnownSequences) -> object:
     """List the lasting events of all sessions that the client lacks, rebuilt from the journal."""
     await ctx.services.store.flush()
-    rows: list[JsonObject] = []
+    rows: list[HistoryEvent] = []
     shown = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
     for record in sorted(shown, key=lambda entry: (entry.created_ms, entry.id)):
         reducer = Reducer(record.id, ctx.services.sessions.index.agent_of(record.id))

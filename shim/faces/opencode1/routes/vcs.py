@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from aiohttp import web
 from pydantic import BaseModel, Field
@@ -12,6 +12,9 @@ from shim.host import patches, vcs
 from shim.host.roots import require
 from shim.host.vcs import Change
 from shim.http.operation import Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.types import VcsFileDiff, VcsInfo
 
 
 class DiffQuery(BaseModel):
@@ -33,8 +36,12 @@ async def get(ctx: Ctx) -> object:
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
     branches = await vcs.branches(ctx.directory)
-    names = {"branch": branches.current, "default_branch": branches.default}
-    return {key: name for key, name in names.items() if name is not None}
+    info: VcsInfo = {}
+    if branches.current is not None:
+        info["branch"] = branches.current
+    if branches.default is not None:
+        info["default_branch"] = branches.default
+    return info
 
 
 @operation("vcs.status")
@@ -64,11 +71,11 @@ async def apply(ctx: Ctx, body: Patch) -> object:
     return {"applied": True}
 
 
-def _wire(change: Change) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _wire(change: Change) -> VcsFileDiff:
+    row: VcsFileDiff = {
         "file": change.file,
         "additions": change.additions,
         "deletions": change.deletions,
         "status": change.status,
     }
-    return row if change.patch is None else row | {"patch": change.patch}
+    return row if change.patch is None else {**row, "patch": change.patch}

@@ -100,7 +100,7 @@ HOST_EVENTS = (
     *("EventPtyCreated", "EventPtyUpdated", "EventPtyExited", "EventPtyDeleted", "EventFileWatcherUpdated"),
     *("EventVcsBranchUpdated", "EventProjectUpdated", "EventProjectDirectoriesUpdated", "EventWorktreeReady"),
     *("EventWorktreeFailed", "EventWorkspaceReady", "EventWorkspaceStatus", "EventServerInstanceDisposed"),
-    "EventGlobalDisposed",
+    *("EventGlobalDisposed", "EventTuiPromptAppend", "EventTuiCommandExecute", "EventTuiToastShow", "EventTuiSessionSelect"),
 )
 """Events of the host that the face sends."""
 

@@ -262,6 +262,38 @@ class ServerInstanceDisposedProperties(TypedDict):
     directory: str
 
 
+class TuiPromptAppendProperties(TypedDict):
+    """The content of `EventTuiPromptAppend`."""
+
+    text: str
+
+
+class TuiCommandExecuteProperties(TypedDict):
+    """The content of `EventTuiCommandExecute`."""
+
+    command: (
+        Literal[
+            "session.list",
+            "session.new",
+            "session.share",
+            "session.interrupt",
+            "session.compact",
+            "session.page.up",
+            "session.page.down",
+            "session.line.up",
+            "session.line.down",
+            "session.half.page.up",
+            "session.half.page.down",
+            "session.first",
+            "session.last",
+            "prompt.clear",
+            "prompt.submit",
+            "agent.cycle",
+        ]
+        | str
+    )
+
+
 QuestionAnswer: TypeAlias = list[str]
 SessionEvent: TypeAlias = (
     tuple[Literal["session.created"], SessionProperties]
@@ -303,4 +335,8 @@ HostEvent: TypeAlias = (
     | tuple[Literal["workspace.status"], WorkspaceStatusProperties]
     | tuple[Literal["server.instance.disposed"], ServerInstanceDisposedProperties]
     | tuple[Literal["global.disposed"], Mapping[str, Any]]
+    | tuple[Literal["tui.prompt.append"], TuiPromptAppendProperties]
+    | tuple[Literal["tui.command.execute"], TuiCommandExecuteProperties]
+    | tuple[Literal["tui.toast.show"], TuiToastShowProperties]
+    | tuple[Literal["tui.session.select"], SessionIdProperties]
 )

@@ -30,7 +30,6 @@ from shim.host.changes import (
 
 if TYPE_CHECKING:
     from shim.faces.opencode1.event_types import HostEvent, ProjectUpdatedProperties, Pty
-    from shim.host.changes import TuiKind
 
 
 def render_host(change: HostChange, directory: str, project_id: str | None) -> OpenCodeEvent:
@@ -95,11 +94,11 @@ def _all_disposed(_change: AllDisposed) -> HostEvent:
     return "global.disposed", {}
 
 
-def _tui(change: TuiCommand) -> tuple[TuiKind, Mapping[str, Any]]:
-    return change.kind, dict(change.properties)
+def _tui(change: TuiCommand) -> HostEvent:
+    return cast("HostEvent", (change.kind, dict(change.properties)))
 
 
-RENDER: Mapping[type[Any], Callable[[Any], HostEvent | tuple[TuiKind, Mapping[str, Any]]]] = {
+RENDER: Mapping[type[Any], Callable[[Any], HostEvent]] = {
     TerminalCreated: _terminal_created,
     TerminalUpdated: _terminal_updated,
     TerminalExited: _terminal_exited,

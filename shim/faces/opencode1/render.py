@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
@@ -38,6 +38,7 @@ from universal.session.changes import (
 from universal.session.model import PermissionRequest, Session
 
 if TYPE_CHECKING:
+    from shim.faces.opencode1 import types
     from shim.faces.opencode1.event_types import QuestionRejectedProperties, SessionEvent
 
 TOAST_MS = 15_000
@@ -77,6 +78,14 @@ def _sync(session_id: str, seq: int, at_ms: int) -> Sync:
     return Sync(session_id, seq, render_id("evt", value, hashed_tail(f"{session_id}:sync:{seq}")))
 
 
+class _GrownPart(TypedDict):
+    """The content of `message.part.updated` in 1.1: the whole part, and the text that it grew by."""
+
+    sessionID: str
+    part: types.Part
+    delta: str
+
+
 def _legacy(change: Change, session: Session) -> Callable[[], OpenCodeEvent | None] | None:
     """Return what creates the event for clients of 1.1 and older, which get the whole part of a growing text."""
     match change:
@@ -89,7 +98,8 @@ def _legacy(change: Change, session: Session) -> Callable[[], OpenCodeEvent | No
                 if message is None or part_id not in message.parts:
                     return None
                 part = read.part(message.part(part_id), session.id, message_id)
-                return OpenCodeEvent("message.part.updated", {"sessionID": session.id, "part": part, "delta": delta})
+                properties: _GrownPart = {"sessionID": session.id, "part": part, "delta": delta}
+                return OpenCodeEvent("message.part.updated", properties)
 
             return whole
         case _:

@@ -6,7 +6,8 @@ In native OpenCode, `/tui/open-themes` publishes `session.list` by mistake; ours
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -14,6 +15,13 @@ from shim.errors import ServiceUnavailable
 from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import TuiCommand, TuiKind
 from shim.http.operation import Ctx, need_id
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.event_types import (
+        SessionIdProperties,
+        TuiCommandExecuteProperties,
+        TuiPromptAppendProperties,
+    )
 
 SHORT_NAMES = {
     "session_new": "session.new",
@@ -93,58 +101,64 @@ class PublishSelect(BaseModel):
 Published = Annotated[PublishAppend | PublishCommand | PublishToast | PublishSelect, Field(discriminator="type")]
 
 
-def _publish(ctx: Ctx, kind: TuiKind, properties: dict[str, Any], body: object = None) -> bool:
+def _publish(ctx: Ctx, kind: TuiKind, properties: Mapping[str, object], body: object = None) -> bool:
     ctx.services.host.publish(TuiCommand(kind, properties), ctx.directory)
     ctx.services.tui_control.offer(ctx.directory, ctx.request.path, properties if body is None else body)
     return True
 
 
+def _execute(ctx: Ctx, command: str) -> bool:
+    content: TuiCommandExecuteProperties = {"command": command}
+    return _publish(ctx, "tui.command.execute", content)
+
+
 @operation("tui.appendPrompt")
 async def append(ctx: Ctx, body: Append) -> object:
     """Put text into the prompt."""
-    return _publish(ctx, "tui.prompt.append", {"text": body.text})
+    content: TuiPromptAppendProperties = {"text": body.text}
+    return _publish(ctx, "tui.prompt.append", content)
 
 
 @operation("tui.openHelp")
 async def open_help(ctx: Ctx) -> object:
     """Show the help."""
-    return _publish(ctx, "tui.command.execute", {"command": "help.show"})
+    return _execute(ctx, "help.show")
 
 
 @operation("tui.openSessions")
 async def open_sessions(ctx: Ctx) -> object:
     """Show the list of sessions."""
-    return _publish(ctx, "tui.command.execute", {"command": "session.list"})
+    return _execute(ctx, "session.list")
 
 
 @operation("tui.openThemes")
 async def open_themes(ctx: Ctx) -> object:
     """Show the list of themes."""
-    return _publish(ctx, "tui.command.execute", {"command": "theme.switch"})
+    return _execute(ctx, "theme.switch")
 
 
 @operation("tui.openModels")
 async def open_models(ctx: Ctx) -> object:
     """Show the list of models."""
-    return _publish(ctx, "tui.command.execute", {"command": "model.list"})
+    return _execute(ctx, "model.list")
 
 
 @operation("tui.submitPrompt")
 async def submit(ctx: Ctx) -> object:
     """Submit the prompt."""
-    return _publish(ctx, "tui.command.execute", {"command": "prompt.submit"})
+    return _execute(ctx, "prompt.submit")
 
 
 @operation("tui.clearPrompt")
 async def clear(ctx: Ctx) -> object:
     """Clear the prompt."""
-    return _publish(ctx, "tui.command.execute", {"command": "prompt.clear"})
+    return _execute(ctx, "prompt.clear")
 
 
 @operation("tui.executeCommand")
 async def execute(ctx: Ctx, body: Command) -> object:
     """Run any command of the TUI, which ignores unknown ones."""
-    return _publish(ctx, "tui.command.execute", {"command": SHORT_NAMES.get(body.command, body.command)})
+    return _execute(ctx, SHORT_NAMES.get(body.command, body.command))
 
 
 @operation("tui.showToast")
@@ -163,7 +177,8 @@ async def publish(ctx: Ctx, body: Published) -> object:
 async def select(ctx: Ctx, body: Select) -> object:
     """Open a session. Raises SessionNotFound (404)."""
     ctx.services.sessions.index.record(body.sessionID)
-    return _publish(ctx, "tui.session.select", {"sessionID": body.sessionID})
+    content: SessionIdProperties = {"sessionID": body.sessionID}
+    return _publish(ctx, "tui.session.select", content)
 
 
 @operation("tui.control.next")

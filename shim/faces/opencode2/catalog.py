@@ -50,23 +50,25 @@ def _command(row: Wire) -> host_types.CommandInfo:
     return command
 
 
-def provider(row: Wire, *, keyed: bool) -> Wire:
+def provider(row: Wire, *, keyed: bool) -> host_types.ProviderInfo:
     """The `ProviderInfo` of an agent. In: `keyed`, whether it takes a key, for which an integration of its name exists."""
-    return {
+    info: host_types.ProviderInfo = {
         "id": row["id"],
-        **({"integrationID": row["id"]} if keyed else {}),
         "name": row["name"],
         "activation": "enabled",
         "package": f"{PACKAGE}:{row['id']}",
     }
+    if keyed:
+        info["integrationID"] = row["id"]
+    return info
 
 
-def models(providers: Iterable[Wire]) -> list[Wire]:
+def models(providers: Iterable[Wire]) -> list[host_types.ModelInfo]:
     """The `ModelInfo` objects of all providers."""
     return [model(row, one) for row in providers for one in row["models"].values()]
 
 
-def model(row: Wire, one: Wire) -> Wire:
+def model(row: Wire, one: Wire) -> host_types.ModelInfo:
     """The `ModelInfo` of a model. In: its provider and the model, as in OpenCode 1."""
     can, limit = one["capabilities"], one["limit"]
     return {
@@ -85,7 +87,7 @@ def model(row: Wire, one: Wire) -> Wire:
     }
 
 
-def default(providers: list[Wire], defaults: Mapping[str, str], wanted: str | None) -> Wire | None:
+def default(providers: list[Wire], defaults: Mapping[str, str], wanted: str | None) -> host_types.ModelInfo | None:
     """The `ModelInfo` for sessions without a choice. In: `wanted`, the config's `provider/model`; it may not exist."""
     known = {row["id"]: row for row in providers}
     name, _, chosen = (wanted or "").partition("/")

@@ -5,15 +5,20 @@ Older dialects have the directory's project in it too. So the value holds the pr
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypedDict
 
-Wire: TypeAlias = dict[str, Any]
+
+class ProjectPlace(TypedDict):
+    """The project of a directory."""
+
+    id: str
+    directory: str
 
 
 class LocatedAnswer(dict[str, Any]):
     """The envelope of `v2_0`. `project`: `{id, directory}`, not in the JSON."""
 
-    def __init__(self, directory: str, project: Wire, data: object) -> None:
+    def __init__(self, directory: str, project: ProjectPlace, data: object) -> None:
         super().__init__(location={"directory": directory}, data=data)
         self.project = project
 

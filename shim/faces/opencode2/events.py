@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 Wire: TypeAlias = dict[str, Any]
 """JSON that a dialect makes for an older build. The shapes of `v2_0` are in `types`, `host_types` and `event_types`."""
@@ -76,6 +76,31 @@ NO_LOCATION = frozenset(
 """Types that OpenCode sends without a directory. Clients use their `data.sessionID`."""
 
 
+class DurablePlace(TypedDict):
+    """The place of an event in its session's log."""
+
+    aggregateID: str | None
+    seq: int
+    version: int | None
+
+
+class EventLocation(TypedDict):
+    """The directory of an event."""
+
+    directory: str
+
+
+class EventJson(TypedDict):
+    """The JSON of an event of any type. The dialect `preview` has no `created`."""
+
+    id: str
+    created: NotRequired[int]
+    type: str
+    durable: NotRequired[DurablePlace]
+    location: NotRequired[EventLocation]
+    data: NotRequired[ReadOnlyWire]
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event.
@@ -120,9 +145,9 @@ class Event:
         """As `StreamEvent.event_id`."""
         return self.id
 
-    def wire(self) -> Wire:
+    def wire(self) -> EventJson:
         """The JSON on `/api/event`: `{id, created, type, durable?, location?, data}`."""
-        envelope: Wire = {"id": self.id, "created": self.created, "type": self.type}
+        envelope: EventJson = {"id": self.id, "created": self.created, "type": self.type}
         if self.seq is not None:
             envelope["durable"] = {"aggregateID": self.session, "seq": self.seq, "version": self.version}
         if self.directory is not None:
@@ -130,6 +155,8 @@ class Event:
         envelope["data"] = self.data
         return envelope
 
-    def log(self) -> Wire:
+    def log(self) -> EventJson:
         """The JSON in the session's log: `{id, created, type, durable, data}`. Only for durable events."""
-        return {key: value for key, value in self.wire().items() if key != "location"}
+        envelope = self.wire()
+        envelope.pop("location", None)
+        return envelope

@@ -7,9 +7,8 @@ Source: `compat_fixtures/opencode2/events.json`. The payloads of terminals and o
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from shim.faces.opencode2.events import Wire
 from shim.host.changes import (
     DirectoryDisposed,
     FileChanged,
@@ -24,7 +23,10 @@ from shim.host.changes import (
 )
 from universal.session.changes import Notice
 
-Rendered: TypeAlias = tuple[str, Wire]
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import event_types, host_types
+
+Rendered: TypeAlias = "tuple[str, event_types.EventData]"
 """Type and data of an event."""
 TOAST_MS = 15_000
 """Milliseconds for which clients show a notice."""
@@ -32,23 +34,35 @@ TOAST_MS = 15_000
 
 def _project(change: ProjectUpdated) -> Rendered:
     row = change.row
-    data = {key: row[key] for key in ("id", "vcs", "name", "icon", "commands") if row.get(key) is not None}
-    time = {key: row["time"][key] for key in ("created", "updated")}
-    data |= {"canonical": row["worktree"], "time": {**time, "active": time["updated"]}, "sandboxes": row.get("sandboxes", [])}
+    time = row["time"]
+    data: event_types.ProjectUpdatedData = {
+        "id": row["id"],
+        "canonical": row["worktree"],
+        "time": {"created": time["created"], "updated": time["updated"], "active": time["updated"]},
+        "sandboxes": row.get("sandboxes", []),
+    }
+    if row.get("vcs") is not None:
+        data["vcs"] = row["vcs"]
+    if row.get("name") is not None:
+        data["name"] = row["name"]
+    if row.get("icon") is not None:
+        data["icon"] = row["icon"]
+    if row.get("commands") is not None:
+        data["commands"] = row["commands"]
     return "project.updated", data
 
 
-def toast(notice: Notice) -> Wire:
+def toast(notice: Notice) -> event_types.TuiToastShowData:
     """The data of `tui.toast.show` for a notice."""
     return {"message": notice.text, "variant": notice.level, "duration": TOAST_MS}
 
 
 def _terminal_created(change: TerminalCreated) -> Rendered:
-    return "pty.created", {"info": dict(change.info)}
+    return "pty.created", {"info": cast("host_types.Pty", dict(change.info))}
 
 
 def _terminal_updated(change: TerminalUpdated) -> Rendered:
-    return "pty.updated", {"info": dict(change.info)}
+    return "pty.updated", {"info": cast("host_types.Pty", dict(change.info))}
 
 
 def _terminal_exited(change: TerminalExited) -> Rendered:
@@ -64,7 +78,7 @@ def _branch(change: GitBranchChanged) -> Rendered:
 
 
 def _tui(change: TuiCommand) -> Rendered:
-    return change.kind, dict(change.properties)
+    return change.kind, cast("event_types.EventData", dict(change.properties))
 
 
 def _file(change: FileChanged) -> Rendered:

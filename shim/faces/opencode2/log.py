@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Literal, NotRequired, TypeAlias, TypedDict
 
 from shim.clock import from_rfc3339
-from shim.faces.opencode2.events import Event, Wire
+from shim.faces.opencode2.events import Event, EventJson
 from shim.faces.opencode2.render import log_event
 from shim.sessions.feed import Feed, Follower
 from shim.store.base import Store
@@ -18,6 +19,17 @@ from universal.session.log import LogAppended
 from universal.session.reducer import Reducer, reducer_of
 
 SYNCED = "log.synced"
+
+
+class LogSynced(TypedDict):
+    """The item that says that the reader has all entries of before. `seq`: the last one's number."""
+
+    type: Literal["log.synced"]
+    aggregateID: str
+    seq: NotRequired[int]
+
+
+LogItem: TypeAlias = EventJson | LogSynced
 
 
 class Log:
@@ -54,7 +66,7 @@ class Log:
         """True if no item will follow."""
         return self._follower.over if self._follow else self._synced
 
-    async def take(self, until: float | None = None) -> Sequence[tuple[int, Wire]]:
+    async def take(self, until: float | None = None) -> Sequence[tuple[int, LogItem]]:
         """Wait for the next items. Returns none at the loop time `until`, and when the log is `over`. Raises StoreError."""
         while True:
             now = asyncio.get_running_loop().time()
@@ -63,8 +75,10 @@ class Log:
             caught_up = not events or self._follower.position >= self._store.last_sequence(self._session_id)
             if not self._synced and caught_up:
                 self._synced = True
-                seq = {} if self._last is None else {"seq": self._last}
-                items.append((self._last or 0, {"type": SYNCED, "aggregateID": self._session_id, **seq}))
+                synced: LogSynced = {"type": SYNCED, "aggregateID": self._session_id}
+                if self._last is not None:
+                    synced["seq"] = self._last
+                items.append((self._last or 0, synced))
             if items or not events:
                 return items
 
@@ -72,10 +86,10 @@ class Log:
         """Release the log. May be called again."""
         self._follower.close()
 
-    def _items(self, event: UniversalEvent) -> list[tuple[int, Wire]]:
+    def _items(self, event: UniversalEvent) -> list[tuple[int, LogItem]]:
         if self._reducer is None:
             self._reducer = reducer_of(event)
-        items: list[tuple[int, Wire]] = []
+        items: list[tuple[int, LogItem]] = []
         for change in self._reducer.apply(event, from_rfc3339(event.time)):
             if not isinstance(change, LogAppended) or change.number is None:
                 continue

@@ -10,12 +10,17 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
+from functools import reduce
 from statistics import median
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from shim.faces.opencode2.events import Wire
-from universal.jsonvalue import obj, text
+from shim.faces.opencode2.session_info import add_usage
+from universal.jsonvalue import text
 from universal.session.model import SessionRecord
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
 
 Detail: TypeAlias = Literal["none", "summary", "detail"]
 OUTCOMES = {"completed": "succeeded", "error": "failed"}
@@ -24,10 +29,10 @@ COUNTS = ("calls", "succeeded", "failed", "unfinished")
 
 @dataclass(slots=True)
 class _Model:
-    ref: Wire
+    ref: types.ModelRef
     steps: int = 0
     cost: float = 0
-    tokens: Wire = field(default_factory=lambda: _no_tokens())
+    tokens: types.TokenUsageInfo = field(default_factory=lambda: _no_tokens())
 
 
 @dataclass(slots=True)
@@ -89,7 +94,7 @@ class Stats:
         model = self._models.setdefault(key, _Model(ref))
         model.steps += 1
         model.cost += message.get("cost", 0)
-        model.tokens = _sum([model.tokens, obj(message.get("tokens")) or _no_tokens()])
+        model.tokens = _sum([model.tokens, message.get("tokens") or _no_tokens()])
         for part in message["content"]:
             if part["type"] == "tool":
                 self._tool(part)
@@ -132,15 +137,9 @@ def _usage(name: str, tool: _Tool) -> Wire:
     return {**row, "durationP50": median(tool.durations)} if tool.durations else row
 
 
-def _no_tokens() -> Wire:
+def _no_tokens() -> types.TokenUsageInfo:
     return {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 
 
-def _sum(rows: Iterable[Wire]) -> Wire:
-    total = _no_tokens()
-    for row in rows:
-        for key in ("input", "output", "reasoning"):
-            total[key] += row[key]
-        for key in ("read", "write"):
-            total["cache"][key] += row["cache"][key]
-    return total
+def _sum(rows: Iterable[types.TokenUsageInfo]) -> types.TokenUsageInfo:
+    return reduce(add_usage, rows, _no_tokens())

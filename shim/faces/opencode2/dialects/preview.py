@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from shim.faces.opencode2.dialects.v2_july import rename_fields, result_of
-from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
+from shim.faces.opencode2.events import Event, EventJson, ReadOnlyWire, Wire
 from universal.jsonvalue import arr, obj, text, whole
 
 NEXT = "session.next."
@@ -30,9 +30,11 @@ Maker = Callable[[Event], "Wire | None"]
 class PreviewEvent(Event):
     """An event in the preview's envelope, which has no `created`."""
 
-    def wire(self) -> Wire:
+    def wire(self) -> EventJson:
         """`{id, type, durable?, location?, data}`."""
-        return {key: value for key, value in Event.wire(self).items() if key != "created"}
+        envelope = Event.wire(self)
+        envelope.pop("created", None)
+        return envelope
 
 
 # --- parts of events and messages ----------------------------------------------------------------------------------

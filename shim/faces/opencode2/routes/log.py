@@ -8,14 +8,13 @@ from aiohttp import web
 from pydantic import BaseModel
 
 from shim.faces.opencode2.endpoint import operation
-from shim.faces.opencode2.log import Log
+from shim.faces.opencode2.log import Log, LogItem
 from shim.faces.opencode2.negotiation import dialect_of
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from universal.jsonvalue import JsonObject
 
 
 class LogQuery(BaseModel):
@@ -42,5 +41,5 @@ async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamRespons
     return await stream(ctx.request, log, _encode)
 
 
-def _encode(item: tuple[int, JsonObject]) -> bytes:
+def _encode(item: tuple[int, LogItem]) -> bytes:
     return frame(item[0], wire_json.exact(item[1]))

@@ -15,13 +15,12 @@ from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.dialects.preview import NEXT
 from shim.faces.opencode2.endpoint import preview_operation as operation
 from shim.faces.opencode2.events import Event
-from shim.faces.opencode2.log import SYNCED, Log
+from shim.faces.opencode2.log import SYNCED, Log, LogItem
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from universal.jsonvalue import JsonObject
 
 PAGE = 50
 """Events of a page, if the request gives no limit."""
@@ -45,7 +44,7 @@ async def history(ctx: Ctx, path: SessionPath, query: HistoryQuery) -> object:
     """A page of past events."""
     need(ctx, path.sessionID)
     log = _log(ctx, path.sessionID, query.after, follow=False)
-    found: list[JsonObject] = []
+    found: list[LogItem] = []
     try:
         while not log.over and len(found) <= query.limit:
             found += [item for _, item in await log.take() if item["type"] != SYNCED]
@@ -75,7 +74,7 @@ def _loggable(event: Event) -> Event | None:
     return translated if translated is not None and translated.type.startswith(NEXT) else None
 
 
-def _encode(item: tuple[int, JsonObject]) -> bytes:
+def _encode(item: tuple[int, LogItem]) -> bytes:
     if item[1]["type"] == SYNCED:
         return b": synced\n\n"
     return frame(item[0], wire_json.exact(item[1]))

@@ -87,6 +87,8 @@ async def test_counting_reads_a_session_once_for_each_state_of_it(server: Live) 
     for session in sessions:
         entry = services.sessions.index.find(session)
         assert entry is not None
+        assert entry.actor is not None
+        await entry.actor.close()
         entry.state = entry.actor = None  # as after a restart
     first = (await server.api.get(path, params={"tools": "detail"}, status=200)).body["data"]
     assert services.opencode2.counted.read == 3

@@ -39,7 +39,7 @@ class SessionChanged:
 
 @dataclass(frozen=True, slots=True)
 class SessionDeleted:
-    """The session is gone: the last change of it."""
+    """The session was deleted. No change follows this one."""
 
     record: SessionRecord
 
@@ -53,7 +53,7 @@ class StatusChanged:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The turn is over: the last change of it, always, right after `StatusChanged(IDLE)`."""
+    """The turn is over. Always the last change of a turn, right after `StatusChanged(IDLE)`."""
 
     reason: str
 
@@ -67,14 +67,14 @@ class PromptFailed:
 
 @dataclass(frozen=True, slots=True)
 class DiffsChanged:
-    """What the session has changed in files."""
+    """The session's file diffs have changed."""
 
     diffs: tuple[FileDiff, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TodosChanged:
-    """The session's todo list."""
+    """The session's todo list has changed."""
 
     todos: tuple[Todo, ...]
 
@@ -95,7 +95,7 @@ class SessionCompacted:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something that the person should know and no message says."""
+    """Information for the person that no message contains."""
 
     text: str
     level: Literal["info", "warning"]
@@ -103,7 +103,7 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class FileEdited:
-    """A tool has changed a file (its path as the agent told it)."""
+    """A tool has changed a file. The path is as the agent reported it."""
 
     path: str
 
@@ -117,14 +117,14 @@ class MessageChanged:
 
 @dataclass(frozen=True, slots=True)
 class MessageRemoved:
-    """A message is gone."""
+    """A message was removed."""
 
     message_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartChanged:
-    """A part is new, or has changed. `is_empty`: a text that begins to grow and has no words yet."""
+    """A part is new, or has changed. `is_empty`: a streaming text that has no words yet."""
 
     message_id: str
     part: Part
@@ -143,7 +143,7 @@ class TextGrew:
 
 @dataclass(frozen=True, slots=True)
 class PartRemoved:
-    """A part is gone."""
+    """A part was removed."""
 
     message_id: str
     part_id: str
@@ -151,14 +151,14 @@ class PartRemoved:
 
 @dataclass(frozen=True, slots=True)
 class RequestOpened:
-    """A person is asked for something."""
+    """A permission request or a question for the person was opened."""
 
     request: PermissionRequest | QuestionRequest
 
 
 @dataclass(frozen=True, slots=True)
 class RequestClosed:
-    """What was asked is answered, refused or withdrawn.
+    """A permission request or a question was answered, refused or withdrawn.
 
     answer   permission: `accept`, `accept_for_session`, `reject`; question: `answered`, `rejected`
     answers  of each question, if answered

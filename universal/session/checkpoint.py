@@ -1,4 +1,6 @@
-"""A session between two turns as text, and back: all that its reducer knows, so that the rest of the journal can follow. Pure.
+"""Converts a reducer's state between two turns to text and back. Pure.
+
+The text holds all that the reducer knows, so that it can go on with the rest of the journal.
 
 Messages and entries of the timeline are not in the text: they are packed in pages (`universal.session.pages`) or beside it.
 A checkpoint is a copy of what the journal says. One that was written by code with another `FORMAT` is of no use.
@@ -44,7 +46,7 @@ def is_at_rest(reducer: Reducer) -> bool:
 
 
 def state_of(reducer: Reducer) -> ReducerState:
-    """What a checkpoint keeps of a reducer that is at rest; what the reducer does later does not change it."""
+    """The state of a reducer at rest, for a checkpoint. Later work of the reducer does not change it."""
     session = reducer.session
     timeline = replace(detach(session.timeline), entries=Entries())
     snapshots = replace(session.snapshots)
@@ -63,7 +65,7 @@ def detach(value: T) -> T:
 
 
 def restore(state: ReducerState, messages: Messages, entries: Entries) -> Reducer:
-    """A reducer that goes on where `state_of` was called."""
+    """A reducer that continues from the state that `state_of` returned."""
     reducer = Reducer(state.session.id, state.session.agent)
     state.session.messages = messages
     state.session.timeline.entries = entries

@@ -29,7 +29,7 @@ Outcome: TypeAlias = Literal["succeeded", "failed", "interrupted"]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A model that did not answer is asked again at `at_ms`. `attempt` counts all attempts."""
+    """The model gave no answer and is asked again at `at_ms`. `attempt` counts all attempts."""
 
     attempt: int
     at_ms: int
@@ -61,8 +61,8 @@ class CallPiece:
     tool      its name when it was first seen: a result may change it
     ran_ms    when its arguments were complete; None before that
     input     the arguments with which it ran, if its result has changed them
-    progress  what it has told of its work, while it runs
-    refused   the words of a person's refusal that it failed with
+    progress  its progress reports while it runs
+    refused   the person's words, if it failed because the person refused it
     """
 
     call_id: str
@@ -108,7 +108,7 @@ class StepEntry:
 
 @dataclass(frozen=True, slots=True)
 class PendingPrompt:
-    """A prompt that is accepted and that no agent has been given. `number` is that of its acceptance in the log.
+    """An accepted prompt that was not yet given to an agent. `number` is that of its acceptance in the log.
 
     details  what its sender said of it beside its parts; `kind` and `delivery` stand here alone
     """
@@ -145,7 +145,7 @@ class CompactionEntry:
 
 @dataclass(frozen=True, slots=True)
 class ShellEntry:
-    """A shell command of the person's."""
+    """A shell command that the person ran."""
 
     id: str
     message_id: str
@@ -189,7 +189,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class MovedEntry:
-    """The session went to work elsewhere."""
+    """The session moved to another place."""
 
     id: str
     created_ms: int
@@ -210,7 +210,7 @@ class SkillEntry:
 
 @dataclass(frozen=True, slots=True)
 class NoteEntry:
-    """A text was put into the conversation, for no agent to answer."""
+    """A text was put into the conversation without asking an agent to answer it."""
 
     id: str
     created_ms: int
@@ -276,7 +276,7 @@ class StagedUndo:
 
 @dataclass(frozen=True, slots=True)
 class ClosedQuestion:
-    """A question that is not asked any more. `answers` are None if it was dismissed or withdrawn."""
+    """A question that is no longer open. `answers` are None if it was dismissed or withdrawn."""
 
     request: QuestionRequest
     answers: tuple[tuple[str, ...], ...] | None = None
@@ -343,7 +343,7 @@ class Timeline:
         return self.entries.get(self.ids.get(message_id, message_id))
 
     def copy(self) -> Timeline:
-        """What can be read of it, as it is now."""
+        """A copy of the timeline's readable state as it is now."""
         return replace(
             self, entries=self.entries.copy(), inbox=dict(self.inbox), ids=dict(self.ids), questions=dict(self.questions)
         )

@@ -1,4 +1,4 @@
-"""What a session's log tells: one typed event for each thing that happens, with its id and its number. Pure.
+"""The events of a session's log: typed, each with an id and a number. Pure.
 
 An event carries the new entry as it was then, so it stays true when it is rendered later.
 """
@@ -76,7 +76,7 @@ class SessionViewed:
 
 @dataclass(frozen=True, slots=True)
 class EntryAdded:
-    """Something that is an entry and nothing more."""
+    """An entry was added that needs no event type of its own."""
 
     entry: ModeEntry | ModelEntry | MovedEntry | SkillEntry | NoteEntry
 
@@ -91,7 +91,7 @@ class InstructionsChanged:
 
 @dataclass(frozen=True, slots=True)
 class PromptAccepted:
-    """A prompt waits."""
+    """A prompt was accepted and waits in the inbox."""
 
     prompt: PendingPrompt
 
@@ -113,7 +113,7 @@ class PromptWithdrawn:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryChanged:
-    """A prompt that waits goes to the agent at another moment."""
+    """The delivery of a waiting prompt has changed."""
 
     prompt_id: str
     delivery: Literal["steer", "queue"]
@@ -133,14 +133,14 @@ class TurnOver:
 
 @dataclass(frozen=True, slots=True)
 class StatusEmitted:
-    """The session's status, right behind what has changed it."""
+    """The session's status has changed. Follows the event that changed it."""
 
     status: Status
 
 
 @dataclass(frozen=True, slots=True)
 class WentIdle:
-    """Nothing of the turn comes after this."""
+    """The session is idle. No event of the turn follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class StepBegan:
 
 @dataclass(frozen=True, slots=True)
 class StepStreamed:
-    """The model has said all of a step; its tools may go on."""
+    """The model's output of a step is complete; its tools may still run."""
 
     step_id: str
 
@@ -242,7 +242,7 @@ class CallRan:
 
 @dataclass(frozen=True, slots=True)
 class CallProgressed:
-    """A running tool tells of its work."""
+    """A running tool reports progress."""
 
     step_id: str
     piece: CallPiece
@@ -276,7 +276,7 @@ class CompactionBegan:
 
 @dataclass(frozen=True, slots=True)
 class CompactionEnded:
-    """The conversation is its summary now."""
+    """The compaction is complete: the summary replaces the conversation."""
 
     entry: CompactionEntry
     summary: str
@@ -284,7 +284,7 @@ class CompactionEnded:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailed:
-    """The conversation is as it was."""
+    """The compaction has failed; the conversation is unchanged."""
 
     entry: CompactionEntry
 
@@ -306,7 +306,7 @@ class ShellEnded:
 
 @dataclass(frozen=True, slots=True)
 class UndoStaged:
-    """An undo that can be taken back."""
+    """An undo was staged and can still be taken back."""
 
     undo: StagedUndo
 
@@ -318,7 +318,7 @@ class UndoCleared:
 
 @dataclass(frozen=True, slots=True)
 class UndoCommitted:
-    """Entries from this one on are gone."""
+    """An undo was made final: entries from this one on are removed."""
 
     entry_id: str
 

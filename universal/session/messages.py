@@ -49,7 +49,7 @@ class Messages(PagedDict["Message"]):
     # --- times ---------------------------------------------------------------------------------------------
 
     def created_ms(self, id_: str) -> int:
-        """When a message was made. Raises KeyError."""
+        """The creation time of a message (epoch ms). Raises KeyError."""
         page = self._place(id_)
         if page is None:
             return self._held[id_].info.created_ms
@@ -69,7 +69,7 @@ class Messages(PagedDict["Message"]):
     # --- who knows what ------------------------------------------------------------------------------------
 
     def known_by(self, id_: str) -> Set[str]:
-        """Agents that have this message in their own conversation. Raises KeyError."""
+        """The agents that have this message in their own conversation. Raises KeyError."""
         page = self._place(id_)
         if page is None:
             return self._held[id_].known_by
@@ -86,12 +86,12 @@ class Messages(PagedDict["Message"]):
         return [*ids, *(id_ for id_, message in self._held.items() if agent not in message.known_by)]
 
     def learn(self, id_: str, agent: str) -> None:
-        """An agent has this message now; nothing if there is no such message."""
+        """Note that an agent has this message now. Does nothing if there is no such message."""
         if id_ in self and agent not in self.known_by(id_):
             self._set_known({id_}, self._place(id_), lambda known: known | {agent})
 
     def forget(self, agent: str, since_ms: int | None = None) -> None:
-        """An agent has lost all messages, or those that were made since then."""
+        """Note that an agent has lost all messages, or those made since a given time."""
 
         def without(known: KnownBy) -> KnownBy:
             return known - {agent}

@@ -1,4 +1,4 @@
-"""What a session is: its record, its messages with their parts, its timeline, what is asked of the person, its status.
+"""The model of a session: record, messages with parts, timeline, open requests and status.
 
 `Session` and `Message` are changed by the reducer alone (`universal.session.reducer`). All that they hold is frozen, and is
 defined in `universal.session.values`, whose names can be imported from here.
@@ -104,7 +104,7 @@ class Message:
     streaming   pieces so far of parts that still grow
     text_parts  index of a part of the agent's item -> id of the part
     open_calls  calls without a result
-    is_said     the model has said all; only results of its calls are missing
+    is_said     the model's output is complete; only results of its calls are missing
     is_over     nothing more comes
     """
 
@@ -121,7 +121,7 @@ class Message:
 
     @property
     def is_user(self) -> bool:
-        """Whether the person said it."""
+        """Whether this is a message of the person."""
         return isinstance(self.info, UserInfo)
 
     def part(self, part_id: str) -> Part:
@@ -141,12 +141,12 @@ class Message:
         return map(self.part, self.parts)
 
     def copy(self) -> Message:
-        """It as it is now, for somebody who reads it later."""
+        """A copy of the message as it is now, for a later reader."""
         streaming = {part_id: list(pieces) for part_id, pieces in self.streaming.items()}
         return replace(self, parts=dict(self.parts), streaming=streaming)
 
     def text(self) -> str:
-        """What was said, without thinking, tools and synthetic texts."""
+        """The text of the message, without thinking, tools and synthetic texts."""
         return "\n".join(part.text for part in self.all_parts() if isinstance(part, Text) and not part.synthetic)
 
 
@@ -212,13 +212,13 @@ class Session:
         return self.status.type != "idle"
 
     def copy(self) -> Session:
-        """What clients can read of it as it is now, for somebody who reads it later."""
+        """A copy of what clients can read of the session, as it is now."""
         messages = self.messages.copy()
         permissions, questions = dict(self.permissions), dict(self.questions)
         return replace(self, messages=messages, permissions=permissions, questions=questions, timeline=self.timeline.copy())
 
     def add(self, message: Message) -> None:
-        """A new message, the last one; or another in the place of one with its id."""
+        """Append a message, or replace the one that has its id."""
         last = next(reversed(self.messages.values()), message)
         self.in_order = self.in_order and last.info.created_ms <= message.info.created_ms
         self.messages[message.info.id] = message
@@ -234,7 +234,7 @@ class Session:
         return [id_ for id_, _ in sorted(self.messages.times(), key=lambda one: one[1])]
 
     def newest_first(self) -> Iterator[Message]:
-        """The same messages from the other end; without a look at all of them if they are in order."""
+        """The messages newest first. Does not visit all of them if they are in order of time."""
         if self.in_order:
             return reversed(self.messages.values())
         return filter(None, map(self.messages.peek, reversed(self.ids_by_time())))
@@ -248,7 +248,7 @@ class Session:
         return next((id_ for id_, message in self.messages.newest_first() if message.is_user), None)
 
     def call(self, call_id: str) -> ToolCall | None:
-        """A tool call as it is now."""
+        """The current state of a tool call."""
         message_id, part_id = self.calls.get(call_id, ("", ""))
         message = self.messages.peek(message_id)
         part = message.parts.get(part_id) if message is not None else None

@@ -1,4 +1,6 @@
-"""Values by id, in order: the newest as objects, older ones packed in pages that may lie in a store. Pure but for `ReadPage`.
+"""Ordered values by id: the newest as objects, older ones packed in pages. Pure but for `ReadPage`.
+
+Pages may lie in a store:
 
     page (in the store)  page (in memory)  ...  page  |  held (objects)
 
@@ -57,7 +59,7 @@ class Packer(Protocol[T]):
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """What a checkpoint's head has of a page.
+    """The entry for a page in a checkpoint's head.
 
     count          its values
     low, high      no id of it is less or greater
@@ -111,17 +113,17 @@ class Page(Generic[T]):
         self._index: tuple[tuple[str, ...], Sequence[int]] | None = None
 
     def ref(self) -> PageRef:
-        """What a checkpoint's head has of it."""
+        """The entry for this page in a checkpoint's head."""
         known = tuple((len(list(run)), tuple(sorted(agents))) for agents, run in groupby(self.known))
         return PageRef(self.number, self.checksum, self.size, *self.limits, known)
 
     def release(self, read: ReadPage) -> None:
-        """Let its bytes go: a store has them."""
+        """Drop the page's bytes from memory, because a store has them."""
         if self.stored is not None:
             self._read, self.stored = read, None
 
     def bytes(self) -> bytes:
-        """It as a store has it. Blocks if it lies there; raises what the store raises."""
+        """The page's bytes as stored. Blocks if they lie in a store; raises what the store raises."""
         if self.stored is not None:
             return self.stored
         assert self._read is not None
@@ -134,7 +136,7 @@ class Page(Generic[T]):
 
     @property
     def times(self) -> Sequence[int]:
-        """When each was made (epoch ms), of a packed page."""
+        """The creation times of a packed page's values (epoch ms)."""
         return self._read_index()[1]
 
     def _read_index(self) -> tuple[tuple[str, ...], Sequence[int]]:
@@ -144,7 +146,7 @@ class Page(Generic[T]):
         return self._index
 
     def _note_index(self, stored: bytes) -> int:
-        """Keep ids and times, which are small; where the values begin."""
+        """Keep the page's ids and times, which are small, and return where the values begin."""
         end = LENGTH.size + LENGTH.unpack_from(stored)[0]
         if self._index is None:
             ids, times = json.loads(stored[LENGTH.size : end])
@@ -152,7 +154,7 @@ class Page(Generic[T]):
         return end
 
     def unpack(self) -> dict[str, T]:
-        """Its values, to be read only if it is packed. Blocks if it lies in a store."""
+        """The page's values. Those of a packed page must not be changed. Blocks if it lies in a store."""
         if self.values is not None:
             return self.values
         stored = self.bytes()
@@ -164,14 +166,14 @@ class Page(Generic[T]):
         return Page(self._packer, size=self.size, limits=self.limits, known=self.known, checksum=self.checksum, values=values)
 
     def with_known(self, known: Sequence[KnownBy]) -> Page[T]:
-        """The same packed page, known by others. Its bytes do not say by whom."""
+        """The same packed page with other `known`, which its bytes do not contain."""
         fields: dict[str, Any] = {"size": self.size, "limits": self.limits, "number": self.number, "checksum": self.checksum}
         page = Page(self._packer, known=known, stored=self.stored, read=self._read, **fields)
         page._index = self._index
         return page
 
     def has(self, id_: str) -> bool:
-        """Whether a value of it has this id."""
+        """Whether the page has a value with this id."""
         if self.values is not None:
             return id_ in self.values
         low, high, _, _ = self.limits
@@ -220,15 +222,15 @@ class PagedDict(MutableMapping[str, T]):
         return f"{type(self).__name__}({len(self)} of which {self._paged} in {len(self._pages)} pages)"
 
     def _time_of(self, value: T) -> int:
-        """When a value was made (epoch ms)."""
+        """The creation time of a value (epoch ms)."""
         raise NotImplementedError
 
     def _known_by(self, value: T) -> KnownBy | None:
-        """Who knows a value; None if nothing is kept of that."""
+        """The agents that know a value; None if that is not tracked."""
         return None
 
     def _complete(self, page: Page[T], values: dict[str, T]) -> dict[str, T]:
-        """Values of a page that was unpacked, with what its bytes do not say."""
+        """The unpacked values of a page, completed with what its bytes do not contain."""
         return values
 
     def _copy_held(self) -> dict[str, T]:
@@ -281,7 +283,7 @@ class PagedDict(MutableMapping[str, T]):
     # --- reading -------------------------------------------------------------------------------------------
 
     def peek(self, id_: str) -> T | None:
-        """A value to be read only, None if there is no such."""
+        """The value with this id, for reading only; None if there is none."""
         if id_ in self._held:
             return self._held[id_]
         page = self._page_of(id_)
@@ -296,16 +298,16 @@ class PagedDict(MutableMapping[str, T]):
         return chain(chain.from_iterable(self._read(page).items() for page in self._pages), self._held.items())
 
     def newest_first(self) -> Iterator[tuple[str, T]]:
-        """The same from the other end."""
+        """All values newest first, to be read only."""
         pages = (reversed(self._read(page).items()) for page in reversed(self._pages))
         return chain(reversed(self._held.items()), chain.from_iterable(pages))
 
     def since(self, id_: str) -> Iterator[T]:
-        """From this value on; nothing if there is no such."""
+        """The values from this one on; none if there is no such id."""
         return (value for _, value in _from(id_, self._runs_since(id_, self._items_of)))
 
     def until(self, id_: str) -> Iterator[T]:
-        """From this value back to the first, newest first; nothing if there is no such."""
+        """The values from this one back to the first, newest first; none if there is no such id."""
         return (value for _, value in _from(id_, map(_reverse, self._runs_until(id_, self._items_of))))
 
     def ids_since(self, id_: str) -> Iterator[str]:
@@ -387,7 +389,7 @@ class PagedDict(MutableMapping[str, T]):
         return self._pages[at] if at < len(self._pages) and self._pages[at].has(id_) else None
 
     def _note_order(self) -> None:
-        """Ids of most sessions ascend: then a page is found by its limits."""
+        """Note whether ids ascend, as in most sessions: then a page is found by its limits."""
         highs = [page.limits[1] for page in self._pages]
         is_sorted = all(high < page.limits[0] for high, page in zip(highs, self._pages[1:], strict=False))
         self._highs = highs if is_sorted else None
@@ -469,7 +471,7 @@ class PagedDict(MutableMapping[str, T]):
         self._note_order()
 
     def _note_new(self, pages: Sequence[Page[T]]) -> None:
-        """Pages were added behind the others."""
+        """Note pages that were added behind the others."""
         for page in pages:
             if self._highs is not None and self._highs and page.limits[0] <= self._highs[-1]:
                 self._highs = None
@@ -516,7 +518,7 @@ _SHARED_MOST = 256
 
 
 def share(known: KnownBy) -> KnownBy:
-    """One object for all equal sets: there are few, of many messages."""
+    """One shared object for all equal sets: many messages have few different ones."""
     if len(_SHARED) >= _SHARED_MOST:
         _SHARED.clear()
     return _SHARED.setdefault(known, known)

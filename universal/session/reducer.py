@@ -119,11 +119,11 @@ class Reducer:
         self._timeline = TimelineWriter(session, self.transcript)
 
     def apply(self, event: UniversalEvent, at_ms: int) -> list[Change]:
-        """Fold one event, made at `at_ms`, into the session; what has changed."""
+        """Fold one event, made at `at_ms` (epoch ms), into the session and return the changes."""
         return self._fold(event, at_ms, is_live=True)
 
     def load(self, event: UniversalEvent, at_ms: int) -> None:
-        """The same for an event of a journal, whose changes nobody needs."""
+        """Fold one event of a journal into the session when nobody needs its changes."""
         self._fold(event, at_ms, is_live=False)
 
     def _fold(self, event: UniversalEvent, at_ms: int, *, is_live: bool) -> list[Change]:
@@ -265,7 +265,7 @@ class Reducer:
         self._set_record(at_ms, mode=info.mode, model=model)
 
     def _import_message(self, wire: Mapping[str, Any]) -> None:
-        """A message of another server, whole."""
+        """Add a complete message of another server."""
         message = importer.message(wire)
         self.transcript.show(message)
         for part in message.parts.values():
@@ -346,7 +346,7 @@ class Reducer:
             self.transcript.note_dispatch(item_id, (), "")
 
     def _command_begins(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        """A slash command began this turn; that it was executed is said at its end."""
+        """Note the slash command that began this turn. Its execution is announced at the turn's end."""
         self.command = (text(meta.get("name")), text(meta.get("arguments")))
 
     def _command_executed(self) -> None:

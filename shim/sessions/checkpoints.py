@@ -53,7 +53,7 @@ UNUSABLE = (ValueError, TypeError, KeyError, IndexError, AttributeError, zlib.er
 
 
 class PageLost(StoreError):
-    """A page of a checkpoint is not in the store as it was written."""
+    """A checkpoint's page is missing from the store or damaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ FORMAT = f"{core.FORMAT}-{shape_of(WriterState)}"
 
 @dataclass(slots=True)
 class StoredCheckpoint:
-    """What is stored of a session: the event of its checkpoint, the size of its head, its pages.
+    """The stored checkpoint of a session: its event, the size of its head (bytes), its pages.
 
     is_off      it has something that cannot be written
     is_writing  one is being written
@@ -100,7 +100,7 @@ class StoredCheckpoint:
     is_damaged: bool = False
 
     def is_due(self, sequence: int) -> bool:
-        """Whether enough has happened since it was written."""
+        """Whether enough events have come since the checkpoint was written."""
         is_idle = not (self.is_off or self.is_writing)
         return is_idle and sequence - self.sequence >= EVERY * (1 + self.head_bytes // HEAD_STEP_BYTES)
 
@@ -137,7 +137,10 @@ async def save_in_steps(state: SessionState, store: Store) -> None:
 
 
 def save(state: SessionState, store: Store) -> None:
-    """The same at once, on the event loop. Raises what cannot be written."""
+    """Write a checkpoint at once, on the event loop, if one is due and the session is at rest.
+
+    Raises TypeError or ValueError for what cannot be written, and StoreError.
+    """
     if state.stored.is_due(state.sequence) and state.is_at_rest:
         pack(state)
         snapshot = take(state)
@@ -145,7 +148,7 @@ def save(state: SessionState, store: Store) -> None:
 
 
 async def pack_in_steps(state: SessionState) -> None:
-    """Pack what is old, page by page, as long as the session is at rest. Raises TypeError or ValueError."""
+    """Pack old messages and entries page by page, as long as the session is at rest. Raises TypeError or ValueError."""
     has_more = True
     while has_more:
         has_more = pack(state, most=1)
@@ -154,7 +157,7 @@ async def pack_in_steps(state: SessionState) -> None:
 
 
 def pack(state: SessionState, most: int | None = None) -> bool:
-    """Pack old messages and entries of a session that is at rest, `most` pages of each; whether there is more.
+    """Pack old messages and entries of a session that is at rest, `most` pages of each. Returns whether there is more.
 
     Raises TypeError or ValueError for what cannot be written.
     """
@@ -167,7 +170,7 @@ def pack(state: SessionState, most: int | None = None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A session's state of one moment; what happens later does not change it.
+    """A session's state at one moment, which later events do not change.
 
     saved    without the refs of its pages, of which there may be many
     pages    those that are not stored, by number
@@ -181,14 +184,17 @@ class Snapshot:
     all: frozenset[int]
 
     def encode(self) -> bytes:
-        """The head of the checkpoint. Takes a while: for a thread. Raises TypeError or ValueError for what cannot be written."""
+        """Encode the checkpoint's head. Slow, so call it in a thread.
+
+        Raises TypeError or ValueError for what cannot be written.
+        """
         refs = {"message_pages": self.message_pages, "entry_pages": self.entry_pages}
         saved = replace(self.saved, **{name: tuple(page.ref() for page in pages) for name, pages in refs.items()})
         return zlib.compress(json.dumps([FORMAT, encode(saved, WriterState)]).encode(), 1)
 
 
 def take(state: SessionState) -> Snapshot:
-    """What a checkpoint holds of a session that is at rest and packed. Pages that are new get their numbers."""
+    """Take the snapshot of a session that is at rest and packed. New pages get their numbers."""
     session, waiting, stored = state.session, state.pending_prompts.prompts, state.stored
     messages, entries = session.messages, session.timeline.entries
     pages: list[Page[Any]] = [*messages.pages, *entries.pages]
@@ -216,7 +222,7 @@ def take(state: SessionState) -> Snapshot:
 
 
 def _queue(state: SessionState, store: Store, snapshot: Snapshot, head: bytes) -> bool:
-    """Queue a checkpoint for the store; whether it is small enough. Raises StoreError."""
+    """Queue a checkpoint for the store. Returns False if its head is too large. Raises StoreError."""
     stored, sequence = state.stored, snapshot.saved.sequence
     if len(head) > HEAD_LIMIT_BYTES:
         log.info("checkpoint.too_large", session_id=state.id, bytes=len(head))
@@ -229,7 +235,7 @@ def _queue(state: SessionState, store: Store, snapshot: Snapshot, head: bytes) -
 
 
 def release(state: SessionState, store: Store, snapshot: Snapshot) -> None:
-    """Let the bytes of pages go that the store has now."""
+    """Drop the bytes of the pages that the store has now."""
     read_page = reader_of(state, store)
     for page in snapshot.pages.values():
         page.release(read_page)
@@ -239,7 +245,7 @@ def release(state: SessionState, store: Store, snapshot: Snapshot) -> None:
 
 
 def reader_of(state: SessionState, store: Store) -> ReadPage:
-    """What reads the pages of a session. A page that is lost is noted in the state, and raises PageLost."""
+    """A function that reads the pages of a session. It notes a lost page in the state and raises PageLost."""
     session_id = state.id
 
     def read_page(number: int, checksum: int) -> bytes:
@@ -256,7 +262,7 @@ def reader_of(state: SessionState, store: Store) -> ReadPage:
 
 
 def decode(checkpoint: Checkpoint) -> WriterState:
-    """What a stored checkpoint holds. Raises UNUSABLE if it is damaged or of another format. Takes a while: for a thread."""
+    """Decode a stored checkpoint. Slow, so call it in a thread. Raises UNUSABLE if it is damaged or of another format."""
     format_, *text = json.loads(zlib.decompress(checkpoint.head))
     if format_ != FORMAT:
         raise ValueError(f"its format is {format_}, not {FORMAT}")
@@ -270,7 +276,7 @@ def decode(checkpoint: Checkpoint) -> WriterState:
 
 
 async def open_from(state: SessionState, store: Store) -> bool:
-    """Bring a state that has read nothing to the session's newest checkpoint; False if there is none that can be used."""
+    """Bring a state that has read nothing to the newest checkpoint. Returns False if none can be used."""
     checkpoint = await store.checkpoint(state.id)
     if checkpoint is None:
         return False
@@ -319,7 +325,7 @@ async def read_ahead(session: Session, id_: str | None, count: int, *, is_back: 
 
 
 async def read_entries_ahead(session: Session, id_: str | None, count: int, *, is_back: bool) -> None:
-    """The same for entries of the timeline and their messages. Raises StoreError."""
+    """Read the pages of `count` timeline entries and of their messages, as `read_ahead`. Raises StoreError."""
     entries = session.timeline.entries
     await _unpack(entries, entries.pages_near(id_, count, is_back=is_back))
     ids = (entries.ids_until(id_) if is_back else entries.ids_since(id_)) if id_ is not None else ()
@@ -335,7 +341,7 @@ async def read_ids(session: Session) -> None:
 
 
 async def _unpack(values: PagedDict[T], pages: Sequence[Page[T]]) -> None:
-    """Unpack these pages in a thread, as many as are kept."""
+    """Unpack these pages in a thread, at most `READ_AHEAD` of them."""
     wanted = [page for page in pages if values.needs(page)][:READ_AHEAD]
     if wanted:
         unpacked = await asyncio.to_thread(lambda: [page.unpack() for page in wanted])
@@ -345,9 +351,9 @@ async def _unpack(values: PagedDict[T], pages: Sequence[Page[T]]) -> None:
 
 
 def mend(state: SessionState, whole: Session) -> None:
-    """Take pages that lie in the store from the same session as its whole journal makes it. They are due to be stored at once.
+    """Replace the session's stored pages by those of `whole`, made from its whole journal. They are due to be stored at once.
 
-    Raises ValueError if it is not the same.
+    Raises ValueError if `whole` has other values.
     """
     state.session.messages.mend(whole.messages, MESSAGES)
     state.session.timeline.entries.mend(whole.timeline.entries, ENTRIES)

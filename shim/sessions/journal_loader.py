@@ -1,6 +1,6 @@
-"""A session's journal into its conversation: in slices between which others have their turn, growing texts in few pieces.
+"""Loads a session's journal into its state, in time slices, with growing texts in few pieces.
 
-Most events of a long session are pieces of text, and what counts of them is what they add up to. So pieces of one part that
+Most events of a long session are pieces of text, of which only the sum matters. So pieces of one part that
 stand between two other events are fed as two: the first, whose time is the part's, and the rest as one. What HTTP reads is
 the same as if each had been fed (tests/unit/sessions/test_journal_loader.py), at a third of the time. Of long runs of pieces
 the store has kept that already (docs/adr/0024).
@@ -38,7 +38,7 @@ TRIES = 8
 
 
 async def load_journal(state: SessionState, store: Store, *, is_whole: bool = False) -> None:
-    """Feed a session's state what it has not read of its journal. Raises StoreError if an event cannot be read.
+    """Feed a session's state the part of its journal that it has not read. Raises StoreError if an event cannot be read.
 
     In: `is_whole`, read all of the journal, although there may be a checkpoint.
     """
@@ -49,7 +49,7 @@ async def load_journal(state: SessionState, store: Store, *, is_whole: bool = Fa
         for event in join_deltas(page):
             state.load((event,))
             if event.type is EventType.TURN_ENDED:
-                with suppress(TypeError, ValueError):  # told when its checkpoint is written
+                with suppress(TypeError, ValueError):  # logged when its checkpoint is written
                     await checkpoints.pack_in_steps(state)
             if perf_counter() > until:
                 await asyncio.sleep(0)
@@ -57,7 +57,7 @@ async def load_journal(state: SessionState, store: Store, *, is_whole: bool = Fa
 
 
 async def mend(state: SessionState, whole: SessionState, store: Store) -> None:
-    """Make pages of a session that the store has lost anew from its journal.
+    """Remake the pages of a session that the store has lost, from its journal.
 
     In: `whole`, a state of the same session that has read nothing. Raises StoreError.
     """
@@ -70,7 +70,9 @@ async def mend(state: SessionState, whole: SessionState, store: Store) -> None:
 
 
 def join_deltas(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:
-    """The events of these rows without raw payloads, fewer of them: see above. Sequences ascend; the last one is the last row's.
+    """The events of these rows without raw payloads, with pieces joined.
+
+    Sequences ascend; the last one is the last row's.
 
     Raises StoreError for a row that cannot be read.
     """
@@ -87,7 +89,7 @@ def join_deltas(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:
 
 
 def _delta_of(body: Any) -> tuple[Key | None, str]:
-    """Which part it is for, and its text; no part if it is none that can be join_deltas."""
+    """The part that a delta is for, and its text; None if the delta cannot be joined."""
     data = obj(obj(body).get("data"))
     piece = data.get("delta")
     if data.get("part_type") not in JOINED or not isinstance(piece, str):
@@ -96,7 +98,7 @@ def _delta_of(body: Any) -> tuple[Key | None, str]:
 
 
 def _join(last: tuple[EventRow, Any], text: str) -> UniversalEvent:
-    """The event of the last piece, with the text of all."""
+    """The event of the last piece, with the text of all pieces."""
     row, body = last
     event = event_of(row, with_raw=False, body=body)
     assert isinstance(event.data, ItemDeltaData)

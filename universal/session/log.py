@@ -30,7 +30,7 @@ from universal.session.values import Fields, PermissionRequest, QuestionRequest,
 
 @dataclass(frozen=True, slots=True)
 class SessionBegan:
-    """The session exists. `fork`: the session and the place that it was forked from."""
+    """The session exists. `fork` names the session and the place that it was forked from."""
 
     record: SessionRecord
     fork: Fields | None = None
@@ -168,7 +168,7 @@ class StepStreamed:
 
 @dataclass(frozen=True, slots=True)
 class StepEnded:
-    """A step is over."""
+    """A step has ended without a failure."""
 
     entry: StepEntry
 
@@ -318,7 +318,7 @@ class UndoCleared:
 
 @dataclass(frozen=True, slots=True)
 class UndoCommitted:
-    """An undo was made final: entries from this one on are removed."""
+    """Entries from this one on were removed, by a final undo or with a removed message."""
 
     entry_id: str
 

@@ -154,7 +154,7 @@ class Page(Generic[T]):
         return end
 
     def unpack(self) -> dict[str, T]:
-        """The page's values. Those of a packed page must not be changed. Blocks if it lies in a store."""
+        """The page's values. Those of a packed page must not be changed. Blocks if the page lies in a store."""
         if self.values is not None:
             return self.values
         stored = self.bytes()

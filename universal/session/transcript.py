@@ -98,12 +98,12 @@ class Transcript:
     # --- between turns -------------------------------------------------------------------------------------
 
     def state(self) -> TranscriptState:
-        """What a checkpoint keeps of it. For a session in which no turn runs."""
+        """The transcript's state for a checkpoint. Call it only while no turn runs."""
         items = dict(self._message_of_item), dict(self._prompt_of_item), dict(self._call_of_item)
         return TranscriptState(self.ids.last, *items, tuple(self._changes), self._note)
 
     def restore(self, state: TranscriptState) -> None:
-        """Take up what `state` gave."""
+        """Restore the transcript from what `state` returned."""
         self.ids = IdSequence(state.last_id)
         self._message_of_item = dict(state.message_of_item)
         self._prompt_of_item = dict(state.prompt_of_item)
@@ -111,9 +111,9 @@ class Transcript:
         self._changes, self._note = list(state.changes), state.note
 
     def _forget_items(self) -> None:
-        """At the end of a turn, forget the oldest of many items and calls; of prompts, only those that an agent has.
+        """Forget the oldest items and calls at a turn's end; of prompts, only those that an agent has.
 
-        An agent that names one of them later speaks of something new. So what is remembered is bounded, however long a session.
+        If an agent names one of them later, it is taken for something new. So memory is bounded, however long the session.
         """
         self._message_of_item = _newest(self._message_of_item)
         self._call_of_item = _newest(self._call_of_item)
@@ -209,7 +209,7 @@ class Transcript:
         return self._prompt_of_item.get(item_id, "")
 
     def note_dispatch(self, item_id: str, carried: Iterable[str], agent: str, note: str = "") -> None:
-        """The prompt of this item is being answered now; `carried` messages went along, `note` is shown above the answer."""
+        """Note that this item's prompt is being answered now. `carried` messages went along; `note` is shown above the answer."""
         self.summarise()
         self._note = note
         self.parent_id = self._prompt_of_item.get(item_id, self.parent_id)
@@ -217,7 +217,7 @@ class Transcript:
             self.session.messages.learn(message_id, agent)
 
     def summarise(self, diffs: tuple[FileDiff, ...] | None = None) -> None:
-        """The prompt that is being answered gets the changes of its answer; without `diffs`, what tools have told."""
+        """Set the file diffs of the prompt that is being answered. Without `diffs`, they are what tools have reported."""
         message = self.session.messages.get(self.parent_id or "")
         changes, self._changes = self._changes, []
         if message is None or not isinstance(message.info, UserInfo):
@@ -244,7 +244,7 @@ class Transcript:
         return self._new_assistant(at_ms, item)
 
     def begin_compaction(self, at_ms: int, *, auto: bool) -> None:
-        """The agent compacts: a message for the summary, below a prompt that says so (there already if a person asked)."""
+        """Add the message for a compaction's summary, below its prompt (which exists already if a person asked)."""
         parent = self.parent_id
         if auto:
             number = self.ids.next(at_ms)
@@ -265,7 +265,7 @@ class Transcript:
         return info.id
 
     def end_compaction(self, summary: str, at_ms: int, failure: Failure | None = None) -> None:
-        """The summary is there, as a text of its own or said in the message; or the compaction has failed."""
+        """End a compaction, whose summary is a text of its own or in the message, or which has failed."""
         message = self.session.messages.get(self.compaction_id or "")
         self.compaction_id = None
         if message is None or message.is_over:
@@ -381,7 +381,7 @@ class Transcript:
         return self.session.snapshots.last if self.session.snapshots.is_on else None
 
     def snapshot_taken(self, patch: tuple[str, tuple[str, ...]] | None, at_ms: int) -> None:
-        """`snapshots.last` is new: steps that waited for it end. `patch`: the snapshot before, and files changed since."""
+        """End the steps that waited for the new `snapshots.last`. `patch`: the previous snapshot and the files changed since."""
         messages = self.session.messages
         waiting = [m for id_ in self.awaiting if (m := messages.get(id_)) and not m.open_calls]
         self.awaiting = [id_ for id_ in self.awaiting if id_ in messages and messages[id_].open_calls]
@@ -401,7 +401,7 @@ class Transcript:
                 self._put(current, replace(first, snapshot=self._tree() or first.snapshot), at_ms)
 
     def _settle(self, at_ms: int) -> None:
-        """Steps that still wait for a snapshot end without it."""
+        """End steps that still wait for a snapshot, without it."""
         waiting, self.awaiting = self.awaiting, []
         for message in [m for id_ in waiting if (m := self.session.messages.get(id_)) and not m.is_over]:
             self._finish_step(message, at_ms, with_tree=False)
@@ -409,7 +409,7 @@ class Transcript:
     def _finish_step(
         self, message: Message, at_ms: int, *, with_tree: bool = True, patch: tuple[str, tuple[str, ...]] | None = None
     ) -> None:
-        """The model's step is over, and has not failed."""
+        """End a step of the model that has not failed."""
         self._end_texts(message, at_ms)
         assert isinstance(message.info, StepInfo)
         info, reason = message.info, message.finish or ("tool-calls" if message.had_calls else "stop")
@@ -420,7 +420,7 @@ class Transcript:
         self._close(message, replace(info, completed_ms=at_ms, finish=reason))
 
     def _finish(self, message: Message, at_ms: int, failure: Failure | None = None) -> None:
-        """The message is over without the end of a step: it has failed, or is none of a model's."""
+        """Close a message without a step's end: it has failed, or is no step of a model."""
         self._end_texts(message, at_ms)
         assert isinstance(message.info, StepInfo)
         self._close(message, replace(message.info, completed_ms=at_ms, error=failure or message.info.error))
@@ -433,7 +433,7 @@ class Transcript:
         self._emit(MessageChanged(info))
 
     def close_step(self, at_ms: int) -> None:
-        """The model goes on with another message: the step of the last one ends now, but not its calls (a subagent's)."""
+        """End the open step because the model goes on with another message. Its calls (a subagent's) stay open."""
         self._settle(at_ms)
         message = self.session.messages.get(self.open_id or "")
         if message is not None and not message.is_over:
@@ -442,7 +442,7 @@ class Transcript:
     # --- tools ---------------------------------------------------------------------------------------------
 
     def tool_call(self, item: Item, at_ms: int, *, complete: bool) -> None:
-        """A tool call is seen (pending) or its arguments are complete (running)."""
+        """Show a tool call that was first seen (pending) or has all its arguments (running)."""
         part = next((p for p in item.content if isinstance(p, ToolCallPart)), None)
         if part is None:
             return
@@ -477,7 +477,7 @@ class Transcript:
         return cards.ToolContext(self.session.record.directory, self.session.agent, self.session.id, call.child_id, model)
 
     def put_call(self, call: ToolCall, at_ms: int) -> None:
-        """A call has changed."""
+        """Replace a call by its changed value."""
         self._put(self.session.messages[self.session.calls[call.call_id][0]], call, at_ms)
 
     def _run(self, call: ToolCall, at_ms: int, output: str | None = None) -> None:
@@ -487,7 +487,7 @@ class Transcript:
         self.put_call(replace(call, title=title, metadata=metadata, output=call.output if output is None else output), at_ms)
 
     def child_opened(self, call_id: str, child_id: str, at_ms: int) -> None:
-        """A subagent's session exists now: its tool card can be opened."""
+        """Note that a subagent's session exists, so that its tool card can be opened."""
         call = self.session.call(call_id)
         if call is None:
             return
@@ -498,12 +498,12 @@ class Transcript:
             self.note_call(call)
 
     def note_call(self, call: ToolCall) -> None:
-        """Keep what is known of a call without showing it: nothing of its card has changed."""
+        """Keep a changed call without announcing it, since its card looks the same."""
         message_id, part_id = self.session.calls[call.call_id]
         self.session.messages[message_id].parts[part_id] = call
 
     def result_started(self, item: Item) -> None:
-        """A tool begins to give output."""
+        """Note the call whose tool begins to give output."""
         part = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
         if part is not None:
             self._call_of_item[item.item_id] = part.call_id
@@ -514,7 +514,7 @@ class Transcript:
             self._run(call, at_ms, call.wrote(data.delta))
 
     def result(self, item: Item, at_ms: int) -> None:
-        """A tool has ended, well or not."""
+        """Complete or fail the call whose tool has ended."""
         part = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
         call = self.session.call(part.call_id) if part is not None else None
         if part is None or call is None or call.status in ("completed", "error"):
@@ -562,7 +562,7 @@ class Transcript:
     # --- the end of a turn ---------------------------------------------------------------------------------
 
     def _fail_open_calls(self, error: str, at_ms: int, *, interrupted: bool = False) -> None:
-        """Calls of this turn that have no result will have none."""
+        """Fail all calls of this turn that have no result."""
         for message in self._in_turn():
             for call_id in sorted(message.open_calls):
                 if (call := self.session.call(call_id)) is not None:
@@ -570,7 +570,7 @@ class Transcript:
             message.open_calls.clear()
 
     def fail(self, failure: Failure, at_ms: int, *, call_error: str) -> None:
-        """The prompt that is being answered has failed: its message says so, whatever it was doing."""
+        """Fail the prompt that is being answered: its open calls fail and its message carries the failure."""
         if self.open_id is None:
             self._settle(at_ms)
         message = self.session.messages.get(self.open_id or "")
@@ -588,7 +588,7 @@ class Transcript:
         self._finish(message, at_ms, failure=failure)
 
     def end_turn(self, turn_cost: float, at_ms: int) -> None:
-        """Everything of the turn that is still open ends now; what no step has paid of `turn_cost` goes to the last message."""
+        """End all that is still open in the turn. The part of `turn_cost` (USD) that no step has goes to the last message."""
         self._fail_open_calls(NO_RESULT, at_ms)
         self.close_step(at_ms)
         messages = [message for message in self._in_turn() if isinstance(message.info, StepInfo)]

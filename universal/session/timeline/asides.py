@@ -1,4 +1,6 @@
-"""Messages of the agent that are no steps of its model in a session's timeline: compactions, and a person's shell commands. Pure.
+"""Compactions and a person's shell commands in a session's timeline. Pure.
+
+Their messages are the agent's, but no steps of its model.
 
 A compaction's entry has the id of the prompt that asked for it, if there is one.
 """
@@ -24,7 +26,7 @@ class AsidesWriter:
         self._log = log
 
     def has(self, message_id: str) -> bool:
-        """Whether this message is one of them."""
+        """Whether this message is a compaction or a shell command."""
         return message_id in self._timeline.shells or self._compaction(message_id) is not None
 
     # --- compactions ---------------------------------------------------------------------------------------
@@ -34,7 +36,7 @@ class AsidesWriter:
         return entry if isinstance(entry, CompactionEntry) and entry.message_id == message_id else None
 
     def begin_compaction(self, info: StepInfo, *, is_auto: bool) -> None:
-        """The agent begins to compact: `info` of the message that will have the summary."""
+        """Begin a compaction. `info` is of the message that will have the summary."""
         timeline = self._timeline
         prompt_id = info.parent_id if info.parent_id in timeline.wishes else None
         id_ = prompt_id or self._log.next_message_id()
@@ -47,7 +49,7 @@ class AsidesWriter:
         timeline.entries[id_] = entry
 
     def end_compaction(self, info: StepInfo, message: Message | None) -> bool:
-        """It is over: what the conversation is now, or why not. False if it was over before, or there is none."""
+        """End a compaction with its summary or its failure. Returns False if none was running."""
         entry = self._compaction(info.id)
         if entry is None or entry.status != "running":
             return False
@@ -63,11 +65,11 @@ class AsidesWriter:
     # --- shell commands ------------------------------------------------------------------------------------
 
     def expect_shell(self, info: StepInfo) -> None:
-        """A person's command will be in this message."""
+        """Note that this message will have a person's command."""
         self._timeline.shells[info.id] = ""
 
     def part(self, info: StepInfo, part: Part) -> None:
-        """A part of one of them is new, or has changed."""
+        """Take a new or changed part: a shell command's tool call begins or ends its entry."""
         if not isinstance(part, ToolCall) or info.id not in self._timeline.shells:
             return
         if not self._timeline.shells[info.id] and part.status != "pending":
@@ -94,6 +96,6 @@ class AsidesWriter:
 
 
 def summary_of(message: Message | None) -> str:
-    """What a compaction has made of the conversation."""
+    """The summary that a compaction has made of the conversation."""
     parts = message.all_parts() if message is not None else ()
     return "\n".join(part.text for part in parts if isinstance(part, Text))

@@ -30,20 +30,20 @@ class LogWriter:
         self.events: list[LogAppended] = []
 
     def begin(self, sequence: int, at_ms: int, *, is_live: bool) -> None:
-        """A new universal event is taken. `is_live`: somebody may be told of it."""
+        """Begin with a new universal event. `is_live`: somebody may be told of it."""
         self._first_tail = sequence << EVENTS_BITS
         self.is_live = is_live
         self.at = at_ms
         self.events = []
 
     def saw(self, id_: str) -> None:
-        """A message or part has this id: what comes later sorts after it."""
+        """Note the id of a message or part, so that later ids sort after it."""
         seen = IdSequence(self._timeline.highest_id)
         seen.saw(id_, self.at)
         self._timeline.highest_id = seen.last
 
     def next_message_id(self) -> str:
-        """The id of the message that the next event makes."""
+        """The id for a message that the next event makes."""
         value, tail = self._next()
         return f"msg_{self._render(value, tail)}"
 
@@ -53,12 +53,12 @@ class LogWriter:
         return self._render(self._timeline.last_id, self._timeline.last_tail)
 
     def place_at(self, at_ms: int) -> str:
-        """The id of an event that would come now, beside the journal. Changes nothing."""
+        """The id that an event outside the journal would have now. Changes nothing."""
         timeline = self._timeline
         return self._render(max(timeline.last_id, timeline.highest_id, at_ms * COUNTER_SPAN & MASK), timeline.last_tail + 1)
 
     def write(self, event: LogEvent, *, created_ms: int | None = None) -> None:
-        """One more event. `created_ms`: when it happened, if that was before the universal event that tells of it."""
+        """Write one event. `created_ms`: when it happened, if that was before the universal event that tells of it."""
         timeline = self._timeline
         timeline.last_id, timeline.last_tail = self._next()
         timeline.companions = 0
@@ -71,7 +71,7 @@ class LogWriter:
         self.events.append(LogAppended(id_, number, self.at if created_ms is None else created_ms, event))
 
     def pass_over(self, sequence: int, at_ms: int) -> None:
-        """A piece of text has the next place: later ids are above it. As `begin` and `_next`, for most events of a journal."""
+        """Give the next place to a piece of text: later ids are above it. A fast `begin` and `_next` for most journal events."""
         timeline, value, tail = self._timeline, at_ms * COUNTER_SPAN & MASK, sequence << EVENTS_BITS
         value = value if value > timeline.highest_id else timeline.highest_id
         if value > timeline.last_id:
@@ -79,7 +79,7 @@ class LogWriter:
         timeline.last_tail = tail if tail > timeline.last_tail else timeline.last_tail + 1
 
     def accompany(self, event: LogEvent) -> None:
-        """A live event behind the last one, under its id and a letter: ids of later events and messages stay as they are."""
+        """Write a live event under the last one's id and a letter, so that later ids do not change."""
         timeline = self._timeline
         if not self.is_live:
             return

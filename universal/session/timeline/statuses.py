@@ -1,4 +1,4 @@
-"""What status items say in a session's timeline: the inbox, the session's properties, undo, skills. Pure.
+"""Status items in a session's timeline: the inbox, the session's properties, undo, skills. Pure.
 
 `STATUSES` is the table: label -> what it does. Their metadata, where no other module writes it:
 
@@ -58,12 +58,15 @@ Metadata = Mapping[str, Any]
 
 
 def plain(model: ModelRef | None) -> ModelRef | None:
-    """A model whose default variant has no name."""
+    """The model, with None for the name of its default variant."""
     return replace(model, variant=None) if model is not None and model.variant in ("", "default") else model
 
 
 class StatusesWriter:
-    """Writes what status items of one session say. `prompt_of_item` gives the id of the prompt that an item became."""
+    """Writes what the status items of one session change in its timeline.
+
+    `prompt_of_item` gives the id of the prompt that an item became.
+    """
 
     def __init__(
         self,
@@ -84,9 +87,9 @@ class StatusesWriter:
     # --- the session's properties --------------------------------------------------------------------------
 
     def record_changed(self, new: SessionRecord, *, chosen: frozenset[str]) -> None:
-        """The record has changed. `chosen`: which of agent and model somebody selected.
+        """Write what has changed in the record. `chosen`: which of agent and model somebody selected.
 
-        A session that has neither gets those of its first step; what a prompt brings is told when it is another one.
+        A session that has neither gets those of its first step; those of a later prompt are written if they differ.
         """
         timeline = self._timeline
         old = timeline.record or new
@@ -113,14 +116,14 @@ class StatusesWriter:
         self._timeline.entries[entry.id] = entry
 
     def mark_viewed(self, meta: Metadata) -> None:
-        """A person has seen the end of a turn."""
+        """Note that a person has seen the end of a turn."""
         self._timeline.viewed_ms = whole(meta.get("idle"))
         self._log.write(SessionViewed(self._timeline.viewed_ms))
 
     # --- prompts -------------------------------------------------------------------------------------------
 
     def prompt(self, meta: Metadata) -> None:
-        """What became of a prompt."""
+        """Deliver, withdraw or cancel a prompt, or change its delivery, as its status says."""
         inbox, state = self._timeline.inbox, meta.get("state")
         id_ = self._prompt_of_item(text(meta.get("item_id")))
         waiting = inbox.get(id_)
@@ -140,12 +143,12 @@ class StatusesWriter:
             self._log.write(DeliveryChanged(id_, delivery))
 
     def take_cancelled(self) -> list[str]:
-        """The prompt that was cancelled last, once: it belongs to the error that the journal has behind it."""
+        """Take the last cancelled prompt, which belongs to the error that follows it in the journal."""
         found, self._timeline.cancelled = self._timeline.cancelled, ""
         return [found] if found else []
 
     def _instructions_changed(self, meta: Metadata) -> None:
-        """Instructions that have changed go along with the prompt; the session's first ones are no message."""
+        """Write the changed instructions that go along with a prompt. The session's first ones are no message."""
         if not meta:
             return
         entry = None
@@ -156,14 +159,14 @@ class StatusesWriter:
             self._timeline.entries[entry.id] = entry
 
     def withdraw(self, id_: str) -> None:
-        """A prompt that waits will never be delivered."""
+        """Remove a waiting prompt, which will never be delivered."""
         if self._timeline.inbox.pop(id_, None) is not None:
             self._log.write(PromptWithdrawn(id_))
 
     # --- what is put in, taken out, rewritten --------------------------------------------------------------
 
     def move(self, meta: Metadata) -> None:
-        """The session works in another directory from now on."""
+        """Add the entry of a move to another directory."""
         record, old = self._session.record, self._timeline.record or self._session.record
         self._timeline.record = record
         place = Place(text(meta.get("directory")), text(meta.get("project_id")), text(meta.get("path")) or None)
@@ -171,7 +174,7 @@ class StatusesWriter:
         self._add(MovedEntry(self._log.next_message_id(), self._log.at, place, previous))
 
     def skill(self, meta: Metadata) -> None:
-        """A skill was put into the conversation."""
+        """Add a skill that was put into the conversation."""
         self.add_skill(SkillText(text(meta.get("id")), text(meta.get("name")), text(meta.get("text"))))
 
     def add_skill(self, skill: SkillText) -> str:
@@ -181,12 +184,12 @@ class StatusesWriter:
         return id_
 
     def note(self, meta: Metadata) -> None:
-        """A text was put into the conversation."""
+        """Add a text that was put into the conversation."""
         id_, description = self._log.next_message_id(), text(meta.get("description")) or None
         self._add(NoteEntry(id_, self._log.at, text(meta.get("text")), description, obj(meta.get("metadata")) or None))
 
     def revert(self, meta: Metadata) -> None:
-        """An undo is staged, taken back, or made for good."""
+        """Stage an undo, take it back or make it final."""
         timeline, new = self._timeline, importer.revert(meta.get("revert"))
         if new is not None:
             timeline.staged = StagedUndo(new, importer.diffs(meta.get("diffs")))
@@ -208,7 +211,7 @@ class StatusesWriter:
         return self._timeline.ids.get(message_id, message_id)
 
     def _cut(self, first: str) -> None:
-        """Entries from this one on are gone. A prompt accepted before it, but delivered after it, is not: it comes again."""
+        """Remove the entries from this one on. A prompt among them whose message remains is delivered again."""
         timeline, messages = self._timeline, self._session.messages
         cut = [timeline.entries.pop(id_) for id_ in list(timeline.entries.ids_since(first))]
         self._log.write(UndoCommitted(first))
@@ -222,7 +225,7 @@ class StatusesWriter:
                 timeline.hidden.add(entry.message_id)
 
     def message_removed(self, meta: Metadata) -> None:
-        """A client has removed a message. The log can only say so of the last ones, and empties others."""
+        """Remove a message's entry for a client. The log can remove only the last ones, and empties other steps."""
         timeline, id_ = self._timeline, self._entry_id(text(meta.get("message_id")))
         self.withdraw(id_)
         entry = timeline.entries.get(id_)
@@ -238,7 +241,7 @@ class StatusesWriter:
         del timeline.entries[id_]
 
     def part_changed(self, meta: Metadata) -> None:
-        """A client has changed or removed a part. Of prompts, no event can say so."""
+        """Rewrite a step after a client changed or removed a part. For prompts there is no such event."""
         self._rewrite(text(meta.get("message_id")) or text(obj(meta.get("part")).get("messageID")))
 
     def _rewrite(self, message_id: str) -> None:
@@ -258,4 +261,4 @@ STATUSES: dict[str, Callable[[StatusesWriter, Metadata], object]] = {
     "part.removed": StatusesWriter.part_changed,
     "part.updated": StatusesWriter.part_changed,
 }
-"""Labels without a row say nothing here, or are told by the changes that the reducer makes of them (retry ...)."""
+"""Labels without a row have no effect here, or have it by the changes that the reducer makes of them (retry ...)."""

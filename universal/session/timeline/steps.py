@@ -65,12 +65,12 @@ class StepsWriter:
         self._log = log
 
     def entry(self, message_id: str) -> StepEntry | None:
-        """The step that shows a message."""
+        """The step that shows a message; None if there is none."""
         entry = self._timeline.entry_of(message_id)
         return entry if isinstance(entry, StepEntry) and entry.message_id == message_id else None
 
     def open_steps(self) -> list[tuple[str, StepEntry]]:
-        """Those that have not ended, by message."""
+        """The steps that have not ended, with the ids of their messages."""
         return [(id_, entry) for id_ in self._timeline.open if (entry := self.entry(id_)) is not None]
 
     def _put(self, entry: StepEntry) -> StepEntry:
@@ -80,7 +80,7 @@ class StepsWriter:
     # --- the step ------------------------------------------------------------------------------------------
 
     def begin(self, info: StepInfo, snapshot: str | None, *, since_ms: int | None = None) -> None:
-        """A message begins. One that a retry has promised keeps the promised id.
+        """Begin the step of a message. One that a retry has promised keeps the promised id.
 
         `since_ms`: when the model was asked, for a message that exists only to carry an error. Without it such a step would
         last 0 ms, and clients would show no duration for the turn.
@@ -107,20 +107,20 @@ class StepsWriter:
         self._adopt(entry)
 
     def _adopt(self, entry: StepEntry) -> None:
-        """A session of which nobody has chosen mode and model has those of its first step."""
+        """Take mode and model of a session from its first step, if nobody has chosen them."""
         timeline = self._timeline
         timeline.mode = entry.mode if timeline.mode is None else timeline.mode
         timeline.model = entry.model if timeline.model is None else timeline.model
 
     def end_stream(self, message_id: str) -> None:
-        """The model has said all of this step; its tools may go on."""
+        """Note that the model's output of this step is complete; its tools may still run."""
         entry = self.entry(message_id) if message_id in self._timeline.open else None
         if entry is not None and entry.streamed_ms is None:
             self._log.write(StepStreamed(entry.id))
             self._put(replace(entry, streamed_ms=self._log.at))
 
     def finish(self, info: StepInfo, message: Message | None) -> None:
-        """The message is over. `message` has its snapshot and what was changed.
+        """End the step of a message. `message` has its snapshot and what was changed.
 
         Agents may close a message before they say that it has failed or was interrupted; native says that alone. So the end of
         one that was broken off is told with what comes next (`release`).
@@ -134,7 +134,7 @@ class StepsWriter:
             timeline.held.append(info.id)
 
     def release(self) -> None:
-        """The turn goes on, or ends: steps that were broken off have ended, and did not fail."""
+        """End the steps that were broken off, because the turn goes on or ends without their failure."""
         held, self._timeline.held = self._timeline.held, []
         for message_id in held:
             message = self._session.messages.get(message_id)
@@ -178,25 +178,25 @@ class StepsWriter:
         self._log.write(StepFailed(self._put(entry), is_paid))
 
     def _fail_late(self, entry: StepEntry | None, info: StepInfo) -> None:
-        """Agents may close their message before they say that it has failed, or was interrupted."""
+        """Fail a step that has ended already: agents may close a message before they report its failure."""
         if entry is not None and info.error is not None and entry.failure is None:
             self._fail(entry, info.error)
 
     def spend(self, usage: Usage, cost: float) -> None:
-        """Add to the session's totals, and tell them."""
+        """Add to the session's totals (tokens, USD) and write them to the log."""
         self.total(self._timeline.usage + usage, self._timeline.cost + cost)
 
     def total(self, usage: Usage, cost: float) -> None:
-        """The session's totals."""
+        """Set the session's totals (tokens, USD) and write them to the log."""
         self._timeline.usage, self._timeline.cost = usage, cost
         self._log.write(UsageChanged(usage, cost))
 
     # --- retries -------------------------------------------------------------------------------------------
 
     def retry(self, open_id: str | None, status: Status, prompt: Callable[[], tuple[str, ModelRef | None]]) -> None:
-        """The model is asked again later. Without an open step, one is begun, which the next message will be.
+        """Schedule a retry of the model. Without an open step, one is begun for the next message.
 
-        All attempts count here; `status` counts those after the first one. The attempt that failed was made.
+        All attempts count here; `status` counts those after the first one.
         """
         self.release()
         timeline = self._timeline
@@ -220,13 +220,13 @@ class StepsWriter:
         return self._put(entry)
 
     def again(self) -> None:
-        """The wait is over: an open step goes on."""
+        """Continue the open step after a retry's wait."""
         for _, entry in self.open_steps():
             if entry.retry is not None:
                 self._start(entry, self._log.at)
 
     def give_up(self, *, is_interrupted: bool) -> None:
-        """The turn ends: a step that was promised never came."""
+        """Fail the promised step that never came, at the end of the turn."""
         entry = self._promised_step()
         self._timeline.promised = ""
         if entry is not None:
@@ -236,7 +236,7 @@ class StepsWriter:
     # --- texts ---------------------------------------------------------------------------------------------
 
     def settle(self, message_id: str, *, only_thoughts: bool = False) -> None:
-        """Texts of a message that grow are as they are now: the model has gone on."""
+        """End the growing texts of a message as they are now, because the model has gone on."""
         entry, message = self.entry(message_id), self._session.messages.get(message_id)
         if entry is None or message is None:
             return
@@ -247,7 +247,7 @@ class StepsWriter:
                 entry = self._end(entry, index, piece, part.text, is_early=True)
 
     def part(self, message_id: str, part: Part) -> None:
-        """A part of this message is new, or has changed."""
+        """Take a new or changed part of a step's message."""
         if self.entry(message_id) is None:
             return
         if isinstance(part, (Text, Reasoning)):
@@ -263,7 +263,7 @@ class StepsWriter:
         entry, piece = self._at(message_id, index)
         assert isinstance(piece, TextPiece)
         if part.start_ms is not None and part.end_ms is None:
-            return  # it grows
+            return  # it still grows
         if not piece.is_ended or (piece.text is not None and piece.text != part.text):
             self._end(entry, index, piece, part.text)
         elif piece.text is not None:
@@ -307,7 +307,7 @@ class StepsWriter:
         return self._index(message_id, lambda piece: isinstance(piece, CallPiece) and piece.call_id == call_id)
 
     def input_delta(self, call_id: str, delta: str) -> None:
-        """A piece of a call's arguments, in the agent's own words."""
+        """Write a piece of a call's arguments, in the agent's own words."""
         message_id, _ = self._session.calls.get(call_id, ("", ""))
         index = self._call_index(message_id, call_id)
         if index is not None:
@@ -355,7 +355,7 @@ class StepsWriter:
     # --- rewritten by a person -----------------------------------------------------------------------------
 
     def rewrite(self, message_id: str, message: Message) -> None:
-        """Parts of a message were changed or removed: its content anew."""
+        """Rebuild the content of a step after parts of its message were changed or removed."""
         entry = self.entry(message_id)
         if entry is None:
             return
@@ -373,7 +373,7 @@ class StepsWriter:
 
 
 def _progress(tool: str, metadata: Fields) -> Fields:
-    """What a running call tells of its work."""
+    """The progress that a running call reports."""
     keys = {"task": ("sessionId",), "bash": ("output",)}.get(tool)
     return metadata if keys is None else {key: metadata[key] for key in keys if key in metadata}
 

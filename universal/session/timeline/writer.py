@@ -93,7 +93,7 @@ class TimelineWriter:
         self._label = ""
 
     def write(self, event: UniversalEvent, changes: Sequence[Change], at_ms: int, *, is_live: bool = True) -> list[LogAppended]:
-        """One universal event, made at `at_ms`, and what the reducer has made of it; the log's events, in order.
+        """Write one universal event, made at `at_ms`, with the reducer's changes. Returns the log's events, in order.
 
         `is_live`: whether somebody may be told of them. Of a journal that is loaded no events are made.
         """
@@ -117,7 +117,7 @@ class TimelineWriter:
     # --- session -------------------------------------------------------------------------------------------
 
     def _session_started(self, data: SessionStartedData) -> None:
-        """Its first event. `metadata.fork` says of what it is one."""
+        """Begin the session. `metadata.fork` says what it was forked from."""
         timeline, record = self._timeline, self._session.record
         if timeline.record is not None or not self._session.is_begun:
             return
@@ -155,13 +155,13 @@ class TimelineWriter:
             self._deliver(list(timeline.inbox))
 
     def _emit_status(self, status: Status) -> None:
-        """The status, if it is another one than the last that was told."""
+        """Write the status if it differs from the last one written."""
         if status != self._timeline.status:
             self._timeline.status = status
             self._log.accompany(StatusEmitted(status))
 
     def _current_choice(self) -> tuple[str, ModelRef | None]:
-        """Mode and model of the prompt that is being answered."""
+        """The mode and model of the prompt that is being answered."""
         session = self._session
         prompt = session.messages.peek(self._transcript.parent_id or session.last_user() or "")
         if prompt is not None:
@@ -188,7 +188,7 @@ class TimelineWriter:
         self._log.accompany(WentIdle())
 
     def _note_error(self, data: ErrorData) -> None:
-        """What the last error was, for the end of the turn."""
+        """Note the last error for the end of the turn."""
         if self._timeline.is_running:
             messages = map(self._session.messages.peek, reversed(self._transcript.turn_messages))
             errors = (m.info.error for m in messages if m is not None and isinstance(m.info, StepInfo))
@@ -251,7 +251,7 @@ class TimelineWriter:
         self.pass_over(self._event.sequence, self._log.at)
 
     def _import_message(self, changes: Sequence[Change]) -> None:
-        """A message that was made elsewhere, whole: as if it came now, at its own time."""
+        """Add a complete message that was made elsewhere, as if it came now, at its own time."""
         message = self._session.messages[next(change.info.id for change in changes if isinstance(change, MessageChanged))]
         info = message.info
         self._log.at = info.created_ms
@@ -285,7 +285,7 @@ class TimelineWriter:
                     self._steps.end_stream(message_id)
 
     def _item_started(self, data: ItemData) -> None:
-        """The call that an item is, for the pieces of its arguments."""
+        """Note the call of an item, for the pieces of its arguments."""
         if data.item.kind is ItemKind.TOOL_CALL:
             call = next((part for part in data.item.content if isinstance(part, ToolCallPart)), None)
             if call is not None:
@@ -304,7 +304,7 @@ class TimelineWriter:
         if message is None or metadata.get("origin") == SHELL_ORIGIN:
             return
         details = importer.user_prompt(item).details
-        if details.kind == "skill":  # it is told at once, whenever the agent gets it
+        if details.kind == "skill":  # it is written at once, whenever the agent gets it
             self._timeline.ids[id_] = self._statuses.add_skill(details.skill or SkillText("", "", ""))
             return
         self._enqueue(id_, list(message.parts.values()), details)
@@ -327,7 +327,7 @@ class TimelineWriter:
             self._timeline.wishes[id_] = prompt.number
 
     def _deliver(self, prompt_ids: list[str]) -> None:
-        """An agent is given these prompts now."""
+        """Move these prompts from the inbox to the timeline, since an agent is given them now."""
         timeline = self._timeline
         for id_ in prompt_ids:
             prompt = timeline.inbox.pop(id_, None)

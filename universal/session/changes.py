@@ -1,4 +1,4 @@
-"""What has changed in a session: the typed values that the reducer gives and that faces render. Pure.
+"""The typed changes of a session that the reducer returns and faces render. Pure.
 
 A change carries the new value as it was then, so it stays true when it is rendered later.
 """
@@ -46,7 +46,7 @@ class SessionDeleted:
 
 @dataclass(frozen=True, slots=True)
 class StatusChanged:
-    """The session is busy, waits for a retry, or is idle."""
+    """The session became busy or idle, or waits for a retry."""
 
     status: Status
 

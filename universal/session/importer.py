@@ -1,8 +1,8 @@
 """OpenCode 1's JSON of sessions, messages and parts as typed values. Pure.
 
 Journals hold it in `metadata.opencode` (what a client has sent) and `metadata.imported` (messages of another server). A field
-that has no place of its own is kept in `extra`; a part that has not the form of its type is kept as `OtherPart`, so that it is
-given back as it came. Its inverse is `shim.faces.opencode1.read`, to which a test holds it.
+that has no place of its own is kept in `extra`; a part without the form of its type is kept as `OtherPart`, so that it is given
+back as it came. Its inverse is `shim.faces.opencode1.read`, to which a test holds it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PLACE = ("id", "sessionID", "messageID", "type")
 
 
 def without(value: Mapping[str, Any], *keys: str) -> Json:
-    """The fields that have no place of their own."""
+    """The fields of a JSON object other than these names."""
     return {key: inner for key, inner in value.items() if key not in keys}
 
 
@@ -99,7 +99,7 @@ def revert(value: Any) -> Revert | None:
 
 
 def todo(value: Any) -> Todo:
-    """An entry of a todo list, as agents tell it: what is missing has a default."""
+    """An entry of a todo list as agents report it. Missing fields have defaults."""
     wire = obj(value)
     return Todo(text(wire.get("content")), text(wire.get("status"), "pending"), text(wire.get("priority"), "medium"))
 
@@ -169,7 +169,7 @@ _STEP = (
 
 
 def message(value: Mapping[str, Any]) -> Message:
-    """An imported message, `{info, parts}`: nothing more comes in it."""
+    """An imported message, `{info, parts}`. It is complete."""
     wire = obj(value.get("info"))
     info = user_info(wire) if wire.get("role") == "user" else step_info(wire)
     found = [part(obj(one)) for one in arr(value.get("parts"))]
@@ -229,7 +229,7 @@ def step_info(wire: Json) -> StepInfo:
 
 
 def user_prompt(item: Item) -> UserPrompt:
-    """The prompt in the item of a user message; an empty one where the item keeps none."""
+    """The prompt in the item of a user message; an empty prompt if the item has none."""
     sent = obj(obj(item.metadata).get("opencode"))
     parts = ({key: value for key, value in obj(one).items() if value is not None} for one in arr(sent.get("parts")))
     return UserPrompt(
@@ -262,7 +262,7 @@ def _prompt_details(sent: Fields) -> PromptDetails:
 
 
 def part(wire: Json, part_id: str | None = None) -> Part:
-    """A part, `{id, type, ...}`; `part_id` in the place of an id that it has not."""
+    """A part, `{id, type, ...}`. A given `part_id` replaces its id."""
     id_ = part_id or text(wire.get("id"))
     read = _PARTS.get(text(wire.get("type")))
     found = read(id_, wire) if read is not None else None
@@ -270,7 +270,7 @@ def part(wire: Json, part_id: str | None = None) -> Part:
 
 
 def _times(wire: Json) -> tuple[int | None, int | None] | None:
-    """Start and end of `time`; None if it holds anything else."""
+    """The start and end of `time`; None if it holds anything else."""
     time = obj(wire.get("time"))
     if ("time" in wire and not time) or not time.keys() <= {"start", "end"}:
         return None

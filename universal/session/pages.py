@@ -5,7 +5,7 @@ Pages may lie in a store:
     page (in the store)  page (in memory)  ...  page  |  held (objects)
 
 A `PagedDict` is a dict to its users; messages (`universal.session.messages`) and entries of the timeline
-(`universal.session.entries`) are kept in one. What it costs differs from a dict: `values`, `items` and `peek` unpack the
+(`universal.session.entries`) are kept in one. Its costs differ from a dict's: `values`, `items` and `peek` unpack the
 pages that they pass, for reading only. Where values can be changed, `[]` and `get` open the page, so that `pack` writes it
 again. Whether a value is packed changes no answer.
 
@@ -332,14 +332,14 @@ class PagedDict(MutableMapping[str, T]):
         return [(id_, None) for id_ in (self._held if page is None else page.ids)]
 
     def _runs_since(self, id_: str, run_of: Callable[[Page[T] | None], Sequence[tuple[str, Any]]]) -> Iterator[Sequence[Any]]:
-        """The page of an id and those after it, then what is held; each is looked at when it is its turn."""
+        """The runs from an id's page on, then that of the held values. Each is read lazily."""
         if id_ in self._held:
             return map(run_of, (None,))
         page = self._page_of(id_)
         return map(run_of, () if page is None else (*self._pages[self._pages.index(page) :], None))
 
     def _runs_until(self, id_: str, run_of: Callable[[Page[T] | None], Sequence[tuple[str, Any]]]) -> Iterator[Sequence[Any]]:
-        """What is held if the id is there, then its page and those before it, newest first."""
+        """The runs from an id's page back to the first page. Begins with the held values if the id is there."""
         if id_ in self._held:
             return map(run_of, (None, *reversed(self._pages)))
         page = self._page_of(id_)
@@ -353,7 +353,7 @@ class PagedDict(MutableMapping[str, T]):
         return self._pages
 
     def pages_near(self, id_: str | None, count: int, *, is_back: bool) -> list[Page[T]]:
-        """Packed pages in which `count` values from this one on lie (`is_back`: and those before it), as far as their refs tell.
+        """The packed pages with `count` values from this one on (`is_back`: back from it), as far as their refs tell.
 
         In: `id_`, None for the first value, or with `is_back` for the last one.
         """
@@ -372,7 +372,7 @@ class PagedDict(MutableMapping[str, T]):
         return [page for page in found if page.values is None]
 
     def needs(self, page: Page[T]) -> bool:
-        """Whether a look at this page's values would unpack it."""
+        """Whether reading this page's values would unpack it."""
         return page.values is None and page not in self._unpacked
 
     def keep(self, page: Page[T], values: dict[str, T]) -> None:
@@ -416,7 +416,7 @@ class PagedDict(MutableMapping[str, T]):
         return page.values
 
     def copy(self) -> Self:
-        """The same values as they are now, for somebody who reads them later. Packed pages are shared."""
+        """A copy of the values as they are now, for later readers. Packed pages are shared."""
         copied = type(self)()
         copied._pages = [page if page.values is None else page.open(dict(page.values)) for page in self._pages]
         copied._opened = [page for page in copied._pages if page.values is not None] if self._opened else []
@@ -424,7 +424,7 @@ class PagedDict(MutableMapping[str, T]):
         return copied
 
     def pack(self, packer: Packer[T], *, held: int | None = None, page_size: int | None = None, most: int | None = None) -> bool:
-        """Close open pages, and pack old values once there is a page of them. For a session in which no turn runs.
+        """Pack open pages, and old values once they fill a page. Call it only while no turn runs.
 
         In: `held`, `page_size`, those of the class if None; `most`, so many pages are packed at once.
         Out: whether there is more to pack.
@@ -451,7 +451,7 @@ class PagedDict(MutableMapping[str, T]):
         return False
 
     def mend(self, whole: PagedDict[T], packer: Packer[T]) -> None:
-        """Make the pages that lie in a store anew, from a dict of the same values. Raises ValueError if it has others."""
+        """Remake the pages that lie in a store from a dict of the same values. Raises ValueError if their numbers differ."""
         if len(self) != len(whole):
             raise ValueError(f"{len(whole)} values are not the same as {len(self)}")
         values, pages = iter(whole.items()), list[Page[T]]()

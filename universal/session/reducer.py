@@ -1,4 +1,4 @@
-"""Universal events of one session -> its state and what has changed. Pure: the same journal gives the same session and changes.
+"""Folds the universal events of one session into its state. Pure: the same journal gives the same session and changes.
 
 In: `apply(event, at_ms)`, events in order of sequence. Out: the changes, in order.
 Invariants owned here: busy at the turn's start; at its end, in this order, open tools and texts are closed, messages are
@@ -85,7 +85,7 @@ CALL_ERRORS = {
 
 
 def rejection(message: str) -> str:
-    """Native's error of a call that a person rejected, with what the person said, if anything."""
+    """Native OpenCode's error of a call that a person rejected, with the person's words, if any."""
     words = "The user rejected permission to use this specific tool call"
     return f"{words} with the following feedback: {message}" if message else f"{words}."
 
@@ -112,7 +112,7 @@ class Reducer:
         self.command: tuple[str, str] | None = None
 
     def restore(self, session: Session, transcript: TranscriptState, late: int, command: tuple[str, str] | None) -> None:
-        """Go on with a session as a checkpoint has it (`universal.session.checkpoint`)."""
+        """Continue with a session from a checkpoint (`universal.session.checkpoint`)."""
         self.session, self.late, self.command = session, late, command
         self.transcript = Transcript(session, self._emit)
         self.transcript.restore(transcript)
@@ -139,7 +139,7 @@ class Reducer:
         return changes
 
     def current(self, subjects: Iterable[tuple[str, str]], at_ms: int) -> list[Change]:
-        """Each text that still grows, and these messages and parts, as they are now. Changes nothing.
+        """The current values of all growing texts and of these messages and parts. Changes nothing.
 
         In: `subjects`, pairs of a message's id and that of a part, or "" for the message itself.
         """
@@ -295,7 +295,7 @@ class Reducer:
         self.session.mcp[self.session.agent] = obj(meta.get("servers"))
 
     def _compaction(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        """The agent compacts its conversation, because it was asked to or by itself. Source: recording `summarize`."""
+        """Take the status of a compaction, which was asked for or begun by the agent. Source: recording `summarize`."""
         if not self._is_at_work():
             return
         transcript, phase = self.transcript, text(meta.get("phase"))
@@ -313,7 +313,7 @@ class Reducer:
         self._set_record(at_ms)
 
     def _move(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        """The session works in another directory from now on: `directory`, `project_id`, `path` (in the project)."""
+        """Move the session to another directory: `directory`, `project_id`, `path` (in the project)."""
         session = self.session
         session.elsewhere = frozenset(session.messages)
         session.snapshots, session.diffs, session.changes = Snapshots(), (), []
@@ -369,7 +369,7 @@ class Reducer:
             self._emit(PartRemoved(message_id, part_id))
 
     def _part_updated(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        """A client has rewritten a part."""
+        """Replace a part that a client has rewritten."""
         wire = obj(meta.get("part"))
         message = self.session.messages.get(text(wire.get("messageID")))
         if message is None:
@@ -390,7 +390,7 @@ class Reducer:
     # --- snapshots and undo --------------------------------------------------------------------------------
 
     def _snapshot(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        """A snapshot was taken, or could not be.
+        """Take a snapshot's status: it was taken, or could not be.
 
         phase (start: before a prompt is sent; step: a step's tools are done; end: the prompt is answered), tree, files (names
         that changed since the tree before, relative to the directory), diffs (`end`: of the prompt), session_diffs (`end`: of
@@ -415,7 +415,7 @@ class Reducer:
             self.session.diffs = importer.diffs(meta.get("session_diffs"))
 
     def _revert(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        """An undo, a redo, or the end of both. Source: a live OpenCode 1.18.33 (docs/undo.md); the order of its events.
+        """Take an undo, a redo, or the end of both. Source: a live OpenCode 1.18.33 (docs/undo.md); the order of its events.
 
         revert (as in the record, or None: a redo, or the undone messages are gone for good), after (the tree right after the
         undo), diffs (the session's from now on; None: as before the undo), messages, parts ([message, part]): gone for good
@@ -485,7 +485,7 @@ class Reducer:
             self._refuse(request, DISMISSED)
 
     def _refuse(self, request: PermissionRequest | QuestionRequest, words: str) -> None:
-        """The card of the call that asked will say so in native's words: clients know by them that nothing went wrong."""
+        """Note the refusal on the call that asked, in native's words, by which clients know it from an error."""
         call = self.session.call(request.call.call_id) if request.call is not None else None
         if call is not None:
             self.transcript.note_call(replace(call, refused=words))

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class TranscriptState:
-    """What a transcript knows between two turns beside the session itself. The fields are those of `Transcript`."""
+    """The state of a transcript between two turns, beside the session itself. The fields are those of `Transcript`."""
 
     last_id: int
     message_of_item: dict[str, str]
@@ -70,14 +70,14 @@ class TranscriptState:
 
 
 class Transcript:
-    """The part of the reducer that owns messages. Ids depend on the journal alone.
+    """The part of the reducer that owns messages. Their ids depend on the journal alone.
 
     agent          whose tool table is used
     parent_id      the prompt that is being answered
-    open_id        the message that the model is at
+    open_id        the message that the model is writing
     compaction_id  the message of a compaction that goes on
     turn_messages  messages of this turn
-    awaiting       messages whose step is over but for the snapshot of what their tools changed
+    awaiting       messages whose step only lacks the snapshot of what their tools changed
     """
 
     def __init__(self, session: Session, emit: Emit) -> None:
@@ -306,7 +306,7 @@ class Transcript:
         return message
 
     def delta(self, data: ItemDeltaData, at_ms: int) -> None:
-        """A piece of text, reasoning or tool output."""
+        """Append a piece of text, reasoning or tool output."""
         if data.part_type == "tool_output":
             self._tool_output(data, at_ms)
             return
@@ -326,7 +326,7 @@ class Transcript:
             self._emit(TextGrew(message.info.id, part_id, data.delta))
 
     def complete(self, item: Item, at_ms: int) -> None:
-        """An assistant message is complete: final texts, usage. Its step ends when its tools have."""
+        """Complete an assistant message: final texts, usage. Its step ends when its tools have ended."""
         message = self.assistant(item, at_ms)
         if message.is_said:
             return
@@ -579,7 +579,7 @@ class Transcript:
             info = message.info if message is not None else None
             if isinstance(info, StepInfo):
                 if info.compacts and info.error is not None:
-                    return  # a compaction that said so itself
+                    return  # a compaction that has its own error already
                 if info.parent_id != self.parent_id or info.compacts or info.error is not None:
                     message = None
         if message is None:
@@ -625,5 +625,5 @@ def url_of(image: ImagePart) -> str:
 
 
 def todos_json(todos: Iterable[Todo]) -> list[dict[str, object]]:
-    """The todo list as tools have it in their input."""
+    """The todo list in the form of tools' input."""
     return [{"content": t.content, "status": t.status, "priority": t.priority, **t.extra} for t in todos]

@@ -29,7 +29,7 @@ class SkillText:
 
 @dataclass(frozen=True, slots=True)
 class PromptDetails:
-    """What an inbox shows of a prompt beside its parts. No agent is sent it.
+    """The details of a prompt that an inbox shows beside its parts. They are sent to no agent.
 
     delivery  "queue": after all prompts that wait; None where the client knows no inbox
     kind      None is a person's prompt

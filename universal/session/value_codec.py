@@ -68,7 +68,7 @@ def shape(hint: Any) -> Shape:
 
 
 def _paged_shape(kind: type[PagedDict[Any]]) -> Shape:
-    """A session's messages and entries are stored beside it: an empty dict in their place."""
+    """The shape of a session's messages and entries, which are stored beside it: an empty dict."""
 
     def empty(_: Any) -> PagedDict[Any]:
         return kind()
@@ -215,7 +215,7 @@ def _fields(kind: type[Any]) -> tuple[Convert, Convert]:
 
 
 def shape_of(*kinds: Any) -> str:
-    """A name for the fields of these dataclasses, and of all that they hold. Another name: what was written cannot be read."""
+    """A hash of the fields of these dataclasses and of all that they hold. Values written under another hash cannot be read."""
     left, seen = list(kinds), dict[str, str]()
     while left:
         hint = left.pop()
@@ -234,7 +234,7 @@ def encode(value: Any, hint: Any) -> str:
 
 
 def read(text: str | bytes, hint: Any) -> Any:
-    """Read `written` back. Raises ValueError, TypeError, KeyError, IndexError or AttributeError for anything else."""
+    """Read `encode`'s text back. Raises ValueError, TypeError, KeyError, IndexError or AttributeError for anything else."""
     return (shape(hint).read or _identity)(json.loads(text))
 
 
@@ -252,7 +252,7 @@ class ValuePacker(Generic[T]):
         return self._write(value)
 
     def pack(self, texts: Sequence[str]) -> bytes:
-        """Encoded values as one body."""
+        """Pack encoded values as one compressed body."""
         return zlib.compress(f"[{','.join(texts)}]".encode(), LEVEL)
 
     def unpack(self, body: bytes) -> list[T]:
@@ -261,7 +261,7 @@ class ValuePacker(Generic[T]):
 
 
 class MessagePacker(ValuePacker[Message]):
-    """The same for messages, without who knows them: their page has that."""
+    """A packer of messages without `known_by`, which their page has."""
 
     _KNOWN_AT = [one.name for one in fields(Message)].index("known_by")
 

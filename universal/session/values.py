@@ -1,4 +1,4 @@
-"""The frozen values that a session is made of: its record, parts, what is said of messages, what is asked of the person.
+"""The frozen values of a session: its record, parts, the infos of messages, and requests to the person.
 
 A change puts a new value in the old one's place, so a value that was read, or sent, stays what it was.
 Times are epoch milliseconds, costs US dollars. `extra` holds fields of imported documents that have no place of their own.
@@ -102,7 +102,7 @@ class Todo:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What the session does. `attempt`, `message`, `next_ms` belong to `retry`: when the agent asks its model again."""
+    """The session's status. `attempt`, `message`, `next_ms` belong to `retry`: when the agent asks its model again."""
 
     type: Literal["idle", "busy", "retry"] = "idle"
     attempt: int = 0
@@ -139,7 +139,7 @@ class Revert:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """What a session is, without its messages. `mode` is the mode of its last prompt (build, plan ...).
+    """The record of a session, without its messages. `mode` is the mode of its last prompt (build, plan ...).
 
     permission  the session's own rules, as JSON; None where it has none
     share       `{url}` of its public page
@@ -291,14 +291,14 @@ class ToolCall:
     state_extra: Fields = field(default_factory=dict[str, Json])
 
     def wrote(self, text: str) -> str:
-        """Its output with more of it, cut to the last RUNNING_CHARS: each piece sends all that is kept."""
+        """The output with `text` appended, cut to its last RUNNING_CHARS, since each piece sends all that is kept."""
         output = self.output + text
         return output if len(output) <= RUNNING_CHARS else CUT + output[-RUNNING_CHARS:]
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPart:
-    """A part that means nothing to us (a subtask, a retry, a snapshot of another server): kept field by field."""
+    """A part that is kept field by field without a meaning here (an imported subtask, retry or snapshot)."""
 
     id: str
     type: str
@@ -313,7 +313,7 @@ Part: TypeAlias = Text | Reasoning | File | AgentMention | CompactionMark | Step
 
 @dataclass(frozen=True, slots=True)
 class UserInfo:
-    """A prompt. `diffs`: what its answer has changed; None until the answer is over."""
+    """The info of a prompt. `diffs`: the changes by its answer; None until the answer is over."""
 
     id: str
     created_ms: int
@@ -362,7 +362,7 @@ class CallRef:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """A permission that a person is asked for. `call` is the tool call that needs it."""
+    """A request to a person for a permission. `call` is the tool call that needs it."""
 
     id: str
     access: Access
@@ -371,7 +371,7 @@ class PermissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRequest:
-    """Questions that a person is asked together. `call` is the tool call that asks."""
+    """Questions that are put to a person together. `call` is the tool call that asks."""
 
     id: str
     questions: tuple[Question, ...]

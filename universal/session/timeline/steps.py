@@ -1,9 +1,8 @@
 """Steps of the model in a session's timeline. Pure.
 
 Native OpenCode ends a thought when the model goes on with something else, and a text when its tools begin to work. Here both
-grow until their message is complete. So what is open ends before that which shows it (`settle`). If more of it comes after all,
-its whole text is told once more, in the end.
-
+grow until their message is complete. So `settle` ends open texts before an event that shows that the model has gone on.
+If more of a text comes after all, its whole text is written once more, in the end.
 
 Owner of: a step's beginning before what belongs to it; text began, deltas, ended, always; calls: began, input, ran, progress,
 success or failure; ordinals, which count for each kind.
@@ -122,8 +121,8 @@ class StepsWriter:
     def finish(self, info: StepInfo, message: Message | None) -> None:
         """End the step of a message. `message` has its snapshot and what was changed.
 
-        Agents may close a message before they say that it has failed or was interrupted; native says that alone. So the end of
-        one that was broken off is told with what comes next (`release`).
+        Agents may close a message before they say that it has failed or was interrupted; native has only the failure. So the end
+        of one that was broken off is written with what comes next (`release`).
         """
         timeline = self._timeline
         if info.id not in timeline.open:

@@ -385,7 +385,7 @@ class TimelineWriter:
 
 
 def _selections(event: UniversalEvent | None, label: str) -> frozenset[str]:
-    """Which of agent and model somebody selects by this event."""
+    """The names, of agent and model, that somebody selects by this event."""
     item = event.data.item if event is not None and isinstance(event.data, ItemData) else None
     if item is None or label not in ("session", "mode"):
         return frozenset()
@@ -393,7 +393,7 @@ def _selections(event: UniversalEvent | None, label: str) -> frozenset[str]:
 
 
 def _label(event: UniversalEvent) -> str:
-    """What a status item is called; `imported` for a message that was made elsewhere; empty for all else."""
+    """The label of a status item; `imported` for a message made elsewhere; empty for all else."""
     if event.type is not EventType.ITEM_COMPLETED or not isinstance(event.data, ItemData):
         return ""
     item = event.data.item

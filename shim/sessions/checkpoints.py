@@ -317,7 +317,7 @@ def _pending_prompts(items: tuple[tuple[str, Json], ...]) -> dict[str, PendingPr
 
 
 async def read_ahead(session: Session, id_: str | None, count: int, *, is_back: bool) -> None:
-    """Read the pages of `count` messages from this one on (`is_back`: and those before it), so that a look does not block.
+    """Read the pages of `count` messages from this one on, so that a look does not block. `is_back`: back from it.
 
     In: `id_`, None for the first message, or with `is_back` for the last one. Raises StoreError.
     """

@@ -353,7 +353,7 @@ class PagedDict(MutableMapping[str, T]):
         return self._pages
 
     def pages_near(self, id_: str | None, count: int, *, is_back: bool) -> list[Page[T]]:
-        """The packed pages with `count` values from this one on (`is_back`: back from it), as far as their refs tell.
+        """The packed pages with `count` values from this one on, as far as their refs tell. `is_back`: back from it.
 
         In: `id_`, None for the first value, or with `is_back` for the last one.
         """

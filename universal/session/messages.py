@@ -107,7 +107,7 @@ class Messages(PagedDict["Message"]):
         self._set_known(held, None, without)
 
     def _set_known(self, ids: set[str] | None, page: Page[Message] | None, change: Callable[[KnownBy], KnownBy]) -> None:
-        """Change who knows these messages of a page (None: all of it), or of those that are in no page."""
+        """Change `known_by` of messages of a page, or of those in no page. `ids` None: all of them."""
         if page is None or page.values is not None:
             messages = self._held if page is None else page.values
             assert messages is not None

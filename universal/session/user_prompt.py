@@ -52,7 +52,7 @@ NO_DETAILS = PromptDetails()
 
 @dataclass(frozen=True, slots=True)
 class UserPrompt:
-    """A prompt: the ids that its client chose (empty: none), its parts, and who is to answer it in which mode."""
+    """A prompt with its parts, mode and model. Its ids are those that its client chose (empty: none)."""
 
     message_id: str = ""
     parts: tuple[Part, ...] = ()

@@ -1,7 +1,7 @@
-"""Sessions of other servers on the same store: shown as they are stored, and taken over when their server dies.
+"""This module shows the sessions of other servers on the same store and takes over those of a dead server.
 
-Every LOOK_S this server reads what others have stored since. It publishes that a session is new, has changed or is gone; what is
-said in a turn is read when somebody asks for the session.
+Every LOOK_S seconds this server reads what the others have stored since the last look. It publishes that a session is new, has
+changed or is gone. The content of a turn is read only when somebody asks for the session.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ log = structlog.get_logger()
 LOOK_S = 1.0
 """Seconds between two looks at what other servers have done."""
 KEPT = 64
-"""Sessions of others that are kept in memory as they were read last."""
+"""Number of sessions of other servers whose last read state is kept in memory."""
 
 
 class OtherServers:
-    """What is entry of the other servers' sessions. In: `clean_up` ends what a dead server has left behind."""
+    """The index of sessions that belong to other servers. `clean_up` ends what a dead server has left behind."""
 
     def __init__(self, manager: SessionManager, clean_up: Callable[[str], Awaitable[None]]) -> None:
         self._manager = manager
@@ -46,22 +46,22 @@ class OtherServers:
         self._failing = False
 
     async def start(self) -> None:
-        """Learn which sessions belong to others, and begin to look."""
+        """Read which sessions belong to other servers, and start the task that looks every LOOK_S seconds."""
         self._owners = await self._ownership.owners()
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop the task that looks."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     def owner(self, session_id: str) -> ServerRef | None:
-        """The living server that a session belongs to; None if it is ours or nobody's."""
+        """Return the living server that owns a session, or None if the session is ours or nobody's."""
         return self._owners.get(session_id)
 
     async def claim(self, entry: SessionEntry) -> None:
-        """Make a session ours, as it is stored now. Raises SessionElsewhere."""
+        """Make a session ours, in its stored state. Raises SessionElsewhere if another server owns it."""
         session_id = entry.record.id
         claimed = await self._ownership.claim(session_id)
         if not isinstance(claimed, ClaimedSession):
@@ -73,14 +73,14 @@ class OtherServers:
             entry.update_from(entry_from_row(claimed.row))
 
     def must_only_read(self, session_id: str) -> bool:
-        """Whether reading a session must not make it ours: another server has it, or may want it."""
+        """Return whether a read must not claim the session, because another server owns it or may want it."""
         return session_id in self._owners or self._ownership.is_shared()
 
     async def state(self, entry: SessionEntry) -> SessionState:
-        """A session that is not ours as it is stored now. Nothing is written."""
+        """Return the stored state of a session that is not ours. Nothing is written."""
         session_id = entry.record.id
         state = self._read.pop(session_id, None)
-        if state is None or state.stored.is_damaged:  # its server has written other pages meanwhile
+        if state is None or state.stored.is_damaged:  # its server has written other pages in the meantime
             state = self._manager.detached_state(session_id, entry.agent)
         await self._ownership.refresh(session_id)
         await load_journal(state, self._manager.deps.store)
@@ -90,13 +90,13 @@ class OtherServers:
         return state
 
     async def refresh(self, session_id: str) -> None:
-        """Learn how far the journal of a session that is not ours has come."""
+        """Read how far the journal of a session has grown, if the session is not ours."""
         entry = self._manager.index.find(session_id)
         if entry is not None and entry.state is None and self.must_only_read(session_id):
             await self._ownership.refresh(session_id)
 
     def statuses(self) -> dict[str, Status]:
-        """The sessions of others in which a turn runs."""
+        """Return a busy status for each session of another server in which a turn runs."""
         entry = ((id_, self._manager.index.find(id_)) for id_ in self._owners)
         return {id_: BUSY for id_, one in entry if one is not None and one.busy}
 
@@ -112,7 +112,7 @@ class OtherServers:
                 self._failing = True
 
     async def look(self) -> None:
-        """Take in what other servers have done since the last look."""
+        """Apply what other servers have done since the last look."""
         look = await self._ownership.look()
         for change in look.changes:
             self._apply(change)
@@ -122,7 +122,7 @@ class OtherServers:
     def _apply(self, change: SessionChange) -> None:
         entry = self._manager.index.find(change.session_id)
         if entry is not None and entry.state is not None:
-            return  # ours meanwhile
+            return  # it became ours in the meantime
         if change.row is None:
             self._owners.pop(change.session_id, None)
             self._read.pop(change.session_id, None)
@@ -145,7 +145,7 @@ class OtherServers:
             self._publish(StatusChanged(BUSY if entry.busy else IDLE), entry)
 
     async def _take_over(self, server_id: str) -> None:
-        """A server is gone: its agents too, and turns that it has not ended are ended here."""
+        """Clean up after a dead server, and end the turns that it left running."""
         ours = [session_id for session_id, owner in self._owners.items() if owner.id == server_id]
         for session_id in ours:
             del self._owners[session_id]

@@ -1,8 +1,8 @@
-"""What an ACP agent asks a person: permissions (options by kind) and forms (`elicitation/create`) as questions.
+"""The questions that an ACP agent asks a person: permissions, and forms (`elicitation/create`).
 
-Owns: the open asks. Each gets exactly one `resolved` and its request exactly one answer: by our reply, by the agent's own
-withdrawal, at the end of the turn, or at the end of the process.
-"For the session" is answered with `allow_once` where there is one: what is allowed for ever is kept by the server, by
+This module owns the open asks. Each gets exactly one `resolved`: by our reply, when the agent withdraws it, at the end of the
+turn, or at the end of the process.
+"For the session" is answered with `allow_once` if the agent offers it. The server keeps permanent permissions itself, by
 OpenCode's rules, and nothing is written into the agent's own files.
 """
 
@@ -77,24 +77,24 @@ class AskAlways:
 
 @dataclass(slots=True)
 class Asks:
-    """The open asks of one process. `mode` gives the id of the mode in force."""
+    """The open asks of one process. `mode` returns the id of the current mode."""
 
     ctx: Context
     rpc: JsonRpc
     mode: Callable[[], str]
     approve: Callable[[str, Iterable[str]], None] = lambda _kind, _subjects: None
-    """Told of each accepted path ("read", "write") and command ("execute")."""
+    """Called with each accepted path ("read", "write") and command ("execute")."""
     rejected: bool = False
-    """A permission was refused since this was last reset."""
+    """Whether a permission was refused since this was last reset."""
     ask_always: AskAlways | None = None
-    """The agent asks for every call in this session."""
+    """Set when the agent asks for every call in this session."""
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
     def __bool__(self) -> bool:
         return bool(self._asks)
 
     def permission(self, request: Request, call: Call | None) -> Iterator[Output]:
-        """`session/request_permission`. `call` is what it is about."""
+        """Handle `session/request_permission`. `call` is the tool call that it concerns."""
         tool_call = obj(request.params.get("toolCall"))
         tool = call.name if call else get_text(tool_call, "name", "kind") or "unknown"
         metadata: Msg = {
@@ -124,13 +124,13 @@ class Asks:
         if ask_always is None:
             yield self._asks.begin(ask, request.raw)
             return
-        arguments: Msg = {**obj(metadata["input"]), **obj(tool_call.get("rawInput"))}  # what is asked now counts
+        arguments: Msg = {**obj(metadata["input"]), **obj(tool_call.get("rawInput"))}  # the request takes precedence
         metadata |= {"input": arguments, **ask_always.accessed(tool, arguments)}
         fact = self._asks.begin(ask, request.raw)
         yield fact if ask_always.is_for_person(self.mode(), tool, arguments) else ToolCheck(fact)
 
     def form(self, request: Request, call: Call | None) -> Iterator[Output]:
-        """`elicitation/create` with a form. Forms without a field are declined: there is nothing to ask."""
+        """Handle `elicitation/create` with a form. A form without fields is declined, because there is nothing to ask."""
         schema = obj(request.params.get("requestedSchema"))
         message = get_text(request.params, "message")
         call_questions = [get_text(obj(row), "question") for row in arr((call.raw_input if call else {}).get("questions"))]
@@ -158,7 +158,7 @@ class Asks:
     # --- replies --------------------------------------------------------------------------------------
 
     def reply(self, command: PermissionReply) -> list[Output]:
-        """Our answer to a permission. [] when it is not open any more. ACP has no place for the words of a rejection."""
+        """Answer a permission. Returns [] if it is no longer open. ACP has no field for the message of a rejection."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return []
@@ -191,7 +191,7 @@ class Asks:
         return WriteLine(self.rpc.response(ask.request_id, {"outcome": outcome}))
 
     def answer(self, command: QuestionReply) -> list[Output]:
-        """Our answer to a question. [] when it is not open any more. ACP has no place for the words of a rejection."""
+        """Answer a question. Returns [] if it is no longer open. ACP has no field for the message of a rejection."""
         ask = self._asks.question(command.question_id)
         if ask is None:
             return []
@@ -208,16 +208,16 @@ class Asks:
     # --- ends -----------------------------------------------------------------------------------------
 
     def cancel(self) -> list[Output]:
-        """We interrupt: every open ask must be answered `cancelled`."""
+        """Answer every open ask as cancelled, because we interrupt the turn."""
         return [out for ask in self._asks for out in self._cancel(ask)]
 
     def withdraw(self, request_id: Json, raw: Json) -> list[Output]:
-        """`$/cancel_request`: the agent wants no answer any more, but the request still has to have one."""
+        """Handle `$/cancel_request`: the agent has withdrawn the request, but it must still be answered."""
         cancelled = [ask for ask in self._asks if ask.request_id == request_id]
         return [out for ask in cancelled for out in self._cancel(ask)]
 
     def withdraw_all(self) -> list[Output]:
-        """The process is gone, or its turn has ended: nobody waits for an answer."""
+        """Close all open asks, because the process or its turn has ended and nobody waits for an answer."""
         return list(self._asks.close())
 
     def _cancel(self, ask: _Ask) -> list[Output]:
@@ -229,7 +229,7 @@ class Asks:
 
 
 def _read_form(schema: Msg, message: str, call_questions: list[str]) -> Iterator[tuple[_Field, Question]]:
-    """The fields of a form, each with its question. `call_questions`: the questions as the tool call itself has them."""
+    """Yield the fields of a form, each with its question. `call_questions` are those of the tool call itself."""
     properties = {name: obj(value) for name, value in obj(schema.get("properties")).items()}
     required = arr(schema.get("required"))
     names = [name for name in properties if not _companion_of(name, properties)]
@@ -256,7 +256,7 @@ def _companion_of(name: str, properties: Msg) -> bool:
 
 
 def _choices(field_schema: Msg) -> tuple[tuple[QuestionOption, ...], dict[str, Json], bool]:
-    """(options, label -> value, whether several may be chosen) of a field."""
+    """Return (options, label -> value, whether several may be chosen) of a field."""
     multiple = get_text(field_schema, "type") == "array"
     source = obj(field_schema.get("items")) if multiple else field_schema
     if get_text(source, "type") == "boolean":
@@ -276,7 +276,7 @@ def _choices(field_schema: Msg) -> tuple[tuple[QuestionOption, ...], dict[str, J
 
 
 def _content(fields: Sequence[_Field], answers: Sequence[Sequence[str]]) -> Msg:
-    """`content` of an accepted form: field -> value."""
+    """Return the `content` of an accepted form: field -> value."""
     content: Msg = {}
     for row, labels in zip(fields, answers, strict=False):
         chosen = [row.values[label] for label in labels if label in row.values]
@@ -295,7 +295,7 @@ def _content(fields: Sequence[_Field], answers: Sequence[Sequence[str]]) -> Msg:
 
 
 def _convert(type_: str, words: str) -> Json:
-    """A person's words as the type that the form wants; as they are if they are no number."""
+    """Convert a person's text to the type that the form wants. Text that is not a number stays unchanged."""
     try:
         return int(words) if type_ == "integer" else float(words) if type_ == "number" else words
     except ValueError:

@@ -6,7 +6,7 @@ Parts: `profiles` (which agents, data), `setup` (models, modes, settings), `spee
 and errors), `context` (what they share).
 Pure: no clock, no IO, no random; ids come from the injected factory.
 
-A prompt waits here until the session is there and its settings are answered, so an interrupt before that only drops it.
+A prompt waits here until the session exists and its settings are answered. An interrupt before that only drops the prompt.
 Source: recordings in `compat_fixtures/agents/acp`; docs/agents-wire.md, section 5.
 """
 
@@ -94,26 +94,26 @@ class AcpCodec(kit.BaseCodec[Context]):
     # --- start ----------------------------------------------------------------------------------------
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
-        """The agent's command; model and mode are set over the protocol."""
+        """Return the agent's command. Model and mode are set over the protocol."""
         self._options = options
         self.native_session_id = options.native_session_id if options.resume else None
         if self._needs_all_asked(options.rules):
-            from universal.agents.acp.claude import ASK_ALWAYS  # late: it loads what is known of Claude Code
+            from universal.agents.acp.claude import ASK_ALWAYS  # imported late, because it loads what is known of Claude Code
 
             self._asks.ask_always = ASK_ALWAYS
         return LaunchSpec((options.binary, *self._profile.args), options.directory, dict(self._profile.env))
 
     def start(self) -> list[Output]:
-        """The handshake; the session is made when it is answered, and fills `catalogue`."""
+        """Send the handshake. Its answer creates the session, which fills `catalogue`."""
         params: Msg = {"protocolVersion": self._profile.protocol, **CLIENT_1, **CLIENT_2}
         return [self._ask("initialize", params)]
 
     def _needs_all_asked(self, rules: Iterable[Rule]) -> bool:
-        """Whether the agent must ask for every call, since one of these rules may forbid it."""
+        """Return whether the agent must ask for every call, because one of these rules may forbid it."""
         return self._profile.asks_always and any(rule.action != "allow" for rule in rules)
 
     def _needs_restart(self, rules: Sequence[Rule]) -> bool:
-        """Whether the agent was started for rules with which it would hold back too much or too little."""
+        """Return whether the agent was started for other rules and would now hold back too much or too little."""
         ask_always, launched = self._asks.ask_always, self._options.rules if self._options else ()
         if ask_always is None or not self._needs_all_asked(rules):
             return self._needs_all_asked(rules) != (ask_always is not None)
@@ -125,7 +125,7 @@ class AcpCodec(kit.BaseCodec[Context]):
     # --- commands -------------------------------------------------------------------------------------
 
     def send(self, command: Command) -> list[Output]:
-        """A command as lines. A prompt's `system` text goes in front of it, as `<system-reminder>`."""
+        """Return the lines of a command. The `system` text of a prompt precedes it as `<system-reminder>`."""
         match command:
             case Prompt():
                 if self._needs_restart(command.rules):
@@ -140,16 +140,16 @@ class AcpCodec(kit.BaseCodec[Context]):
                 return self._stamp(self._turns.after_reply(self._asks.answer(command)))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Let a checked file, command or call go on: no rule concerns it."""
+        """Continue a checked file access, command or call that no rule concerns."""
         return self._stamp(self._turns.after_reply(self._host.proceed(permission_id) or self._asks.proceed(permission_id)))
 
     @property
     def mode(self) -> str:
-        """The mode in force, as far as the agent tells it."""
+        """The id of the current mode, as far as the agent reports it."""
         return self._setup.mode_id()
 
     def _pump(self) -> Iterator[Output]:
-        """Bring the next prompt on its way, as far as it can go now."""
+        """Advance the next prompt: send its next setting, or the prompt itself once all are set."""
         while self._ready and self._held and self._change is None and not self._turns.has_prompt:
             prompt = self._held[0]
             step = self._setup.next(prompt, self._conn.session, self._tried)
@@ -170,7 +170,7 @@ class AcpCodec(kit.BaseCodec[Context]):
                 yield from self._turns.write(prompt)
 
     def _interrupt(self) -> Iterator[Output]:
-        if self._held and not self._turns.has_prompt:  # not even written: nothing to stop
+        if self._held and not self._turns.has_prompt:  # the prompt was not written yet, so there is nothing to stop
             self._tried.clear()
             count, self._held = len(self._held), []
             for _ in range(count):
@@ -195,11 +195,11 @@ class AcpCodec(kit.BaseCodec[Context]):
                 return self._stamp((self._ctx.report_unparsed("no JSON-RPC", why, raw, digest(line)),))
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """The process is gone: open asks, messages and calls are reported as they are. The session adds the exit."""
+        """Report open asks, messages and calls as they are, because the process is gone. The session adds the exit."""
         return self._stamp(self._turns.eof())
 
     def on_host_answer(self, answer: HostAnswer) -> list[Output]:
-        """What came of a file or command that the agent has asked for."""
+        """Handle the result of a file access or command that the agent requested."""
         return self._stamp(self._turns.on_host_answer(answer))
 
     def _on_note(self, msg: Notification, line: bytes) -> Iterator[Output]:
@@ -303,7 +303,7 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield errors.unavailable(change.setting, msg.message, msg.raw)
 
     def _fail_setup(self, error: Msg, raw: Json) -> Iterator[Output]:
-        """There will be no session: every prompt that waits for it has failed, and the process is of no use."""
+        """Fail every waiting prompt, because there will be no session and the process is of no use."""
         count, self._held = len(self._held), []
         yield kit.error_fact(error, raw)
         for _ in range(count):

@@ -1,9 +1,9 @@
 """Files and terminals that an ACP agent asks of its client: `fs/*` and `terminal/*`.
 
-Owns the terminals: which there are, what the agent is told of their output, who waits for their end, and which tool call shows
-which of them. The work itself is done by the runtime (`universal.host`).
-A terminal in a tool call is told as if the agent itself had told its output: as `_meta.terminal_output` and `terminal_exit` of an
-update, which other ACP agents send.
+This module owns the terminals: which exist, what output the agent gets, who waits for their end, and which tool call shows
+which terminal. The work itself is done by the runtime (`universal.host`).
+The output of a terminal in a tool call is reported as if the agent had sent it: as `_meta.terminal_output` and `terminal_exit` of
+an update, as other ACP agents do.
 Source: agentclientprotocol.com, "File System" and "Terminals"; runs of Gemini CLI 0.61.0 and Qwen Code 0.24.4.
 """
 
@@ -62,12 +62,12 @@ class _Terminal:
     """The tool call that shows it."""
 
     def add(self, data: str) -> str:
-        """Take output; returns what of it is to be shown."""
+        """Add output. Returns the part of it that is to be shown."""
         self.output += data.encode("utf-8", "replace")
         if len(self.output) > 2 * self.limit:
             self._trim()
         room = SHOWN_CHARS - len(self.shown_text)
-        if room < 0:  # CUT stands there already
+        if room < 0:  # CUT has already been added
             return ""
         fits = data[:room]
         fits += CUT if len(fits) < len(data) else ""
@@ -80,7 +80,7 @@ class _Terminal:
             del self.output[: len(self.output) - self.limit]
 
     def output_result(self) -> Msg:
-        """Result of `terminal/output`: the end of the output, cut between characters."""
+        """Return the result of `terminal/output`: the end of the output, cut between characters."""
         self._trim()
         result: Msg = {"output": self.output.decode("utf-8", "ignore"), "truncated": self.cut}
         return {**result, "exitStatus": _status(self.ended)} if self.ended is not None else result
@@ -118,7 +118,7 @@ class Host:
     # --- asked ------------------------------------------------------------------------------------------
 
     def handle(self, msg: Request, *, stopping: bool) -> Iterator[Output]:
-        """A request. `stopping`: the turn is being aborted, nothing new begins."""
+        """Handle a request. If `stopping`, the turn is being aborted and nothing new begins."""
         if stopping and msg.method in ("terminal/create", "fs/write_text_file"):
             yield self._error(msg.id, "The turn was interrupted: nothing new is begun.", -32800)
         else:
@@ -173,7 +173,7 @@ class Host:
         return None if terminal is None or terminal.released or not terminal.started else terminal
 
     def _on_terminal(self, msg: Request) -> Iterator[Output]:
-        """All that is asked of a terminal that is there."""
+        """Handle a request about an existing terminal."""
         id_ = get_text(msg.params, "terminalId")
         terminal = self._open_terminal(msg)
         if terminal is None:
@@ -192,7 +192,7 @@ class Host:
         self._forget()
 
     def _forget(self) -> None:
-        """Released terminals may still be shown: the newest are kept, without what was only for the agent."""
+        """Drop old released terminals. The newest may still be shown and are kept, without the output for the agent."""
         ended = [id_ for id_, terminal in self._terminals.items() if terminal.released and terminal.ended is not None]
         for id_ in ended[:-TERMINALS]:
             del self._terminals[id_]
@@ -200,7 +200,7 @@ class Host:
             self._terminals[id_].output.clear()
 
     def stop(self) -> Iterator[Output]:
-        """The turn is being aborted: no command goes on."""
+        """Stop every running command, because the turn is being aborted."""
         for id_, terminal in self._terminals.items():
             if terminal.ended is None:
                 yield StopCommand(id_, release=True)
@@ -208,11 +208,11 @@ class Host:
     # --- permission rules -------------------------------------------------------------------------------
 
     def approve(self, kind: str, subjects: Iterable[str]) -> None:
-        """The person or a rule has accepted these paths or commands: a call for one of them is not checked again."""
+        """Record paths or commands that a person or a rule has accepted. Calls for them are not checked again."""
         self._approved.update((kind, subject) for subject in subjects)
 
     def _check(self, call: HostCall, kind: str, arguments: Msg, subject: str, msg: Request) -> Iterator[Output]:
-        """Put a call before the permission rules: the agent asks nobody about it."""
+        """Check a call against the permission rules, because the agent asks nobody about it."""
         if (kind, subject) in self._approved:
             yield call
             return
@@ -222,12 +222,12 @@ class Host:
         yield ToolCheck(Fact(EventType.PERMISSION_REQUESTED, data, raw=msg.raw))
 
     def proceed(self, permission_id: str) -> list[Output]:
-        """Carry out a checked call: no rule concerns it."""
+        """Carry out a checked call that no rule concerns."""
         check = self._checks.pop(permission_id, None)
         return [] if check is None else [check.call]
 
     def reply(self, command: PermissionReply) -> list[Output]:
-        """What a rule or a person says of a checked call; [] if it is none of these."""
+        """Apply the decision of a rule or a person to a checked call. Returns [] if the id is not a checked call."""
         check = self._checks.pop(command.permission_id, None)
         if check is None:
             return []
@@ -238,7 +238,7 @@ class Host:
         return [check.call, resolved]
 
     def withdraw(self) -> Iterator[Output]:
-        """The turn is aborted or the process is gone: no checked call is carried out."""
+        """Refuse all checked calls, because the turn is aborted or the process is gone."""
         checks, self._checks = self._checks, {}
         for check in checks.values():
             yield from self._refuse(check, "The turn was interrupted.")
@@ -253,7 +253,7 @@ class Host:
     # --- answered ---------------------------------------------------------------------------------------
 
     def on_answer(self, answer: HostAnswer) -> Iterator[Output | Msg]:
-        """What came of a call: lines for the agent, and (`Msg`) updates of the tool call that shows the terminal."""
+        """Yield lines for the agent, and (as `Msg`) updates of the tool call that shows the terminal."""
         if answer.call in self._files and isinstance(answer, HostDone):
             id_, reads = self._files.pop(answer.call)
             yield self._response(id_, answer, {"content": answer.text} if reads else {})
@@ -289,7 +289,7 @@ class Host:
     # --- shown ------------------------------------------------------------------------------------------
 
     def with_terminal(self, update: Msg, call: Call | None) -> Msg:
-        """An update of a tool call, with what the terminal in its content has written. `call`: the call so far."""
+        """Return an update of a tool call with the output of the terminal in its content. `call` is the call so far."""
         blocks = [obj(block) for block in arr(update.get("content"))]
         ids = [get_text(block, "terminalId") for block in blocks if block.get("type") == "terminal"]
         terminal = next((t for id_ in ids if (t := self._terminals.get(id_)) and not t.tool), None)

@@ -1,4 +1,4 @@
-"""What an ACP agent tells about its session, as status items: plan, title, mode, commands; and what it cost."""
+"""Status items for what an ACP agent reports about its session (plan, title, mode, commands), and its cost."""
 
 from __future__ import annotations
 
@@ -94,26 +94,26 @@ class Notes:
 
 @dataclass(slots=True)
 class PromptCost:
-    """Cost of each prompt. Agents tell the sum since the session began, some since their process began.
+    """The cost of each prompt. Agents report the sum since the session began; some, since their process began.
 
-    So of a resumed session the first sum only is a beginning, and its prompt has no cost.
+    In a resumed session the first sum is therefore only a baseline, and the prompt that reports it has no cost.
     """
 
     sums: bool = False
-    """Its usage is a sum too."""
+    """Whether the reported usage is a sum too."""
     _before: float | None = None
     _now: float | None = None
     _steps: Counter[str] = field(default_factory=Counter[str])
-    """Tokens that steps of this prompt have told."""
+    """Tokens that the steps of this prompt have reported."""
     _last_sum: dict[str, int] = field(default_factory=dict[str, int])
-    """The sum that was told last."""
+    """The sum that was reported last."""
 
     def begin(self, *, resumed: bool) -> None:
-        """A session begins."""
+        """Begin a session. A resumed one has no known sum yet."""
         self._before = None if resumed else 0.0
 
     def add(self, update: Msg) -> bool:
-        """`usage_update`; whether it tells a cost, in USD."""
+        """Handle `usage_update`. Returns whether it contains a cost in USD."""
         cost = obj(update.get("cost"))
         amount = cost.get("amount")
         if isinstance(amount, bool) or not isinstance(amount, (int, float)) or get_text(cost, "currency") not in ("", "USD"):
@@ -122,13 +122,13 @@ class PromptCost:
         return True
 
     def step(self, update: Msg) -> None:
-        """A chunk: Qwen Code tells with an empty one what a step has used."""
+        """Count the usage in a chunk. Qwen Code reports what a step has used in an empty chunk."""
         usage = obj(obj(update.get("_meta")).get("usage"))
         if usage:
             self._steps.update(usage_of(usage))
 
     def _usage(self, result: Msg) -> dict[str, int]:
-        """Tokens of a prompt: `usage`, or the steps' sum, or Gemini CLI's `_meta.quota.token_count`."""
+        """Return the tokens of a prompt: `usage`, else the sum of its steps, else Gemini CLI's `_meta.quota.token_count`."""
         steps, self._steps = self._steps, Counter[str]()
         quota = obj(obj(obj(result.get("_meta")).get("quota")).get("token_count"))
         if usage := obj(result.get("usage")):
@@ -141,7 +141,7 @@ class PromptCost:
         return usage_of({"inputTokens": quota.get("input_tokens"), "outputTokens": quota.get("output_tokens")}) if quota else {}
 
     def take(self, result: Msg) -> Msg:
-        """{usage?, cost?} since this was last taken; `result` is the answer to the prompt. A smaller sum is a new beginning."""
+        """Return {usage?, cost?} since the last call. `result` is the answer to the prompt. A smaller sum counts from zero."""
         usage = self._usage(result)
         total: Msg = {"usage": usage} if usage else {}
         if self._now is not None:

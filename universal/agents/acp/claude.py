@@ -1,4 +1,4 @@
-"""Claude Code behind claude-agent-acp: it is made to ask for every call where a permission rule may forbid one. Pure.
+"""Claude Code behind claude-agent-acp must ask for every call if a permission rule may forbid one. Pure.
 
 An `ask` rule of Claude Code for all tools holds in each of its modes, in its subagents, and against its own `allow` rules.
 So Claude asks about calls that its mode would have made by itself. This module says which of them a person is asked about
@@ -31,7 +31,7 @@ _EDITS = frozenset({"Edit", "MultiEdit", "Write", "NotebookEdit"})
 
 
 def is_for_person(mode: str, tool: str, arguments: Msg) -> bool:
-    """Whether a person would be asked about this call in this mode if there were no rules.
+    """Return whether a person would be asked about this call in this mode if there were no rules.
 
     Plan mode writes only Claude's own plan, which a rule of this server knows. In `accept-edits` a rule of this server asks
     about hidden files, as Claude does.

@@ -1,6 +1,6 @@
-"""How agents of the Agent Client Protocol end a prompt, and what went wrong, for people.
+"""How agents of the Agent Client Protocol end a prompt, and readable errors for people.
 
-The ways in which they tell an error, all recorded:
+Agents report errors in these ways, all of them recorded:
 
     error response                      claude-agent-acp, codex-acp 0.16, opencode
     error response and the same text    claude-agent-acp: a chunk "API Error ..." before it
@@ -86,7 +86,7 @@ _NUMBER = re.compile(r"\d{1,9}")
 
 
 def is_older(version: str, than: str) -> bool:
-    """Whether a version comes before another; one that an agent does not tell comes before all."""
+    """Return whether a version comes before another. A version that the agent does not report comes before all."""
     numbers, others = ([int(number) for number in _NUMBER.findall(text)] for text in (version, than))
     return numbers < others
 

@@ -1,4 +1,4 @@
-"""The modes of an ACP agent as it tells them itself, under names that people and OpenCode's clients know. Pure.
+"""The modes that an ACP agent reports, under names that people and OpenCode's clients know. Pure.
 
 What a profile knows of a mode (its name, a sentence on what it lets the agent do) is kept; modes that no profile knows are
 offered all the same, with the agent's own words, and passed through by the agent's own id.
@@ -53,7 +53,7 @@ def offered_modes(
 
 
 def mode_named(modes: Sequence[Mode], name: str | None) -> Mode | None:
-    """The mode that a prompt asks for, by our name or the agent's own; None if there is none."""
+    """Return the mode that a prompt asks for, by our name or the agent's own, or None if there is none."""
     if not name or name == BUILD_ID:
         return modes[0]
     return next((mode for mode in modes if name in (mode.id, mode.native)), None)

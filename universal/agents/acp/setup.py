@@ -1,4 +1,4 @@
-"""What an ACP agent offers and how it is set: models, efforts, modes, commands.
+"""The models, efforts, modes and commands that an ACP agent offers, and the requests that set them.
 
 Two generations of the protocol are read: `configOptions` (set by `session/set_config_option`) and `models`/`modes` (set by
 `session/set_model`, `session/set_mode`); where an agent has both, the options count. Settings are sent one at a time, each
@@ -87,7 +87,7 @@ class Setup:
             self.read_commands(result.get("availableCommands"))
 
     def read_options(self, options: Json) -> None:
-        """`configOptions`, whole."""
+        """Take over the whole `configOptions`."""
         if isinstance(options, list):
             rows = [{**obj(row), "id": get_text(obj(row), "id", "configId")} for row in arr(options)]
             self.options = [row for row in rows if row["id"]]
@@ -112,11 +112,11 @@ class Setup:
         self.logged_in = kind != "none" if kind else self.logged_in
 
     def mode_id(self) -> str:
-        """Our id of the mode that is in force, "" if it has none."""
+        """Return our id of the current mode, or "" if it has none."""
         return next((mode.id for mode in self.offered_modes() if mode.native == self.mode_now), "") if self.mode_now else ""
 
     def offered_modes(self) -> tuple[Mode, ...]:
-        """What a person can choose."""
+        """Return what a person can choose."""
         rows = self._rows(self._option("mode")) or self.modes
 
         def has(option: str, value: str) -> bool:
@@ -165,7 +165,7 @@ class Setup:
     # --- set ------------------------------------------------------------------------------------------
 
     def next(self, prompt: Prompt, session_id: str, tried: set[str]) -> Change | MissingChoice | None:
-        """What is to be set next for this prompt; None when all is as wanted. `tried`: what was set for it already."""
+        """Return the next setting for this prompt, or None when all are as wanted. `tried` are the settings already tried."""
         for setting, change_for in (("model", self._model), ("variant", self._variant), ("mode", self._mode)):
             if setting in tried and setting != "mode":
                 continue
@@ -175,7 +175,7 @@ class Setup:
         return None
 
     def prompt_written(self, prompt: Prompt) -> None:
-        """The prompt goes out with these settings."""
+        """Record the settings with which the prompt is sent."""
         self.model = self._current("model") or self._legacy_model or self.model
         self.variant = prompt.variant
 

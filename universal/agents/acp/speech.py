@@ -1,4 +1,4 @@
-"""What an ACP agent says, as items: messages, their text and thinking, tool calls and their results.
+"""Items for what an ACP agent says: messages with text and thinking, tool calls and their results.
 
 Owns the life of items: each is started before it is completed, completed exactly once, and the text of a message is the
 concatenation of its deltas. ACP marks no end of a message: it ends when a chunk of another message comes, when something is
@@ -157,7 +157,7 @@ class Transcript(kit.Items[Context]):
             yield from self._result(call, raw, failed=True, abandoned=True)
 
     def _close_refused(self, raw: Json) -> Iterator[Fact]:
-        """Calls that a person has refused, and of which the agent says nothing more: they have failed."""
+        """Fail the calls that a person has refused and of which the agent says nothing more."""
         for call in [call for call in self.calls.values() if call.rejected and call.whole]:
             self._forget(call)
             yield from self._result(call, raw, failed=True)
@@ -210,13 +210,13 @@ class Transcript(kit.Items[Context]):
         return call
 
     def _whole(self, call: Call, raw: Json, *, ran: bool) -> Iterator[Fact]:
-        """Once it runs, its arguments are fixed: before, agents send them in growing pieces."""
+        """Complete the call once it runs and its arguments are fixed. Before that, agents send them in growing pieces."""
         if ran and not call.whole:
             call.whole = True
             yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
 
     def _output(self, call: Call, meta: Msg, status: str, raw: Json) -> Iterator[Fact]:
-        """Output while it runs: pieces in `_meta`, or `content` that repeats and grows."""
+        """Report output while the call runs: pieces in `_meta`, or `content` that repeats and grows."""
         data = "".join(get_text(obj(meta.get(key)), "data") for key in ("terminal_output", "terminal_output_delta"))
         call.terminal += data
         if not data and status == "in_progress" and call.kind == "execute":

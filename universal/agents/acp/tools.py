@@ -264,7 +264,7 @@ def hidden_content(content: list[Msg]) -> Iterator[str]:
 
 
 def strip_fence(text: str) -> str:
-    """What stands inside of the one code block that a text is; else the text."""
+    """Return the content of a text that is a single code block, else the text itself."""
     found = _FENCE.match(text)
     return found[2] if found else text
 

@@ -1,8 +1,8 @@
-"""How a turn runs in version 1 of the Agent Client Protocol: from the prompt to its answer, and what comes outside of prompts.
+"""A turn in version 1 of the Agent Client Protocol, from the prompt to its answer, and updates outside of prompts.
 
-What comes outside of a prompt has no end that the protocol marks. It is kept until a sign of its end (a usage with cost, a
-title) or the next prompt, and is then told as a turn that the agent began: nothing is lost and nothing stays busy for ever.
-`turns2` has the turns of version 2.
+The protocol does not mark the end of updates outside of a prompt. They are kept until a sign of their end (a usage with cost, a
+title) or the next prompt, and are then reported as a turn that the agent began: nothing is lost and nothing stays busy for ever.
+The turns of version 2 are in `turns2`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Turns:
 
     @property
     def has_prompt(self) -> bool:
-        """Whether a prompt is at work."""
+        """Whether a prompt is running."""
         return self._running is not None
 
     # --- commands -------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Turns:
         yield WriteLine(line)
 
     def interrupt(self) -> Iterator[Output]:
-        """Ask the agent to stop, and let nothing of the turn go on here."""
+        """Ask the agent to stop, and stop everything of the turn on our side."""
         c = self._conn
         if c.session:
             yield WriteLine(c.rpc.notification("session/cancel", {"sessionId": c.session}))
@@ -101,11 +101,11 @@ class Turns:
         yield from self._end_asked_turn(aborted=True)
 
     def _is_at_work(self) -> bool:
-        """Whether the agent will tell the end of what it does now."""
+        """Return whether a prompt is running, whose end the agent will report."""
         return self._running is not None
 
     def after_reply(self, outputs: list[Output]) -> Iterator[Output]:
-        """What an answer of ours does, and the end of a turn that was open for the question only."""
+        """Pass on the outputs of our answer, and end a turn that was open only for the question."""
         yield from outputs
         if outputs:
             yield from self._end_asked_turn()
@@ -116,7 +116,7 @@ class Turns:
             yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True) if aborted else Signal(Input.DONE)
 
     def eof(self) -> Iterator[Output]:
-        """The process is gone: open asks, messages and calls are told as they are."""
+        """Report open asks, messages and calls as they are, because the process is gone."""
         c = self._conn
         yield from c.host.withdraw()
         yield from c.asks.withdraw_all()
@@ -126,7 +126,7 @@ class Turns:
     # --- the end of a prompt --------------------------------------------------------------------------
 
     def on_prompt_answer(self, msg: Response) -> Iterator[Output]:
-        """The answer to a prompt: the end of its turn."""
+        """Handle the answer to a prompt, which ends its turn."""
         if msg.id != self._running:
             self._conn.ctx.ignore("answer to a prompt that is over")
             return
@@ -137,7 +137,7 @@ class Turns:
         return errors.response_error(error, self._conn.agent.get("authMethods"), self._conn.profile.login_hint)
 
     def _end(self, result: Msg, error: Msg | None, raw: Json, *, prompted: bool = True) -> Iterator[Output]:
-        """End the turn. `result`: {stopReason, usage?}; not `prompted`: the agent began it, and may have had nothing to say."""
+        """End the turn. `result` is {stopReason, usage?}. If not `prompted`, the agent began it and may have said nothing."""
         c = self._conn
         stopping, self._stopping = self._stopping, False
         reason = get_text(result, "stopReason")
@@ -180,7 +180,7 @@ class Turns:
     # --- what the agent says --------------------------------------------------------------------------
 
     def on_update(self, msg: Notification, line: bytes) -> Iterator[Output]:
-        """`session/update`. An update of an unknown kind is `agent.unparsed`."""
+        """Handle `session/update`. An update of an unknown kind is reported as `agent.unparsed`."""
         update = obj(msg.params.get("update"))
         kind = get_text(update, "sessionUpdate")
         session_id = get_text(msg.params, "sessionId")
@@ -274,7 +274,7 @@ class Turns:
     # --- what the agent asks --------------------------------------------------------------------------
 
     def on_request(self, msg: Request, line: bytes) -> Iterator[Output]:
-        """A request of the agent. One of an unknown kind is refused and `agent.unparsed`."""
+        """Handle a request of the agent. One of an unknown kind is refused and reported as `agent.unparsed`."""
         if msg.method in ("session/request_permission", "elicitation/create"):
             yield from self._on_ask(msg)
         elif msg.method in self._conn.host.METHODS:
@@ -283,7 +283,7 @@ class Turns:
             yield from self._refuse(msg, line)
 
     def _refuse(self, msg: Request, line: bytes) -> Iterator[Output]:
-        """A request that is not served: the agent is told, and it is counted."""
+        """Refuse a request that is not served, and count it."""
         yield WriteLine(self._conn.rpc.error(msg.id, f"not supported: {msg.method}"))
         if msg.method in REFUSED:
             self._conn.ctx.ignore(msg.method)
@@ -291,7 +291,7 @@ class Turns:
             yield self._conn.ctx.report_unparsed(msg.method, "unknown request", msg.raw, digest(line))
 
     def on_host_answer(self, answer: HostAnswer) -> Iterator[Output]:
-        """What came of a file or command that the agent has asked for."""
+        """Handle the result of a file access or command that the agent requested."""
         for output in self._conn.host.on_answer(answer):
             if not isinstance(output, dict):
                 yield output

@@ -1,4 +1,4 @@
-"""How a turn runs in version 2 of the Agent Client Protocol (draft of July 2026): `state_update` tells its begin and its end.
+"""A turn in version 2 of the Agent Client Protocol (draft of July 2026): `state_update` marks its start and end.
 
 The answer to `session/prompt` only says that the prompt is accepted. Work that the agent begins without a prompt is a turn of
 its own, from `running` to `idle`. What it says while it is idle is kept until the next work, as in version 1.
@@ -52,7 +52,7 @@ class Turns2(Turns):
 
     @property
     def has_prompt(self) -> bool:
-        """Whether a prompt, or work that the agent began, keeps the next prompt waiting."""
+        """Whether the next prompt must wait for a prompt or for work that the agent began."""
         return self._is_at_work()
 
     def _is_at_work(self) -> bool:
@@ -66,7 +66,7 @@ class Turns2(Turns):
     # --- begin and end of a turn ----------------------------------------------------------------------
 
     def on_prompt_answer(self, msg: Response) -> Iterator[Output]:
-        """The answer to a prompt: it is accepted, or there is no turn for it."""
+        """Handle the answer to a prompt: it is accepted, or there is no turn for it."""
         if msg.id != self._running:
             self._conn.ctx.ignore("answer to a prompt that is over")
         elif msg.is_error:
@@ -119,7 +119,7 @@ class Turns2(Turns):
     # --- what the agent says --------------------------------------------------------------------------
 
     def on_update(self, msg: Notification, line: bytes) -> Iterator[Output]:
-        """`session/update`. An update of an unknown kind is `agent.unparsed`; `_` begins those of single agents."""
+        """Handle `session/update`. An unknown kind is reported as `agent.unparsed`. Kinds of single agents begin with `_`."""
         update = obj(msg.params.get("update"))
         kind = get_text(update, "sessionUpdate")
         session_id = get_text(msg.params, "sessionId")
@@ -223,7 +223,7 @@ class Turns2(Turns):
     # --- what the agent asks --------------------------------------------------------------------------
 
     def on_request(self, msg: Request, line: bytes) -> Iterator[Output]:
-        """A request of the agent. Version 2 has no files and terminals of the client."""
+        """Handle a request of the agent. Version 2 has no files and terminals of the client."""
         if msg.method == "session/request_permission":
             yield from self._on_ask(Request(msg.id, msg.method, version2.permission_params(msg.params), msg.raw))
         elif msg.method == "elicitation/create":

@@ -1,4 +1,4 @@
-"""What OpenCode 2 asks a person: permissions, and forms (its questions, and what its tools and MCP servers want to know).
+"""The questions that OpenCode 2 asks a person: permissions, and forms of OpenCode, its tools and MCP servers.
 
 Owns the open asks. Each gets exactly one `resolved`: by our reply, by OpenCode itself, or at the end of the turn, since an
 interrupt leaves them open there.
@@ -52,7 +52,7 @@ class Asks:
     # --- asked ----------------------------------------------------------------------------------------
 
     def permission(self, data: Msg, thread: Thread, raw: Msg) -> Iterator[Output]:
-        """`permission.asked`."""
+        """Handle `permission.asked`."""
         call_id, native_id, action = call_id_of(data.get("source")), text(data.get("id")), text(data.get("action"))
         call, detail = thread.speech.calls.get(call_id), obj(data.get("metadata"))
         request: dict[str, Json] = {
@@ -84,7 +84,7 @@ class Asks:
         yield self._asks.begin(ask, raw)
 
     def form(self, data: Msg, thread: Thread, raw: Msg) -> Iterator[Output]:
-        """`form.created`."""
+        """Handle `form.created`."""
         form = obj(data.get("form"))
         fields = tuple(row for row in map(obj, arr(form.get("fields"))) if row.get("hidden") is not True)
         source = obj(form.get("metadata")).get("tool")
@@ -130,7 +130,7 @@ class Asks:
         return ask.thread if ask is not None else None
 
     def reply(self, command: PermissionReply) -> Iterator[Output]:
-        """Our answer to a permission; nothing when it is not open any more."""
+        """Answer a permission. Does nothing if it is no longer open."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return
@@ -140,7 +140,7 @@ class Asks:
         yield self._asks.resolve_permission(ask, command.decision, reason)
 
     def answer(self, command: QuestionReply) -> Iterator[Output]:
-        """Our answer to a form; nothing when it is not open any more."""
+        """Answer a form. Does nothing if it is no longer open."""
         ask = self._asks.question(command.question_id)
         if ask is None:
             return
@@ -162,7 +162,7 @@ class Asks:
         return self.send(method, ask.path + rest, None)
 
     def on_reply_event(self, data: Msg, raw: Msg) -> Iterator[Output]:
-        """A permission or form was settled: an echo of ours, or OpenCode's own doing."""
+        """Handle a settled permission or form: an echo of our answer, or an act of OpenCode itself."""
         native_id = text(data.get("requestID")) or text(data.get("id"))
         ask = self._asks.find(lambda ask: ask.native_id == native_id)
         if ask is None:
@@ -175,7 +175,7 @@ class Asks:
             yield self._asks.resolve_question(ask, _labels(ask.fields or (), data.get("answer")), raw=raw)
 
     def close(self, thread: Thread | None = None) -> Iterator[Output]:
-        """Nobody waits for an answer any more: of one thread, or of all."""
+        """Close the open asks of one thread, or of all, because nobody waits for an answer."""
         yield from self._asks.close([ask for ask in self._asks if thread is None or ask.thread is thread])
 
 

@@ -2,8 +2,8 @@
 
 The runtime turns both into lines (see `wire`); the codec reads lines and returns facts and signals. Its parts: `wire` (requests,
 tables), `dialects` (builds), `speech` (items), `asks` (permissions, forms), `turns` (when it has answered).
-A prompt is a row of requests, each made after the answer to the one before: the session is created or its rules, agent, model and
-instructions are set, where they have changed; then the prompt is sent.
+A prompt is a sequence of requests, each sent after the answer to the one before: the session is created, or its rules, agent,
+model and instructions are set where they have changed; then the prompt is sent.
 Source: the published contract of 2.0 and 2.1, recordings of two older builds (`compat_fixtures/opencode2`); docs/wire2.md.
 """
 
@@ -82,7 +82,7 @@ _ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
 
 @dataclass(slots=True)
 class _Session:
-    """A session of OpenCode's: ours (no key) or a subagent's."""
+    """A session of OpenCode: ours (without a key) or that of a subagent."""
 
     thread: Thread
     course: Course = field(default_factory=Course)
@@ -90,7 +90,7 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One request of a prompt. `path` is below the session. Without `is_needed`, the prompt goes on if it is refused."""
+    """One request of a prompt. `path` is below the session. If not `is_needed`, the prompt continues after a refusal."""
 
     purpose: str
     method: str
@@ -286,7 +286,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         yield from self._asks.answer(reply)
 
     def _note_rejection(self, ask_id: str, *, rejected: bool) -> None:
-        """A rejection without words ends the execution; that is no failure."""
+        """Note a rejection without a message. It ends the execution, which is then not a failure."""
         thread = self._asks.thread_of(ask_id)
         for session in (self._main, *self._children.values()):
             if rejected and session.thread is thread:
@@ -310,7 +310,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         return json.loads(line)  # our own runtime has written it, and the answers at the start are long
 
     def eof(self, exit_: Exit) -> list[Output]:
-        """The process is gone: open asks, calls and messages are reported as they are."""
+        """Report open asks, calls and messages as they are, because the process is gone."""
         return self._stamp(self._eof())
 
     def _eof(self) -> Iterator[Output]:
@@ -453,7 +453,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
             yield from self._ask_offers()
 
     def _on_session_created(self, session_id: str, info: Msg) -> None:
-        """A subagent's session waits until a tool call says that it has made it."""
+        """Keep a subagent's session waiting until a tool call says that it has created it."""
         parent = text(info.get("parentID"))
         if session_id and (parent in self._infos or self._session(parent) is not None):
             self._infos[session_id] = info
@@ -464,7 +464,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
     def _hold(self, session_id: str, event: Msg) -> Iterator[Output]:
         held = self._held[session_id]
         held.append(event)
-        if len(held) >= EVENTS_HELD:  # no call names it: it is shown all the same
+        if len(held) >= EVENTS_HELD:  # no call names it, but it is shown anyway
             yield from self._open_child(session_id, session_id, {}, event)
 
     def _open_child(self, session_id: str, call_id: str, arguments: Msg, event: Msg) -> Iterator[Output]:
@@ -487,7 +487,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         yield from self._work(session)
 
     def _work(self, session: _Session) -> Iterator[Output]:
-        """A session works."""
+        """Handle the start of work in a session."""
         course, child = session.course, session.thread.child
         if not course.active:
             course.start(delivered=True)
@@ -517,7 +517,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         yield from self._rest(session, "interrupted", {}, event)
 
     def _rest(self, session: _Session, outcome: str, error: dict[str, Json], event: Msg) -> Iterator[Output]:
-        """An execution has ended: the session has answered, or the prompt is still to come."""
+        """Handle the end of an execution: the session has answered, or the prompt is still to come."""
         course, thread = session.course, session.thread
         if not course.is_answered(outcome):
             course.running = False

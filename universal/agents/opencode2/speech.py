@@ -216,7 +216,7 @@ class Thread:
         return self.ctx.status("compaction", None, {"phase": phase, "auto": data.get("reason") == "auto"}, raw, self.child)
 
     def close(self, raw: Json) -> Iterator[Fact]:
-        """Nothing more will come: what is open is reported as it is."""
+        """Report what is open as it is, because nothing more will come."""
         yield from self.speech.close(raw)
 
 

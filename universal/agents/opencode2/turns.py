@@ -1,4 +1,4 @@
-"""When OpenCode 2 has answered a prompt.
+"""Detection of when OpenCode 2 has answered a prompt.
 
 A session works in executions, each of which runs until nothing is left to do and ends by exactly one event. An execution that
 began before our prompt may end without it (a background task had woken it), so an end counts only once the model got the prompt.
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Course:
-    """The way of one session from a prompt, or from its own doing, to rest."""
+    """The progress of one session from a prompt, or from work of its own, until it rests."""
 
     active: bool = False
-    """Something is to be answered: a prompt, or the agent's own doing."""
+    """Whether something is to be answered: a prompt, or work that the agent began."""
     running: bool = False
-    """An execution has begun and not ended."""
+    """Whether an execution has begun and not ended."""
     delivered: bool = False
-    """The model has what is to be answered."""
+    """Whether the model has received what is to be answered."""
     stopping: bool = False
     rejected: bool = False
     """A person rejected something, which ends an execution too."""
@@ -29,9 +29,9 @@ class Course:
         self.stopping = self.rejected = False
 
     def is_answered(self, outcome: str) -> bool:
-        """Return whether the end of an execution is the answer. A failure is one also if the prompt was never delivered."""
+        """Return whether the end of an execution is the answer. A failure counts even if the prompt was never delivered."""
         return self.active and (self.delivered or outcome != "succeeded")
 
     def end(self) -> None:
-        """Its end has been signalled."""
+        """Reset after the end has been signalled."""
         self.active = self.running = False

@@ -181,7 +181,7 @@ class AcpCodec(kit.BaseCodec[Context]):
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """One line. What is no JSON-RPC, or of an unknown kind, is `agent.unparsed`. Version 2 also has batches of messages."""
+        """Read one line. Invalid JSON-RPC and unknown kinds are reported as `agent.unparsed`. Version 2 also has batches."""
         if line.startswith(b"[") and isinstance(self._turns, Turns2):
             return [output for message in version2.batch_of(line) for output in self.receive(message)]
         match self._rpc.classify(line):

@@ -20,7 +20,7 @@ _PHASES = {"in_progress": "started", "completed": "completed", "failed": "failed
 
 @dataclass(slots=True)
 class Notes:
-    """Tells each change once."""
+    """The status items of one session. Each change is reported once."""
 
     ctx: Context
     setup: Setup
@@ -29,7 +29,7 @@ class Notes:
     _compacting: bool = False
 
     def plan(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """`plan`: the whole list, as todos."""
+        """Report `plan`, which is the whole list, as todos."""
         rows = [obj(row) for row in arr(update.get("entries"))]
         todos = [
             {
@@ -43,19 +43,19 @@ class Notes:
         yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
 
     def on_compaction_start(self, *, wanted: bool) -> Iterator[Fact]:
-        """The agent's own command for it is sent, if that is `wanted`: the protocol has no word for it."""
+        """Report a compaction if the prompt is the agent's command for it (`wanted`). The protocol has no request for it."""
         self._compacting = wanted
         if wanted:
             yield self.ctx.status("compaction", None, {"phase": "started", "auto": False}, None)
 
     def on_compaction_end(self, raw: Json, *, failed: bool) -> Iterator[Fact]:
-        """The prompt is answered: that command, if it was one, is done."""
+        """Report the end of the compaction if the answered prompt was the command for it."""
         compacting, self._compacting = self._compacting, False
         if compacting:
             yield self.ctx.status("compaction", None, {"phase": "failed" if failed else "completed", "auto": False}, raw)
 
     def compaction(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """`compaction_update` of version 2. One that a person asked for is told by its prompt."""
+        """Report `compaction_update` of version 2. One that a person requested is reported with its prompt instead."""
         phase = _PHASES.get(get_text(update, "status"))
         if phase and not self._compacting:
             yield self.ctx.status("compaction", get_text(update, "error") or None, {"phase": phase, "auto": True}, raw)
@@ -63,28 +63,28 @@ class Notes:
             self.ctx.ignore("compaction_update")
 
     def title(self, title: str, raw: Json) -> Iterator[Fact]:
-        """The agent's own title of the conversation."""
+        """Report the agent's title of the conversation when it changes."""
         if title and title != self._title:
             self._title = title
             yield self.ctx.status("title", title, {"title": title}, raw)
 
     def commands(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """`available_commands_update`."""
+        """Handle `available_commands_update`."""
         count = self.setup.read_commands(update.get("availableCommands"))
         yield self.ctx.status("commands", f"{count} commands", {}, raw)
 
     def current_mode(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """`current_mode_update`."""
+        """Handle `current_mode_update`."""
         self.setup.mode_now = get_text(update, "currentModeId") or self.setup.mode_now
         yield from self.mode(raw)
 
     def options(self, update: Msg, raw: Json) -> Iterator[Fact]:
-        """`config_option_update`."""
+        """Handle `config_option_update`."""
         self.setup.read_options(update.get("configOptions"))
         yield from self.mode(raw)
 
     def mode(self, raw: Json) -> Iterator[Fact]:
-        """Report the mode in force when it has changed. The first `build` is not reported."""
+        """Report the current mode when it has changed. The first `build` is not reported."""
         mode = self.setup.mode_id()
         if mode and mode != self._mode:
             first, self._mode = not self._mode, mode

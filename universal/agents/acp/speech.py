@@ -59,13 +59,13 @@ class Transcript(kit.Items[Context]):
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by id."""
     has_spoken: bool = False
-    """Something was said since `begin`."""
+    """Whether something was said since `begin`."""
     _open: _Message | None = None
     _ended: set[str] = field(default_factory=set[str])
     """Ids of calls that have their result, and of messages that were completed."""
 
     def begin(self) -> None:
-        """A prompt was handed over."""
+        """Reset `has_spoken`, because a new prompt begins."""
         self.has_spoken = False
 
     def has_ended(self, native_id: str) -> bool:

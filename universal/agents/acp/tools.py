@@ -47,7 +47,7 @@ _EDIT_CHARS = 20_000
 
 @dataclass(slots=True)
 class Call(kit.Call):
-    """A tool call, with all that the agent has told of it until now."""
+    """A tool call with everything that the agent has reported about it so far."""
 
     kind: str = ""
     title: str = ""
@@ -58,17 +58,17 @@ class Call(kit.Call):
     response: Msg = field(default_factory=dict[str, Json])
     """`_meta.claudeCode.toolResponse`: Claude Code's own structured result."""
     terminal: str = ""
-    """What `_meta.terminal_output` has brought."""
+    """The output collected from `_meta.terminal_output`."""
     exit_code: int | None = None
     whole: bool = False
-    """The tool_call item is completed: its arguments are fixed."""
+    """Whether the tool_call item is completed, so that its arguments are fixed."""
     rejected: bool = False
-    """A person has refused it; Gemini CLI does not tell how such a call ended."""
+    """Whether a person has refused it. Gemini CLI does not report how such a call ended."""
     dismissed: bool = False
-    """Its question was not answered: what it says then is no result, though some agents call it one."""
+    """Whether its question was dismissed. Its later output is then no result, though some agents call it one."""
 
     def merge(self, update: Msg) -> None:
-        """Take over the fields that this update has; null and missing ones change nothing."""
+        """Copy the fields that this update has. Null and missing fields change nothing."""
         self.title = get_text(update, "title") or self.title
         self.kind = get_text(update, "kind") or self.kind
         if not self.whole:

@@ -88,7 +88,7 @@ class Turns2(Turns):
             self._conn.ctx.ignore(f"state {state or 'without name'}")
 
     def _begin_itself(self) -> Iterator[Output]:
-        """The agent works without a prompt of ours."""
+        """Begin a turn for work that the agent began without a prompt of ours."""
         self._began_itself = self._prompted = True
         self._conn.talk.begin()
         self._conn.asks.rejected = self._stopping = False
@@ -119,7 +119,7 @@ class Turns2(Turns):
     # --- what the agent says --------------------------------------------------------------------------
 
     def on_update(self, msg: Notification, line: bytes) -> Iterator[Output]:
-        """Handle `session/update`. An unknown kind is reported as `agent.unparsed`. Kinds of single agents begin with `_`."""
+        """Handle `session/update`. An unknown kind is reported as `agent.unparsed`. Kinds that begin with `_` are ignored."""
         update = obj(msg.params.get("update"))
         kind = get_text(update, "sessionUpdate")
         session_id = get_text(msg.params, "sessionId")
@@ -145,14 +145,14 @@ class Turns2(Turns):
         return bool(self._conn.session and session_id and session_id != self._conn.session)
 
     def _say_outside(self) -> Iterator[Output]:
-        """What was said while the agent was idle, at the begin of its work."""
+        """Report what was said while the agent was idle, now that its work begins."""
         updates, self._outside = self._outside, []
         for raw in updates:
             update = obj(obj(raw.get("params")).get("update"))
             yield from self.SPEAKS[get_text(update, "sessionUpdate")](self, update, raw)
 
     def _echo(self, update: Msg, raw: Json) -> Iterator[Output]:
-        """The prompt, as the agent has put it into its conversation: it is accepted."""
+        """Handle the agent's echo of the prompt, which means that the prompt is accepted."""
         self._accepted = True
         self._conn.ctx.ignore(get_text(update, "sessionUpdate"))
         yield from ()

@@ -132,13 +132,13 @@ class _Terminal:
     decoder: codecs.IncrementalDecoder = field(default_factory=lambda: codecs.getincrementaldecoder("utf-8")("replace"))
 
     def add(self, data: bytes) -> str:
-        """Take bytes; returns the text of them that is shown."""
+        """Add bytes of output. Returns the part of their text that is shown."""
         piece = self.decoder.decode(data)[: max(SHOWN_CHARS - len(self.text), 0)]
         self.text += piece
         return piece
 
     def replace(self, data: bytes) -> str:
-        """Take the whole output; returns what is new if it only goes on, else the text of the call is replaced."""
+        """Set the whole output. Returns the added text if it continues the old one, else ""; `text` is replaced either way."""
         before, self.text = self.text, ""
         self.decoder.reset()
         self.add(data)
@@ -147,12 +147,12 @@ class _Terminal:
 
 @dataclass(slots=True)
 class Terminals:
-    """The terminals of an agent, which it only shows: what they write goes to the tool call whose content names them."""
+    """Terminals that the agent runs itself and only shows. Their output goes to the tool call whose content names them."""
 
     _terminals: dict[str, _Terminal] = field(default_factory=dict[str, _Terminal])
 
     def attach(self, update: Msg) -> Msg:
-        """An update of a tool call, with what the terminal in its content has written until now."""
+        """Return an update of a tool call with the output so far of the terminal in its content."""
         ids = [get_text(obj(block), "terminalId") for block in arr(update.get("content")) if obj(block).get("type") == "terminal"]
         terminal = next((t for id_ in ids if id_ and not (t := self._of(id_)).tool), None)
         if terminal is None:
@@ -166,7 +166,7 @@ class Terminals:
         return {**update, "_meta": meta, **({"rawInput": raw_input} if raw_input else {})}
 
     def on_update(self, update: Msg) -> Iterator[Msg]:
-        """`terminal_update`, as updates of the tool call that shows it. It is an upsert; its `output` is the whole output."""
+        """Yield `terminal_update` as updates of the tool call that shows it. It is an upsert; `output` is the whole output."""
         terminal = self._of(get_text(update, "terminalId"))
         terminal.command = get_text(update, "command") or terminal.command
         output = obj(update.get("output"))
@@ -179,14 +179,14 @@ class Terminals:
             yield {"toolCallId": terminal.tool, "_meta": meta}
 
     def on_chunk(self, update: Msg) -> Iterator[Msg]:
-        """`terminal_output_chunk`, as an update of the tool call that shows it."""
+        """Yield `terminal_output_chunk` as an update of the tool call that shows it."""
         terminal = self._of(get_text(update, "terminalId"))
         piece = terminal.add(_bytes(update.get("data")))
         if piece and terminal.tool:
             yield {"toolCallId": terminal.tool, "_meta": {"terminal_output": {"data": piece}}}
 
     def text_of(self, tool: str) -> str | None:
-        """What the terminal of a tool call shows now; None if it has none."""
+        """Return what the terminal of a tool call shows now, or None if it has no terminal."""
         return next((terminal.text for terminal in reversed(self._terminals.values()) if terminal.tool == tool), None)
 
     def _of(self, id_: str) -> _Terminal:
@@ -199,7 +199,7 @@ class Terminals:
 
 
 def _bytes(data: Json) -> bytes:
-    """The bytes of a base64 text; of anything else none."""
+    """Return the bytes of a base64 text, or b"" for anything else."""
     try:
         return base64.b64decode(data, validate=False) if isinstance(data, str) else b""
     except (ValueError, binascii.Error):

@@ -149,7 +149,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         return LaunchSpec(argv, options.directory, env, events=EVENTS_PATH)
 
     def start(self) -> list[Output]:
-        """Ask which build it is, and for what it offers. Prompts wait for the first answer only."""
+        """Ask for the build and for its offers. Prompts wait only for the answer about the build."""
         return [self._request("info", "GET", INFO_PATH), *self._ask_offers()]
 
     def _ask_offers(self) -> list[Output]:
@@ -196,7 +196,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
             yield from self._prepare(prompt, self._dialect)
 
     def _prepare(self, prompt: Prompt, dialect: Dialect) -> Iterator[Output]:
-        """Put the requests of a prompt into a row and make the first."""
+        """Queue the requests of a prompt and send the first."""
         self._steps.clear()
         wanted = self._session_settings(prompt, dialect)
         changed = {key: value for key, value in wanted.items() if self._settings.get(key) != value}
@@ -295,7 +295,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """One line: an event or an answer. What is neither is `agent.unparsed`."""
+        """Read one line: an event or an answer. Anything else is reported as `agent.unparsed`."""
         message = self._object(line)
         if isinstance(message, Fact):
             return self._stamp((message,))
@@ -336,12 +336,12 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         elif self._steps and purpose == self._steps[0].purpose:
             yield from self._on_step_answered(good, status, body, msg)
         else:
-            if not good:  # a reply that came too late, or an interrupt of nothing: the events tell what is true
+            if not good:  # the reply came too late, or nothing was there to interrupt: the events report the true state
                 self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
             yield from self._look_for_end()
 
     def _on_info(self, purpose: str, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
-        """Which build it is. A prompt may wait for this."""
+        """Handle the answer about the build. A prompt may be waiting for it."""
         if good:
             self._dialect = self._asks.dialect = V2 if purpose == "info" else dialect_of_health(body)
         elif purpose == "info" and status == 404:
@@ -442,7 +442,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         return self._children.get(session_id)
 
     def _on_catalogue_changed(self, kind: str) -> Iterator[Output]:
-        """Ask again for what it offers: at once, or when the answers under way have come and the turn is over."""
+        """Ask again for the offers: at once, or after the pending answers and the end of the turn."""
         self._ctx.ignore(kind)
         self._offers_old = True
         yield from self._renew_offers()

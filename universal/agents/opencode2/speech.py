@@ -1,4 +1,4 @@
-"""What OpenCode 2 says, as items: a message for each step, its text and reasoning, tool calls and their results.
+"""Items for what OpenCode 2 says: a message for each step, its text and reasoning, tool calls and their results.
 
 One `Thread` per session of OpenCode's: ours, and one for each subagent. Source: recordings of July 2026 and of the preview, the
 published events of 2.x.
@@ -61,7 +61,7 @@ class Thread:
     # --- inputs ---------------------------------------------------------------------------------------
 
     def on_enqueued(self, data: Msg) -> None:
-        """`session.inbox.enqueued`: an input waits for the model."""
+        """Handle `session.inbox.enqueued`: an input waits for the model."""
         item, id_ = obj(data.get("item")), text(data.get("inboxID"))
         if item.get("type") not in ("user", "synthetic"):
             self.ctx.ignore("an item of the inbox that is no text")
@@ -73,7 +73,7 @@ class Thread:
             self._inbox[id_] = text(obj(item.get("payload")).get("text"))
 
     def on_delivered(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.inbox.delivered`: the model gets an input. One that we did not send is told."""
+        """Handle `session.inbox.delivered`: the model gets an input. An input that we did not send is reported."""
         words = self._inbox.pop(text(data.get("inboxID")), "")
         if words:
             yield self.speech.user_fact((TextPart(text=words),), raw, native_id=text(data.get("inboxID")))
@@ -86,7 +86,7 @@ class Thread:
         return self.speech.is_speaking
 
     def step_started(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.step.started`. A retry repeats it with the same id."""
+        """Handle `session.step.started`. A retry repeats it with the same id."""
         step, model = text(data.get("assistantMessageID")), obj(data.get("model"))
         if self.is_speaking and step == self._step:
             self.ctx.ignore("session.step.started of a retry")
@@ -98,7 +98,7 @@ class Thread:
         yield from self.speech.begin(raw, native_id=step, model=reference if reference["model_id"] else None)
 
     def step_ended(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.step.ended` or `session.step.failed`."""
+        """Handle `session.step.ended` or `session.step.failed`."""
         usage, cost = usage_of(data.get("tokens")), _cost(data.get("cost"))
         self.usage = kit.add_usage(self.usage, usage)
         self.cost += cost
@@ -111,17 +111,17 @@ class Thread:
         yield from self.speech.end(raw, interrupted="error" in data, metadata=metadata)
 
     def piece(self, kind: kit.PartKind, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """A delta of text or reasoning."""
+        """Report a delta of text or reasoning."""
         yield from self._open(data, raw)
         yield from self.speech.say(slot_of(kind, data), kind, text(data.get("delta")), raw)
 
     def whole_part(self, kind: kit.PartKind, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """The whole text of a part."""
+        """Report the whole text of a part."""
         if self.is_speaking and text(data.get("assistantMessageID")) == self._step:
             yield from self.speech.whole(slot_of(kind, data), kind, text(data.get("text")), raw)
 
     def _open(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """Begin the message of an event whose step did not begin."""
+        """Begin a message if no step was started for that of the event."""
         step = text(data.get("assistantMessageID"))
         if not self.is_speaking or step != self._step:
             self._step = step
@@ -140,20 +140,20 @@ class Thread:
     # --- tools ----------------------------------------------------------------------------------------
 
     def input_started(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.tool.input.started`."""
+        """Handle `session.tool.input.started`."""
         yield from self._open(data, raw)
         yield from self.speech.call(text(data.get("id")), text(data.get("name")), raw)
 
     def input_piece(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.tool.input.delta`."""
+        """Handle `session.tool.input.delta`."""
         yield from self.speech.call_delta(text(data.get("id")), text(data.get("delta")), raw)
 
     def on_tool_called(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.tool.called`: the arguments are whole."""
+        """Handle `session.tool.called`: the arguments are complete."""
         yield from self.speech.call_whole(text(data.get("id")), text(data.get("tool")), obj(data.get("input")), "", raw)
 
     def progress(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.tool.progress`: the output so far, where a build tells it. It replaces the one before."""
+        """Handle `session.tool.progress`: the output so far, if the build sends it. It replaces the previous one."""
         call = self.speech.calls.get(text(data.get("id")))
         output = texts_of(data.get("content")) or text(obj(data.get("metadata")).get("output"))
         if call is None or not output.startswith(call.output):
@@ -162,7 +162,7 @@ class Thread:
         yield from self.speech.output(call, output.removeprefix(call.output), raw)
 
     def success(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.tool.success`."""
+        """Handle `session.tool.success`."""
         call, details = self.speech.calls.get(text(data.get("id"))), obj(data.get("metadata"))
         if call is None:
             self.ctx.ignore("session.tool.success of no open call")
@@ -178,7 +178,7 @@ class Thread:
         yield from self.speech.result(call, tuple(content), metadata, raw, failed=False)
 
     def on_tool_failed(self, data: Msg, raw: Msg) -> Iterator[Fact]:
-        """`session.tool.failed`."""
+        """Handle `session.tool.failed`."""
         call = self.speech.calls.get(text(data.get("id")))
         if call is None:
             self.ctx.ignore("session.tool.failed of no open call")
@@ -206,13 +206,13 @@ class Thread:
     # --- others ---------------------------------------------------------------------------------------
 
     def retry(self, data: Msg, raw: Msg, delay_ms: int) -> Fact:
-        """`session.retry.scheduled`."""
+        """Handle `session.retry.scheduled`."""
         attempt, message = whole(data.get("attempt"), 1), text(obj(data.get("error")).get("message"))
         metadata: dict[str, Json] = {"attempt": attempt, "message": message, "delay_ms": delay_ms}
         return self.ctx.status("retry", message, metadata, raw, self.child)
 
     def compaction(self, phase: str, data: Msg, raw: Msg) -> Fact:
-        """`session.compaction.started`, `.ended` or `.failed`."""
+        """Report `session.compaction.started`, `.ended` or `.failed`."""
         return self.ctx.status("compaction", None, {"phase": phase, "auto": data.get("reason") == "auto"}, raw, self.child)
 
     def close(self, raw: Json) -> Iterator[Fact]:

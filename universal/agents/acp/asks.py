@@ -1,7 +1,7 @@
 """The questions that an ACP agent asks a person: permissions, and forms (`elicitation/create`).
 
-This module owns the open asks. Each gets exactly one `resolved`: by our reply, when the agent withdraws it, at the end of the
-turn, or at the end of the process.
+This module owns the open asks. Each gets exactly one `resolved`, and its request exactly one answer: by our reply, when the
+agent withdraws it, at the end of the turn, or at the end of the process.
 "For the session" is answered with `allow_once` if the agent offers it. The server keeps permanent permissions itself, by
 OpenCode's rules, and nothing is written into the agent's own files.
 """

@@ -95,7 +95,7 @@ class Setup:
                 self.mode_now = self._current("mode")
 
     def read_commands(self, commands: Json) -> int:
-        """`available_commands_update`; how many there are."""
+        """Read the commands of `available_commands_update`. Returns how many there are."""
         rows = [obj(row) for row in arr(commands)]
         self.commands = tuple(
             SlashCommand(
@@ -127,7 +127,7 @@ class Setup:
     # --- offered --------------------------------------------------------------------------------------
 
     def catalogue(self, agent: Msg) -> Catalogue:
-        """Models with their efforts, commands, modes; `agent` is its answer to `initialize`."""
+        """Return models with their efforts, commands and modes. `agent` is the agent's answer to `initialize`."""
         efforts = tuple(value for value in self._values(self._effort()) if value != DEFAULT)
         bracketed = self._bracketed_models()
         rows = self._rows(self._option("model"))
@@ -248,7 +248,7 @@ class Setup:
         return Change(setting, "session/set_config_option", params, value)
 
     def note_change(self, change: Change, result: Msg) -> None:
-        """A change was accepted."""
+        """Record a change that the agent has accepted."""
         config = change.params.get("configId")
         for option in self.options:
             if option.get("id") == config:

@@ -116,7 +116,7 @@ def name_of(update: Msg) -> str:
 
 
 def title_of(call: Call) -> str:
-    """A line for people."""
+    """Return the title or name of a call as one line for people, at most 200 characters."""
     return (call.title or call.name).partition("\n")[0][:200]
 
 
@@ -124,7 +124,7 @@ def title_of(call: Call) -> str:
 
 
 def arguments_of(call: Call) -> Msg:
-    """`rawInput`, completed with what the call tells elsewhere: the command, the path, the texts of its only diff."""
+    """Return `rawInput`, completed from other fields of the call: the command, the path, the texts of its only diff."""
     given = dict(call.raw_input)
     if call.name.startswith("mcp__") and {"server", "tool", "arguments"} <= given.keys():
         return dict(obj(given["arguments"]))
@@ -179,7 +179,7 @@ _PATCH_TOOLS = frozenset({"apply_patch", "patch"})
 
 
 def _paths(call: Call | None, request: Msg, given: Msg) -> list[str]:
-    """Every path that a call tells, by its arguments, its patch, its diffs and its locations."""
+    """Return every path in the arguments, the patch, the diffs and the locations of a call."""
     blocks = [*(call.content if call else []), *map(obj, arr(request.get("content")))]
     places = [*(call.locations if call else []), *map(obj, arr(request.get("locations")))]
     patches = [text for key in ("input", "patch", "patchText") if isinstance(text := given.get(key), str)]
@@ -270,7 +270,7 @@ def strip_fence(text: str) -> str:
 
 
 def output_of(call: Call) -> str:
-    """What the tool has said: what its terminal wrote, else its raw output, else its content, else any output as JSON."""
+    """Return the output of a tool: of its terminal, else its raw output, else its content, else any output as JSON."""
     return call.terminal or _raw_text(call.raw_output) or texts(call.content) or _unknown_output(call.raw_output)
 
 

@@ -19,7 +19,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
-from universal.permissions import Rule, denies_whole, matches
+from universal.permissions import Decision, Rule, denies_whole, matches
 from universal.tools.row import Row
 from universal.turn import Input
 
@@ -170,7 +170,7 @@ class PermissionReply:
     """An answer to `permission.requested` or `ToolCheck`; `message` goes with a rejection."""
 
     permission_id: str
-    decision: Literal["accept", "accept_for_session", "reject"]
+    decision: Decision
     message: str | None = None
 
 

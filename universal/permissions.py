@@ -16,6 +16,12 @@ from typing import Any, Literal, TypeAlias
 from universal.jsonvalue import arr, obj, text
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
+Decision: TypeAlias = Literal["accept", "accept_for_session", "reject"]
+"""A person's decision about one request."""
+Reply: TypeAlias = Literal["once", "always", "reject"]
+"""A decision in OpenCode's words."""
+REPLIES: Mapping[str, Reply] = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
+DECISIONS: Mapping[str, Decision] = {"once": "accept", "always": "accept_for_session", "reject": "reject"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from universal.permissions import Decision
+
 Until: TypeAlias = Literal["end", "delta", "tool", "ask", "accepted"]
 """The wait after a prompt: for the end of the turn, the first piece of text, a running tool, an open request, or nothing."""
 
@@ -58,7 +60,7 @@ class Scene:
     """
 
     steps: tuple[Step, ...]
-    permission: Literal["accept", "accept_for_session", "reject"] | None = "accept"
+    permission: Decision | None = "accept"
     answers: tuple[tuple[str, ...], ...] | None = (("Blue",),)
     needs: str = ""
     shows: tuple[str, ...] = ()

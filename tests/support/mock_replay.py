@@ -9,9 +9,9 @@ from tests.support.recordings import Row
 from tests.support.replay import Replay, codec_of
 from universal.codec import Fact, PermissionReply, Prompt, QuestionReply
 from universal.events import PermissionData, QuestionData
+from universal.permissions import DECISIONS
 from universal.turn import Input
 
-DECISIONS = {"once": "accept", "always": "accept_for_session", "reject": "reject"}
 SETTINGS = ("mode", "model", "variant")
 
 

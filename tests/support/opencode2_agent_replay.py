@@ -17,6 +17,7 @@ from tests.support.replay import Replay, codec_of
 from universal.codec import PermissionReply, Prompt, QuestionReply
 from universal.events import EventType, ItemData, PermissionData, QuestionData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
+from universal.permissions import DECISIONS
 from universal.turn import Input
 
 RECORDINGS = ROOT.parent / "opencode2"
@@ -25,7 +26,6 @@ PUBLISHED = "published"
 """July's recordings by the names of the published contract, which is newer than every build that could be recorded."""
 BUILDS = (PUBLISHED, JULY, PREVIEW)
 STREAM = "/api/event"
-DECISIONS = {"once": "accept", "always": "accept_for_session", "reject": "reject"}
 MODEL = {"providerID": "opencode2", "modelID": "scripted/scripted"}
 ADMITTED = ("session.inbox.enqueued", "session.input.admitted", "session.next.prompt.admitted")
 WORK = ("session.step.", "session.next.")

@@ -15,9 +15,9 @@ from tests.support.replay import Replay, codec_of
 from universal.codec import PermissionReply, Prompt, QuestionReply
 from universal.events import EventType, ItemData, PermissionData, QuestionData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart
+from universal.permissions import DECISIONS
 from universal.turn import Input
 
-DECISIONS = {"once": "accept", "always": "accept_for_session", "reject": "reject"}
 MODEL = {"providerID": "opencode", "modelID": "scripted/scripted"}
 Wire = dict[str, Any]
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from universal.diffs import FileDiff
+from universal.permissions import Decision
 from universal.session.log import LogAppended
 from universal.session.model import (
     Failure,
@@ -165,7 +166,7 @@ class RequestClosed:
     """
 
     request: PermissionRequest | QuestionRequest
-    answer: Literal["accept", "accept_for_session", "reject", "answered", "rejected"]
+    answer: Decision | Literal["answered", "rejected"]
     answers: tuple[tuple[str, ...], ...] = ()
 
 

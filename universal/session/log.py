@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from universal.permissions import Decision
 from universal.session.entries import (
     CallPiece,
     ClosedQuestion,
@@ -342,7 +343,7 @@ class PermissionAnswered:
     """A permission was given, refused or withdrawn."""
 
     request: PermissionRequest
-    answer: Literal["accept", "accept_for_session", "reject"]
+    answer: Decision
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
 from universal.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.ids import render as render_id
+from universal.permissions import REPLIES
 from universal.session.changes import (
     LASTING,
     Change,
@@ -43,12 +44,6 @@ if TYPE_CHECKING:
 
 TOAST_MS = 15_000
 """Milliseconds for which a notice is shown."""
-REPLIES: Mapping[str, Literal["once", "always", "reject"]] = {
-    "accept": "once",
-    "accept_for_session": "always",
-    "reject": "reject",
-}
-"""Universal decision -> OpenCode's reply."""
 URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, RequestClosed})
 """Changes that are sent at once instead of batched."""
 

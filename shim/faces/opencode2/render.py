@@ -13,6 +13,7 @@ from shim.faces.opencode2 import asks, names, read, results, session_info
 from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event, ReadOnlyWire
 from shim.faces.opencode2.host_events import toast
 from universal.jsonvalue import obj
+from universal.permissions import REPLIES
 from universal.session.changes import Change, Notice, SessionDeleted, TextGrew
 from universal.session.entries import (
     CompactionEntry,
@@ -76,10 +77,7 @@ from universal.session.model import Part, Session, Text
 from universal.session.timeline.log_writer import LogWriter
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import event_types, types
-
-REPLIES: Mapping[str, types.PermissionReply] = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
-"""Answer of a permission -> OpenCode's reply."""
+    from shim.faces.opencode2 import event_types
 
 
 class RenderedEvent(NamedTuple):

@@ -21,7 +21,7 @@ from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
 from universal.jsonvalue import obj, text
-from universal.permissions import Access, Action, Policy
+from universal.permissions import Access, Action, Decision, Policy
 from universal.session.model import SessionRecord
 from universal.tools.accesses import Place, accesses_of, primary_access
 from universal.unattended_policy import NO_QUESTIONS, NOT_ALLOWED, UnattendedPolicy, parse
@@ -435,7 +435,7 @@ class Requests:
     def _resolve_shown(
         self,
         request: _Request,
-        status: Literal["accept", "accept_for_session", "reject"],
+        status: Decision,
         *,
         message: str | None = None,
         withdrawn: bool = False,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from shim.errors import PermissionNotFound, QuestionNotFound
 from shim.sessions.actor import SessionActor
 from shim.sessions.dependencies import SessionDeps
@@ -13,14 +11,8 @@ from shim.sessions.permissions.requests import unattended_policy_of_session
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
 from universal.codec import PermissionReply, QuestionReply
+from universal.permissions import DECISIONS
 from universal.unattended_policy import UnattendedPolicy
-
-DECISIONS: dict[str, Literal["accept", "accept_for_session", "reject"]] = {
-    "once": "accept",
-    "always": "accept_for_session",
-    "reject": "reject",
-}
-"""A client's reply to a permission request -> the universal decision."""
 
 
 class SessionRequests:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from universal.agents.acp.context import Msg
 from universal.agents.acp.tools import Call
@@ -33,6 +33,7 @@ from universal.items import Json
 from universal.jsonline import get_int, get_text
 from universal.jsonrpc import INVALID_PARAMS, Id, JsonRpc, Request
 from universal.jsonvalue import arr, obj
+from universal.permissions import Decision
 
 TERMINALS = 16
 """So many may be open at a time, released ones not counted. Agents use one or two."""
@@ -321,7 +322,7 @@ class Host:
     }
 
 
-def _resolution(request: PermissionData, status: Literal["accept", "accept_for_session", "reject"], extra: Msg) -> Fact:
+def _resolution(request: PermissionData, status: Decision, extra: Msg) -> Fact:
     data = request.model_copy(update={"status": status, "metadata": {**obj(request.metadata), **extra}})
     return Fact(EventType.PERMISSION_RESOLVED, data, synthetic=True)
 

@@ -23,6 +23,7 @@ from universal.jsonline import get_text
 from universal.jsonrpc import Id, JsonRpc, Request
 from universal.jsonvalue import arr, obj
 from universal.jsonvalue import text as as_text
+from universal.permissions import Decision
 from universal.shell import is_read_only
 
 
@@ -34,7 +35,7 @@ class AsksPerson(Protocol):
         ...
 
 
-_DECISIONS: dict[kit.Decision, str] = {"accept": "accept", "accept_for_session": "acceptForSession", "reject": "decline"}
+_DECISIONS: dict[Decision, str] = {"accept": "accept", "accept_for_session": "acceptForSession", "reject": "decline"}
 _NO_ANSWER = "The user did not answer."
 
 
@@ -44,7 +45,7 @@ class _Ask(kit.Ask):
 
     request_id: Id
     thread: Thread
-    decide: Callable[[kit.Decision], Json] = lambda decision: {"decision": _DECISIONS[decision]}
+    decide: Callable[[Decision], Json] = lambda decision: {"decision": _DECISIONS[decision]}
     answer: Callable[[kit.Answers | None, str], Json] = lambda answers, message: {"answers": {}}
     shown_call: Call | None = None
 
@@ -105,7 +106,7 @@ class Asks:
         """`item/permissions/requestApproval`: more than the sandbox allows, for the turn or the session."""
         wanted = obj(request.params.get("permissions"))
 
-        def decide(decision: kit.Decision) -> Json:
+        def decide(decision: Decision) -> Json:
             granted = {} if decision == "reject" else {key: value for key, value in wanted.items() if value is not None}
             return {"permissions": granted, "scope": "session" if decision == "accept_for_session" else "turn"}
 
@@ -132,7 +133,7 @@ class Asks:
             tool, is_call = f"mcp__{server}__ask", False
         if not properties:
 
-            def decide(decision: kit.Decision) -> Json:
+            def decide(decision: Decision) -> Json:
                 accepted = decision != "reject"
                 return {"action": "accept" if accepted else "decline", "content": {} if accepted else None}
 
@@ -184,7 +185,7 @@ class Asks:
         description: str,
         *,
         diff: str = "",
-        decide: Callable[[kit.Decision], Json] | None = None,
+        decide: Callable[[Decision], Json] | None = None,
         extra: Msg | None = None,
         is_escalation: bool = False,
         reads_only: bool = False,

@@ -1,15 +1,17 @@
 """Shared parts of all codecs. Packages that add an agent may use them too.
 
 codec    BaseCodec, LineCodec: read lines, stamp facts with the agent's id of the conversation, count
+http     HttpCodec: make requests and read answers and events, for agents that are HTTP servers
 context  Context: ids, counts, and facts about status, errors and unparsed lines
 items    Items, Part, Call: build the items of the universal schema
 speech   Speech: messages, tool calls and results of an agent with a simple protocol
 asks     Ask, OpenAsks: open permissions and questions, each resolved exactly once
 """
 
-from universal.agents.kit.asks import Answers, Ask, Decision, OpenAsks
+from universal.agents.kit.asks import Answers, Ask, OpenAsks
 from universal.agents.kit.codec import BaseCodec, Handlers, LineCodec
 from universal.agents.kit.context import Context, add_usage, error_data, error_fact
+from universal.agents.kit.http import HttpCodec, attachment_url
 from universal.agents.kit.items import (
     ABANDONED,
     INTERRUPTED,
@@ -35,9 +37,9 @@ __all__ = [
     "BaseCodec",
     "Call",
     "Context",
-    "Decision",
     "DeltaKind",
     "Handlers",
+    "HttpCodec",
     "Items",
     "LineCodec",
     "OpenAsks",
@@ -45,6 +47,7 @@ __all__ = [
     "PartKind",
     "Speech",
     "add_usage",
+    "attachment_url",
     "call_item",
     "contents",
     "dumps",

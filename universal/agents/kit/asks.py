@@ -13,8 +13,8 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 from universal.codec import Fact
 from universal.events import EventType, PermissionData, Question, QuestionData
 from universal.items import Json
+from universal.permissions import Decision
 
-Decision: TypeAlias = Literal["accept", "accept_for_session", "reject"]
 Answers: TypeAlias = Sequence[Sequence[str]]
 
 WITHDRAWN: dict[str, Json] = {"withdrawn": True}

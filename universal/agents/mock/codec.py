@@ -25,6 +25,7 @@ from universal.items import (
 )
 from universal.jsonline import digest
 from universal.jsonvalue import arr, obj, text
+from universal.permissions import REPLIES
 from universal.turn import Input
 
 NAME = "mock"
@@ -111,7 +112,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
         ask = self._asks.permission(reply.permission_id)
         if ask is None:
             return []
-        frame = {"type": "permission_reply", "id": ask.native_id, "decision": wire.DECISIONS[reply.decision]}
+        frame = {"type": "permission_reply", "id": ask.native_id, "decision": REPLIES[reply.decision]}
         frame |= {"message": reply.message} if reply.message else {}
         return [wire.write(**frame), self._asks.resolve_permission(ask, reply.decision, reply.message)]
 

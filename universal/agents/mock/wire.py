@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Any, TypeAlias, cast
 
 from universal import codec as c
 from universal.events import Question, QuestionOption
@@ -18,13 +18,6 @@ MAX_COUNT = 2**53
 
 RESULT_META = ("exit_code", "stdout", "stderr", "duration_ms", "interrupted", "answers", "todos", "background", "structured")
 """Keys of a result's `meta` that are passed on."""
-
-DECISIONS: Mapping[str, Literal["once", "always", "reject"]] = {
-    "accept": "once",
-    "accept_for_session": "always",
-    "reject": "reject",
-}
-"""Universal decision -> the protocol's."""
 
 DEEPEST = 50
 """Levels of nesting; the protocol needs 5."""

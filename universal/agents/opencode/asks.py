@@ -17,9 +17,7 @@ from universal.codec import Output, PermissionReply, QuestionReply, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text
-
-_REPLIES: dict[kit.Decision, str] = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
-_DECISIONS: dict[str, kit.Decision] = {reply: decision for decision, reply in _REPLIES.items()}
+from universal.permissions import DECISIONS, REPLIES
 
 Post = Callable[[str, Json], WriteLine]
 """Makes a POST request from a path and a body."""
@@ -97,7 +95,7 @@ class Asks:
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return
-        body = {"reply": _REPLIES[command.decision], **({"message": command.message} if command.message else {})}
+        body = {"reply": REPLIES[command.decision], **({"message": command.message} if command.message else {})}
         yield self.post(f"/permission/{ask.native_id}/reply", body)
         reason = command.message if command.decision == "reject" else None
         yield self._asks.resolve_permission(ask, command.decision, reason)
@@ -126,7 +124,7 @@ class Asks:
             answers = [[text(label) for label in arr(labels)] for labels in arr(p["answers"])] if "answers" in p else None
             yield self._asks.resolve_question(ask, answers, raw=raw)
         else:
-            yield self._asks.resolve_permission(ask, _DECISIONS.get(text(p.get("reply")), "reject"), raw=raw)
+            yield self._asks.resolve_permission(ask, DECISIONS.get(text(p.get("reply")), "reject"), raw=raw)
 
     def close(self, thread: Thread | None = None) -> Iterator[Output]:
         """Resolve the requests of one thread, or of all, because OpenCode does not wait any more."""

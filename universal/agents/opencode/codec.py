@@ -27,11 +27,9 @@ from universal.agents.opencode.wire import (
     command_body,
     delay_ms,
     error_of,
-    message_id,
     model_ref,
     prompt_body,
     read_catalogue,
-    request,
 )
 from universal.codec import (
     Command,
@@ -50,15 +48,14 @@ from universal.codec import (
 )
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
-from universal.jsonline import digest
 from universal.jsonvalue import arr, obj, text, whole
+from universal.opencode import ABORTED, child_metadata, message_id, refusal
 from universal.permissions import Rule
 from universal.turn import Input
 
 CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
 """The variable in which OpenCode reads configuration as JSON."""
 _TITLE_CHARS = 80
-_ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
 _OFFERS = ("/config/providers", "/config", "/command", "/agent")
 """Requests at the start, for the catalogue."""
 
@@ -89,7 +86,7 @@ def _with_instructions(content: str, file: str) -> dict[str, str | None]:
     return {CONFIG_CONTENT: json.dumps({**settings, "instructions": [*cast("list[Any]", instructions), file]})}
 
 
-class OpenCodeCodec(kit.BaseCodec[Context]):
+class OpenCodeCodec(kit.HttpCodec[Context]):
     """The codec of OpenCode; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
@@ -104,9 +101,6 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         """Events of subagents' sessions whose tool call is not known yet."""
         self._infos: dict[str, Msg] = {}
         self._offers: dict[str, Json] = {}
-        self._pending_requests: dict[str, str] = {}
-        """Request without an answer -> its purpose."""
-        self._requests = 0
         self._prompt: Prompt | None = None
         """The dispatched prompt that waits for its session."""
         self._rules: tuple[Rule, ...] = ()
@@ -146,12 +140,6 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
     def _know(self, session_id: str) -> None:
         self.native_session_id = self._main.thread.session_id = session_id
 
-    def _request(self, purpose: str, method: str, path: str, body: Json = None) -> WriteLine:
-        self._requests += 1
-        id_ = f"r{self._requests}"
-        self._pending_requests[id_] = purpose
-        return request(id_, method, path, body)
-
     def _post(self, path: str, body: Json) -> WriteLine:
         return self._request("reply", "POST", path, body)
 
@@ -179,7 +167,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             yield from self._send_with_rules(prompt)
             return
         first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
-        if self._prompt is None and "create" not in self._pending_requests.values():
+        if self._prompt is None and "create" not in self._purposes.values():
             # With our title it does not ask a model for one.
             self._rules = _rules_for_engine(prompt.session_rules)
             body: Msg = {"title": first} if first else {}
@@ -232,21 +220,6 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
 
     # --- lines ----------------------------------------------------------------------------------------
 
-    def receive(self, line: bytes) -> list[Output]:
-        """Handle a line: an event or an answer. Any other line becomes `agent.unparsed`."""
-        message = self._object(line)
-        if isinstance(message, Fact):
-            return self._stamp((message,))
-        if "event" in message:
-            return self._stamp(self._event(obj(message["event"]), digest(line)))
-        if "status" in message:
-            return self._stamp(self._answer(message))
-        return self._stamp((self._ctx.report_unparsed("line", "neither an event nor an answer", message, digest(line)),))
-
-    @staticmethod
-    def _parse(line: bytes) -> Json:
-        return json.loads(line)  # our runtime wrote it, and the answers at the start are long
-
     def eof(self, exit_: Exit) -> list[Output]:
         """Complete open requests, calls and messages, because the process has ended."""
         return self._stamp(self._eof())
@@ -259,27 +232,26 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
 
     # --- answers --------------------------------------------------------------------------------------
 
-    def _answer(self, msg: Msg) -> Iterator[Output]:
-        purpose = self._pending_requests.pop(text(msg.get("id")), "")
-        status, body = whole(msg.get("status")), msg.get("body")
+    def _answer(self, purpose: str, answer: Msg) -> Iterator[Output]:
+        status, body = whole(answer.get("status")), answer.get("body")
         good = 200 <= status < 300
         if purpose.startswith("offer:"):
             self._offers[purpose.removeprefix("offer:")] = body if good else None
             if len(self._offers) == len(_OFFERS) and self._offers["/config/providers"] is not None:
                 self.catalogue = read_catalogue(*(self._offers[path] for path in _OFFERS))
             elif purpose == "offer:/config/providers" and not good:
-                yield kit.error_fact(self._refusal(status, body), msg)
+                yield kit.error_fact(refusal(status, body, error_of(body)), answer)
         elif purpose == "create":
-            yield from self._on_session_created(good, status, body, msg)
+            yield from self._on_session_created(good, status, body, answer)
         elif purpose == "rules":
-            yield from self._rules_taken(good, status, body, msg)
+            yield from self._rules_taken(good, status, body, answer)
         elif purpose == "history":
             message_ids = after(body, self._anchor) if good else None
-            yield from self._cut(message_ids, msg)
+            yield from self._cut(message_ids, answer)
         elif purpose == "delete":
-            yield from self._cut(self._to_delete if good or status == 404 else None, msg)
+            yield from self._cut(self._to_delete if good or status == 404 else None, answer)
         elif purpose in ("prompt", "command"):
-            yield from self._prompt_accepted(good, status, body, msg)
+            yield from self._prompt_accepted(good, status, body, answer)
         elif not good:
             # A late reply, or an abort without a turn: the events have the truth.
             self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
@@ -289,7 +261,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         if prompt is None:
             return
         if not good or not text(obj(body).get("id")):
-            yield from self._fail_prompt(self._refusal(status, body), msg)
+            yield from self._fail_prompt(refusal(status, body, error_of(body)), msg)
             return
         self._know(text(obj(body).get("id")))
         yield from self._first_prompt(prompt)
@@ -299,7 +271,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         prompt, self._prompt = self._prompt, None
         if not good:
             self._rules = ()
-            yield from self._fail_prompt(self._refusal(status, body), msg)
+            yield from self._fail_prompt(refusal(status, body, error_of(body)), msg)
         elif prompt is not None:
             yield from self._first_prompt(prompt)
 
@@ -307,7 +279,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         """Send the prompt that waited for the session."""
         if self._main.course.stopping:
             self._main.course.end()
-            yield Signal(Input.FAILED, error=_ABORTED, aborted=True)
+            yield Signal(Input.FAILED, error=ABORTED, aborted=True)
             return
         yield from self._send_with_rules(prompt)
 
@@ -330,19 +302,10 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
     def _prompt_accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
         if good or not self._main.course.active:
             return
-        error = self._refusal(status, body)
+        error = refusal(status, body, error_of(body))
         if status == 404 and self._resumed:
             error["code"] = "session_not_found"
         yield from self._fail_prompt(error, msg)
-
-    def _refusal(self, status: int, body: Json) -> dict[str, Json]:
-        """The error of a failed answer."""
-        error = error_of(body)
-        if status == 0:
-            error["message"] = f"OpenCode's server does not answer: {error['message']}"
-        elif not obj(body):
-            error["message"] = f"OpenCode's server answered with status {status}."
-        return {"message": error["message"], "code": error["code"]}
 
     def _fail_prompt(self, error: dict[str, Json], raw: Json) -> Iterator[Output]:
         self._main.course.end()
@@ -450,7 +413,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
             usage = {**(usage or {}), "anchor": thread.last}
         native = obj(thread.error) or obj(course.error)
         if course.stopping or course.aborted or native.get("name") == ABORT_ERROR:
-            yield Signal(Input.FAILED, error=_ABORTED, aborted=True, metadata=usage, child=child)
+            yield Signal(Input.FAILED, error=ABORTED, aborted=True, metadata=usage, child=child)
         elif native:
             error = error_of(native)
             yield kit.error_fact(error, event, child)
@@ -482,12 +445,7 @@ class OpenCodeCodec(kit.BaseCodec[Context]):
         call_id, arguments = text(part.get("callID")), obj(obj(part.get("state")).get("input"))
         info = self._infos.pop(session_id, {})
         self._children[session_id] = _Session(Thread(self._ctx, session_id, child=call_id))
-        metadata: dict[str, Json] = {
-            "call_id": call_id,
-            "title": text(arguments.get("description")) or text(info.get("title")),
-            "agent": text(info.get("agent")) or text(arguments.get("subagent_type")),
-            "prompt": text(arguments.get("prompt")),
-        }
+        metadata = child_metadata(call_id, arguments, info, "subagent_type")
         yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=event, child=call_id)
         for waiting in self._waiting.pop(session_id, []):
             yield from self._event(waiting, "")

@@ -9,13 +9,11 @@ Source: docs/wire.md; recordings of OpenCode 1.18.33.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any, TypeAlias
-from urllib.parse import quote
 
-from universal.codec import Attachment, Catalogue, Mode, Model, Prompt, SlashCommand, WriteLine
+from universal.agents import kit
+from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text
 
@@ -82,22 +80,6 @@ IGNORED_PARTS: Mapping[str, str] = {
 """Types of message parts that are known and not used -> why."""
 
 
-def request(id_: str, method: str, path: str, body: Json = None) -> WriteLine:
-    """A request line. Without `body`, none is sent."""
-    message: Msg = {"id": id_, "method": method, "path": path}
-    if body is not None:
-        message["body"] = body
-    return WriteLine(json.dumps(message, ensure_ascii=False).encode())
-
-
-def message_id(key: str, event_id: str) -> str:
-    """The id of a prompt's message, which sorts after all messages up to this event. Empty if events have no ids (1.1)."""
-    prefix, _, rest = event_id.partition("_")
-    if prefix != "evt" or len(rest) < 12:
-        return ""
-    return f"msg_{rest[:12]}{hashlib.sha256(key.encode()).hexdigest()[:14]}"
-
-
 def time_of(event_id: str) -> int | None:
     """The time of an event from its id, in milliseconds modulo 2^36."""
     try:
@@ -151,19 +133,11 @@ def file_parts(prompt: Prompt) -> list[Msg]:
     """Attachments as file parts: bytes as data URLs, else a URL of the file."""
     found: list[Msg] = []
     for attachment in prompt.attachments:
-        url = _url(attachment)
+        url = kit.attachment_url(attachment)
         if url:
             name = {"filename": attachment.filename} if attachment.filename else {}
             found.append({"type": "file", "mime": attachment.mime, "url": url, **name})
     return found
-
-
-def _url(attachment: Attachment) -> str:
-    if attachment.base64:
-        return f"data:{attachment.mime};base64,{attachment.base64}"
-    if attachment.path:
-        return f"file://{quote(attachment.path)}"
-    return f"data:{attachment.mime},{quote(attachment.text)}" if attachment.text is not None else ""
 
 
 def read_catalogue(providers: Json, config: Json, commands: Json, agents: Json) -> Catalogue:

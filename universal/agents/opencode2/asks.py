@@ -18,9 +18,8 @@ from universal.codec import Output, PermissionReply, QuestionReply, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text
+from universal.permissions import DECISIONS, REPLIES
 
-_REPLIES: dict[kit.Decision, str] = {"accept": "once", "accept_for_session": "always", "reject": "reject"}
-_DECISIONS: dict[str, kit.Decision] = {reply: decision for decision, reply in _REPLIES.items()}
 _YES, _NO = "Yes", "No"
 _OPENED = "Done"
 """The answer to a field that asks to open a page."""
@@ -134,7 +133,7 @@ class Asks:
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return
-        body = {self.dialect.reply: _REPLIES[command.decision], **({"message": command.message} if command.message else {})}
+        body = {self.dialect.reply: REPLIES[command.decision], **({"message": command.message} if command.message else {})}
         yield self.send("POST", f"{ask.path}/reply", body)
         reason = command.message if command.decision == "reject" else None
         yield self._asks.resolve_permission(ask, command.decision, reason)
@@ -168,7 +167,7 @@ class Asks:
         if ask is None:
             self.ctx.ignore("the echo of a reply")
         elif not ask.is_question:
-            yield self._asks.resolve_permission(ask, _DECISIONS.get(text(data.get("reply")), "reject"), raw=raw)
+            yield self._asks.resolve_permission(ask, DECISIONS.get(text(data.get("reply")), "reject"), raw=raw)
         elif "answers" in data:
             yield self._asks.resolve_question(ask, [list(map(text, arr(labels))) for labels in arr(data["answers"])], raw=raw)
         else:

@@ -9,7 +9,6 @@ Source: the published contract of 2.0 and 2.1, recordings of two older builds (`
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,11 +39,9 @@ from universal.agents.opencode2.wire import (
     command_body,
     delay_ms,
     error_of,
-    message_id,
     model_ref,
     prompt_body,
     read_catalogue,
-    request,
     ruleset,
     skill_names,
 )
@@ -65,8 +62,8 @@ from universal.codec import (
 )
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
-from universal.jsonline import digest
 from universal.jsonvalue import arr, obj, text, whole
+from universal.opencode import ABORTED, child_metadata, message_id, refusal
 from universal.turn import Input
 
 EVENTS_HELD = 1000
@@ -77,7 +74,6 @@ IDLE_READS = 20
 """Number of reads by which the last events of an idle session of the preview have come. A rejection leaves its step open."""
 GLOBAL_FORMS = "global"
 """Pseudo session of forms that belong to no session."""
-_ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
 
 
 @dataclass(slots=True)
@@ -99,7 +95,7 @@ class _Step:
     is_needed: bool = True
 
 
-class OpenCode2Codec(kit.BaseCodec[Context]):
+class OpenCode2Codec(kit.HttpCodec[Context]):
     """The codec of OpenCode 2; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
@@ -123,9 +119,6 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         self._offers_old = False
         """The catalogue changed while it was asked for."""
         self._skills: frozenset[str] = frozenset()
-        self._purposes: dict[str, str] = {}
-        """Open requests -> what they are for."""
-        self._requests = 0
         self._prompt: Prompt | None = None
         """Handed over and not sent yet."""
         self._steps: deque[_Step] = deque()
@@ -160,12 +153,6 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
 
     def _know(self, session_id: str) -> None:
         self.native_session_id = self._main.thread.session_id = session_id
-
-    def _request(self, purpose: str, method: str, path: str, body: Json = None) -> WriteLine:
-        self._requests += 1
-        id_ = f"r{self._requests}"
-        self._purposes[id_] = purpose
-        return request(id_, method, path, body)
 
     def _reply(self, method: str, path: str, body: Json) -> WriteLine:
         return self._request("reply", method, path, body)
@@ -237,7 +224,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
             self._steps.clear()
             self._prompt = None
             self._main.course.end()
-            yield Signal(Input.FAILED, error=_ABORTED, aborted=True)
+            yield Signal(Input.FAILED, error=ABORTED, aborted=True)
         elif self._steps:
             step = self._steps[0]
             path = "/api/session" if step.purpose == "create" else self._path(step.path)
@@ -294,21 +281,6 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
 
     # --- lines ----------------------------------------------------------------------------------------
 
-    def receive(self, line: bytes) -> list[Output]:
-        """Read one line: an event or an answer. Anything else is reported as `agent.unparsed`."""
-        message = self._object(line)
-        if isinstance(message, Fact):
-            return self._stamp((message,))
-        if "event" in message:
-            return self._stamp(self._event(obj(message["event"]), digest(line)))
-        if "status" in message:
-            return self._stamp(self._answer(message))
-        return self._stamp((self._ctx.report_unparsed("line", "neither an event nor an answer", message, digest(line)),))
-
-    @staticmethod
-    def _parse(line: bytes) -> Json:
-        return json.loads(line)  # our own runtime has written it, and the answers at the start are long
-
     def eof(self, exit_: Exit) -> list[Output]:
         """Report open asks, calls and messages as they are, because the process is gone."""
         return self._stamp(self._eof())
@@ -321,20 +293,19 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
 
     # --- answers --------------------------------------------------------------------------------------
 
-    def _answer(self, msg: Msg) -> Iterator[Output]:
-        purpose = self._purposes.pop(text(msg.get("id")), "")
-        status, body = whole(msg.get("status")), msg.get("body")
+    def _answer(self, purpose: str, answer: Msg) -> Iterator[Output]:
+        status, body = whole(answer.get("status")), answer.get("body")
         good = 200 <= status < 300
         if purpose in ("info", "health"):
-            yield from self._on_info(purpose, good, status, body, msg)
+            yield from self._on_info(purpose, good, status, body, answer)
         elif purpose.startswith("offer:"):
             yield from self._on_offer(purpose.removeprefix("offer:"), body if good else None)
         elif purpose == "active":
-            yield from self._on_active(body if good else None, msg)
+            yield from self._on_active(body if good else None, answer)
         elif purpose == "prompt":
-            yield from self._on_prompt_accepted(good, status, body, msg)
+            yield from self._on_prompt_accepted(good, status, body, answer)
         elif self._steps and purpose == self._steps[0].purpose:
-            yield from self._on_step_answered(good, status, body, msg)
+            yield from self._on_step_answered(good, status, body, answer)
         else:
             if not good:  # the reply came too late, or nothing was there to interrupt: the events report the true state
                 self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
@@ -396,14 +367,10 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
 
     def _refusal(self, status: int, body: Json) -> dict[str, Json]:
         """Return the error of an answer that is none."""
-        error = error_of(body)
-        if status == 0:
-            error["message"] = f"OpenCode's server does not answer: {error['message']}"
-        elif not obj(body):
-            error["message"] = f"OpenCode's server answered with status {status}."
-        elif error["code"] == "SessionNotFoundError" and self._resumed:
+        error = refusal(status, body, error_of(body))
+        if error["code"] == "SessionNotFoundError" and self._resumed:
             error["code"] = "session_not_found"
-        return {"message": error["message"], "code": error["code"]}
+        return error
 
     def _fail_prompt(self, error: dict[str, Json], raw: Json, *, is_told: bool = False) -> Iterator[Output]:
         self._prompt = None
@@ -471,12 +438,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         """Open the session that a tool call names as its subagent's."""
         info = self._infos.pop(session_id, {})
         self._children[session_id] = _Session(Thread(self._ctx, session_id, child=call_id))
-        metadata: dict[str, Json] = {
-            "call_id": call_id,
-            "title": text(arguments.get("description")) or text(info.get("title")),
-            "agent": text(info.get("agent")) or text(arguments.get("agent")),
-            "prompt": text(arguments.get("prompt")),
-        }
+        metadata = child_metadata(call_id, arguments, info, "agent")
         yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=event, child=call_id)
         for held in self._held.pop(session_id, []):
             yield from self._event(held, "")
@@ -529,7 +491,7 @@ class OpenCode2Codec(kit.BaseCodec[Context]):
         yield from thread.close(event)
         usage = thread.take_usage()
         if is_stopped or error.get("code") == "aborted":
-            yield Signal(Input.FAILED, error=_ABORTED, aborted=True, metadata=usage, child=thread.child)
+            yield Signal(Input.FAILED, error=ABORTED, aborted=True, metadata=usage, child=thread.child)
         elif error:
             yield kit.error_fact(error, event, thread.child)
             yield Signal(Input.FAILED, error=error, metadata=usage, child=thread.child)

@@ -9,13 +9,11 @@ Source: the published contract of 2.0 and 2.1 (`compat_fixtures/opencode2`), doc
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
-from urllib.parse import quote
 
+from universal.agents import kit
 from universal.agents.opencode2.dialects import Dialect, Msg
-from universal.codec import Attachment, Catalogue, Mode, Model, Prompt, SlashCommand, WriteLine
+from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text
 from universal.permissions import Rule
@@ -110,22 +108,6 @@ IGNORED_FAMILIES: Mapping[str, str] = {
 """Prefixes of types of events that are known and not used -> why."""
 
 
-def request(id_: str, method: str, path: str, body: Json = None) -> WriteLine:
-    """Return a request line; `body` None sends none."""
-    message: Msg = {"id": id_, "method": method, "path": path}
-    if body is not None:
-        message["body"] = body
-    return WriteLine(json.dumps(message, ensure_ascii=False).encode())
-
-
-def message_id(key: str, event_id: str) -> str:
-    """Return an id for a prompt that sorts after all events up to this one, or "" if its id has another form."""
-    prefix, _, rest = event_id.partition("_")
-    if prefix != "evt" or len(rest) < 12:
-        return ""
-    return f"msg_{rest[:12]}{hashlib.sha256(key.encode()).hexdigest()[:14]}"
-
-
 def delay_ms(at: Json, created: Json, attempt: int) -> int:
     """Return how long a retry waits: from its event to `at`, or 2 s, 4 s, 8 s ... where that makes no sense."""
     if isinstance(at, (int, float)) and isinstance(created, (int, float)) and 0 <= (wait := int(at - created)) <= RETRY_LIMIT_MS:
@@ -160,17 +142,9 @@ def file_inputs(prompt: Prompt) -> list[Msg]:
     """Return attachments as files of a prompt: bytes and texts as data URLs, else the file's URL."""
     found: list[Msg] = []
     for attachment in prompt.attachments:
-        if uri := _uri(attachment):
+        if uri := kit.attachment_url(attachment):
             found.append({"uri": uri, **({"name": attachment.filename} if attachment.filename else {})})
     return found
-
-
-def _uri(attachment: Attachment) -> str:
-    if attachment.base64:
-        return f"data:{attachment.mime};base64,{attachment.base64}"
-    if attachment.path:
-        return f"file://{quote(attachment.path)}"
-    return f"data:{attachment.mime},{quote(attachment.text)}" if attachment.text is not None else ""
 
 
 def ruleset(rules: Iterable[Rule]) -> list[Msg]:

@@ -1,0 +1,47 @@
+"""Facts about OpenCode that the codecs of OpenCode 1 and OpenCode 2 share.
+
+Source: recordings of 1.18.33 and of OpenCode 2's builds of July and August 2026.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from universal.items import Json
+from universal.jsonvalue import obj, text
+
+ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
+"""The error of a turn that was interrupted."""
+
+
+def message_id(key: str, event_id: str) -> str:
+    """Return an id for a prompt's message that sorts after all up to this event. Empty if events have no such ids (1.1)."""
+    prefix, _, rest = event_id.partition("_")
+    if prefix != "evt" or len(rest) < 12:
+        return ""
+    return f"msg_{rest[:12]}{hashlib.sha256(key.encode()).hexdigest()[:14]}"
+
+
+def refusal(status: int, body: Json, error: Mapping[str, Json]) -> dict[str, Json]:
+    """Return {message, code} of a failed answer. `error` is the body as a universal error."""
+    message = error["message"]
+    if status == 0:
+        message = f"OpenCode's server does not answer: {message}"
+    elif not obj(body):
+        message = f"OpenCode's server answered with status {status}."
+    return {"message": message, "code": error["code"]}
+
+
+def child_metadata(call_id: str, arguments: dict[str, Any], info: dict[str, Any], agent: str) -> dict[str, Json]:
+    """Return the metadata of a subagent's session, from the tool call that made it and the session's info.
+
+    In: `agent`, the name of the argument that says which agent works in it.
+    """
+    return {
+        "call_id": call_id,
+        "title": text(arguments.get("description")) or text(info.get("title")),
+        "agent": text(info.get("agent")) or text(arguments.get(agent)),
+        "prompt": text(arguments.get("prompt")),
+    }

@@ -50,9 +50,9 @@ from shim.http.operation import SERVICES
 from shim.http.pairing import NAMESPACE as PAIRING
 from shim.ids import Ids
 from shim.inspector.traces import Traces
+from shim.process_family import end_owned
 from shim.routes import EARLY, application, modules
 from shim.routes.web_ui import WebUI
-from shim.runtime.family import end_owned
 from shim.runtime.inprocess import Program
 from shim.services import Services, Universal
 from shim.sessions.dependencies import SessionDeps

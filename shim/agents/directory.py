@@ -20,6 +20,7 @@ from pathlib import Path
 
 import structlog
 
+from shim import process_family
 from shim.agents import settings_files
 from shim.agents.arguments import refuse_options
 from shim.agents.discovery import (
@@ -35,11 +36,10 @@ from shim.agents.discovery import (
 from shim.agents.handle import AgentHandle, OnExit, OnLines
 from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
+from shim.child_environment import child_environment
 from shim.clock import Clock
 from shim.errors import AgentError, AgentNotFound, StoreError
 from shim.ids import Ids
-from shim.runtime import family
-from shim.runtime.environment import child_environment
 from shim.runtime.http_agent import HttpAgent
 from shim.runtime.inprocess import InProcessAgent, Program
 from shim.runtime.locate import ProgramLocation, find, locate
@@ -120,7 +120,7 @@ class AgentDirectory:
         self._ids = ids
         self._store = store
         self._default_name = default_agent
-        self._environ = family.with_owner(environ, owner) if owner else environ
+        self._environ = process_family.with_owner(environ, owner) if owner else environ
         self._owner = owner
         self._orphans = orphans
         self._traceparent = traceparent
@@ -143,7 +143,7 @@ class AgentDirectory:
         Raises AgentNotFound for an unknown `default_agent`.
         """
         for owner in self._orphans():
-            if left := await asyncio.to_thread(family.end_owned, owner):
+            if left := await asyncio.to_thread(process_family.end_owned, owner):
                 log.warning("agent.orphans_ended", count=left)
         self.set_default(self._default_name)
         for broken in self.broken:
@@ -172,7 +172,7 @@ class AgentDirectory:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._owner and (left := await asyncio.to_thread(family.end_owned, self._owner)):
+        if self._owner and (left := await asyncio.to_thread(process_family.end_owned, self._owner)):
             log.info("agent.left_ended", count=left)
 
     async def settle(self) -> None:
@@ -229,7 +229,7 @@ class AgentDirectory:
         return sorted((a for a in self._agents.values() if a.usable), key=lambda a: a.spec.name != first)
 
     def environment(self) -> dict[str, str]:
-        """Return the person's environment. `shim.runtime.environment` decides what an agent gets of it."""
+        """Return the person's environment. `shim.child_environment` decides what an agent gets of it."""
         return dict(self._environ)
 
     # --- starting an agent ------------------------------------------------------------------------------------------

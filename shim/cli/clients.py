@@ -13,9 +13,9 @@ from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
+from shim import child_process
+from shim.child_environment import child_environment
 from shim.errors import AgentNotFound, ShimError
-from shim.runtime import child
-from shim.runtime.environment import child_environment
 from shim.runtime.hidden_opencode import INSTALL_HINT, find_binary
 from shim.settings import Settings
 
@@ -36,7 +36,7 @@ SECOND = 2
 
 def generation(binary: str) -> int:
     """Return OpenCode's major version, 1 or 2, of a program. It is 1 if the program fails or prints no version."""
-    answer = child.ask([binary, "--version"], environment=child_environment(os.environ, {}), timeout_s=VERSION_S)
+    answer = child_process.ask([binary, "--version"], environment=child_environment(os.environ, {}), timeout_s=VERSION_S)
     if answer is None:
         return 1  # the start of the TUI then fails too, and tells the person why
     match = GENERATION.search(answer.stdout.strip())
@@ -86,7 +86,7 @@ def credentials(settings: Settings) -> dict[str, str]:
 async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = None, cwd: Path | None = None) -> int:
     """Run the TUI in our terminal and return its exit code. A cancellation ends the TUI first. Raises ShimError."""
     try:
-        process = child.foreground(argv, environment=child_environment(os.environ, more_environment or {}), cwd=cwd)
+        process = child_process.foreground(argv, environment=child_environment(os.environ, more_environment or {}), cwd=cwd)
     except OSError as error:
         raise ShimError(f"Cannot start {argv[0]}: {error.strerror}.") from error
     try:
@@ -94,7 +94,7 @@ async def run_tui(argv: list[str], more_environment: Mapping[str, str] | None = 
     finally:
         if process.poll() is None:
             process.terminate()
-            await asyncio.to_thread(child.reap, process, TERMINATE_S)
+            await asyncio.to_thread(child_process.reap, process, TERMINATE_S)
 
 
 def page_url(url: str, directory: Path) -> str:
@@ -108,7 +108,7 @@ def open_browser(page: str) -> bool:
     if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         return False
     # In a process of its own: the module `webbrowser` passes its whole environment to the browser, including the password.
-    answer = child.ask(
+    answer = child_process.ask(
         [sys.executable, "-I", "-c", BROWSE, page], environment=child_environment(os.environ, {}), timeout_s=OPEN_S
     )
     return answer is not None and answer.returncode == 0

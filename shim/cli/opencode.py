@@ -103,8 +103,8 @@ def help_text(name: str) -> str:
 
 def hand_over(name: str, arguments: Sequence[str]) -> int:
     """Replace this process with the real program of this name. Raises ShimError if there is none."""
-    from shim.runtime import child
-    from shim.runtime.environment import OWN_PASSWORDS, child_environment
+    from shim import child_process
+    from shim.child_environment import OWN_PASSWORDS, child_environment
 
     real = find_program(name, os.environ.get("PATH", os.defpath))
     if real is None:
@@ -114,7 +114,7 @@ def hand_over(name: str, arguments: Sequence[str]) -> int:
         )
     kept = {key: os.environ[key] for key in (*OWN_PASSWORDS, "OPENCODE_SERVER_USERNAME") if key in os.environ}
     try:
-        child.replace([real, *arguments], environment=child_environment(os.environ, kept))
+        child_process.replace([real, *arguments], environment=child_environment(os.environ, kept))
     except OSError as error:
         raise ShimError(f"Cannot start {real}: {error.strerror}.") from error
 

@@ -20,12 +20,12 @@ from urllib.parse import quote
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from pydantic import SecretStr
 
+from shim import child_process
+from shim.child_environment import DENIED, DENIED_PREFIX, child_environment
 from shim.cli import serve_command, transfer
 from shim.cli.transfer import request
 from shim.errors import ShimError
 from shim.logging import configure
-from shim.runtime import child
-from shim.runtime.environment import DENIED, DENIED_PREFIX, child_environment
 from shim.settings import Settings
 from universal.jsonvalue import arr, obj, text
 
@@ -96,7 +96,7 @@ async def _start(settings: Settings) -> str:
     argv = [sys.executable, "-P", "-m", "shim.cli.opencode", "opencode", "serve", "--port", "0"]
     secrets = {name: value for name, value in os.environ.items() if name in DENIED or name.startswith(DENIED_PREFIX)}
     with serve_command.open_log(settings) as log:
-        pid = child.detach(argv, environment=child_environment(os.environ, secrets), log=log)
+        pid = child_process.detach(argv, environment=child_environment(os.environ, secrets), log=log)
     try:
         async with asyncio.timeout(START_S):
             return await _wait_for_server(settings, pid)

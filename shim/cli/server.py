@@ -32,11 +32,11 @@ from typing import Any
 
 from aiohttp import web
 
+from shim import process_family
 from shim.bounded_output import last_words
+from shim.child_environment import blank_passwords
 from shim.errors import ShimError
 from shim.host.roots import within
-from shim.runtime import family
-from shim.runtime.environment import blank_passwords
 from shim.settings import Settings
 
 STOP_S = 5.0
@@ -379,8 +379,8 @@ def _end_at_once(code: int, why: str) -> None:
     """End the process without a clean stop, but kill all processes that it started."""
     try:
         last_words(f"opencode-shim: {why}\n")
-        kin = family.members(os.getpid(), token="")
+        kin = process_family.members(os.getpid(), token="")
         # Sweep each process's session too: one that forks while its parent is killed has no parent afterwards.
-        any(family.sweep(process.pid, "", 0, kin, KILL_S) for process in kin)
+        any(process_family.sweep(process.pid, "", 0, kin, KILL_S) for process in kin)
     finally:
         os._exit(code)

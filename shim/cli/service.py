@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from shim import child_process
+from shim.child_environment import child_environment
 from shim.cli import env_file, screen, units
 from shim.errors import ShimError
-from shim.runtime import child
-from shim.runtime.environment import child_environment
 from shim.settings import Settings, config_files
 
 Action = Literal["start", "stop", "restart", "status", "logs"]
@@ -165,7 +165,7 @@ def act(settings: Settings, action: Action, *, follow: bool = False) -> int:
     for argv in service_manager.commands(action):
         words = (*argv, "-f") if follow else argv
         try:
-            code = child.foreground(words, environment=child_environment(os.environ, {})).wait() or code
+            code = child_process.foreground(words, environment=child_environment(os.environ, {})).wait() or code
         except OSError as error:
             raise ServiceError(f"Cannot start {words[0]}: {error.strerror}.") from error
         except KeyboardInterrupt:  # how `logs -f` ends
@@ -223,5 +223,5 @@ def _run_all(commands: Sequence[Sequence[str]]) -> None:
 
 def _ask(argv: Sequence[str]) -> tuple[bool, str]:
     """Run a command and return whether it succeeded, and its output."""
-    done = child.ask(argv, environment=child_environment(os.environ, {}), timeout_s=ASK_S)
+    done = child_process.ask(argv, environment=child_environment(os.environ, {}), timeout_s=ASK_S)
     return (False, "") if done is None else (done.returncode == 0, done.stdout + done.stderr)

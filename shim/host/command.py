@@ -13,9 +13,9 @@ from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from shim import child_process
+from shim.child_environment import child_environment
 from shim.errors import InvalidRequest, ShimError
-from shim.runtime import child
-from shim.runtime.environment import child_environment
 
 TIMEOUT_S = 15.0
 """Seconds for one program. A git status of a large cold repository takes some seconds; no client waits longer than this."""
@@ -67,7 +67,7 @@ async def run(
     if not await asyncio.to_thread(os.path.isdir, cwd):
         raise FileNotFoundError(cwd)
     try:
-        process = await child.start(
+        process = await child_process.start(
             argv, cwd=cwd, environment=child_environment(os.environ, environment or {}), stdin=PIPE if stdin else DEVNULL
         )
     except FileNotFoundError as error:
@@ -85,12 +85,12 @@ async def run(
             if whole:
                 code = await process.wait()
             else:
-                child.kill(process)
+                child_process.kill(process)
     except TimeoutError:
         timed_out = True
     finally:
         if code is None:
-            await child.end(process)
+            await child_process.end(process)
     return CommandResult(code, bytes(out), bytes(err), truncated=not whole, timed_out=timed_out)
 
 

@@ -1,8 +1,8 @@
 """Carries out the file reads, file writes and commands that an agent requests through its codec (`universal.host`).
 
 One `HostCalls` serves one session and owns its running commands. Each command has a unique token in its environment. By the
-token `family` finds and ends all processes of a command when the agent releases it, when the agent ends, and when the session
-ends.
+token `process_family` finds and ends all processes of a command when the agent releases it, when the agent ends, and when the
+session ends.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 import structlog
 
+from shim import process_family
+from shim.child_environment import child_environment
 from shim.host import agent_files
 from shim.host.roots import within
-from shim.runtime import family
-from shim.runtime.environment import child_environment
-from shim.runtime.shell import ShellCommand
+from shim.host.shell_command import ShellCommand
 from universal.host import (
     CommandEnded,
     CommandOutput,
@@ -196,7 +196,7 @@ class HostCalls:
 
 async def _sweep(token: str) -> None:
     """End all processes with this token."""
-    left = await asyncio.to_thread(family.sweep, family.NOBODY, token, 0, (), REAP_S)
+    left = await asyncio.to_thread(process_family.sweep, process_family.NOBODY, token, 0, (), REAP_S)
     if left:
         log.warning("host.family_left", left=sorted(process.pid for process in left))
 

@@ -35,10 +35,10 @@ from typing import Any
 
 import structlog
 
+from shim.child_environment import child_environment
 from shim.host import disk, jsonc
 from shim.host.config_reader import FILE_LIMIT_BYTES, PLACEHOLDER, ConfigReader, Problem, Source, Stamp, merge, stamp_of
 from shim.host.roots import within
-from shim.runtime.environment import child_environment
 from universal.jsonvalue import obj
 
 __all__ = ["FILE_LIMIT_BYTES", "PLACEHOLDER", "ConfigCommand", "ConfigFiles", "OpenCodeConfig", "Problem", "Source", "describe"]

@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
+from shim import process_family
+from shim.child_environment import child_environment
 from shim.clock import Clock
 from shim.errors import InvalidRequest, ShellNotFound
 from shim.host.disk import is_folder, private_folder
+from shim.host.shell_command import ShellCommand
 from shim.ids import Ids
-from shim.runtime import family
-from shim.runtime.environment import child_environment
-from shim.runtime.shell import ShellCommand
 
 RUNNING_LIMIT = 64
 """Maximum running commands on the whole server."""
@@ -76,7 +76,7 @@ class Shells:
         self._folder = folder
         self._clock = clock
         self._ids = ids
-        self._environ = family.with_owner(environ, owner) if owner else environ
+        self._environ = process_family.with_owner(environ, owner) if owner else environ
         self._tell = tell
         self._shells: dict[str, Shell] = {}
         self._closed = False
@@ -262,10 +262,10 @@ def _unlink(files: list[Path]) -> None:
 def _forget(shells: list[Shell]) -> None:
     """Delete the commands' output, and end processes that they left behind (`nohup`)."""
     for shell in shells:
-        family.end_owned(_token(shell.id))
+        process_family.end_owned(_token(shell.id))
         shell.file.unlink(missing_ok=True)
 
 
 def _token(id_: str) -> str:
-    """The token in the environment by which `family` finds a command's processes, even in another process session."""
+    """The token in the environment by which `process_family` finds a command's processes, even in another process session."""
     return f"shell-{id_}"

@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shim import process_family
+from shim.child_environment import child_environment
 from shim.clock import Clock
 from shim.errors import InvalidRequest, PtyNotFound
 from shim.host.changes import HostChange, HostFeed, TerminalCreated, TerminalDeleted, TerminalExited, TerminalUpdated
 from shim.host.disk import is_folder
+from shim.host.pty import PtyProcess, PtySpec
+from shim.host.scrollback import Scrollback, Watcher
 from shim.ids import Ids
-from shim.runtime import family
-from shim.runtime.environment import child_environment
-from shim.runtime.pty import PtyProcess, PtySpec
-from shim.runtime.scrollback import Scrollback, Watcher
 
 TERMINALS_LIMIT = 64
 """Maximum terminals on the whole server. Each is a process and up to 2 MiB of output."""
@@ -242,7 +242,7 @@ class Terminals:
         for terminal in going:
             _end(terminal)
         for token in tokens:
-            await asyncio.to_thread(family.end_owned, token)
+            await asyncio.to_thread(process_family.end_owned, token)
 
     async def close(self) -> None:
         """End all terminals and accept no new ones, for the server's shutdown."""
@@ -266,7 +266,7 @@ class Terminals:
         login = ("-l",) if Path(command).name in LOGIN_SHELLS else ()
         inherited = {**self._environ, **new.env}
         if self._owner:
-            inherited = family.with_owner(inherited, self._owner)
+            inherited = process_family.with_owner(inherited, self._owner)
         environment = child_environment(inherited, ENVIRONMENT, ",".join(tokens))
         return PtySpec((path, *new.args, *login), cwd, environment, tokens[1])
 

@@ -15,10 +15,10 @@ from contextlib import suppress
 
 from aiohttp import WSCloseCode, WSMsgType, web
 
+from shim.host.scrollback import Watcher
 from shim.host.terminals import Terminal
 from shim.http import wire_json
 from shim.http.access import while_good
-from shim.runtime.scrollback import Watcher
 
 PING_S = 30.0
 """Seconds between pings. A client that does not answer counts as gone."""

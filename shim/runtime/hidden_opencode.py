@@ -21,10 +21,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from shim import child_process
+from shim.child_environment import ChildEnvironment, child_environment
 from shim.errors import AgentNotFound, AgentStartFailed
-from shim.runtime import child
 from shim.runtime.aliases import find_program, is_alias
-from shim.runtime.environment import ChildEnvironment, child_environment
 
 ENV_BINARY = "SHIM_OPENCODE_BIN"
 INSTALL_HINT = "Install it (npm install -g opencode-ai), put it on PATH, or name it in SHIM_OPENCODE_BIN."
@@ -88,7 +88,7 @@ async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
     password = secrets.token_urlsafe(24)
     scratch = tempfile.mkdtemp(prefix=PREFIX)
     argv = [binary, "serve", "--hostname", "127.0.0.1", "--port", str(_free_port())]
-    process = await child.start(
+    process = await child_process.start(
         ("/bin/sh", "-c", KEEPER, "sh", scratch, *argv),
         cwd=scratch,
         environment=environment(variables, scratch, password),

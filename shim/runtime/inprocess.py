@@ -25,8 +25,8 @@ from typing import TypeAlias
 
 import structlog
 
+from shim.child_environment import child_environment
 from shim.errors import AgentGone, AgentStuck
-from shim.runtime.environment import child_environment
 from shim.runtime.process import OnExit, OnLines
 from universal.codec import Exit, LaunchSpec
 

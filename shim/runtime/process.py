@@ -12,9 +12,10 @@ The ladder of `stop`. Each step is taken only if the one before did not end the 
     SIGTERM          to the process group                         TERM_S
     SIGKILL          to the group and the whole family            REAP_S
 
-However the process ends (by itself, stopped, killed, or because our loop closes), `family.sweep` then ends all processes that it
-started, and `on_exit` is called exactly once, after the last line. Leftover processes get a SIGTERM first (LEFT_S), unless our
-loop closes: the helper of Codex's sandbox then removes the empty `.git` that it created in /tmp and the working directory.
+However the process ends (by itself, stopped, killed, or because our loop closes), `process_family.sweep` then ends all processes
+that it started, and `on_exit` is called exactly once, after the last line. Leftover processes get a SIGTERM first (LEFT_S),
+unless our loop closes: the helper of Codex's sandbox then removes the empty `.git` that it created in /tmp and the working
+directory.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from typing import Any, TypeAlias, cast
 
 import structlog
 
+from shim import child_process, process_family
+from shim.child_environment import child_environment
 from shim.errors import AgentError, AgentGone, AgentNotFound, AgentStartFailed, AgentStuck
 from shim.redaction import clean, secrets_of
-from shim.runtime import child, family
-from shim.runtime.environment import child_environment
 from shim.runtime.tail import Tail
 from universal.codec import Exit, LaunchSpec
 from universal.framing import LIMIT_BYTES, Framed, FrameError, LineFramer, ShortLine
@@ -193,8 +194,8 @@ class AgentProcess:
         self._pipes = pipes
         self._token = token
         self._secrets = secrets
-        self._since = family.start_ticks(self.pid)
-        self._kin: set[family.Process] = set()
+        self._since = process_family.start_ticks(self.pid)
+        self._kin: set[process_family.Process] = set()
         self._on_lines = on_lines
         self._on_exit = on_exit
         self._waits = waits
@@ -229,7 +230,7 @@ class AgentProcess:
         token = secrets.token_hex(8)
         environment = child_environment(env, spec.env, token)
         try:
-            transport, pipes = await child.connect(_Pipes, spec.argv, cwd=spec.cwd, environment=environment)
+            transport, pipes = await child_process.connect(_Pipes, spec.argv, cwd=spec.cwd, environment=environment)
         except (OSError, ValueError) as error:
             raise _start_error(spec, error) from error
         self = cls(transport, pipes, token, secrets_of({**env, **environment}), on_lines, on_exit, waits or Waits())
@@ -279,7 +280,7 @@ class AgentProcess:
         if self._pipes.exited.is_set():
             return
         self._stdin_closed = True
-        self._kin |= family.members(self.pid, self._token, self._since)
+        self._kin |= process_family.members(self.pid, self._token, self._since)
         self._signal_group(signal.SIGKILL)
 
     async def stop(self) -> None:
@@ -373,15 +374,15 @@ class AgentProcess:
             await asyncio.wait({pump}, timeout=min(self._waits.quiet_s, self._waits.drain_s))
             quiet = self._pipes.waiting and self._pipes.chunks_seen == seen
 
-    def _sweep(self) -> set[family.Process]:
+    def _sweep(self) -> set[process_family.Process]:
         """End leftover processes, with SIGTERM first. Blocks."""
-        family.end(family.members(self.pid, self._token, self._since) | self._kin, LEFT_S, signal.SIGTERM)
+        process_family.end(process_family.members(self.pid, self._token, self._since) | self._kin, LEFT_S, signal.SIGTERM)
         return self._sweep_at_once()
 
-    def _sweep_at_once(self) -> set[family.Process]:
+    def _sweep_at_once(self) -> set[process_family.Process]:
         self._swept = True
         self._signal_group(signal.SIGKILL)
-        return family.sweep(self.pid, self._token, self._since, self._kin, self._waits.reap_s)
+        return process_family.sweep(self.pid, self._token, self._since, self._kin, self._waits.reap_s)
 
     def _signal_group(self, number: signal.Signals) -> None:
         with suppress(ProcessLookupError, PermissionError):  # macOS: EPERM for a group of zombies
@@ -392,7 +393,7 @@ class AgentProcess:
         assert self._task is not None
         try:
             if not self._pipes.exited.is_set():
-                self._kin |= await asyncio.to_thread(family.members, self.pid, self._token, self._since)
+                self._kin |= await asyncio.to_thread(process_family.members, self.pid, self._token, self._since)
                 self.close_input()
                 if not await self._exits_within(self._waits.stdin_close_s):
                     self._signal_group(signal.SIGTERM)

@@ -13,7 +13,7 @@ from tests.support.loop_watch import loop_watch
 
 ALLOWED = {
     # /proc is the kernel's memory. A child's start time must be known before anything can happen to the child.
-    "shim/runtime/family.py _stat: open",
+    "shim/process_family.py _stat: open",
     # The library's figures of this process come from /proc too.
     "shim/telemetry/prometheus.py render: open",
     "shim/telemetry/prometheus.py render: os.listdir",

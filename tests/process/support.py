@@ -1,4 +1,4 @@
-"""Starting fakes, and what they leave behind, seen with other eyes than those of `shim.runtime.family`."""
+"""Starting fakes, and what they leave behind, seen with other eyes than those of `shim.process_family`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.runtime import family
+from shim import process_family
 from shim.runtime.process import AgentProcess, Waits
 from tests.process.support import BOUND_S, WAITS, Nursery, ProcessLog, has_died, is_live, pids
 
@@ -102,15 +102,15 @@ async def test_a_child_without_the_token_is_found_by_its_parent(spawn: Nursery, 
 async def test_a_later_process_with_the_same_pid_is_spared(spawn: Nursery) -> None:
     process, seen = await spawn("echo.py")
     await seen.wait_for_line(b"ready")
-    family.end([family.Process(process.pid, family.start_ticks(process.pid) - 1)], 0.1)
+    process_family.end([process_family.Process(process.pid, process_family.start_ticks(process.pid) - 1)], 0.1)
     process.write(b"still here")
     await seen.wait_for_line(b"still here")
-    assert family.start_ticks(process.pid) > 0
+    assert process_family.start_ticks(process.pid) > 0
 
 
 def test_an_unknown_pid_has_no_start_and_no_family() -> None:
-    assert family.start_ticks(2**22 + 1) == 0
-    assert family.members(2**22 + 1, "no such token") == set()
+    assert process_family.start_ticks(2**22 + 1) == 0
+    assert process_family.members(2**22 + 1, "no such token") == set()
 
 
 def test_when_our_loop_goes_down_nothing_is_left() -> None:

@@ -6,22 +6,22 @@ import os
 import subprocess
 import sys
 
-from shim.runtime import family
+from shim import process_family
 
 
 def test_only_what_carries_the_owners_name_is_ended() -> None:
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     mine = subprocess.Popen(
-        command, stdin=subprocess.PIPE, env=family.with_owner(os.environ, "data-test1"), start_new_session=True
+        command, stdin=subprocess.PIPE, env=process_family.with_owner(os.environ, "data-test1"), start_new_session=True
     )
-    nested = family.with_owner(family.with_owner(os.environ, "data-test1"), "data-test2")
+    nested = process_family.with_owner(process_family.with_owner(os.environ, "data-test1"), "data-test2")
     other = subprocess.Popen(command, stdin=subprocess.PIPE, env=nested)
     try:
-        assert family.end_owned("data-nosuch") == 0
-        assert family.end_owned("data-test2") == 1
+        assert process_family.end_owned("data-nosuch") == 0
+        assert process_family.end_owned("data-test2") == 1
         assert other.wait(5) == -9
         assert mine.poll() is None
-        assert family.end_owned("data-test1") == 1
+        assert process_family.end_owned("data-test1") == 1
         assert mine.wait(5) == -9
     finally:
         for process in (mine, other):

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import pytest
 
+from shim.child_environment import MARK
 from shim.errors import AgentGone, AgentStuck
-from shim.runtime.environment import MARK
 from shim.runtime.process import LINES_AT_ONCE, OUTGOING_BYTES
 from tests.process.support import BOUND_S, PATIENT, WAITS, Nursery, has_died, is_live
 from universal.codec import Exit

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from shim.agents.directory import Agent
 from shim.agents.offered_commands import SEPARATOR, Template, commands, native_name, withheld
+from shim.child_environment import child_environment
 from shim.errors import InvalidRequest
 from shim.host import disk
 from shim.host.roots import repository_of, within
-from shim.runtime.environment import child_environment
-from shim.runtime.shell import ShellCommand
+from shim.host.shell_command import ShellCommand
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompts.built_in_commands import INIT, INIT_PROMPT
 from shim.sessions.prompts.prompt_request import SUBTASK, PromptRequest, UnknownChoice, choose

@@ -8,9 +8,9 @@ import signal
 import time
 from typing import Any
 
+from shim.child_environment import child_environment
 from shim.errors import InvalidRequest
-from shim.runtime.environment import child_environment
-from shim.runtime.shell import ShellCommand
+from shim.host.shell_command import ShellCommand
 from shim.sessions.actor import SessionActor
 from shim.sessions.manager import SessionManager
 from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choose

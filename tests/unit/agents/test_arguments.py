@@ -21,12 +21,12 @@ from universal.codec import LaunchOptions
 from universal.registry import agents
 
 EVIL = ("--dangerously-skip-permissions", "-e", "--upload-pack=touch evil", "--", "-")
-STARTS = ("child.start", "child.connect", "child.foreground", "child.ask")
+STARTS = ("child_process.start", "child_process.connect", "child_process.foreground", "child_process.ask")
 MAY_START = {
     "shim/runtime/process.py": "agents: argv from the codec, which `refuse_options` looked at",
     "shim/runtime/hidden_opencode.py": "constants and the located binary",
-    "shim/runtime/shell.py": "the person's own command, as one argument of `-c`",
-    "shim/runtime/pty.py": "the person's own terminal",
+    "shim/host/shell_command.py": "the person's own command, as one argument of `-c`",
+    "shim/host/pty.py": "the person's own terminal",
     "shim/host/command.py": "git and rg; callers are checked below",
     "shim/cli/service.py": "the service manager: constants, and a path of ours",
     "shim/cli/clients.py": "OpenCode's TUI and the browser, for the person at this terminal",

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from shim import child_process
 from shim.cli import opencode, opencode_run
 from shim.cli.opencode_client import file_part
 from shim.errors import ShimError
-from shim.runtime import child
 
 
 @pytest.fixture(autouse=True)
@@ -93,7 +93,7 @@ def test_the_rest_goes_to_the_real_program(monkeypatch: pytest.MonkeyPatch, tmp_
     def replace(argv: Sequence[str], *, environment: Any) -> None:
         seen.append((argv, environment.get("OPENCODE_SERVER_PASSWORD")))
 
-    monkeypatch.setattr(child, "replace", replace)
+    monkeypatch.setattr(child_process, "replace", replace)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("OPENCODE_SERVER_PASSWORD", "secret")
     opencode.call("opencode", ["attach", "http://127.0.0.1:1", "--dir", "x"])

@@ -5,7 +5,7 @@ CLI (seen with 2.1.330). After the death of their parent the process tree does n
 to the family if one of these holds:
 
     its session or its process group is the agent's
-    it carries the agent's token in `environment.MARK`, which is inherited through setsid and reparenting
+    it carries the agent's token in `child_environment.MARK`, which is inherited through setsid and reparenting
     its parent belongs to the family
 
 It reads /proc, so it works on Linux only. Elsewhere the family is empty, and only the process group can be ended. Blocks: a
@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.runtime.environment import MARK
+from shim.child_environment import MARK
 
 ROUNDS = 5
 """Maximum number of scans of one sweep. A process may fork while it is being ended, so one scan is not enough."""

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from shim.runtime import child
-from shim.runtime.environment import ChildEnvironment
+from shim import child_process
+from shim.child_environment import ChildEnvironment
 
 READ_BYTES = 64 * 1024
 OUTPUT_LIMIT_CHARS = 1_000_000
@@ -57,17 +57,17 @@ class ShellCommand:
 
         Raises OSError if the command or the shell cannot be started in the directory.
         """
-        self._process = process = await child.start(
+        self._process = process = await child_process.start(
             await asyncio.to_thread(self._argv), cwd=self._cwd, environment=self._env, stderr=asyncio.subprocess.STDOUT
         )
         try:
             return await self._read(process)
         except BaseException:
             self.stopped = True
-            await child.end(process)
+            await child_process.end(process)
             raise
         finally:
-            await child.close(process)
+            await child_process.close(process)
 
     async def _read(self, process: asyncio.subprocess.Process) -> int:
         """Pass on its output until it ends, and return its exit code."""

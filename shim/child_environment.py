@@ -1,7 +1,7 @@
 """Builds the environment of child processes: the person's, without harmful variables, plus the caller's changes.
 
 Agents, commands, terminals, hooks, git and installers all use `child_environment`. Proxies, keys, base URLs and toolchains
-must reach them, so it removes names from a deny-list. `shim.runtime.child` starts no program without it.
+must reach them, so it removes names from a deny-list. `shim.child_process` starts no program without it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ ChildEnvironment = NewType("ChildEnvironment", dict[str, str])
 MARK = "OPENCODE_SHIM_PROCESS"
 """Variable with an agent's unique token, after the tokens of outer agents.
 
-All processes that an agent starts inherit it, so `family` finds them in any process session. A daemon that should outlive its
-agent is started with it unset.
+All processes that an agent starts inherit it, so `process_family` finds them in any process session. A daemon that should
+outlive its agent is started with it unset.
 """
 
 DENIED: Mapping[str, str] = {

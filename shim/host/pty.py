@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from shim.runtime import child, family
-from shim.runtime.environment import ChildEnvironment
+from shim import child_process, process_family
+from shim.child_environment import ChildEnvironment
 
 READ_BYTES = 64 * 1024
 """Bytes per read, and the largest piece of output."""
@@ -77,7 +77,7 @@ class PtyProcess:
         try:
             os.set_blocking(self._master, False)
             self.resize(ROWS, COLUMNS)
-            process = await child.start(
+            process = await child_process.start(
                 ("/bin/sh", "-c", _OPEN, os.ttyname(self._slave), *self._spec.argv),
                 cwd=self._spec.cwd,
                 environment=self._spec.environment,
@@ -88,7 +88,7 @@ class PtyProcess:
             self._close()
             raise
         self.pid = process.pid
-        self._since = family.start_ticks(process.pid)
+        self._since = process_family.start_ticks(process.pid)
         self._watch()
         self._waiter = asyncio.create_task(self._wait(process), name=f"terminal {process.pid}")
 
@@ -114,15 +114,15 @@ class PtyProcess:
         if self._waiter is None:
             return
         relatives = (
-            await asyncio.to_thread(family.members, self.pid, self._spec.token, self._since)
+            await asyncio.to_thread(process_family.members, self.pid, self._spec.token, self._since)
             if self.is_open
-            else set[family.Process]()
+            else set[process_family.Process]()
         )
         if self.is_open:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGHUP)
             await asyncio.wait([self._waiter], timeout=HANGUP_S)
-        await asyncio.to_thread(family.sweep, family.NOBODY, self._spec.token, self._since, relatives, KILLED_S)
+        await asyncio.to_thread(process_family.sweep, process_family.NOBODY, self._spec.token, self._since, relatives, KILLED_S)
         await asyncio.wait([self._waiter], timeout=KILLED_S)
 
     # --- inside

@@ -7,7 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.runtime.scrollback import LAG_UNITS, PIECE_UNITS, Scrollback, Watcher
+from shim.host.scrollback import LAG_UNITS, PIECE_UNITS, Scrollback, Watcher
 
 
 def units(text: str) -> int:

@@ -23,7 +23,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
-from shim.runtime.environment import ChildEnvironment
+from shim.child_environment import ChildEnvironment
 
 REAP_S = 2.0
 """Seconds to wait for a process after SIGKILL. Only one stuck in the kernel (a dead network disk) takes longer."""

@@ -19,12 +19,13 @@ from shim.sessions.dependencies import SessionDeps
 from shim.sessions.effect_queue import EffectQueue
 from shim.sessions.exit_errors import SESSION_NOT_FOUND, agent_exit_data, exit_error
 from shim.sessions.local_work import LOCAL_WORK, LocalWork
-from shim.sessions.permissions.requests import Attendance, Requests, unattended_policy_of_session
+from shim.sessions.native_sessions import NativeSession
+from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import trust_gate
+from shim.sessions.permissions.unattended import Attendance, unattended_policy_of_session
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
 from shim.sessions.prompts.prompt_queue import PromptQueue
-from shim.sessions.session_entry import NativeSession
 from shim.sessions.session_state import SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes

@@ -17,12 +17,14 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import structlog
 
 from shim.errors import StoreError
+from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import pending_prompt_of
+from shim.sessions.session_state import SessionState, StoredCheckpoint
 from shim.store.base import Checkpoint, Store
 from universal.events import SessionEndedData
 from universal.items import Item, Json
@@ -32,10 +34,6 @@ from universal.session.messages import Messages
 from universal.session.model import Message, Session
 from universal.session.pages import Page, PagedDict, PageRef, ReadPage, stored_page
 from universal.session.value_codec import ENTRIES, MESSAGES, encode, read, shape_of
-
-if TYPE_CHECKING:
-    from shim.sessions.prompts.pending_prompt import PendingPrompt
-    from shim.sessions.session_state import SessionState
 
 T = TypeVar("T")
 log = structlog.get_logger(__name__)
@@ -83,29 +81,15 @@ class WriterState:
 FORMAT = f"{core.FORMAT}-{shape_of(WriterState)}"
 
 
-@dataclass(slots=True)
-class StoredCheckpoint:
-    """The stored checkpoint of a session: its event, the size of its head (bytes), its pages.
-
-    is_off      it has something that cannot be written
-    is_writing  one is being written
-    is_damaged  a page could not be read
-    """
-
-    sequence: int = 0
-    head_bytes: int = 0
-    pages: frozenset[int] = frozenset()
-    is_off: bool = False
-    is_writing: bool = False
-    is_damaged: bool = False
-
-    def is_due(self, sequence: int) -> bool:
-        """Whether enough events have come since the checkpoint was written."""
-        is_idle = not (self.is_off or self.is_writing)
-        return is_idle and sequence - self.sequence >= EVERY * (1 + self.head_bytes // HEAD_STEP_BYTES)
-
-
 # --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def is_due(state: SessionState) -> bool:
+    """Whether enough events have come since the session's checkpoint was written."""
+    stored = state.stored
+    if stored.is_off or stored.is_writing:
+        return False
+    return state.sequence - stored.sequence >= EVERY * (1 + stored.head_bytes // HEAD_STEP_BYTES)
 
 
 async def save_in_steps(state: SessionState, store: Store) -> None:
@@ -113,9 +97,9 @@ async def save_in_steps(state: SessionState, store: Store) -> None:
 
     The event loop is free between two pages, and while the head is encoded.
     """
-    stored = state.stored
-    if not stored.is_due(state.sequence):
+    if not is_due(state):
         return
+    stored = state.stored
     stored.is_writing = True
     try:
         await pack_in_steps(state)
@@ -141,7 +125,7 @@ def save(state: SessionState, store: Store) -> None:
 
     Raises TypeError or ValueError for what cannot be written, and StoreError.
     """
-    if state.stored.is_due(state.sequence) and state.is_at_rest:
+    if is_due(state) and state.is_at_rest:
         pack(state)
         snapshot = take(state)
         _queue(state, store, snapshot, snapshot.encode())

@@ -11,9 +11,9 @@ from shim.clock import Clock
 from shim.host.trust import ProjectTrust
 from shim.ids import Ids
 from shim.sessions.feed import ChangeFeed, Feed
-from shim.sessions.permissions.requests import Timer, UnattendedCounts, call_later
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
-from shim.sessions.undo.step_snapshots import Trees
+from shim.sessions.permissions.unattended import Timer, UnattendedCounts, call_later
+from shim.sessions.undo.trees import Trees
 from shim.store.base import Store
 from universal.permissions import Rule
 from universal.tools.accesses import Place

@@ -30,9 +30,8 @@ from shim.sessions.feed import ChangeFeed
 from shim.sessions.journal_loader import load_journal, mend
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
-from shim.sessions.permissions.open_requests import OpenRequests
-from shim.sessions.permissions.requests import check_unattended
 from shim.sessions.permissions.session_requests import SessionRequests
+from shim.sessions.permissions.unattended import check_unattended
 from shim.sessions.prompts.context import default_title
 from shim.sessions.session_entry import SessionEntry
 from shim.sessions.session_index import SessionIndex
@@ -67,15 +66,14 @@ class SessionManager:
         self.deps = deps
         self.index = SessionIndex(deps.store)
         self.grants = Grants(deps.clock, deps.ids)
-        self._open_requests = OpenRequests()
-        self.requests = SessionRequests(self.index, self._open_requests, self.grants, deps)
+        self.requests = SessionRequests(self.index, self.grants, deps)
         self.generating = 0
         """Number of running requests of `shim.sessions.prompts.generate`."""
         self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
         self._saving: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._reaper: asyncio.Task[None] | None = None
-        self.others = OtherServers(self, deps.clean_up)
+        self.others = OtherServers(deps, self.index, self.detached_state, self.state)
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -127,7 +125,6 @@ class SessionManager:
             ids=self.deps.ids,
             on_change=self._state_changed,
             feed=self.deps.feed.publish,
-            requests=self._open_requests,
         )
 
     def create(
@@ -469,7 +466,7 @@ class SessionManager:
 
     def _save_checkpoint_soon(self, state: SessionState) -> None:
         """Save a checkpoint after clients got the present changes."""
-        if state.stored.is_due(state.sequence) and not state.journal.is_closed and not self._is_closed:
+        if checkpoints.is_due(state) and not state.journal.is_closed and not self._is_closed:
             saving = asyncio.create_task(checkpoints.save_in_steps(state, self.deps.store), name=f"checkpoint {state.id}")
             self._saving.add(saving)
             saving.add_done_callback(self._saving.discard)

@@ -9,21 +9,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 import structlog
 
 from shim.errors import SessionElsewhere, StoreError
+from shim.sessions.dependencies import SessionDeps
 from shim.sessions.journal_loader import load_journal
 from shim.sessions.session_entry import SessionEntry, entry_from_row
+from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
 from shim.store.ownership import ClaimedSession, SessionChange
 from shim.store.servers import ServerRef
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
 from universal.session.model import BUSY, IDLE, Session, Status
-
-if TYPE_CHECKING:
-    from shim.sessions.manager import SessionManager
 
 log = structlog.get_logger()
 
@@ -34,12 +32,23 @@ KEPT = 64
 
 
 class OtherServers:
-    """The index of sessions that belong to other servers. `clean_up` ends what a dead server has left behind."""
+    """The index of sessions that belong to other servers.
 
-    def __init__(self, manager: SessionManager, clean_up: Callable[[str], Awaitable[None]]) -> None:
-        self._manager = manager
-        self._ownership = manager.deps.store.ownership
-        self._clean_up = clean_up
+    In: `detached_state` makes an empty state for reading a session (id, agent); `load` loads a session that is ours (id).
+    """
+
+    def __init__(
+        self,
+        deps: SessionDeps,
+        index: SessionIndex,
+        detached_state: Callable[[str, str], SessionState],
+        load: Callable[[str], Awaitable[object]],
+    ) -> None:
+        self._deps = deps
+        self._index = index
+        self._detached_state = detached_state
+        self._load = load
+        self._ownership = deps.store.ownership
         self._owners: dict[str, ServerRef] = {}
         self._read: dict[str, SessionState] = {}
         self._task: asyncio.Task[None] | None = None
@@ -81,9 +90,9 @@ class OtherServers:
         session_id = entry.record.id
         state = self._read.pop(session_id, None)
         if state is None or state.stored.is_damaged:  # its server has written other pages in the meantime
-            state = self._manager.detached_state(session_id, entry.agent)
+            state = self._detached_state(session_id, entry.agent)
         await self._ownership.refresh(session_id)
-        await load_journal(state, self._manager.deps.store)
+        await load_journal(state, self._deps.store)
         self._read[session_id] = state
         while len(self._read) > KEPT:
             del self._read[next(iter(self._read))]
@@ -91,13 +100,13 @@ class OtherServers:
 
     async def refresh(self, session_id: str) -> None:
         """Read how far the journal of a session has grown, if the session is not ours."""
-        entry = self._manager.index.find(session_id)
+        entry = self._index.find(session_id)
         if entry is not None and entry.state is None and self.must_only_read(session_id):
             await self._ownership.refresh(session_id)
 
     def statuses(self) -> dict[str, Status]:
         """Return a busy status for each session of another server in which a turn runs."""
-        entry = ((id_, self._manager.index.find(id_)) for id_ in self._owners)
+        entry = ((id_, self._index.find(id_)) for id_ in self._owners)
         return {id_: BUSY for id_, one in entry if one is not None and one.busy}
 
     async def _follow(self) -> None:
@@ -120,21 +129,21 @@ class OtherServers:
             await self._take_over(server_id)
 
     def _apply(self, change: SessionChange) -> None:
-        entry = self._manager.index.find(change.session_id)
+        entry = self._index.find(change.session_id)
         if entry is not None and entry.state is not None:
             return  # it became ours in the meantime
         if change.row is None:
             self._owners.pop(change.session_id, None)
             self._read.pop(change.session_id, None)
             if entry is not None:
-                self._manager.index.remove(change.session_id)
+                self._index.remove(change.session_id)
                 self._publish(SessionDeleted(entry.record), entry)
             return
         if change.owner.pid:
             self._owners[change.session_id] = change.owner
         fresh = entry_from_row(change.row)
         if entry is None:
-            self._manager.index.add(fresh)
+            self._index.add(fresh)
             self._publish(SessionCreated(fresh.record), fresh)
             return
         was_busy, before = entry.busy, entry.record
@@ -149,14 +158,13 @@ class OtherServers:
         ours = [session_id for session_id, owner in self._owners.items() if owner.id == server_id]
         for session_id in ours:
             del self._owners[session_id]
-        await self._clean_up(server_id)
-        left = [session_id for session_id in ours if (entry := self._manager.index.find(session_id)) is not None and entry.busy]
+        await self._deps.clean_up(server_id)
+        left = [session_id for session_id in ours if (entry := self._index.find(session_id)) is not None and entry.busy]
         if left:
             log.warning("other_servers.took_over", server=server_id, sessions=len(left))
         for session_id in left:
             with suppress(SessionElsewhere):  # a third server was quicker
-                await self._manager.state(session_id)
+                await self._load(session_id)
 
     def _publish(self, change: Change, entry: SessionEntry) -> None:
-        deps = self._manager.deps
-        deps.changes.publish([change], Session(entry.record, entry.agent), deps.clock.now_ms())
+        self._deps.changes.publish([change], Session(entry.record, entry.agent), self._deps.clock.now_ms())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -15,10 +16,8 @@ import structlog
 from shim.clock import Clock, from_rfc3339
 from shim.errors import SessionNotFound, SessionTerminated
 from shim.ids import Ids
-from shim.sessions.checkpoints import StoredCheckpoint
 from shim.sessions.exit_errors import SERVER_STOPPED
 from shim.sessions.feed import ChangeFeed
-from shim.sessions.permissions.open_requests import OpenRequests
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.prompt_payload import PendingPrompts
 from shim.sessions.resync import Changed, Resync
@@ -52,6 +51,23 @@ OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
 
 
+@dataclass(slots=True)
+class StoredCheckpoint:
+    """The stored checkpoint of a session: its event, the size of its head (bytes), its pages.
+
+    is_off      it has something that cannot be written
+    is_writing  one is being written
+    is_damaged  a page could not be read
+    """
+
+    sequence: int = 0
+    head_bytes: int = 0
+    pages: frozenset[int] = frozenset()
+    is_off: bool = False
+    is_writing: bool = False
+    is_damaged: bool = False
+
+
 class SessionState:
     """One session.
 
@@ -77,10 +93,8 @@ class SessionState:
         ids: Ids,
         on_change: Callable[[SessionState], None],
         feed: Callable[[UniversalEvent], object] | None = None,
-        requests: OpenRequests | None = None,
     ) -> None:
         self.id = session_id
-        self._requests = requests or OpenRequests()
         self.journal = SessionJournal(session_id, store=store, clock=clock, ids=ids)
         self.reducer = Reducer(session_id, agent)
         self.machine = TurnMachine()
@@ -167,9 +181,8 @@ class SessionState:
         changes = self.reducer.apply(event, now)
         self._note_item(event)
         self._changes.publish(changes, self.session, now)
-        for change in changes:
-            self._requests.note(change, self)
-            if self._resync.waits:
+        if self._resync.waits:
+            for change in changes:
                 self._resync.note(change)
         if self._feed is not None:
             self._feed(event)

@@ -7,24 +7,22 @@ call's own. A person is asked for one after the other. The agent gets the answer
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import structlog
 
-from shim.clock import Clock
-from shim.errors import InvalidRequest
+from shim.sessions.permissions.unattended import Attendance, Timer
 from shim.sessions.session_state import SessionState
 from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
 from universal.jsonvalue import obj, text
 from universal.permissions import Access, Action, Decision, Policy
-from universal.session.model import SessionRecord
 from universal.tools.accesses import Place, accesses_of, primary_access
-from universal.unattended_policy import NO_QUESTIONS, NOT_ALLOWED, UnattendedPolicy, parse
+from universal.unattended_policy import NO_QUESTIONS, NOT_ALLOWED, UnattendedPolicy
 
 log = structlog.get_logger()
 
@@ -39,40 +37,6 @@ LOOP_CALLS = 3
 LOOKUP_S = 10.0
 """Timeout in seconds for following the links of a call's paths. After it, the call is rejected."""
 NOT_LOOKED_UP = "The server could not find out which files this call would touch, so it was not allowed. Try it again."
-UNATTENDED_KEY = "unattended"
-"""Key in a session's `metadata`, and field of `/v1`, for the policy for unanswered requests."""
-UNATTENDED_HEADER = "X-OpenCode-Shim-Unattended"
-"""Header with this policy, in requests that send a prompt."""
-
-
-class Timer(Protocol):
-    """A delayed call."""
-
-    def cancel(self) -> object:
-        """Cancel the call."""
-        ...
-
-
-def call_later(delay_s: float, callback: Callable[[], None]) -> Timer:
-    """Call a function after a delay, on the running loop."""
-    return asyncio.get_running_loop().call_later(delay_s, callback)
-
-
-class UnattendedCounts(Counter[str]):
-    """Numbers of requests that ended without a person since the server's start, by reason: `timeout`, `rules`."""
-
-    def __init__(self) -> None:
-        super().__init__(timeout=0, rules=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Attendance:
-    """The dependencies of requests that end without a person. `in_force` returns the present policy."""
-
-    in_force: Callable[[], UnattendedPolicy]
-    clock: Clock
-    call_later: Callable[[float, Callable[[], None]], Timer]
-    counts: UnattendedCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -476,36 +440,3 @@ def _request_data(request: _Request) -> PermissionData:
         "metadata": dict(access.metadata),
     }
     return _with_metadata(shown, opencode=wire)
-
-
-# --- the policy for unanswered requests ---------------------------------------------------------
-
-
-def unattended_policy_of(value: Any, place: str) -> UnattendedPolicy | None:
-    """The policy at `place` of a request, or None. Raises InvalidRequest."""
-    if value is None:
-        return None
-    try:
-        if isinstance(value, str):
-            return parse(value)
-        raise ValueError("use a string")
-    except ValueError as error:
-        raise InvalidRequest(f"{place} cannot be used: {error}, not {str(value)[:100]!r}.") from error
-
-
-def unattended_policy_of_headers(headers: Mapping[str, str]) -> UnattendedPolicy | None:
-    """The policy in a prompt's header, or None. Raises InvalidRequest."""
-    return unattended_policy_of(headers.get(UNATTENDED_HEADER), UNATTENDED_HEADER)
-
-
-def check_unattended(metadata: Any) -> None:
-    """Raise InvalidRequest if `unattended` in a session's `metadata` is invalid."""
-    unattended_policy_of(obj(metadata).get(UNATTENDED_KEY), f"metadata.{UNATTENDED_KEY}")
-
-
-def unattended_policy_of_session(record: SessionRecord) -> UnattendedPolicy | None:
-    """The policy in a session's `metadata`, or None. An invalid value, perhaps of another server, counts as None."""
-    try:
-        return unattended_policy_of((record.metadata or {}).get(UNATTENDED_KEY), UNATTENDED_KEY)
-    except InvalidRequest:
-        return None

@@ -1,30 +1,60 @@
-"""Answers permission requests and questions of all sessions for clients."""
+"""Finds the open permission requests and questions of all sessions, and gives them the answers of clients."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from shim.errors import PermissionNotFound, QuestionNotFound
 from shim.sessions.actor import SessionActor
 from shim.sessions.dependencies import SessionDeps
+from shim.sessions.feed import SessionChanges
 from shim.sessions.permissions.grants import Grants
-from shim.sessions.permissions.open_requests import OpenRequests
-from shim.sessions.permissions.requests import unattended_policy_of_session
+from shim.sessions.permissions.unattended import unattended_policy_of_session
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
 from universal.codec import PermissionReply, QuestionReply
 from universal.permissions import DECISIONS
+from universal.session.changes import RequestClosed, RequestOpened
+from universal.session.model import PermissionRequest, QuestionRequest, Session
 from universal.unattended_policy import UnattendedPolicy
 
 
 class SessionRequests:
-    """Finds requests by their ids, and gives answers to their sessions."""
+    """The open requests of all sessions. It follows the changes of sessions, so that a request is found without a search."""
 
-    def __init__(self, index: SessionIndex, open_requests: OpenRequests, grants: Grants, deps: SessionDeps) -> None:
+    def __init__(self, index: SessionIndex, grants: Grants, deps: SessionDeps) -> None:
         self._index = index
-        self._open = open_requests
         self._grants = grants
         self._deps = deps
-        self.permissions = open_requests.permissions
-        self.questions = open_requests.questions
+        self._open: dict[str, str] = {}
+        """Request id -> session id, in the order of the requests."""
+        deps.changes.observe(self._follow)
+
+    def _follow(self, published: SessionChanges) -> None:
+        for change in published.changes:
+            if isinstance(change, RequestOpened):
+                self._open[change.request.id] = published.session.id
+            elif isinstance(change, RequestClosed):
+                self._open.pop(change.request.id, None)
+
+    def _states(self) -> Iterator[SessionState]:
+        """The sessions that wait for an answer, each once."""
+        entries = (self._index.find(session_id) for session_id in dict.fromkeys(self._open.values()))
+        return (entry.state for entry in entries if entry is not None and entry.state is not None)
+
+    def _sessions(self, directory: str | None) -> Iterator[Session]:
+        sessions = (state.session for state in self._states())
+        return (session for session in sessions if directory is None or session.record.directory == directory)
+
+    def permissions(self, directory: str | None = None) -> list[tuple[Session, PermissionRequest]]:
+        """Open permission requests with their sessions, oldest first. `directory`: of this one only."""
+        requests = [(session, request) for session in self._sessions(directory) for request in session.permissions.values()]
+        return sorted(requests, key=lambda pair: pair[1].id)
+
+    def questions(self, directory: str | None = None) -> list[tuple[Session, QuestionRequest]]:
+        """Open questions with their sessions, oldest first. `directory`: of this one only."""
+        requests = [(session, request) for session in self._sessions(directory) for request in session.questions.values()]
+        return sorted(requests, key=lambda pair: pair[1].id)
 
     def reply_permission(self, request_id: str, reply: str, message: str | None = None) -> None:
         """Answer a permission: `once`, `always` or `reject`. Raises PermissionNotFound."""
@@ -45,9 +75,8 @@ class SessionRequests:
 
     def _owner_of(self, request_id: str) -> tuple[SessionState | None, SessionActor | None]:
         """The session that waits for an answer, and the actor that takes it."""
-        state = self._open.state_of(request_id)
-        entry = self._index.find(state.id) if state is not None else None
-        return state, entry.actor if entry is not None else None
+        entry = self._index.find(self._open.get(request_id, ""))
+        return (entry.state, entry.actor) if entry is not None else (None, None)
 
     def unattended_policy(self, session_id: str) -> UnattendedPolicy:
         """The policy for unanswered requests of a session. Raises SessionNotFound."""
@@ -65,7 +94,7 @@ class SessionRequests:
 
     def open_asks(self) -> tuple[int, int | None]:
         """Number of open requests, and when the oldest was made."""
-        entries = (self._index.find(state.id) for state in self._open.states())
+        entries = (self._index.find(state.id) for state in self._states())
         actors = dict.fromkeys(entry.actor for entry in entries if entry is not None and entry.actor is not None)
         since = [at for actor in actors if (at := actor.waiting_since_ms()) is not None]
         return sum(actor.open_asks for actor in actors), min(since, default=None)

@@ -9,21 +9,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import structlog
 
 from shim.errors import AgentError, ShimError
 from shim.host.project_settings import ProjectSettings
 from shim.host.trust import ProjectTrust
+from shim.sessions.dependencies import SessionDeps
 from shim.sessions.permissions.trust_question import TRUST, Answer, TrustQuestions, question_of
 from shim.sessions.session_state import SessionState
 from universal.codec import AgentSpec, QuestionReply
 from universal.events import EventType
 from universal.permissions import Access, Policy
-
-if TYPE_CHECKING:
-    from shim.sessions.dependencies import SessionDeps
 
 log = structlog.get_logger(__name__)
 

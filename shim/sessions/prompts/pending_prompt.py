@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from shim.errors import AgentError
-from shim.sessions.session_entry import NativeSession
+from shim.sessions.native_sessions import NativeSession
 from universal.codec import LaunchOptions, Prompt
 from universal.items import Item
 from universal.jsonvalue import JsonObject

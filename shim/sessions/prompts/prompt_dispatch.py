@@ -14,12 +14,12 @@ from shim.errors import AgentError, AgentNotFound
 from shim.sessions.agent_process import AgentProcess
 from shim.sessions.dependencies import SessionDeps
 from shim.sessions.exit_errors import start_error
+from shim.sessions.native_sessions import NativeSession, note_native_session
 from shim.sessions.permissions.requests import gaps_notice
 from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.prompts import context
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_queue import PromptQueue
-from shim.sessions.session_entry import NativeSession, note_native_session
 from shim.sessions.session_state import SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes

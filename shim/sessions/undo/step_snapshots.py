@@ -9,16 +9,16 @@ is a `snapshot` status (see `universal.session.reducer`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from typing import Any, Literal
 
 import structlog
 
 from shim.errors import ShimError
 from shim.host.snapshot import NoSnapshots
 from shim.sessions.session_state import SessionState
+from shim.sessions.undo.trees import Trees, diffs_of, to_json
 from shim.sessions.undo.undo_plan import names_in
-from universal.diffs import FileDiff, file_diff
 from universal.turn import OURS, Input
 
 log = structlog.get_logger()
@@ -33,65 +33,8 @@ HOLD = f"{OURS}snapshot"
 """The key with which the last snapshot holds the turn open."""
 ENDINGS = (Input.DONE, Input.FAILED, Input.EXIT, Input.ABORT_TIMEOUT)
 """Inputs after which the agent changes nothing more for the prompt, so that the last snapshot is due."""
-WHOLE_FILE = 1_000_000
-"""Lines of context in diffs for clients. OpenCode shows whole files."""
 
 Phase = Literal["start", "step", "end"]
-
-
-class Change(Protocol):
-    """A changed file, as git reports it."""
-
-    @property
-    def file(self) -> str: ...
-    @property
-    def additions(self) -> int: ...
-    @property
-    def deletions(self) -> int: ...
-    @property
-    def status(self) -> str: ...
-    @property
-    def patch(self) -> str | None: ...
-
-
-class Trees(Protocol):
-    """The snapshots of a directory (`shim.host.snapshot.Snapshots`). All methods raise ShimError."""
-
-    async def track(self, directory: str) -> str:
-        """Take a snapshot and return the name of its tree."""
-        ...
-
-    async def changed_files(self, directory: str, before: str, after: str) -> list[str]:
-        """Names of files that differ between two trees."""
-        ...
-
-    async def diff(self, directory: str, before: str, after: str, names: list[str], context: int) -> list[Any]:
-        """The changes of these files."""
-        ...
-
-    async def patch(self, directory: str, before: str, after: str) -> str:
-        """All differences as a patch of git."""
-        ...
-
-    async def restore(self, directory: str, wanted: dict[str, str]) -> list[str]:
-        """Restore files from a tree. Returns sentences about files that were left alone."""
-        ...
-
-
-async def diffs_of(trees: Trees, directory: str, before: str, after: str, names: list[str]) -> list[FileDiff]:
-    """The diffs of these files between two trees, with whole files as context."""
-    return await diffs_between(trees, directory, before, after, names, WHOLE_FILE)
-
-
-async def diffs_between(trees: Trees, directory: str, before: str, after: str, names: list[str], context: int) -> list[FileDiff]:
-    """The diffs with this number of lines around each change."""
-    changes: list[Change] = await trees.diff(directory, before, after, names, context)
-    return [file_diff(c.file, c.patch or "", c.additions, c.deletions, c.status) for c in changes]
-
-
-def to_json(diffs: Iterable[FileDiff]) -> list[dict[str, Any]]:
-    """Diffs in the journal's form."""
-    return [diff.to_json() for diff in diffs]
 
 
 class StepSnapshots:

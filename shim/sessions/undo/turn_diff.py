@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shim.errors import ShimError
-from shim.sessions.undo.step_snapshots import Trees, diffs_between
+from shim.sessions.undo.trees import Trees, diffs_between
 from shim.sessions.undo.undo_plan import files_changed_in
 from universal.diffs import FileDiff
 from universal.jsonvalue import JsonObject

@@ -16,7 +16,7 @@ from shim.sessions.session_state import SessionState
 from shim.sessions.transfer.fork import up_to
 from shim.sessions.undo import undo_notes
 from shim.sessions.undo import undo_plan as plan
-from shim.sessions.undo.step_snapshots import Trees, diffs_of, to_json
+from shim.sessions.undo.trees import Trees, diffs_of, to_json
 from universal.diffs import FileDiff
 from universal.session.model import Session, SessionRecord
 

@@ -12,7 +12,7 @@ from shim.errors import Conflict, InvalidRequest, NotFound
 from shim.sessions.prompts import prompt_request
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
-from shim.sessions.undo.step_snapshots import Trees
+from shim.sessions.undo.trees import Trees
 from tests.support.opencode1_views import info, permissions, questions, statuses, view
 from tests.support.scripted_model import World, ask, body, world
 from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop

@@ -7,6 +7,7 @@ import json
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,9 @@ from shim.errors import StoreError
 from shim.faces.opencode1 import read as opencode1
 from shim.faces.opencode2 import read as opencode2
 from shim.sessions import checkpoints
-from shim.sessions.checkpoints import PageLost, StoredCheckpoint
+from shim.sessions.checkpoints import PageLost
 from shim.sessions.journal_loader import load_journal, mend
-from shim.sessions.session_state import SessionState
+from shim.sessions.session_state import SessionState, StoredCheckpoint
 from shim.store.base import Checkpoint
 from shim.store.memory import MemoryStore
 from tests.support.opencode2_story import Story
@@ -244,12 +245,17 @@ async def test_a_session_that_was_deleted_meanwhile_gets_no_checkpoint() -> None
 
 
 async def test_a_checkpoint_is_due_after_many_events_and_one_is_written_at_a_time() -> None:
-    stored = StoredCheckpoint(100, 0)
-    assert not stored.is_due(100 + checkpoints.EVERY - 1)
-    assert stored.is_due(100 + checkpoints.EVERY)
-    assert not replace(stored, head_bytes=checkpoints.HEAD_STEP_BYTES).is_due(100 + checkpoints.EVERY)
-    assert not replace(stored, is_writing=True).is_due(100 + checkpoints.EVERY)
-    assert not replace(stored, is_off=True).is_due(100 + checkpoints.EVERY)
+    state, _, _ = await save_checkpoint(story_of(6), MemoryStore())
+
+    def is_due(events: int, **changes: Any) -> bool:
+        state.stored = replace(StoredCheckpoint(state.sequence - events), **changes)
+        return checkpoints.is_due(state)
+
+    assert not is_due(checkpoints.EVERY - 1)
+    assert is_due(checkpoints.EVERY)
+    assert not is_due(checkpoints.EVERY, head_bytes=checkpoints.HEAD_STEP_BYTES)
+    assert not is_due(checkpoints.EVERY, is_writing=True)
+    assert not is_due(checkpoints.EVERY, is_off=True)
 
 
 async def test_pages_are_read_ahead_in_a_thread() -> None:

@@ -17,7 +17,7 @@ from shim.faces.opencode2.routes.session import Limit, first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.operation import Ctx
 from shim.sessions.checkpoints import read_entries_ahead
-from shim.sessions.undo.step_snapshots import WHOLE_FILE
+from shim.sessions.undo.trees import WHOLE_FILE
 from shim.sessions.undo.turn_diff import changes
 from universal.session.entries import CompactionEntry, Entries, Entry
 

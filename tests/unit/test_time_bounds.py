@@ -19,7 +19,8 @@ from universal.agents.claude import notes
 from universal.permissions import Rule, decide, matches
 from universal.session.entries import PendingPrompt
 from universal.session.model import File, ToolCall
-from universal.shell import LENGTH_LIMIT, parse_shell_line
+from universal.shell import parse_shell_line
+from universal.shell.source import LENGTH_LIMIT
 
 SIZE = 200_000
 BOUND_S = 2.0

@@ -8,16 +8,10 @@ imported with the first line.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from operator import itemgetter
 
-__all__ = ["COMMANDS_LIMIT", "LENGTH_LIMIT", "ShellLine", "is_read_only", "parse_shell_line"]
-
-LENGTH_LIMIT = 100_000
-"""Maximum characters of a line. A longer line is not understood."""
-COMMANDS_LIMIT = 300
-"""Maximum number of commands of a line, also of one that is not understood."""
+__all__ = ["ShellLine", "is_read_only", "parse_shell_line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +35,14 @@ class ShellLine:
 
 def parse_shell_line(line: str) -> ShellLine:
     """Read a line as bash and dash would."""
-    from universal.shell.commands import Reader  # late: no start waits for the grammar
+    from universal.shell.commands import Reader, rough_commands  # late: no start waits for the grammar
     from universal.shell.values import NotUnderstoodError, State
 
     reader = Reader()
     try:
         reader.read(line, State())
     except NotUnderstoodError as error:
-        return ShellLine(_rough_commands(line), False, tuple(dict.fromkeys(reader.paths)), False, str(error))
+        return ShellLine(rough_commands(line), False, tuple(dict.fromkeys(reader.paths)), False, str(error))
     commands = dict.fromkeys(text for _, text in sorted(reader.commands, key=itemgetter(0)))
     return ShellLine(tuple(commands), True, tuple(dict.fromkeys(reader.paths)), reader.paths_known)
 
@@ -70,11 +64,3 @@ def is_read_only(command: str) -> bool:
         and all(program and program[0] in _READ_ONLY for program in words)
         and not any(word.startswith(_STARTING) for program in words for word in program)
     )
-
-
-_SEPARATOR = re.compile(r"&&|\|\||[;|\n`()]|(?<![<>&])&(?![>&])|\$\(")
-
-
-def _rough_commands(line: str) -> tuple[str, ...]:
-    pieces = (piece.strip() for piece in (line, *_SEPARATOR.split(line, COMMANDS_LIMIT)))
-    return tuple(dict.fromkeys(piece for piece in pieces if piece)) or (line.strip(),)

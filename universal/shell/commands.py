@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from universal.shell import COMMANDS_LIMIT, tables
+from universal.shell import tables
 from universal.shell.source import CONTINUED
 from universal.shell.statements import StatementReader
 from universal.shell.values import (
@@ -29,10 +29,20 @@ from universal.shell.words import IDENTIFIER, NAME
 if TYPE_CHECKING:
     from tree_sitter import Node
 
+COMMANDS_LIMIT = 300
+"""Maximum number of commands of a line, also of one that is not understood."""
+
 _PLAIN = re.compile(r"[\w./:@%+,=-]+")
 _TEST_UNARY = re.compile(r"-[bcdefghknprstuwxzGLNOS]")
 _TEST_BINARY = re.compile(r"=|==|!=|-(nt|ot|ef)")
 _TEST_NUMBER = re.compile(r"-(eq|ne|lt|le|gt|ge)")
+_SEPARATOR = re.compile(r"&&|\|\||[;|\n`()]|(?<![<>&])&(?![>&])|\$\(")
+
+
+def rough_commands(line: str) -> tuple[str, ...]:
+    """Cut a line at everything that may separate commands. The line itself comes first."""
+    pieces = (piece.strip() for piece in (line, *_SEPARATOR.split(line, COMMANDS_LIMIT)))
+    return tuple(dict.fromkeys(piece for piece in pieces if piece)) or (line.strip(),)
 
 
 class Reader(StatementReader):

@@ -6,12 +6,13 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from universal.shell import LENGTH_LIMIT
 from universal.shell.values import Outcome, State, reject
 
 if TYPE_CHECKING:
     from tree_sitter import Language, Node, Parser
 
+LENGTH_LIMIT = 100_000
+"""Maximum characters of a line. A longer line is not understood."""
 NESTING_LIMIT = 30
 """Maximum nesting of statements and words."""
 OPENINGS_LIMIT = 600

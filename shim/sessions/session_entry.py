@@ -8,7 +8,7 @@ from typing import Any
 from shim.sessions.actor import SessionActor
 from shim.sessions.native_sessions import NativeSession, native_sessions_of
 from shim.sessions.session_state import SessionState
-from shim.store.base import SessionRow
+from shim.store.rows import SessionRow
 from universal.jsonvalue import obj, text
 from universal.session import importer
 from universal.session.model import SessionRecord

@@ -7,27 +7,12 @@ event, also after `kill -9`.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
-from shim.store.rows import EventRow
+from shim.store.ownership import Ownership
+from shim.store.rows import EventRow, SessionRow
 from universal.events import UniversalEvent
-
-if TYPE_CHECKING:
-    from shim.store.ownership import Ownership
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    """The row of a session. `data`: JSON with its title, agent and so on."""
-
-    id: str
-    directory: str
-    project_id: str
-    parent_id: str | None
-    created_ms: int
-    updated_ms: int
-    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from shim.errors import StoreError
-from shim.store.base import Checkpoint, SessionRow
+from shim.store.base import Checkpoint
 from shim.store.ownership import Ownership, SoleOwner
-from shim.store.rows import EventRow, dump, event_of, follow, is_cut, load, row_of
+from shim.store.rows import EventRow, SessionRow, dump, event_of, follow, is_cut, load, row_of
 from universal.events import UniversalEvent
 
 

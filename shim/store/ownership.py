@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from shim.store.base import SessionRow
+from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -30,6 +31,19 @@ _TYPES = {kind.value: (kind, model) for kind, model in EVENT_DATA.items()}
 _SOURCES = {source.value: source for source in Source}
 _NO_JSON = ("NaN", "Infinity")
 """Values that stored texts may hold and JSON on the wire may not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """The row of a session. `data`: JSON with its title, agent and so on."""
+
+    id: str
+    directory: str
+    project_id: str
+    parent_id: str | None
+    created_ms: int
+    updated_ms: int
+    data: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 class EventRow(NamedTuple):

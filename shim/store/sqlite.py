@@ -29,11 +29,11 @@ from typing import Any, NamedTuple, TypeVar
 import structlog
 
 from shim.errors import StoreError
-from shim.store.base import Checkpoint, SessionRow
+from shim.store.base import Checkpoint
 from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
-from shim.store.rows import EventRow, dump, event_of, follow, load, need_whole, row_of
+from shim.store.rows import EventRow, SessionRow, dump, event_of, follow, load, need_whole, row_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.stretches import Stretch, Stretches, rows_of
 from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shim.errors import StoreError
-from shim.store.base import Checkpoint, SessionRow, Store
-from shim.store.rows import event_of
+from shim.store.base import Checkpoint, Store
+from shim.store.rows import SessionRow, event_of
 from universal.events import (
     ErrorData,
     EventData,

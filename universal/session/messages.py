@@ -7,15 +7,68 @@ asked of all messages when an agent is given a prompt.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from typing import TYPE_CHECKING, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 from universal.session.pages import KnownBy, Page, PagedDict, share
-
-if TYPE_CHECKING:
-    from universal.session.model import Message
+from universal.session.values import Part, Reasoning, StepInfo, Text, UserInfo
 
 
-class Messages(PagedDict["Message"]):
+@dataclass(slots=True)
+class Message:
+    """One message: its `info`, its parts by id in order, and the reducer's notes.
+
+    known_by    agents that have this message in their own conversation
+    streaming   pieces so far of parts that still grow
+    text_parts  index of a part of the agent's item -> id of the part
+    open_calls  calls without a result
+    is_said     the model's output is complete; only results of its calls are missing
+    is_over     nothing more comes
+    """
+
+    info: UserInfo | StepInfo
+    parts: dict[str, Part] = field(default_factory=dict[str, Part])
+    known_by: set[str] = field(default_factory=set[str])
+    streaming: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    text_parts: dict[int, str] = field(default_factory=dict[int, str])
+    open_calls: set[str] = field(default_factory=set[str])
+    had_calls: bool = False
+    is_said: bool = False
+    is_over: bool = False
+    finish: str | None = None
+
+    @property
+    def is_user(self) -> bool:
+        """Whether this is a message of the person."""
+        return isinstance(self.info, UserInfo)
+
+    def part(self, part_id: str) -> Part:
+        """A part as it is now, with the text that has streamed. Raises KeyError."""
+        part, pieces = self.parts[part_id], self.streaming.get(part_id)
+        if pieces is None:
+            return part
+        words = "".join(pieces)
+        if isinstance(part, Text):
+            return Text(part.id, words, part.start_ms, part.end_ms, part.synthetic, part.ignored, part.metadata, part.extra)
+        if isinstance(part, Reasoning):
+            return Reasoning(part.id, words, part.start_ms, part.end_ms, part.metadata, part.extra)
+        return part
+
+    def all_parts(self) -> Iterator[Part]:
+        """All parts as they are now, in order."""
+        return map(self.part, self.parts)
+
+    def copy(self) -> Message:
+        """A copy of the message as it is now, for a later reader."""
+        streaming = {part_id: list(pieces) for part_id, pieces in self.streaming.items()}
+        return replace(self, parts=dict(self.parts), streaming=streaming)
+
+    def text(self) -> str:
+        """The text of the message, without thinking, tools and synthetic texts."""
+        return "\n".join(part.text for part in self.all_parts() if isinstance(part, Text) and not part.synthetic)
+
+
+class Messages(PagedDict[Message]):
     """A dict of messages. A message that `[]` or `get` gives may be changed; one of `peek`, `values` or `items` may not."""
 
     __slots__ = ()

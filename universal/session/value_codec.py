@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
@@ -214,15 +215,22 @@ def _fields(kind: type[Any]) -> tuple[Convert, Convert]:
     return write_fields, read
 
 
+_MODULES = re.compile(r"(\w+\.)+")
+"""The modules before a class's name in the text of a type."""
+
+
 def shape_of(*kinds: Any) -> str:
-    """A hash of the fields of these dataclasses and of all that they hold. Values written under another hash cannot be read."""
+    """A hash of the fields of these dataclasses and of all that they hold. Values written under another hash cannot be read.
+
+    The modules of the classes are not in the hash, so that a class can be moved.
+    """
     left, seen = list(kinds), dict[str, str]()
     while left:
         hint = left.pop()
         left += get_args(hint)
         if isinstance(hint, type) and is_dataclass(hint) and hint.__name__ not in seen:
             hints = get_type_hints(hint)
-            seen[hint.__name__] = ", ".join(f"{one.name}: {hints[one.name]}" for one in fields(hint))
+            seen[hint.__name__] = ", ".join(f"{one.name}: {_MODULES.sub('', str(hints[one.name]))}" for one in fields(hint))
             left += hints.values()
     return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
 

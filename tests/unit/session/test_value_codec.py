@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Literal
 
 import pytest
@@ -160,6 +160,15 @@ def test_another_field_anywhere_below_is_another_shape() -> None:
     assert shape_of(tree_of(Leaf)) == shape_of(tree_of(Leaf))
     assert shape_of(tree_of(Leaf)) != shape_of(tree_of(OtherLeaf))
     assert len({shape_of(Leaf), shape_of(Berry), shape_of(Tree), shape_of(Session)}) == 4
+
+
+def test_a_class_that_is_moved_keeps_its_shape() -> None:
+    def holder_in(module: str) -> type[Any]:
+        leaf = make_dataclass("Leaf", [("name", str)])
+        leaf.__module__ = module
+        return make_dataclass("Holder", [("leaves", tuple[leaf, ...])])
+
+    assert shape_of(holder_in("orchard.apples")) == shape_of(holder_in("garden.pears"))
 
 
 def test_a_long_text_is_compressed() -> None:

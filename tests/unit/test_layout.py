@@ -10,7 +10,8 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -334,6 +335,48 @@ def test_every_way_to_start_a_program_is_seen(text: str) -> None:
 )
 def test_every_way_to_run_git_is_seen(text: str) -> None:
     assert runs_git("shim/sessions/x.py", text) != []
+
+
+def module_of(name: str) -> str:
+    """The module of a file: `shim/http/__init__.py` is `shim.http`."""
+    return name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+
+
+def import_circle(texts: Mapping[str, str]) -> list[str]:
+    """The modules of a circle of imports, or nothing. In: file -> text.
+
+    Imports for type checkers and imports within functions count too: who reads one module of a circle must read all of them.
+    """
+    modules = {module_of(name): text for name, text in texts.items()}
+    graph: dict[str, set[str]] = {}
+    for module, text in modules.items():
+        names = set(imports(ast.parse(text)))
+        graph[module] = {name if name in modules else name.rpartition(".")[0] for name in names}.intersection(modules) - {module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    assert import_circle({name: read(name) for name in OURS}) == []
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from shim.a import Name",
+        "import shim.a",
+        "from shim import a",
+        "if TYPE_CHECKING:\n    from shim.a import Name",
+        "def late():\n    from shim.a import name",
+    ],
+)
+def test_a_circle_of_imports_is_found(back: str) -> None:
+    texts = {"shim/a.py": "from shim.b import Name", "shim/b/__init__.py": "import shim.c", "shim/c.py": back}
+    assert set(import_circle(texts)) == {"shim.a", "shim.b", "shim.c"}
+    assert import_circle({**texts, "shim/c.py": "import asyncio"}) == []
 
 
 def test_each_agent_is_named_in_the_contract_of_independence() -> None:

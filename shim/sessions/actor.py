@@ -22,7 +22,7 @@ from shim.sessions.local_work import LOCAL_WORK, LocalWork
 from shim.sessions.native_sessions import NativeSession
 from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import trust_gate
-from shim.sessions.permissions.unattended import Attendance, unattended_policy_of_session
+from shim.sessions.permissions.unattended_policy import Attendance, unattended_policy_of_session
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
 from shim.sessions.prompts.prompt_queue import PromptQueue

@@ -12,7 +12,7 @@ from shim.host.trust import ProjectTrust
 from shim.ids import Ids
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
-from shim.sessions.permissions.unattended import Timer, UnattendedCounts, call_later
+from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
 from shim.sessions.undo.trees import Trees
 from shim.store.base import Store
 from universal.permissions import Rule

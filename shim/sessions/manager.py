@@ -31,7 +31,7 @@ from shim.sessions.journal_loader import load_journal, mend
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.session_requests import SessionRequests
-from shim.sessions.permissions.unattended import check_unattended
+from shim.sessions.permissions.unattended_policy import check_unattended
 from shim.sessions.prompts.context import default_title
 from shim.sessions.session_entry import SessionEntry
 from shim.sessions.session_index import SessionIndex

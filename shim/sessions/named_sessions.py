@@ -26,7 +26,7 @@ from shim.ids import NAME_LIMIT, is_name
 from shim.sessions.dependencies import ProjectLike
 from shim.sessions.feed import Follower, T
 from shim.sessions.manager import SessionManager
-from shim.sessions.permissions.unattended import UNATTENDED_KEY, unattended_policy_of
+from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of

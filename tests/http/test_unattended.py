@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shim.sessions.permissions.unattended import UNATTENDED_HEADER
+from shim.sessions.permissions.unattended_policy import UNATTENDED_HEADER
 from tests.support.live import Live, live, prompt_body
 from tests.support.universal import face
 

@@ -14,7 +14,7 @@ from typing import Literal
 
 import structlog
 
-from shim.sessions.permissions.unattended import Attendance, Timer
+from shim.sessions.permissions.unattended_policy import Attendance, Timer
 from shim.sessions.session_state import SessionState
 from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData

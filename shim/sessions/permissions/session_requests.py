@@ -9,7 +9,7 @@ from shim.sessions.actor import SessionActor
 from shim.sessions.dependencies import SessionDeps
 from shim.sessions.feed import SessionChanges
 from shim.sessions.permissions.grants import Grants
-from shim.sessions.permissions.unattended import unattended_policy_of_session
+from shim.sessions.permissions.unattended_policy import unattended_policy_of_session
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
 from universal.codec import PermissionReply, QuestionReply

@@ -14,7 +14,7 @@ from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import FACE
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.permissions.unattended import unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
 from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.command import init as run_init

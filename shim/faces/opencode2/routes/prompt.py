@@ -19,7 +19,7 @@ from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_i
 from shim.host import skills
 from shim.host.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.sessions.permissions.unattended import unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
 from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import UnknownCommand
 from shim.sessions.prompts.command import command as run_command

@@ -17,7 +17,7 @@ from shim.faces.v1.routes.sessions import SessionPath
 from shim.http.log_stream import stream
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
-from shim.sessions.permissions.unattended import UNATTENDED_KEY, unattended_policy_of, unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of, unattended_policy_of_headers
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
 from shim.sessions.session_state import SessionState

@@ -9,7 +9,7 @@ import pytest
 
 from shim.errors import InvalidRequest
 from shim.sessions.manager import SessionManager
-from shim.sessions.permissions.unattended import unattended_policy_of_headers
+from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import children, permissions, questions
 from tests.support.scripted_model import Project, World, ask, body

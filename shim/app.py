@@ -268,7 +268,7 @@ def build_app(
         opencode2=opencode2,
         terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=leftovers.owner, changes=host),
         shells=Shells(
-            settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=leftovers.owner, tell=opencode2.publish
+            settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=leftovers.owner, changes=host
         ),
         worktrees=worktrees,
         workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, changes=host),

@@ -2,6 +2,7 @@
 
     shim/faces/opencode1/operations.py   every operation of the document: operationId -> method, path, tag
     shim/faces/opencode1/types.py        the shapes of answers that the face builds
+    shim/faces/opencode1/host_types.py   the same of what the host has
     shim/faces/opencode1/event_types.py  the same of events
     shim/faces/opencode1/openapi.json    the document of `GET /doc`: served operations and the schemas that they need
     docs/operations.md                   which operations are served, and why others are not
@@ -15,7 +16,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,7 +74,18 @@ SCHEMAS = (
     "ToolListItem",
 )
 """Schemas that the face builds itself. Those that they refer to come with them."""
+HOST_SCHEMAS = (
+    *("Project", "Pty", "Worktree", "Workspace", "WorkspaceEventConnectionStatus", "Provider", "Model", "Agent", "Command"),
+    "MCPStatus",
+)
+"""The same of what the host has, and of what agents offer."""
 ANSWERS = {"MessageWithParts": "session.messages", "HistoryEvent": "sync.history.list"}
+HOST_ANSWERS = {
+    "TextMatch": "find.text",
+    "ShellOption": "pty.shells",
+    "WorkspaceAdapter": "experimental.workspace.adapter.list",
+    "ProjectDirectory": "project.directories",
+}
 """Shapes that the document has only inside of an answer, a list: their names here -> operationId."""
 INNER_NAMES = {
     "SessionTokensCache": "Cache",
@@ -86,6 +98,7 @@ INNER_NAMES = {
     "SessionCreatedProperties": "SessionProperties",
     "SessionIdleProperties": "SessionIdProperties",
     "PtyCreatedProperties": "PtyProperties",
+    "TextMatchPath": "PlainText",
 }
 """Names of inner objects and unions that several schemas share."""
 EVENTS = (
@@ -130,30 +143,46 @@ def operations_module(document: dict[str, Any]) -> str:
     return HEAD.format(version=VERSION) + "\n".join(rows) + "\n}\n"
 
 
-def types_modules(document: dict[str, Any]) -> tuple[str, str]:
-    """Texts of `types.py` and `event_types.py` of `shim/faces/opencode1`, as ruff formats them."""
+def types_modules(document: dict[str, Any]) -> dict[str, str]:
+    """Module of `shim/faces/opencode1` -> its text, as ruff formats it."""
     schemas = dict(document["components"]["schemas"])
     by_id = {name: operation for name, _, _, operation in operations(document)}
-    for name, operation_id in ANSWERS.items():
-        schemas[name] = by_id[operation_id]["responses"]["200"]["content"]["application/json"]["schema"]["items"]
+    for name, operation_id in (ANSWERS | HOST_ANSWERS).items():
+        listed = by_id[operation_id]["responses"]["200"]["content"]["application/json"]["schema"]
+        schemas[name] = schemas.get(listed.get("$ref", "").rpartition("/")[2], listed)["items"]
     module = Module(schemas, INNER_NAMES)
     for name in (*SCHEMAS, *ANSWERS):
         module.add(name)
-    names, text = module.take()
+    homes, text = _take(module, "types")
+    modules = {"types.py": _types_text("what the face answers", text)}
+    for name in (*HOST_SCHEMAS, *HOST_ANSWERS):
+        module.add(name)
+    host_homes, text = _take(module, "host_types")
+    modules["host_types.py"] = _types_text("what the host has and agents offer", text, homes)
     for alias, events in (("SessionEvent", EVENTS), ("HostEvent", HOST_EVENTS)):
         rows = [module.add_event(name) for name in events]
         module.add_alias(alias, [f"tuple[Literal[{json.dumps(kind)}], {properties}]" for kind, properties in rows])
-    _, events_text = module.take()
-    shared = sorted(names & set(re.findall(r"\w+", events_text)))
-    imports = f"from shim.faces.opencode1.types import {', '.join(shared)}"
-    return _types_text("what the face answers", text), _types_text("events that the face sends", events_text, imports)
+    _, text = _take(module, "event_types")
+    modules["event_types.py"] = _types_text("events that the face sends", text, homes | host_homes)
+    return modules
 
 
-def _types_text(what: str, text: str, imports: str = "") -> str:
-    """A module of types, as ruff formats it."""
+def _take(module: Module, home: str) -> tuple[dict[str, str], str]:
+    """The names of what was added since the last call with their module, and its text."""
+    names, text = module.take()
+    return dict.fromkeys(names, home), text
+
+
+def _types_text(what: str, text: str, homes: Mapping[str, str] | None = None) -> str:
+    """A module of types, as ruff formats it. In: `homes`, the modules of the names that it may import."""
     used = set(re.findall(r"\w+", text))
     names = [name for name in ("Any", "Literal", "NotRequired", "TypeAlias", "TypedDict") if name in used]
-    lines = [f"from typing import {', '.join(names)}", *(["", imports] if imports else [])]
+    imported: dict[str, list[str]] = {}
+    for name, home in sorted((homes or {}).items()):
+        if name in used:
+            imported.setdefault(home, []).append(name)
+    ours = [f"from shim.faces.opencode1.{home} import {', '.join(sorted(found))}" for home, found in sorted(imported.items())]
+    lines = [f"from typing import {', '.join(names)}", *(["", *ours] if ours else [])]
     if "Mapping" in used:
         lines.insert(0, "from collections.abc import Mapping")
     note = "# over 700 lines: generated, one class for each schema\n\n" if text.count("\n") > LONG else ""
@@ -223,11 +252,9 @@ def _compact(value: object) -> str:
 def from_document() -> dict[Path, str]:
     """Return the files that derive from the document alone."""
     face, document = ROOT / "shim" / "faces" / "opencode1", load()
-    types, event_types = types_modules(document)
     return {
         face / "operations.py": operations_module(document),
-        face / "types.py": types,
-        face / "event_types.py": event_types,
+        **{face / name: text for name, text in types_modules(document).items()},
     }
 
 

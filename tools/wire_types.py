@@ -38,12 +38,23 @@ SHAPES: dict[str, tuple[str, ...]] = {
         "ModelInfo",
         "VcsInfo",
         "VcsFileStatus",
+        "WorktreeDirectory",
+        "FileSystemEntry",
+        "SkillInfo",
+        "ConfigShellOption",
+        "IntegrationInfo",
+        "McpServer",
+        "PluginInfo",
+        "SessionStatsInfo",
     ),
 }
 """Module -> the types that the face builds. A type that one of them refers to is written in the first such module."""
 NAMED = {name for names in SHAPES.values() for name in names}
-EVENTS = ("session.", "permission.", "form.", "pty.", "filesystem.", "project.", "worktree.", "vcs.", "tui.")
-"""First words of the events whose data the face builds."""
+EVENTS = {
+    "SessionEvent": ("session.", "permission.", "form."),
+    "HostEvent": ("pty.", "shell.", "filesystem.", "project.", "worktree.", "vcs.", "tui.", "location."),
+}
+"""Alias of the pairs of type and data -> first words of the types of events that the face builds."""
 SHARED = {
     "SessionMessageAgentSelectedTime": "CreatedTime",
     "SessionMessageShellTime": "CompletedTime",
@@ -61,6 +72,7 @@ ALIASES = {
     "SessionMessageCompactionRunningReason": "CompactionReason",
     "FormDetailState": "FormState",
     "SessionStatusDataStatus": "SessionStatus",
+    "McpServerStatus": "McpStatus",
 }
 """Name of a union or an enum after its owner -> its name, if code uses it."""
 LEFT_OUT = {
@@ -72,7 +84,7 @@ LEFT_OUT = {
 BUILT = {"LocationRef": "LocationPublicRef"}
 """Type -> the type that has only the fields which the face builds."""
 SESSION_ID = "sessionID"
-"""Field of events that `render` adds to all of them, so that their data has no such field."""
+"""Field of a session's events that `render` adds to all of them, so that their data has no such field."""
 DISCRIMINATORS = ("type", "status", "mode")
 """Fields whose constant names an alternative of a union."""
 SCALARS = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
@@ -92,7 +104,9 @@ from __future__ import annotations
 ABOUT = {
     "types.py": "OpenCode 2's JSON of sessions: their info, messages, inbox, permission requests and forms.",
     "host_types.py": "OpenCode 2's JSON of what the host has: commands, projects, terminals, agents, models and version control.",
-    "event_types.py": "The data of OpenCode 2's events that this face builds, without `sessionID`, which `render` adds.",
+    "event_types.py": (
+        "Type and data of OpenCode 2's events that this face builds. Those of sessions lack `sessionID`, which `render` adds."
+    ),
 }
 STANDARD = {"collections.abc": ("Mapping", "Sequence"), "typing": ("Any", "Literal", "NotRequired", "TypeAlias", "TypedDict")}
 PACKAGE = "shim.faces.opencode2"
@@ -106,9 +120,9 @@ def modules(schemas: dict[str, Schema]) -> dict[str, str]:
         for name in names:
             writer.annotation_of(name)
         bodies[file] = writer.take(file)
-    events = [name for name in schemas if name.startswith("Event.") and name.removeprefix("Event.").startswith(EVENTS)]
-    data = [writer.data(name.removeprefix("Event."), schemas[name]["properties"]["data"]) for name in events]
-    writer.alias("EventData", " | ".join(dict.fromkeys(data)))
+    pairs = {alias: list(writer.events(words, alias == "SessionEvent")) for alias, words in EVENTS.items()}
+    for alias, rows in pairs.items():
+        writer.alias(alias, " | ".join(f'tuple[Literal["{event}"], {data}]' for event, data in rows))
     bodies["event_types.py"] = writer.take("event_types.py")
     return {file: _text(file, body, writer.homes) for file, body in bodies.items()}
 
@@ -163,14 +177,20 @@ class _Writer:
             self.homes[name] = file
         return text
 
-    def data(self, event: str, schema: Schema) -> str:
-        """The annotation of an event's data."""
+    def events(self, first_words: tuple[str, ...], is_of_session: bool) -> Iterator[tuple[str, str]]:
+        """Write the data of events. Yields type and annotation of each."""
+        for name, schema in self._schemas.items():
+            event = name.removeprefix("Event.")
+            if name.startswith("Event.") and event.startswith(first_words):
+                yield event, self._data(event, schema["properties"]["data"], {SESSION_ID} if is_of_session else set())
+
+    def _data(self, event: str, schema: Schema, left_out: set[str]) -> str:
         if "$ref" in schema:
             return self.annotation_of(schema["$ref"].rpartition("/")[2])
         if "properties" not in schema:
             return self._annotation(schema, event)
         name = f"{_pascal(event)}Data"
-        properties = {key: value for key, value in schema["properties"].items() if key != SESSION_ID}
+        properties = {key: value for key, value in schema["properties"].items() if key not in left_out}
         self._typed_dict(name, {**schema, "properties": properties}, f"The data of `{event}`.")
         return name
 

@@ -1,27 +1,33 @@
-"""Changes outside of sessions: terminals, files, projects and configuration. Each face renders its events from them."""
+"""Changes outside of sessions: terminals, shell commands, files, projects. Each face renders its events from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+if TYPE_CHECKING:
+    from shim.host.projects import Project
+    from shim.host.shells import ShellInfo, ShellStatus
+    from shim.host.terminals import TerminalInfo
+
+ToastVariant: TypeAlias = Literal["info", "success", "warning", "error"]
 EVERYWHERE = "global"
 """Stands for the directory of a change that concerns all clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalCreated:
-    """A client opened a terminal. `info` is the record that clients see."""
+    """A client opened a terminal."""
 
-    info: Mapping[str, Any]
+    info: TerminalInfo
 
 
 @dataclass(frozen=True, slots=True)
 class TerminalUpdated:
     """The title or size of a terminal changed."""
 
-    info: Mapping[str, Any]
+    info: TerminalInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,29 @@ class TerminalExited:
 @dataclass(frozen=True, slots=True)
 class TerminalDeleted:
     """A client closed a terminal."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCreated:
+    """A client started a shell command."""
+
+    info: ShellInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ShellExited:
+    """A shell command ended. `exit_code` is None if a signal ended it."""
+
+    id: str
+    status: ShellStatus
+    exit_code: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShellDeleted:
+    """A client removed a shell command and its output."""
 
     id: str
 
@@ -56,9 +85,9 @@ class GitBranchChanged:
 
 @dataclass(frozen=True, slots=True)
 class ProjectUpdated:
-    """A project's record changed. `row` is the complete record."""
+    """A project changed."""
 
-    row: Mapping[str, Any]
+    project: Project
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +138,35 @@ class AllDisposed:
     """The server dropped its state of all directories. Clients read everything again."""
 
 
-TuiKind: TypeAlias = Literal["tui.prompt.append", "tui.command.execute", "tui.toast.show", "tui.session.select"]
+@dataclass(frozen=True, slots=True)
+class TuiPrompt:
+    """Text that the TUI clients of a directory append to their prompt."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
 class TuiCommand:
-    """A command for the TUI clients of a directory, such as text for their prompt."""
+    """A command that the TUI clients of a directory run."""
 
-    kind: TuiKind
-    properties: Mapping[str, Any]
+    command: str
+
+
+@dataclass(frozen=True, slots=True)
+class TuiToast:
+    """A note that the TUI clients of a directory show, for `duration_ms` or for as long as they like."""
+
+    message: str
+    variant: ToastVariant
+    title: str | None = None
+    duration_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TuiSession:
+    """A session that the TUI clients of a directory open."""
+
+    session_id: str
 
 
 HostChange: TypeAlias = (
@@ -125,6 +174,9 @@ HostChange: TypeAlias = (
     | TerminalUpdated
     | TerminalExited
     | TerminalDeleted
+    | ShellCreated
+    | ShellExited
+    | ShellDeleted
     | FileChanged
     | GitBranchChanged
     | ProjectUpdated
@@ -135,7 +187,10 @@ HostChange: TypeAlias = (
     | WorkspaceConnected
     | DirectoryDisposed
     | AllDisposed
+    | TuiPrompt
     | TuiCommand
+    | TuiToast
+    | TuiSession
 )
 
 

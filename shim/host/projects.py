@@ -13,8 +13,8 @@ Source: a live OpenCode 1.18.33, recordings `endpoints`, `directories`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from shim.host import vcs
 from shim.host.disk import is_file, is_folder
 from shim.host.git import git
 from shim.store.base import Store
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import arr, obj, text, whole
 
 LOOK_AGAIN_S = 0.25
 """Seconds for which a directory's identity is cached. Nearly every request asks for it, and each check needs a thread."""
@@ -44,14 +44,46 @@ class Identity:
     vcs: Literal["git"] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ProjectIcon:
+    """The icon of a project, set by clients."""
+
+    url: str | None = None
+    override: str | None = None
+    color: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project: its main working tree, its other ones (`sandboxes`), and what clients have set."""
+
+    id: str
+    worktree: str
+    created_ms: int
+    updated_ms: int
+    vcs: Literal["git"] | None = None
+    sandboxes: tuple[str, ...] = ()
+    name: str | None = None
+    icon: ProjectIcon = ProjectIcon()
+    start_command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkingCopy:
+    """A working tree that exists. `is_linked`: `git worktree add` created it."""
+
+    directory: str
+    is_linked: bool
+
+
 class Projects:
-    """All projects that were ever opened on this server. State: rows by id, and a cache of identities by directory."""
+    """All projects that were ever opened on this server. State: projects by id, and a cache of identities by directory."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._loading = asyncio.Lock()
-        self._rows: dict[str, dict[str, Any]] | None = None
+        self._projects: dict[str, Project] | None = None
         self._ids: dict[str, str] = {}
         self._known: dict[str, Identity] = {}
         self._seen: dict[str, tuple[float, Identity]] = {}
@@ -72,42 +104,42 @@ class Projects:
         cached = self._known.get(directory)
         if cached is not None and cached.worktree == top:
             return cached
-        rows = await self._load_rows()
+        projects = await self._load()
         identity = await self._identify(top)
         if identity.id != GLOBAL:  # a global one may get a commit at any time, and clients can name any number of directories
             self._known[directory] = identity
-        await self._open(rows, identity)
+        await self._open(projects, identity)
         return identity
 
-    async def current(self, directory: str) -> dict[str, Any]:
-        """Return the project of a directory in the form of `GET /project/current`."""
+    async def current(self, directory: str) -> Project:
+        """Return the project of a directory."""
         identity = await self.identity(directory)
-        row = dict((await self._load_rows())[identity.id])
-        # All directories without a commit share one row, but the answer is about this directory.
-        if identity.id == GLOBAL:
-            row |= {"worktree": identity.worktree} | ({"vcs": "git"} if identity.vcs else {})
-        return row
+        project = (await self._load())[identity.id]
+        # All directories without a commit share one project, but the answer is about this directory.
+        return replace(project, worktree=identity.worktree, vcs=identity.vcs) if identity.id == GLOBAL else project
 
-    async def list_all(self) -> list[dict[str, Any]]:
+    async def get(self, project_id: str) -> Project | None:
+        """Return a project, or None for an unknown id."""
+        return (await self._load()).get(project_id)
+
+    async def list_all(self) -> list[Project]:
         """List all projects in the order of their first use."""
-        return sorted((await self._load_rows()).values(), key=lambda row: row["time"]["created"])
+        return sorted((await self._load()).values(), key=lambda project: project.created_ms)
 
-    async def directories(self, project_id: str) -> list[dict[str, str]]:
+    async def directories(self, project_id: str) -> list[WorkingCopy]:
         """List the existing worktree and sandboxes of a project; [] for an unknown one, as in native OpenCode."""
-        row = (await self._load_rows()).get(project_id)
-        return [] if row is None else await asyncio.to_thread(_places, [row["worktree"], *row["sandboxes"]])
+        project = await self.get(project_id)
+        return [] if project is None else await asyncio.to_thread(_places, [project.worktree, *project.sandboxes])
 
-    async def update(self, project_id: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-        """Change `name`, `icon`, `commands`; objects are merged. Raises ProjectNotFound."""
-        rows = await self._load_rows()
-        row = rows.get(project_id)
-        if row is None:
+    async def update(self, project_id: str, change: Callable[[Project], Project]) -> Project:
+        """Change a project by `change`. Raises ProjectNotFound."""
+        projects = await self._load()
+        project = projects.get(project_id)
+        if project is None:
             raise ProjectNotFound(project_id)
-        merged = {key: obj(row.get(key)) | obj(value) if isinstance(value, dict) else value for key, value in changes.items()}
-        self._save(rows, row | merged | {"time": row["time"] | {"updated": self._clock.now_ms()}})
-        return rows[project_id]
+        return self._save(projects, replace(change(project), updated_ms=self._clock.now_ms()))
 
-    async def init_git(self, directory: str) -> dict[str, Any]:
+    async def init_git(self, directory: str) -> Project:
         """Create a repository in a directory outside of git; return its project. Raises GitInitFailed with git's message."""
         if (await self.identity(directory)).vcs is None:
             result = await git(directory, "init", "--quiet")
@@ -123,13 +155,13 @@ class Projects:
 
     # --- inside
 
-    async def _load_rows(self) -> dict[str, dict[str, Any]]:
+    async def _load(self) -> dict[str, Project]:
         async with self._loading:
-            if self._rows is None:
+            if self._projects is None:
                 self._ids = {top: text(id_) for top, id_ in (await self._store.values(IDS)).items()}
-                stored = await self._store.values(ROWS)
-                self._rows = {id_: row for id_, row in stored.items() if obj(row).get("worktree")}
-        return self._rows
+                stored = map(_from_row, (await self._store.values(ROWS)).values())
+                self._projects = {project.id: project for project in stored if project.worktree}
+        return self._projects
 
     async def _identify(self, top: str | None) -> Identity:
         if top is None or await vcs.root(top) is None:
@@ -146,30 +178,61 @@ class Projects:
         self._store.set_value(IDS, top, first)
         return Identity(first, top, "git")
 
-    async def _open(self, rows: dict[str, dict[str, Any]], identity: Identity) -> None:
-        """Create the row of a project, or add this working tree to it."""
-        row = rows.get(identity.id, {})
-        missing = await asyncio.to_thread(_missing_folders, [text(row.get("worktree")), *map(text, arr(row.get("sandboxes")))])
+    async def _open(self, projects: dict[str, Project], identity: Identity) -> None:
+        """Create a project, or add this working tree to it."""
+        project = projects.get(identity.id)
+        places = [project.worktree, *project.sandboxes] if project is not None else []
+        missing = await asyncio.to_thread(_missing_folders, places)
         now = self._clock.now_ms()
-        row = rows.get(identity.id)  # others may have changed it meanwhile
+        project = projects.get(identity.id)  # others may have changed it meanwhile
         worktree = "/" if identity.id == GLOBAL else identity.worktree
-        if row is None:
-            kind = {"vcs": "git"} if identity.id != GLOBAL else {}
-            self._save(
-                rows, {"id": identity.id, "worktree": worktree, **kind, "time": {"created": now, "updated": now}, "sandboxes": []}
-            )
+        if project is None:
+            self._save(projects, Project(identity.id, worktree, now, now, None if identity.id == GLOBAL else "git"))
             return
-        sandboxes = [place for place in map(text, arr(row["sandboxes"])) if place != worktree and place not in missing]
-        if row["worktree"] != worktree and row["worktree"] not in missing:
+        sandboxes = [place for place in project.sandboxes if place != worktree and place not in missing]
+        if project.worktree != worktree and project.worktree not in missing:
             sandboxes.append(worktree)
-            worktree = row["worktree"]
-        changed = row | {"worktree": worktree, "sandboxes": sandboxes}
-        if changed != row:
-            self._save(rows, changed | {"time": row["time"] | {"updated": now}})
+            worktree = project.worktree
+        changed = replace(project, worktree=worktree, sandboxes=tuple(sandboxes))
+        if changed != project:
+            self._save(projects, replace(changed, updated_ms=now))
 
-    def _save(self, rows: dict[str, dict[str, Any]], row: dict[str, Any]) -> None:
-        rows[row["id"]] = row
-        self._store.set_value(ROWS, row["id"], row)
+    def _save(self, projects: dict[str, Project], project: Project) -> Project:
+        projects[project.id] = project
+        self._store.set_value(ROWS, project.id, _to_row(project))
+        return project
+
+
+def _from_row(row: Any) -> Project:
+    """Read a stored project. It has no worktree if the row is damaged."""
+    fields, time, icon = obj(row), obj(obj(row).get("time")), obj(obj(row).get("icon"))
+    return Project(
+        text(fields.get("id")),
+        text(fields.get("worktree")),
+        whole(time.get("created")),
+        whole(time.get("updated")),
+        "git" if fields.get("vcs") else None,
+        tuple(map(text, arr(fields.get("sandboxes")))),
+        fields.get("name"),
+        ProjectIcon(icon.get("url"), icon.get("override"), icon.get("color")),
+        obj(fields.get("commands")).get("start"),
+    )
+
+
+def _to_row(project: Project) -> dict[str, object]:
+    """Write a project as it is stored: in OpenCode's form, as earlier versions of this server read it."""
+    icon = {key: value for key, value in asdict(project.icon).items() if value is not None}
+    row = {
+        "id": project.id,
+        "worktree": project.worktree,
+        "vcs": project.vcs,
+        "name": project.name,
+        "icon": icon or None,
+        "commands": None if project.start_command is None else {"start": project.start_command},
+        "time": {"created": project.created_ms, "updated": project.updated_ms},
+        "sandboxes": list(project.sandboxes),
+    }
+    return {key: value for key, value in row.items() if value is not None}
 
 
 def _missing_folders(directories: list[str]) -> set[str]:
@@ -177,13 +240,9 @@ def _missing_folders(directories: list[str]) -> set[str]:
     return {directory for directory in directories if not is_folder(directory)}
 
 
-def _places(directories: list[str]) -> list[dict[str, str]]:
+def _places(directories: list[str]) -> list[WorkingCopy]:
     """Describe the directories that exist. In a worktree from `git worktree add`, `.git` is a file."""
-    return [
-        {"directory": directory} | ({"strategy": "git_worktree"} if is_file(Path(directory, ".git")) else {})
-        for directory in directories
-        if is_folder(directory)
-    ]
+    return [WorkingCopy(directory, is_file(Path(directory, ".git"))) for directory in directories if is_folder(directory)]
 
 
 def _top(directory: str) -> str | None:

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from shim.errors import OutsideRoots
 from shim.host import disk
-from universal.jsonvalue import JsonObject
+from shim.host.projects import Project, WorkingCopy
 from universal.session.model import SessionRecord
 
 T = TypeVar("T")
@@ -54,19 +54,19 @@ async def visible_sessions(records: Iterable[SessionRecord], roots: Sequence[str
     return await visible(records, roots, lambda record: (record.directory,))
 
 
-async def visible_projects(rows: Iterable[JsonObject], roots: Sequence[str | PathLike[str]], current: str) -> list[JsonObject]:
+async def visible_projects(projects: Iterable[Project], roots: Sequence[str | PathLike[str]], current: str) -> list[Project]:
     """List the projects with a working tree in one of the roots, and the project with the id `current`.
 
     `current` is the request's own project. It is always included, because a root may be a folder of a larger repository.
     """
-    found = list(rows)
-    shown = {row["id"] for row in await visible(found, roots, lambda row: (row["worktree"], *row["sandboxes"]))}
-    return [row for row in found if row["id"] == current or row["id"] in shown]
+    found = list(projects)
+    shown = {project.id for project in await visible(found, roots, lambda project: (project.worktree, *project.sandboxes))}
+    return [project for project in found if project.id == current or project.id in shown]
 
 
-async def visible_directories(rows: Iterable[JsonObject], roots: Sequence[str | PathLike[str]]) -> list[JsonObject]:
-    """The rows whose `directory` lies in one of the roots."""
-    return list(await visible(rows, roots, lambda row: (row["directory"],)))
+async def visible_copies(copies: Iterable[WorkingCopy], roots: Sequence[str | PathLike[str]]) -> Sequence[WorkingCopy]:
+    """The working copies that lie in one of the roots."""
+    return await visible(copies, roots, lambda copy: (copy.directory,))
 
 
 async def require(directory: str, roots: Sequence[str | PathLike[str]]) -> None:

@@ -14,13 +14,14 @@ import os
 import shutil
 import sysconfig
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from shim.errors import InvalidRequest
 from shim.host.command import CommandResult, ProgramMissing, run
 from shim.host.disk import printable
-from universal.jsonvalue import obj, text, whole
+from universal.jsonvalue import JsonObject, obj, text, whole
 
 TEXT_LIMIT = 100
 """Maximum lines that a search for text returns."""
@@ -46,8 +47,28 @@ def program() -> str:
     return path
 
 
-async def texts(directory: str, pattern: str) -> list[dict[str, Any]]:
-    """Find lines that match a regular expression, in the form of `GET /find`. Raises InvalidRequest with ripgrep's message."""
+@dataclass(frozen=True, slots=True)
+class Submatch:
+    """The place of a match in its line, in bytes."""
+
+    text: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch:
+    """A line that matches. `offset`: its place in the file, in bytes."""
+
+    path: str
+    line: str
+    line_number: int
+    offset: int
+    submatches: tuple[Submatch, ...]
+
+
+async def texts(directory: str, pattern: str) -> list[TextMatch]:
+    """Find lines that match a regular expression. Raises InvalidRequest with ripgrep's message."""
     result = await _rg(directory, MATCHES_LIMIT_BYTES, "--json", f"--regexp={pattern}", "--", ".")
     if result.code == SYNTAX_ERROR and not result.stdout.strip():
         raise InvalidRequest(f"{result.stderr.decode('utf-8', 'replace').strip()}", "Query", ("pattern",))
@@ -71,7 +92,7 @@ async def _rg(directory: str, limit_bytes: int, *arguments: str) -> CommandResul
         raise InvalidRequest(f"There is no directory {directory}", "Query", ("directory",)) from error
 
 
-def _json_lines(out: bytes) -> Iterator[dict[str, Any]]:
+def _json_lines(out: bytes) -> Iterator[JsonObject]:
     for line in out.splitlines():
         try:
             yield obj(json.loads(line))
@@ -80,17 +101,18 @@ def _json_lines(out: bytes) -> Iterator[dict[str, Any]]:
             continue
 
 
-def _match(data: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "path": {"text": _text(data.get("path")).removeprefix("./")},
-        "lines": {"text": _text(data.get("lines"))},
-        "line_number": whole(data.get("line_number")),
-        "absolute_offset": whole(data.get("absolute_offset")),
-        "submatches": [
-            {"match": {"text": _text(part.get("match"))}, "start": whole(part.get("start")), "end": whole(part.get("end"))}
+def _match(data: JsonObject) -> TextMatch:
+    """Read a match from ripgrep's JSON."""
+    return TextMatch(
+        _text(data.get("path")).removeprefix("./"),
+        _text(data.get("lines")),
+        whole(data.get("line_number")),
+        whole(data.get("absolute_offset")),
+        tuple(
+            Submatch(_text(part.get("match")), whole(part.get("start")), whole(part.get("end")))
             for part in data.get("submatches", [])
-        ],
-    }
+        ),
+    )
 
 
 def _text(value: Any) -> str:

@@ -1,6 +1,6 @@
 """Runs clients' shell commands outside of sessions, without a terminal. Clients read the output by byte position.
 
-    create -> shell.created     its end -> shell.exited     remove -> shell.deleted
+    create -> ShellCreated     its end -> ShellExited     remove -> ShellDeleted
 
 The output goes to a file. A command leads a process group, which ends as a whole when its time is over, when the command is
 removed, and when the server stops. Clients can read the last `KEPT` ended commands.
@@ -13,16 +13,17 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import BinaryIO, Literal, TypeAlias
 
 from shim import process_family
 from shim.child_environment import child_environment
 from shim.clock import Clock
 from shim.errors import InvalidRequest, ShellNotFound
+from shim.host.changes import HostFeed, ShellCreated, ShellDeleted, ShellExited
 from shim.host.disk import is_folder, private_folder
 from shim.host.shell_command import ShellCommand
 from shim.ids import Ids
@@ -39,53 +40,81 @@ FILE_MODE = 0o600
 STOP_S = 3.0
 """Seconds to wait for a command to end when it is removed or the server stops."""
 
-Tell: TypeAlias = Callable[[str, dict[str, Any], str], None]
-"""Type, data, directory."""
+ShellStatus: TypeAlias = Literal["running", "exited", "timeout", "killed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellInfo:
+    """What clients see of a shell command. `metadata` is theirs; `signal` names the signal that ended it."""
+
+    id: str
+    command: str
+    cwd: str
+    shell: str
+    file: str
+    metadata: Mapping[str, object]
+    started_ms: int
+    status: ShellStatus = "running"
+    pid: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    completed_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPage:
+    """A part of a command's output. `cursor`: the byte after it. `is_truncated`: more output is available."""
+
+    output: str
+    cursor: int
+    size: int
+    is_truncated: bool
 
 
 @dataclass(slots=True)
 class Shell:
-    """A shell command. `wire` is the record that clients see."""
+    """A shell command and its process. `end_status` is the status that it gets when it ends."""
 
     directory: str
-    wire: dict[str, Any]
+    info: ShellInfo
     process: ShellCommand
     file: Path
     out: BinaryIO
     size: int = 0
-    status: str = "exited"
-    """The status that the command gets when it ends."""
+    end_status: ShellStatus = "exited"
     task: asyncio.Task[None] | None = None
-    timer: asyncio.TimerHandle | None = field(default=None)
+    timer: asyncio.TimerHandle | None = None
 
     @property
     def id(self) -> str:
         """`sh_...`"""
-        return self.wire["id"]
+        return self.info.id
 
     @property
     def runs(self) -> bool:
         """Whether the command has not ended."""
-        return self.wire["status"] == "running"
+        return self.info.status == "running"
 
 
 class Shells:
     """All commands of the server. Used from one event loop."""
 
-    def __init__(self, folder: Path, *, clock: Clock, ids: Ids, environ: Mapping[str, str], owner: str, tell: Tell) -> None:
+    def __init__(
+        self, folder: Path, *, clock: Clock, ids: Ids, environ: Mapping[str, str], owner: str, changes: HostFeed
+    ) -> None:
         self._folder = folder
         self._clock = clock
         self._ids = ids
         self._environ = process_family.with_owner(environ, owner) if owner else environ
-        self._tell = tell
+        self._changes = changes
         self._shells: dict[str, Shell] = {}
         self._closed = False
         self._swept = False
         self._sweeping = threading.Lock()
 
-    def list_of(self, directory: str) -> list[dict[str, Any]]:
+    def list_of(self, directory: str) -> list[ShellInfo]:
         """List the running commands of a directory, oldest first."""
-        return [shell.wire for shell in self._shells.values() if shell.directory == directory and shell.runs]
+        return [shell.info for shell in self._shells.values() if shell.directory == directory and shell.runs]
 
     def get(self, directory: str, id_: str) -> Shell:
         """Return a command. Raises ShellNotFound (404), also for a command of another directory."""
@@ -95,7 +124,7 @@ class Shells:
         return shell
 
     async def create(
-        self, directory: str, command: str, *, cwd: str | None, timeout_ms: float | None, metadata: Mapping[str, Any]
+        self, directory: str, command: str, *, cwd: str | None, timeout_ms: float | None, metadata: Mapping[str, object]
     ) -> Shell:
         """Start a command. Raises InvalidRequest for a missing folder, a NUL, or too many running commands."""
         if self._closed or sum(running.runs for running in self._shells.values()) >= RUNNING_LIMIT:
@@ -114,18 +143,9 @@ class Shells:
             on_started=lambda: self._note_start(id_),
             limit_chars=OUTPUT_LIMIT_BYTES,
         )
-        wire: dict[str, Any] = {
-            "id": id_,
-            "status": "running",
-            "command": command,
-            "cwd": place,
-            "shell": program,
-            "file": str(file),
-            "metadata": dict(metadata),
-            "time": {"started": self._clock.now_ms()},
-        }
-        shell = self._shells[id_] = Shell(directory, wire, process, file, out)
-        self._tell("shell.created", {"info": {**wire}}, directory)
+        info = ShellInfo(id_, command, place, program, str(file), metadata, self._clock.now_ms())
+        shell = self._shells[id_] = Shell(directory, info, process, file, out)
+        self._changes.publish(ShellCreated(info), directory)
         shell.task = asyncio.create_task(self._run(shell), name=f"shell {id_}")
         if timeout_ms is not None:
             self.limit(shell, timeout_ms)
@@ -139,11 +159,11 @@ class Shells:
         if timeout_ms > 0 and shell.runs:
             shell.timer = asyncio.get_running_loop().call_later(timeout_ms / 1000, self._stop, shell, "timeout")
 
-    async def output(self, shell: Shell, cursor: int, limit: int) -> dict[str, Any]:
-        """Read the output from a byte position on. `truncated`: more output is available."""
+    async def output(self, shell: Shell, cursor: int, limit: int) -> OutputPage:
+        """Read the output from a byte position on."""
         data = await asyncio.to_thread(_read, shell.file, cursor, min(limit, PAGE_LIMIT_BYTES))
         end = cursor + len(data) if data else min(cursor, shell.size)
-        return {"output": data.decode("utf-8", "replace"), "cursor": end, "size": shell.size, "truncated": end < shell.size}
+        return OutputPage(data.decode("utf-8", "replace"), end, shell.size, end < shell.size)
 
     async def remove(self, shell: Shell) -> None:
         """End a command, and delete it with its output."""
@@ -152,7 +172,7 @@ class Shells:
         if shell.task is not None:
             await asyncio.wait({shell.task}, timeout=STOP_S)
         await asyncio.to_thread(_forget, [shell])
-        self._tell("shell.deleted", {"id": shell.id}, shell.directory)
+        self._changes.publish(ShellDeleted(shell.id), shell.directory)
 
     async def dispose(self, directory: str | None) -> None:
         """End and delete all commands of a directory (None: of all). It emits no events, as for terminals."""
@@ -197,7 +217,7 @@ class Shells:
     def _note_start(self, id_: str) -> None:
         shell = self._shells.get(id_)
         if shell is not None and shell.process.pid is not None:
-            shell.wire["pid"] = shell.process.pid
+            shell.info = replace(shell.info, pid=shell.process.pid)
 
     def _on_output(self, id_: str, text: str) -> None:
         shell = self._shells.get(id_)
@@ -205,9 +225,9 @@ class Shells:
             with suppress(OSError):  # a full disk must not end the command
                 shell.size += shell.out.write(text.encode("utf-8", "replace"))
 
-    def _stop(self, shell: Shell, status: str) -> None:
+    def _stop(self, shell: Shell, status: ShellStatus) -> None:
         if shell.runs:
-            shell.status = status
+            shell.end_status = status
             shell.process.stop()
 
     async def _run(self, shell: Shell) -> None:
@@ -215,29 +235,23 @@ class Shells:
         try:
             code = await shell.process.run()
         except OSError as error:
-            self._on_output(shell.id, f"{shell.wire['command']}: {error.strerror or error}\n")
+            self._on_output(shell.id, f"{shell.info.command}: {error.strerror or error}\n")
             code = 127
         finally:
-            if files := [old.file for old in self._over(shell, code)]:
+            if files := [old.file for old in self._note_end(shell, code)]:
                 asyncio.get_running_loop().run_in_executor(None, _unlink, files)  # not awaited: this task may be cancelled
 
-    def _over(self, shell: Shell, code: int) -> list[Shell]:
-        """Tell that a command has ended. Returns older commands that are not listed any more."""
+    def _note_end(self, shell: Shell, code: int) -> list[Shell]:
+        """Note that a command has ended. Returns older commands that are not listed any more."""
         shell.out.close()
         if shell.timer is not None:
             shell.timer.cancel()
-        wire = shell.wire
-        wire["status"] = shell.status
-        wire["time"] = {**wire["time"], "completed": self._clock.now_ms()}
-        if code < 0:
-            wire["signal"] = signal.Signals(-code).name
-        else:
-            wire["exit"] = code
+        ended = replace(shell.info, status=shell.end_status, completed_ms=self._clock.now_ms())
+        shell.info = replace(ended, exit_code=code) if code >= 0 else replace(ended, signal=signal.Signals(-code).name)
         if shell.id in self._shells:
-            properties = {"id": shell.id, "status": wire["status"], **({"exit": code} if code >= 0 else {})}
-            self._tell("shell.exited", properties, shell.directory)
-        ended = [candidate for candidate in self._shells.values() if not candidate.runs]
-        oldest = ended[: max(0, len(ended) - KEPT)]
+            self._changes.publish(ShellExited(shell.id, shell.info.status, shell.info.exit_code), shell.directory)
+        finished = [candidate for candidate in self._shells.values() if not candidate.runs]
+        oldest = finished[: max(0, len(finished) - KEPT)]
         for old in oldest:
             self._shells.pop(old.id, None)
         return oldest

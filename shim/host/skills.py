@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from shim.host import disk, markdown
 from shim.host.disk import is_folder, printable
@@ -42,13 +41,6 @@ class Skill:
     def as_prompt(self) -> str:
         """Format the skill as a prompt. The form is the same for all agents."""
         return f'<skill name="{self.name}" path="{self.path}">\n{self.content}\n</skill>'
-
-    def wire(self) -> dict[str, Any]:
-        """The skill as OpenCode 2's `SkillInfo`."""
-        head: dict[str, Any] = {"id": self.id, "name": self.name}
-        if self.description:
-            head["description"] = self.description
-        return {**head, "path": self.path, "content": self.content}
 
 
 def find(directory: str, home: Path) -> list[Skill]:

@@ -1,6 +1,6 @@
 """Creates, lists, resizes, watches and ends the terminals of UIs. Each terminal belongs to a directory.
 
-    create -> pty.created     update -> pty.updated     its program ends -> pty.exited     remove -> pty.deleted
+    create -> TerminalCreated   update -> TerminalUpdated   its program ends -> TerminalExited   remove -> TerminalDeleted
 
 A terminal leaves the list as soon as its program ends; its watchers get the rest of the output, then the end.
 `dispose` and `close` also end processes that ended terminals left behind (`nohup`).
@@ -15,9 +15,8 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from shim import process_family
 from shim.child_environment import child_environment
@@ -37,7 +36,7 @@ TICKETS_LIMIT = 256
 LOGIN_SHELLS = frozenset({"bash", "dash", "fish", "ksh", "sh", "zsh"})
 """Shells that start with `-l`, as in native OpenCode."""
 NOT_FOR_TOOLS = frozenset({"fish", "nu"})
-"""Shells that `/pty/shells` reports as not acceptable, because they do not run the sh syntax that agents write."""
+"""Shells that do not run the sh syntax that agents write."""
 FALLBACK_SHELL = "/bin/sh"
 ENVIRONMENT: Mapping[str, str | None] = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1", "COLUMNS": None, "LINES": None}
 
@@ -53,13 +52,34 @@ class NewTerminal:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True)
+class TerminalInfo:
+    """What clients see of a running terminal."""
+
+    id: str
+    title: str
+    command: str
+    args: tuple[str, ...]
+    cwd: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledShell:
+    """A shell of this machine. `is_acceptable`: it runs the sh syntax that agents write."""
+
+    path: str
+    name: str
+    is_acceptable: bool
+
+
 @dataclass(slots=True)
 class Terminal:
-    """A running terminal. `wire` is the record that clients see."""
+    """A running terminal."""
 
     directory: str
     project: str
-    wire: dict[str, Any]
+    info: TerminalInfo
     process: PtyProcess
     scrollback: Scrollback
     watchers: set[Watcher]
@@ -67,7 +87,7 @@ class Terminal:
     @property
     def id(self) -> str:
         """`pty_...`"""
-        return self.wire["id"]
+        return self.info.id
 
     def watch(self, cursor: int) -> tuple[list[str], int, Watcher]:
         """Return the kept output from a position on, the position after it, and a watcher of new output.
@@ -120,7 +140,7 @@ class Terminals:
         self._starting = 0
         self._closed = False
 
-    def shells(self) -> list[dict[str, Any]]:
+    def shells(self) -> list[InstalledShell]:
         """List the installed shells of `/etc/shells`. Blocking."""
         try:
             lines = Path("/etc/shells").read_text("utf-8", "replace").splitlines()
@@ -128,11 +148,11 @@ class Terminals:
             lines = [self._shell()]
         places = [line.strip() for line in lines if line.strip().startswith("/")]
         programs = [(place, Path(place).name) for place in dict.fromkeys(places) if os.access(place, os.X_OK)]
-        return [{"path": place, "name": name, "acceptable": name not in NOT_FOR_TOOLS} for place, name in programs]
+        return [InstalledShell(place, name, name not in NOT_FOR_TOOLS) for place, name in programs]
 
-    def list_of(self, directory: str) -> list[dict[str, Any]]:
+    def list_of(self, directory: str) -> list[TerminalInfo]:
         """List the terminals of a directory, oldest first."""
-        return [terminal.wire for terminal in self._open.values() if terminal.directory == directory]
+        return [terminal.info for terminal in self._open.values() if terminal.directory == directory]
 
     def directories(self) -> list[str]:
         """List the directories with terminals."""
@@ -175,27 +195,19 @@ class Terminals:
             await process.end()
             raise InvalidRequest(f"{directory} was disposed while the terminal started. Create the terminal again.")
         command, *args = spec.argv
-        wire = {
-            "id": id_,
-            "title": new.title or f"Terminal {id_[-4:]}",
-            "command": new.command or command,
-            "args": args,
-            "cwd": spec.cwd,
-            "status": "running",
-            "pid": process.pid,
-        }
-        terminal = self._open[id_] = Terminal(directory, project, wire, process, scrollback, watchers)
-        self._publish(terminal, TerminalCreated(dict(wire)))
+        title = new.title or f"Terminal {id_[-4:]}"
+        info = TerminalInfo(id_, title, new.command or command, tuple(args), spec.cwd, process.pid)
+        terminal = self._open[id_] = Terminal(directory, project, info, process, scrollback, watchers)
+        self._publish(terminal, TerminalCreated(info))
         return terminal
 
-    def update(self, terminal: Terminal, *, title: str | None, size: tuple[int, int] | None) -> dict[str, Any]:
+    def update(self, terminal: Terminal, *, title: str | None, size: tuple[int, int] | None) -> None:
         """Change title and size (rows, columns). None keeps a value."""
         if title is not None:
-            terminal.wire["title"] = title
+            terminal.info = replace(terminal.info, title=title)
         if size is not None:
             terminal.process.resize(*size)
-        self._publish(terminal, TerminalUpdated(dict(terminal.wire)))
-        return terminal.wire
+        self._publish(terminal, TerminalUpdated(terminal.info))
 
     async def remove(self, terminal: Terminal) -> None:
         """End a terminal and all processes that it started."""

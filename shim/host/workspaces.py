@@ -8,6 +8,7 @@ Source: OpenCode's API document; a live 1.18.33 creates the worktree and then wa
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,33 @@ from shim.host.projects import Projects
 from shim.host.worktrees import Worktrees
 from shim.ids import Ids
 from shim.store.base import Store
-from universal.jsonvalue import text
+from universal.jsonvalue import obj, text, whole
 
 ROWS = "workspace"
-ADAPTER = {"type": "worktree", "name": "Worktree", "description": "Create a git worktree"}
+KIND = "worktree"
+"""The only kind of workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """A workspace: a named git worktree. `extra` is a client's JSON, which is stored and shown unread."""
+
+    id: str
+    kind: str
+    name: str
+    branch: str
+    directory: str
+    extra: object
+    project_id: str
+    used_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceState:
+    """Whether the folder of a workspace exists."""
+
+    workspace_id: str
+    is_connected: bool
 
 
 class Workspaces:
@@ -44,27 +68,25 @@ class Workspaces:
         self._ids = ids
         self._changes = changes
 
-    async def list_of(self, directory: str) -> list[dict[str, Any]]:
+    async def list_of(self, directory: str) -> list[Workspace]:
         """List the workspaces of the directory's project, oldest first."""
         project = await self._projects.identity(directory)
-        rows = [row for row in (await self._store.values(ROWS)).values() if row["projectID"] == project.id]
-        return sorted(rows, key=lambda row: row["timeUsed"])
+        workspaces = map(_from_row, (await self._store.values(ROWS)).values())
+        return sorted((one for one in workspaces if one.project_id == project.id), key=lambda one: one.used_ms)
 
-    async def statuses(self, directory: str) -> list[dict[str, str]]:
-        """Return each workspace's status: connected if its folder exists."""
-        rows = await self.list_of(directory)
-        existing = await asyncio.to_thread(_existing_folders, [text(row["directory"]) for row in rows])
-        return [
-            {"workspaceID": row["id"], "status": "connected" if text(row["directory"]) in existing else "error"} for row in rows
-        ]
+    async def states(self, directory: str) -> list[WorkspaceState]:
+        """Return the state of each workspace of the directory's project."""
+        workspaces = await self.list_of(directory)
+        existing = await asyncio.to_thread(_existing_folders, [workspace.directory for workspace in workspaces])
+        return [WorkspaceState(workspace.id, workspace.directory in existing) for workspace in workspaces]
 
-    async def create(self, directory: str, kind: str, *, id_: str | None, branch: str | None, extra: Any) -> dict[str, Any]:
+    async def create(self, directory: str, kind: str, *, id_: str | None, branch: str | None, extra: object) -> Workspace:
         """Create a workspace. Raises WorkspaceCreateError.
 
         `branch` is only a wish for the name; the worktree gets its own branch.
         """
-        if kind != ADAPTER["type"]:
-            raise WorkspaceCreateError(f"Unknown workspace adapter: {kind}. There is {ADAPTER['type']}.")
+        if kind != KIND:
+            raise WorkspaceCreateError(f"Unknown workspace adapter: {kind}. There is {KIND}.")
         workspace_id = id_ or self._ids.new("workspace")
         if workspace_id in await self._store.values(ROWS):
             raise WorkspaceCreateError(f"There is a workspace {workspace_id} already")
@@ -73,37 +95,49 @@ class Workspaces:
             worktree = await self._worktrees.create(directory, branch)
         except (WorktreeError, InvalidRequest) as error:
             raise WorkspaceCreateError(str(error)) from error
-        row = {
-            "id": workspace_id,
-            "type": kind,
-            "name": worktree.name,
-            "branch": worktree.branch,
-            "directory": worktree.directory,
-            "extra": extra,
-            "projectID": project.id,
-            "timeUsed": self._clock.now_ms(),
-        }
-        self._store.set_value(ROWS, workspace_id, row)
+        now = self._clock.now_ms()
+        workspace = Workspace(workspace_id, kind, worktree.name, worktree.branch, worktree.directory, extra, project.id, now)
+        self._store.set_value(ROWS, workspace_id, _to_row(workspace))
         self._changes.publish(WorkspaceReady(worktree.name), directory, project.id)
         self._changes.publish(WorkspaceConnected(workspace_id), directory, project.id)
-        return row
+        return workspace
 
-    async def get(self, id_: str) -> dict[str, Any]:
+    async def get(self, id_: str) -> Workspace:
         """Return a workspace. Raises WorkspaceNotFound."""
         row = (await self._store.values(ROWS)).get(id_)
         if row is None:
             raise WorkspaceNotFound(id_)
-        return row
+        return _from_row(row)
 
-    async def remove(self, id_: str) -> dict[str, Any]:
-        """Remove a workspace and its worktree; return its row. Raises WorkspaceNotFound, WorktreeError."""
-        row = await self.get(id_)
-        place = text(row["directory"])
-        projects = await self._projects.list_all()
-        top = next((project["worktree"] for project in projects if project["id"] == row["projectID"]), place)
-        await self._worktrees.remove(top, place)
+    async def remove(self, id_: str) -> Workspace:
+        """Remove a workspace and its worktree; return it. Raises WorkspaceNotFound, WorktreeError."""
+        workspace = await self.get(id_)
+        project = await self._projects.get(workspace.project_id)
+        await self._worktrees.remove(workspace.directory if project is None else project.worktree, workspace.directory)
         self._store.set_value(ROWS, id_, None)
-        return row
+        return workspace
+
+
+def _from_row(row: Any) -> Workspace:
+    """Read a stored workspace."""
+    fields = obj(row)
+    id_, kind, name, branch = (text(fields.get(key)) for key in ("id", "type", "name", "branch"))
+    directory, project_id = text(fields.get("directory")), text(fields.get("projectID"))
+    return Workspace(id_, kind, name, branch, directory, fields.get("extra"), project_id, whole(fields.get("timeUsed")))
+
+
+def _to_row(workspace: Workspace) -> dict[str, object]:
+    """Write a workspace as it is stored."""
+    return {
+        "id": workspace.id,
+        "type": workspace.kind,
+        "name": workspace.name,
+        "branch": workspace.branch,
+        "directory": workspace.directory,
+        "extra": workspace.extra,
+        "projectID": workspace.project_id,
+        "timeUsed": workspace.used_ms,
+    }
 
 
 def _existing_folders(directories: list[str]) -> set[str]:

@@ -19,7 +19,6 @@ import shutil
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import structlog
 
@@ -38,7 +37,6 @@ from shim.host.disk import private_folder
 from shim.host.git import git
 from shim.host.projects import GLOBAL, Projects
 from shim.ids import slug
-from universal.jsonvalue import obj, text
 
 BRANCH = "opencode/"
 NAME_TRIES = 26
@@ -63,10 +61,6 @@ class Worktree:
     name: str
     branch: str
     directory: str
-
-    def wire(self) -> dict[str, str]:
-        """The worktree in the form that clients get."""
-        return {"name": self.name, "branch": self.branch, "directory": self.directory}
 
 
 class Worktrees:
@@ -117,13 +111,13 @@ class Worktrees:
     async def reset(self, directory: str, target: str) -> None:
         """Reset a worktree to the default branch. Raises WorktreeResetFailed."""
         project = await self._projects.current(directory)
-        if await _is_same_path(target, project["worktree"]):
+        if await _is_same_path(target, project.worktree):
             raise WorktreeResetFailed("Cannot reset the primary workspace")
         place = await self._managed_place(target)
         if place is None or not await _is_same_path(await vcs.root(str(place)) or "", str(place)):
             raise WorktreeResetFailed(f"Worktree not found: {target}. Only those made by this server can be reset.")
         await _put_back(str(place), await _default(str(place)))
-        self._start(self._run_starts(str(place), project["id"], None), place.name)
+        self._start(self._run_starts(str(place), project.id, None), place.name)
 
     async def remove(self, directory: str, target: str) -> None:
         """Remove a worktree. Raises WorktreeRemoveFailed. A missing one is no error, as in native OpenCode."""
@@ -194,9 +188,9 @@ class Worktrees:
         await self._run_starts(worktree.directory, project, start)
 
     async def _run_starts(self, directory: str, project: str, extra: str | None) -> None:
-        row = next((known for known in await self._projects.list_all() if known["id"] == project), dict[str, Any]())
-        for command in (text(obj(row.get("commands")).get("start")), extra or ""):
-            if not command.strip():
+        found = await self._projects.get(project)
+        for command in (found.start_command if found else None, extra):
+            if not command or not command.strip():
                 continue
             result = await run(["/bin/sh", "-c", command], directory, timeout_s=START_S, limit_bytes=START_OUTPUT_BYTES)
             if not result.ok:
@@ -212,8 +206,8 @@ class Worktrees:
         """Read the project's worktrees again, and publish the project."""
         self._projects.forget(directory)
         await self._projects.identity(directory)
-        row = await self._projects.current(directory)
-        self._changes.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
+        project = await self._projects.current(directory)
+        self._changes.publish(ProjectUpdated(project), EVERYWHERE, project.id)
 
 
 def plain(name: str) -> str:

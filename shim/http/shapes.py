@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
+from shim.host.projects import Project
 from shim.http.operation import need_id
 
 
@@ -64,3 +66,21 @@ class Commands(BaseModel):
     """The start command of a project."""
 
     start: str | None = None
+
+
+class ProjectChanges(BaseModel):
+    """What clients change of a project. Missing fields stay unchanged, also those of `icon`."""
+
+    name: str | None = None
+    icon: Icon | None = None
+    commands: Commands | None = None
+
+    def apply(self, project: Project) -> Project:
+        """Return the changed project."""
+        icon, start = self.icon or Icon(), self.commands.start if self.commands else None
+        return replace(
+            project,
+            name=project.name if self.name is None else self.name,
+            icon=replace(project.icon, **icon.model_dump(exclude_none=True)),
+            start_command=project.start_command if start is None else start,
+        )

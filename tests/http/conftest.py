@@ -205,7 +205,7 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
         projects=projects,
         config=ConfigFiles(home, {"USER": "someone", "HOME": str(home)}),
         terminals=Terminals(clock=clock, ids=ids, environ=environ, owner="", changes=host),
-        shells=Shells(data / "shell", clock=clock, ids=ids, environ=environ, owner="", tell=lambda *told: None),
+        shells=Shells(data / "shell", clock=clock, ids=ids, environ=environ, owner="", changes=host),
         worktrees=worktrees,
         workspaces=Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host),
         copies=ProjectCopies(store, projects, host),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shim.clock import ManualClock
+from shim.faces.opencode1 import host
 from shim.host.projects import Projects
 from tests.http.conftest import Place, git, repository
 
@@ -158,8 +159,8 @@ async def test_init_git_where_it_cannot(place: Place) -> None:
 async def test_projects_survive_a_restart(place: Place) -> None:
     before = await current(place, place.project)
     again = Projects(place.services.store, ManualClock(start_ms=9_000_000_000_000))
-    assert await again.list_all() == [before]
-    assert await again.current(place.directory) == before
+    assert list(map(host.project, await again.list_all())) == [before]
+    assert host.project(await again.current(place.directory)) == before
 
 
 async def test_nothing_is_written_into_the_repository(place: Place) -> None:

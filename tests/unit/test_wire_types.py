@@ -34,14 +34,21 @@ def test_every_event_of_the_face_has_its_data(schemas: dict[str, Schema]):
     events = [name.removeprefix("Event.") for name in schemas if name.startswith("Event.")]
     shapes = [name.removesuffix("Data").lower() for name in vars(event_types) if name.endswith("Data")]
     for event in events:
-        if event.startswith(wire_types.EVENTS):
+        if event.startswith(tuple(word for words in wire_types.EVENTS.values() for word in words)):
             assert event.replace(".", "").replace("-", "") in shapes, event
 
 
-def test_data_of_events_is_without_the_session_id_that_render_adds():
-    shapes = [shape for shape in vars(event_types).values() if typing.is_typeddict(shape)]
-    assert shapes
-    assert not [shape for shape in shapes if shape.__name__.endswith("Data") and wire_types.SESSION_ID in shape.__annotations__]
+def pairs(alias: object) -> dict[str, typing.Any]:
+    """Type of an event -> its data, of an alias of pairs."""
+    rows = (typing.get_args(pair) for pair in typing.get_args(alias))
+    return {typing.get_args(type_)[0]: data for type_, data in rows}
+
+
+def test_data_of_sessions_is_without_the_session_id_that_render_adds():
+    session, host = pairs(event_types.SessionEvent), pairs(event_types.HostEvent)
+    assert session["session.renamed"] is event_types.SessionRenamedData
+    assert not [data for data in session.values() if wire_types.SESSION_ID in data.__annotations__]
+    assert wire_types.SESSION_ID in host["tui.session.select"].__annotations__
 
 
 def test_a_key_that_is_no_name_in_python_is_written_as_a_string():

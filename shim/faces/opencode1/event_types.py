@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
+from shim.faces.opencode1.host_types import PlainText, Project, Pty, WorkspaceEventConnectionStatus
 from shim.faces.opencode1.types import (
     ErrorMessage,
     Message,
@@ -156,19 +157,6 @@ class PtyProperties(TypedDict):
     info: Pty
 
 
-class Pty(TypedDict):
-    """`Pty` of the document."""
-
-    id: str
-    title: str
-    command: str
-    args: list[str]
-    cwd: str
-    status: Literal["running", "exited"]
-    pid: int
-    exitCode: NotRequired[int]
-
-
 class PtyExitedProperties(TypedDict):
     """The content of `EventPtyExited`."""
 
@@ -195,41 +183,6 @@ class VcsBranchUpdatedProperties(TypedDict):
     branch: NotRequired[str]
 
 
-class ProjectUpdatedProperties(TypedDict):
-    """The content of `EventProjectUpdated`."""
-
-    id: str
-    worktree: str
-    vcs: NotRequired[ProjectVcs]
-    name: NotRequired[str]
-    icon: NotRequired[ProjectIcon]
-    commands: NotRequired[ProjectCommands]
-    time: ProjectTime
-    sandboxes: list[str]
-
-
-class ProjectIcon(TypedDict):
-    """`ProjectIcon` of the document."""
-
-    url: NotRequired[str]
-    override: NotRequired[str]
-    color: NotRequired[str]
-
-
-class ProjectCommands(TypedDict):
-    """`ProjectCommands` of the document."""
-
-    start: NotRequired[str]
-
-
-class ProjectTime(TypedDict):
-    """`ProjectTime` of the document."""
-
-    created: int
-    updated: int
-    initialized: NotRequired[int]
-
-
 class ProjectDirectoriesUpdatedProperties(TypedDict):
     """The content of `EventProjectDirectoriesUpdated`."""
 
@@ -249,23 +202,10 @@ class WorkspaceReadyProperties(TypedDict):
     name: str
 
 
-class WorkspaceStatusProperties(TypedDict):
-    """The content of `EventWorkspaceStatus`."""
-
-    workspaceID: str
-    status: Literal["connected", "connecting", "disconnected", "error"]
-
-
 class ServerInstanceDisposedProperties(TypedDict):
     """The content of `EventServerInstanceDisposed`."""
 
     directory: str
-
-
-class TuiPromptAppendProperties(TypedDict):
-    """The content of `EventTuiPromptAppend`."""
-
-    text: str
 
 
 class TuiCommandExecuteProperties(TypedDict):
@@ -319,7 +259,6 @@ SessionEvent: TypeAlias = (
     | tuple[Literal["question.replied"], QuestionRepliedProperties]
     | tuple[Literal["question.rejected"], QuestionRejectedProperties]
 )
-ProjectVcs: TypeAlias = Literal["git"]
 HostEvent: TypeAlias = (
     tuple[Literal["pty.created"], PtyProperties]
     | tuple[Literal["pty.updated"], PtyProperties]
@@ -327,15 +266,15 @@ HostEvent: TypeAlias = (
     | tuple[Literal["pty.deleted"], PtyDeletedProperties]
     | tuple[Literal["file.watcher.updated"], FileWatcherUpdatedProperties]
     | tuple[Literal["vcs.branch.updated"], VcsBranchUpdatedProperties]
-    | tuple[Literal["project.updated"], ProjectUpdatedProperties]
+    | tuple[Literal["project.updated"], Project]
     | tuple[Literal["project.directories.updated"], ProjectDirectoriesUpdatedProperties]
     | tuple[Literal["worktree.ready"], WorktreeReadyProperties]
     | tuple[Literal["worktree.failed"], ErrorMessage]
     | tuple[Literal["workspace.ready"], WorkspaceReadyProperties]
-    | tuple[Literal["workspace.status"], WorkspaceStatusProperties]
+    | tuple[Literal["workspace.status"], WorkspaceEventConnectionStatus]
     | tuple[Literal["server.instance.disposed"], ServerInstanceDisposedProperties]
     | tuple[Literal["global.disposed"], Mapping[str, Any]]
-    | tuple[Literal["tui.prompt.append"], TuiPromptAppendProperties]
+    | tuple[Literal["tui.prompt.append"], PlainText]
     | tuple[Literal["tui.command.execute"], TuiCommandExecuteProperties]
     | tuple[Literal["tui.toast.show"], TuiToastShowProperties]
     | tuple[Literal["tui.session.select"], SessionIdProperties]

@@ -1,117 +1,146 @@
-"""Renders changes of the host as OpenCode 1 events. Pure.
-
-`RENDER` is the table: kind of change -> type and properties. Source: recordings of OpenCode 1.18.33.
-"""
+"""Renders what the host has, and its changes, as OpenCode 1's JSON. Pure. Source: recordings of OpenCode 1.18.33."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
 
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.host.changes import (
-    AllDisposed,
-    DirectoryDisposed,
-    FileChanged,
-    GitBranchChanged,
-    HostChange,
-    ProjectDirectoriesChanged,
-    ProjectUpdated,
-    TerminalCreated,
-    TerminalDeleted,
-    TerminalExited,
-    TerminalUpdated,
-    TuiCommand,
-    WorkspaceConnected,
-    WorkspaceReady,
-    WorktreeFailed,
-    WorktreeReady,
-)
+from shim.host import changes
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.event_types import HostEvent, ProjectUpdatedProperties, Pty
+    from shim.faces.opencode1 import host_types
+    from shim.faces.opencode1.event_types import HostEvent, TuiToastShowProperties
+    from shim.host.projects import Project, WorkingCopy
+    from shim.host.search import TextMatch
+    from shim.host.terminals import InstalledShell, TerminalInfo
+    from shim.host.workspaces import Workspace
+
+LINKED = "git_worktree"
+"""OpenCode's word for a working tree that `git worktree add` created."""
 
 
-def render_host(change: HostChange, directory: str, project_id: str | None) -> OpenCodeEvent:
-    """Render a change as an event."""
-    kind, properties = RENDER[type(change)](change)
-    return OpenCodeEvent(kind, properties, directory, project_id)
+def events_of(changed: changes.HostChanged) -> list[OpenCodeEvent]:
+    """Render a change as events: one, or none for what OpenCode 1 does not have."""
+    pair = event(changed.change)
+    return [] if pair is None else [OpenCodeEvent(*pair, changed.directory, changed.project_id)]
 
 
-def _terminal_created(change: TerminalCreated) -> HostEvent:
-    return "pty.created", {"info": cast("Pty", dict(change.info))}
+def event(change: changes.HostChange) -> HostEvent | None:  # noqa: C901 - a table of kinds of changes
+    """Type and properties of a change's event."""
+    match change:
+        case changes.TerminalCreated(info):
+            return "pty.created", {"info": terminal(info)}
+        case changes.TerminalUpdated(info):
+            return "pty.updated", {"info": terminal(info)}
+        case changes.TerminalExited(id_, exit_code):
+            return "pty.exited", {"id": id_, "exitCode": exit_code}
+        case changes.TerminalDeleted(id_):
+            return "pty.deleted", {"id": id_}
+        case changes.ShellCreated() | changes.ShellExited() | changes.ShellDeleted():
+            return None
+        case changes.FileChanged(path, kind):
+            return "file.watcher.updated", {"file": path, "event": kind}
+        case changes.GitBranchChanged(branch):
+            return "vcs.branch.updated", {"branch": branch} if branch else {}
+        case changes.ProjectUpdated(changed):
+            return "project.updated", project(changed)
+        case changes.ProjectDirectoriesChanged(project_id):
+            return "project.directories.updated", {"projectID": project_id}
+        case changes.WorktreeReady(name, branch):
+            return "worktree.ready", {"name": name, "branch": branch}
+        case changes.WorktreeFailed(message):
+            return "worktree.failed", {"message": message}
+        case changes.WorkspaceReady(name):
+            return "workspace.ready", {"name": name}
+        case changes.WorkspaceConnected(workspace_id):
+            return "workspace.status", {"workspaceID": workspace_id, "status": "connected"}
+        case changes.DirectoryDisposed(directory):
+            return "server.instance.disposed", {"directory": directory}
+        case changes.AllDisposed():
+            return "global.disposed", {}
+        case changes.TuiPrompt(text):
+            return "tui.prompt.append", {"text": text}
+        case changes.TuiCommand(command):
+            return "tui.command.execute", {"command": command}
+        case changes.TuiToast():
+            return "tui.toast.show", toast(change)
+        case changes.TuiSession(session_id):
+            return "tui.session.select", {"sessionID": session_id}
 
 
-def _terminal_updated(change: TerminalUpdated) -> HostEvent:
-    return "pty.updated", {"info": cast("Pty", dict(change.info))}
+def toast(change: changes.TuiToast) -> TuiToastShowProperties:
+    """A note that TUIs show."""
+    properties: TuiToastShowProperties = {"message": change.message, "variant": change.variant}
+    if change.title is not None:
+        properties["title"] = change.title
+    if change.duration_ms is not None:
+        properties["duration"] = change.duration_ms
+    return properties
 
 
-def _terminal_exited(change: TerminalExited) -> HostEvent:
-    return "pty.exited", {"id": change.id, "exitCode": change.exit_code}
+def terminal(info: TerminalInfo) -> host_types.Pty:
+    """A running terminal."""
+    return {
+        "id": info.id,
+        "title": info.title,
+        "command": info.command,
+        "args": list(info.args),
+        "cwd": info.cwd,
+        "status": "running",
+        "pid": info.pid,
+    }
 
 
-def _terminal_deleted(change: TerminalDeleted) -> HostEvent:
-    return "pty.deleted", {"id": change.id}
+def shell(shell: InstalledShell) -> host_types.ShellOption:
+    """A shell of this machine."""
+    return {"path": shell.path, "name": shell.name, "acceptable": shell.is_acceptable}
 
 
-def _file(change: FileChanged) -> HostEvent:
-    return "file.watcher.updated", {"file": change.path, "event": change.event}
+def project(project: Project) -> host_types.Project:
+    """A project."""
+    row: host_types.Project = {
+        "id": project.id,
+        "worktree": project.worktree,
+        "time": {"created": project.created_ms, "updated": project.updated_ms},
+        "sandboxes": list(project.sandboxes),
+    }
+    if project.vcs is not None:
+        row["vcs"] = project.vcs
+    if project.name is not None:
+        row["name"] = project.name
+    if icon := {key: value for key, value in asdict(project.icon).items() if value is not None}:
+        row["icon"] = cast("host_types.ProjectIcon", icon)
+    if project.start_command is not None:
+        row["commands"] = {"start": project.start_command}
+    return row
 
 
-def _branch(change: GitBranchChanged) -> HostEvent:
-    return "vcs.branch.updated", {"branch": change.branch} if change.branch else {}
+def project_directory(copy: WorkingCopy) -> host_types.ProjectDirectory:
+    """A working copy of a project."""
+    return {"directory": copy.directory, "strategy": LINKED} if copy.is_linked else {"directory": copy.directory}
 
 
-def _project(change: ProjectUpdated) -> HostEvent:
-    return "project.updated", cast("ProjectUpdatedProperties", dict(change.row))
+def workspace(workspace: Workspace) -> host_types.Workspace:
+    """A workspace."""
+    return {
+        "id": workspace.id,
+        "type": workspace.kind,
+        "name": workspace.name,
+        "branch": workspace.branch,
+        "directory": workspace.directory,
+        "extra": workspace.extra,
+        "projectID": workspace.project_id,
+        "timeUsed": workspace.used_ms,
+    }
 
 
-def _directories(change: ProjectDirectoriesChanged) -> HostEvent:
-    return "project.directories.updated", {"projectID": change.project_id}
-
-
-def _worktree(change: WorktreeReady) -> HostEvent:
-    return "worktree.ready", {"name": change.name, "branch": change.branch}
-
-
-def _worktree_failed(change: WorktreeFailed) -> HostEvent:
-    return "worktree.failed", {"message": change.message}
-
-
-def _workspace(change: WorkspaceReady) -> HostEvent:
-    return "workspace.ready", {"name": change.name}
-
-
-def _workspace_connected(change: WorkspaceConnected) -> HostEvent:
-    return "workspace.status", {"workspaceID": change.workspace_id, "status": "connected"}
-
-
-def _directory_disposed(change: DirectoryDisposed) -> HostEvent:
-    return "server.instance.disposed", {"directory": change.directory}
-
-
-def _all_disposed(_change: AllDisposed) -> HostEvent:
-    return "global.disposed", {}
-
-
-def _tui(change: TuiCommand) -> HostEvent:
-    return cast("HostEvent", (change.kind, dict(change.properties)))
-
-
-RENDER: Mapping[type[Any], Callable[[Any], HostEvent]] = {
-    TerminalCreated: _terminal_created,
-    TerminalUpdated: _terminal_updated,
-    TerminalExited: _terminal_exited,
-    TerminalDeleted: _terminal_deleted,
-    FileChanged: _file,
-    GitBranchChanged: _branch,
-    ProjectUpdated: _project,
-    ProjectDirectoriesChanged: _directories,
-    WorktreeReady: _worktree,
-    WorktreeFailed: _worktree_failed,
-    WorkspaceReady: _workspace,
-    WorkspaceConnected: _workspace_connected,
-    DirectoryDisposed: _directory_disposed,
-    AllDisposed: _all_disposed,
-    TuiCommand: _tui,
-}
+def text_match(match: TextMatch) -> host_types.TextMatch:
+    """A line that matches, as ripgrep's own JSON has it."""
+    return {
+        "path": {"text": match.path},
+        "lines": {"text": match.line},
+        "line_number": match.line_number,
+        "absolute_offset": match.offset,
+        "submatches": [{"match": {"text": part.text}, "start": part.start, "end": part.end} for part in match.submatches],
+    }

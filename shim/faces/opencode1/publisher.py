@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from shim.faces.opencode1 import host
 from shim.faces.opencode1.events import FACE, OpenCodeEvent
-from shim.faces.opencode1.host import render_host
 from shim.faces.opencode1.render import render
 from shim.host.changes import HostChanged
 from shim.sessions.feed import SessionChanges
@@ -14,7 +14,7 @@ def events_of(change: SessionChanges | HostChanged) -> list[OpenCodeEvent]:
     """Render a change as events."""
     if isinstance(change, SessionChanges):
         return render(change.changes, change.session, change.at_ms, is_resent=change.is_resent)
-    return [render_host(change.change, change.directory, change.project_id)]
+    return host.events_of(change)
 
 
 OPENCODE1 = Face(FACE, events_of)

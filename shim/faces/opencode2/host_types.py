@@ -9,9 +9,17 @@ Import it under TYPE_CHECKING: nothing needs it at run time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from shim.faces.opencode2.types import FileStatus, ModelRef, PermissionRule, TokenUsageInfoCache
+from shim.faces.opencode2.types import (
+    FileStatus,
+    FormDetailStatePending,
+    FormField,
+    ModelRef,
+    PermissionRule,
+    TokenUsageInfo,
+    TokenUsageInfoCache,
+)
 
 
 class ShellInfoTime(TypedDict):
@@ -273,3 +281,305 @@ class VcsFileStatus(TypedDict):
     additions: int
     deletions: int
     status: FileStatus
+
+
+class WorktreeDirectory(TypedDict):
+    """`WorktreeDirectory` of the document."""
+
+    directory: str
+    strategy: NotRequired[str]
+
+
+class FileSystemEntry(TypedDict):
+    """`FileSystemEntry` of the document."""
+
+    path: str
+    type: Literal["file", "directory"]
+
+
+class SkillInfo(TypedDict):
+    """`SkillInfo` of the document."""
+
+    id: str
+    name: str
+    description: NotRequired[str]
+    autoinvoke: NotRequired[bool]
+    path: str
+    content: str
+
+
+class ConfigShellOption(TypedDict):
+    """`ConfigShellOption` of the document."""
+
+    path: str
+    name: str
+    acceptable: bool
+
+
+class IntegrationMethodOauth(TypedDict):
+    """An object that has no name in the document."""
+
+    id: str
+    type: Literal["oauth"]
+    label: str
+    form: NotRequired[Sequence[FormField]]
+
+
+class IntegrationMethodCommand(TypedDict):
+    """An object that has no name in the document."""
+
+    id: str
+    type: Literal["command"]
+    label: str
+    command: Sequence[str]
+
+
+class IntegrationMethodKey(TypedDict):
+    """An object that has no name in the document."""
+
+    type: Literal["key"]
+    label: NotRequired[str]
+    form: NotRequired[Sequence[FormField]]
+
+
+class IntegrationMethodExternal(TypedDict):
+    """An object that has no name in the document."""
+
+    id: str
+    type: Literal["external"]
+    label: str
+    form: NotRequired[Sequence[FormField]]
+
+
+class IntegrationMethodEnv(TypedDict):
+    """An object that has no name in the document."""
+
+    type: Literal["env"]
+    names: Sequence[str]
+
+
+IntegrationMethod: TypeAlias = (
+    IntegrationMethodOauth | IntegrationMethodCommand | IntegrationMethodKey | IntegrationMethodExternal | IntegrationMethodEnv
+)
+
+
+class ConnectionStatus(TypedDict):
+    """`ConnectionStatus` of the document."""
+
+    status: Literal["needs_auth"]
+    message: str
+    url: NotRequired[str]
+
+
+class ConnectionInfoCredential(TypedDict):
+    """An object that has no name in the document."""
+
+    type: Literal["credential"]
+    id: str
+    label: str
+    method: Literal["key", "oauth", "external"]
+    status: NotRequired[ConnectionStatus]
+
+
+class ConnectionInfoEnv(TypedDict):
+    """An object that has no name in the document."""
+
+    type: Literal["env"]
+    name: str
+    status: NotRequired[ConnectionStatus]
+
+
+ConnectionInfo: TypeAlias = ConnectionInfoCredential | ConnectionInfoEnv
+
+
+class IntegrationInfo(TypedDict):
+    """`IntegrationInfo` of the document."""
+
+    id: str
+    name: str
+    metadata: NotRequired[Mapping[str, Any]]
+    methods: Sequence[IntegrationMethod]
+    connections: Sequence[ConnectionInfo]
+
+
+class McpServerStatusConnected(TypedDict):
+    """An object that has no name in the document."""
+
+    status: Literal["connected"]
+
+
+class McpServerStatusDisabled(TypedDict):
+    """An object that has no name in the document."""
+
+    status: Literal["disabled"]
+
+
+class McpServerStatusFailed(TypedDict):
+    """An object that has no name in the document."""
+
+    status: Literal["failed"]
+    error: str
+
+
+class McpServerStatusNeedsAuth(TypedDict):
+    """An object that has no name in the document."""
+
+    status: Literal["needs_auth"]
+    error: str
+
+
+McpStatus: TypeAlias = (
+    McpServerStatusConnected | FormDetailStatePending | McpServerStatusDisabled | McpServerStatusFailed | McpServerStatusNeedsAuth
+)
+
+
+class McpServer(TypedDict):
+    """`McpServer` of the document."""
+
+    name: str
+    status: McpStatus
+    integrationID: NotRequired[str]
+
+
+class PluginInfoSourceBuiltin(TypedDict):
+    """An object that has no name in the document."""
+
+    type: Literal["builtin"]
+
+
+class PluginInfoSourcePackage(TypedDict):
+    """An object that has no name in the document."""
+
+    type: Literal["package"]
+    target: str
+    version: NotRequired[str]
+    outdated: NotRequired[Literal[True]]
+    updating: NotRequired[Literal[True]]
+
+
+class PluginInfoSourceLocal(TypedDict):
+    """An object that has no name in the document."""
+
+    type: Literal["local"]
+    path: str
+
+
+class PluginInfoSourceSdk(TypedDict):
+    """An object that has no name in the document."""
+
+    type: Literal["sdk"]
+
+
+class PluginInfoFeatures(TypedDict):
+    """An object that has no name in the document."""
+
+    server: NotRequired[Literal[True]]
+    tui: NotRequired[Literal[True]]
+    rpc: NotRequired[Literal[True]]
+
+
+class PluginInfoStateActive(TypedDict):
+    """An object that has no name in the document."""
+
+    status: Literal["active"]
+
+
+class PluginInfoStateFailed(TypedDict):
+    """An object that has no name in the document."""
+
+    status: Literal["failed"]
+    error: str
+    ref: NotRequired[str]
+
+
+class PluginInfo(TypedDict):
+    """`PluginInfo` of the document."""
+
+    id: NotRequired[str]
+    source: PluginInfoSourceBuiltin | PluginInfoSourcePackage | PluginInfoSourceLocal | PluginInfoSourceSdk
+    features: PluginInfoFeatures
+    state: PluginInfoStateActive | PluginInfoStateFailed
+
+
+SessionStatsInfoRange = TypedDict(
+    "SessionStatsInfoRange",
+    {
+        "from": "float",
+        "to": "float",
+    },
+)
+"""An object that has no name in the document."""
+
+
+class SessionStatsInfoToolsNone(TypedDict):
+    """An object that has no name in the document."""
+
+    mode: Literal["none"]
+
+
+class SessionStatsToolTotals(TypedDict):
+    """`SessionStatsToolTotals` of the document."""
+
+    calls: int
+    succeeded: int
+    failed: int
+    unfinished: int
+
+
+class SessionStatsInfoToolsSummary(TypedDict):
+    """An object that has no name in the document."""
+
+    mode: Literal["summary"]
+    totals: SessionStatsToolTotals
+
+
+class SessionStatsInfoToolsDetailUsageItem(TypedDict):
+    """An object that has no name in the document."""
+
+    calls: int
+    succeeded: int
+    failed: int
+    unfinished: int
+    name: str
+    durationP50: NotRequired[float]
+
+
+class SessionStatsInfoToolsDetail(TypedDict):
+    """An object that has no name in the document."""
+
+    mode: Literal["detail"]
+    totals: SessionStatsToolTotals
+    usage: Sequence[SessionStatsInfoToolsDetailUsageItem]
+
+
+class SessionStatsInfoActivityItem(TypedDict):
+    """An object that has no name in the document."""
+
+    date: str
+    steps: int
+
+
+class SessionStatsInfoModelsItem(TypedDict):
+    """An object that has no name in the document."""
+
+    model: ModelRef
+    steps: int
+    tokens: TokenUsageInfo
+    cost: float
+
+
+class SessionStatsInfo(TypedDict):
+    """`SessionStatsInfo` of the document."""
+
+    range: SessionStatsInfoRange
+    sessions: int
+    subagents: int
+    prompts: int
+    steps: int
+    tokens: TokenUsageInfo
+    cost: float
+    tools: SessionStatsInfoToolsNone | SessionStatsInfoToolsSummary | SessionStatsInfoToolsDetail
+    activeDays: int
+    streak: int
+    activity: Sequence[SessionStatsInfoActivityItem]
+    models: Sequence[SessionStatsInfoModelsItem]

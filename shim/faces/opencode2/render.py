@@ -9,9 +9,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from shim.faces.opencode2 import asks, names, read, results, session_info
+from shim.faces.opencode2 import asks, host, names, read, results, session_info
 from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event, ReadOnlyWire
-from shim.faces.opencode2.host_events import toast
 from universal.jsonvalue import obj
 from universal.permissions import REPLIES
 from universal.session.changes import Change, Notice, SessionDeleted, TextGrew
@@ -78,16 +77,19 @@ from universal.session.timeline.log_writer import LogWriter
 
 if TYPE_CHECKING:
     from shim.faces.opencode2 import event_types
+    from shim.faces.opencode2.event_types import SessionEvent
 
 
-class RenderedEvent(NamedTuple):
-    """Type and data of an event. `note`, `beside`: for dialects (`Event`). `is_whole`: the data has no `sessionID`."""
+WITHOUT_SESSION = frozenset({"form.created"})
+"""Types whose data has no `sessionID` beside that of its form."""
 
-    type: str
-    data: event_types.EventData
+
+class HintedEvent(NamedTuple):
+    """Type and data of an event, with hints for dialects: `note` and `beside` of `Event`."""
+
+    event: SessionEvent
     note: str = ""
     beside: ReadOnlyWire | None = None
-    is_whole: bool = False
 
 
 def render(changes: Sequence[Change], session: Session, at_ms: int, new_id: Callable[[], str]) -> list[Event]:
@@ -102,14 +104,15 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, new_id: Call
         elif isinstance(change, SessionDeleted):
             events.append(session_deleted(session, at_ms))
         elif isinstance(change, Notice):
-            events.append(Event(new_id(), at_ms, "tui.toast.show", toast(change), directory=session.record.directory))
+            events.append(Event(new_id(), at_ms, "tui.toast.show", host.notice(change), directory=session.record.directory))
     return events if piece is None else [*events, piece]  # the start of a part comes before its first piece
 
 
 def _piece(change: TextGrew, session: Session, at_ms: int) -> Event | None:
     """The event of a piece of text, reasoning or a summary. None if the part has ended, or is not shown."""
     entry = session.timeline.entry_of(change.message_id)
-    rendered: RenderedEvent | None = None
+    event: SessionEvent | None = None
+    beside: ReadOnlyWire | None = None
     if isinstance(entry, StepEntry):
         pieces = (one for one in reversed(entry.content) if isinstance(one, TextPiece) and one.part_id == change.part_id)
         found = next(pieces, None)
@@ -119,14 +122,15 @@ def _piece(change: TextGrew, session: Session, at_ms: int) -> Event | None:
                 "ordinal": found.ordinal,
                 "delta": change.delta,
             }
-            rendered = RenderedEvent(f"session.{_kind(found.is_thought)}.delta", data)
+            event = ("session.reasoning.delta", data) if found.is_thought else ("session.text.delta", data)
     elif isinstance(entry, CompactionEntry) and isinstance(_part_of(change, session), Text):
-        rendered = RenderedEvent("session.compaction.delta", {"text": change.delta}, beside={"messageID": entry.id})
-    if rendered is None:
+        event, beside = ("session.compaction.delta", {"text": change.delta}), {"messageID": entry.id}
+    if event is None:
         return None
+    type_, fields = event
     id_ = f"evt_{LogWriter(session.id, session.timeline).last_id}"
-    whole = {"sessionID": session.id, **rendered.data}
-    return Event(id_, at_ms, rendered.type, whole, session.id, directory=session.record.directory, beside=rendered.beside)
+    whole = {"sessionID": session.id, **fields}
+    return Event(id_, at_ms, type_, whole, session.id, directory=session.record.directory, beside=beside)
 
 
 def _part_of(change: TextGrew, session: Session) -> Part | None:
@@ -137,18 +141,19 @@ def _part_of(change: TextGrew, session: Session) -> Part | None:
 def log_event(logged: LogAppended, session: Session) -> Event:
     """The event of a log entry."""
     rendered = RENDER[type(logged.event)](logged.event, session)
-    type_ = rendered.type
+    pair, note, beside = rendered if isinstance(rendered, HintedEvent) else (rendered, "", None)
+    type_, data = pair
     return Event(
         f"evt_{logged.id}",
         logged.created_ms,
         type_,
-        rendered.data if rendered.is_whole else {"sessionID": session.id, **rendered.data},
+        data if type_ in WITHOUT_SESSION else {"sessionID": session.id, **data},
         session.id,
         logged.number,
         None if logged.number is None else VERSIONS[type_],
         None if type_ in NO_LOCATION else session.record.directory,
-        rendered.note,
-        rendered.beside,
+        note,
+        beside,
     )
 
 
@@ -165,122 +170,115 @@ def session_deleted(session: Session, at_ms: int) -> Event:
 # --- the session -------------------------------------------------------------------------------------------------
 
 
-def _session_created(event: SessionBegan, session: Session) -> RenderedEvent:
+def _session_created(event: SessionBegan, session: Session) -> SessionEvent:
     if event.fork is not None:
-        data: event_types.SessionForkedData = {"parentID": event.fork["sessionID"], "boundary": event.fork["boundary"]}
-        return RenderedEvent("session.forked", data)
-    return RenderedEvent("session.created", session_info.created_data(session_info.info_of(event.record), event.record.slug))
+        return "session.forked", {"parentID": event.fork["sessionID"], "boundary": event.fork["boundary"]}
+    return "session.created", session_info.created_data(session_info.info_of(event.record), event.record.slug)
 
 
-def _title(event: TitleChanged, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.renamed", {"title": session_info.info_of(event.record).get("title", "")})
+def _title(event: TitleChanged, session: Session) -> SessionEvent:
+    return "session.renamed", {"title": session_info.info_of(event.record).get("title", "")}
 
 
-def _metadata(event: MetadataChanged, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.metadata.updated", {"metadata": dict(event.record.metadata or {})})
+def _metadata(event: MetadataChanged, session: Session) -> SessionEvent:
+    return "session.metadata.updated", {"metadata": dict(event.record.metadata or {})}
 
 
-def _rules(event: RulesChanged, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.permissions", {"permissions": names.rules(list(event.record.permission or ()))})
+def _rules(event: RulesChanged, session: Session) -> SessionEvent:
+    return "session.permissions", {"permissions": names.rules(list(event.record.permission or ()))}
 
 
-def _session_archived(event: SessionArchived, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.archived", {})
+def _session_archived(event: SessionArchived, session: Session) -> SessionEvent:
+    return "session.archived", {}
 
 
-def _session_unarchived(event: SessionUnarchived, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.unarchived", {})
+def _session_unarchived(event: SessionUnarchived, session: Session) -> SessionEvent:
+    return "session.unarchived", {}
 
 
-def _session_viewed(event: SessionViewed, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.viewed", {"idle": event.idle_ms})
+def _session_viewed(event: SessionViewed, session: Session) -> SessionEvent:
+    return "session.viewed", {"idle": event.idle_ms}
 
 
-def _entry_added(event: EntryAdded, session: Session) -> RenderedEvent:
+def _entry_added(event: EntryAdded, session: Session) -> SessionEvent:
     match event.entry:
         case ModeEntry() as entry:
-            return RenderedEvent("session.agent.selected", read.chosen_mode(entry))
+            return "session.agent.selected", read.chosen_mode(entry)
         case ModelEntry() as entry:
-            return RenderedEvent("session.model.selected", read.chosen_model(entry))
+            return "session.model.selected", read.chosen_model(entry)
         case MovedEntry() as entry:
-            return RenderedEvent("session.moved", read.place(entry.place))
+            return "session.moved", read.place(entry.place)
         case SkillEntry() as entry:
-            skill: event_types.SessionSkillActivatedData = {"id": entry.skill_id, "name": entry.name, "text": entry.text}
-            return RenderedEvent("session.skill.activated", skill)
+            return "session.skill.activated", {"id": entry.skill_id, "name": entry.name, "text": entry.text}
         case NoteEntry() as entry:
-            return RenderedEvent("session.synthetic", read.note(entry))
+            return "session.synthetic", read.note(entry)
 
 
-def _instructions(event: InstructionsChanged, session: Session) -> RenderedEvent:
+def _instructions(event: InstructionsChanged, session: Session) -> SessionEvent:
     data: event_types.SessionInstructionsUpdatedData = {}
     if event.delta is not None:
         data["delta"] = dict(event.delta)
     if event.entry is not None:
         data["text"] = event.entry.text
-    return RenderedEvent("session.instructions.updated", data)
+    return "session.instructions.updated", data
 
 
-def _usage(event: UsageChanged, session: Session) -> RenderedEvent:
-    data: event_types.SessionUsageUpdatedData = {"cost": event.cost, "tokens": session_info.counts(event.usage)}
-    return RenderedEvent("session.usage.updated", data)
+def _usage(event: UsageChanged, session: Session) -> SessionEvent:
+    return "session.usage.updated", {"cost": event.cost, "tokens": session_info.counts(event.usage)}
 
 
 # --- prompts -----------------------------------------------------------------------------------------------------
 
 
-def _prompt_accepted(event: PromptAccepted, session: Session) -> RenderedEvent:
+def _prompt_accepted(event: PromptAccepted, session: Session) -> SessionEvent:
     item = read.inbox_item(event.prompt, session)
-    data: event_types.SessionInboxEnqueuedData = {"inboxID": event.prompt.id, "item": item}
-    return RenderedEvent("session.inbox.enqueued", data)
+    return "session.inbox.enqueued", {"inboxID": event.prompt.id, "item": item}
 
 
-def _prompt_delivered(event: PromptDelivered, session: Session) -> RenderedEvent:
+def _prompt_delivered(event: PromptDelivered, session: Session) -> HintedEvent:
     prompt = event.prompt
-    data: event_types.SessionInboxDeliveredData = {"inboxID": prompt.id}
     if event.is_again:
-        return RenderedEvent("session.inbox.delivered", data)
-    return RenderedEvent("session.inbox.delivered", data, prompt.kind, {"item": read.inbox_entry(prompt, session)})
+        return HintedEvent(("session.inbox.delivered", {"inboxID": prompt.id}))
+    return HintedEvent(
+        ("session.inbox.delivered", {"inboxID": prompt.id}), prompt.kind, {"item": read.inbox_entry(prompt, session)}
+    )
 
 
-def _withdrawn(event: PromptWithdrawn, session: Session) -> RenderedEvent:
-    data: event_types.SessionInboxCancelledData = {"inboxID": event.prompt_id}
-    return RenderedEvent("session.inbox.cancelled", data)
+def _withdrawn(event: PromptWithdrawn, session: Session) -> SessionEvent:
+    return "session.inbox.cancelled", {"inboxID": event.prompt_id}
 
 
-def _delivery(event: DeliveryChanged, session: Session) -> RenderedEvent:
-    data: event_types.SessionInboxDeliveryChangedData = {"inboxID": event.prompt_id, "delivery": event.delivery}
-    return RenderedEvent("session.inbox.delivery.changed", data)
+def _delivery(event: DeliveryChanged, session: Session) -> SessionEvent:
+    return "session.inbox.delivery.changed", {"inboxID": event.prompt_id, "delivery": event.delivery}
 
 
 # --- turns -------------------------------------------------------------------------------------------------------
 
 
-def _began(event: TurnBegan, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.execution.started", {})
+def _began(event: TurnBegan, session: Session) -> SessionEvent:
+    return "session.execution.started", {}
 
 
-def _over(event: TurnOver, session: Session) -> RenderedEvent:
+def _over(event: TurnOver, session: Session) -> SessionEvent:
     if event.entry.outcome == "interrupted":
-        interrupted: event_types.SessionExecutionInterruptedData = {"reason": "user"}
-        return RenderedEvent("session.execution.interrupted", interrupted)
+        return "session.execution.interrupted", {"reason": "user"}
     if event.entry.outcome == "failed":
-        failed: event_types.SessionExecutionFailedData = {"error": read.end_error(event.entry)}
-        return RenderedEvent("session.execution.failed", failed)
-    return RenderedEvent("session.execution.succeeded", {})
+        return "session.execution.failed", {"error": read.end_error(event.entry)}
+    return "session.execution.succeeded", {}
 
 
-def _status(event: StatusEmitted, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.status", {"status": session_info.status(event.status)})
+def _status(event: StatusEmitted, session: Session) -> SessionEvent:
+    return "session.status", {"status": session_info.status(event.status)}
 
 
-def _idle(event: WentIdle, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.idle", {})
+def _idle(event: WentIdle, session: Session) -> SessionEvent:
+    return "session.idle", {}
 
 
 # --- steps -------------------------------------------------------------------------------------------------------
 
 
-def _step_began(event: StepBegan, session: Session) -> RenderedEvent:
+def _step_began(event: StepBegan, session: Session) -> SessionEvent:
     entry = event.entry
     data: event_types.SessionStepStartedData = {
         "assistantMessageID": entry.id,
@@ -290,15 +288,14 @@ def _step_began(event: StepBegan, session: Session) -> RenderedEvent:
     }
     if entry.snapshot:
         data["snapshot"] = entry.snapshot
-    return RenderedEvent("session.step.started", data)
+    return "session.step.started", data
 
 
-def _step_streamed(event: StepStreamed, session: Session) -> RenderedEvent:
-    data: event_types.SessionStepStreamedData = {"assistantMessageID": event.step_id}
-    return RenderedEvent("session.step.streamed", data)
+def _step_streamed(event: StepStreamed, session: Session) -> SessionEvent:
+    return "session.step.streamed", {"assistantMessageID": event.step_id}
 
 
-def _step_ended(event: StepEnded, session: Session) -> RenderedEvent:
+def _step_ended(event: StepEnded, session: Session) -> SessionEvent:
     entry = event.entry
     data: event_types.SessionStepEndedData = {
         "assistantMessageID": entry.id,
@@ -308,202 +305,186 @@ def _step_ended(event: StepEnded, session: Session) -> RenderedEvent:
     if entry.end_snapshot is not None:
         data["snapshot"] = entry.end_snapshot
         data["files"] = read.files(entry)
-    return RenderedEvent("session.step.ended", data)
+    return "session.step.ended", data
 
 
-def _step_failed(event: StepFailed, session: Session) -> RenderedEvent:
+def _step_failed(event: StepFailed, session: Session) -> SessionEvent:
     entry = event.entry
     error = read.LOST if entry.failure is None else names.error(entry.failure)
     data: event_types.SessionStepFailedData = {"assistantMessageID": entry.id, "error": error}
     if event.is_paid:
         data = {**data, **read.step_cost(entry)}
-    return RenderedEvent("session.step.failed", data)
+    return "session.step.failed", data
 
 
-def _retry(event: RetryScheduled, session: Session) -> RenderedEvent:
+def _retry(event: RetryScheduled, session: Session) -> SessionEvent:
     data: event_types.SessionRetryScheduledData = {"assistantMessageID": event.entry.id}
     if event.entry.retry is not None:
         data = {**data, **read.retry(event.entry.retry)}
-    return RenderedEvent("session.retry.scheduled", data)
+    return "session.retry.scheduled", data
 
 
-def _text_began(event: TextBegan, session: Session) -> RenderedEvent:
-    data: event_types.SessionTextStartedData = {"assistantMessageID": event.step_id, "ordinal": event.piece.ordinal}
-    return RenderedEvent(f"session.{_kind(event.piece.is_thought)}.started", data)
+def _text_began(event: TextBegan, session: Session) -> SessionEvent:
+    step_id, ordinal = event.step_id, event.piece.ordinal
+    if event.piece.is_thought:
+        return "session.reasoning.started", {"assistantMessageID": step_id, "ordinal": ordinal}
+    return "session.text.started", {"assistantMessageID": step_id, "ordinal": ordinal}
 
 
-def _text_ended(event: TextEnded, session: Session) -> RenderedEvent:
-    data: event_types.SessionTextEndedData = {
-        "assistantMessageID": event.step_id,
-        "ordinal": event.piece.ordinal,
-        "text": event.text,
-    }
-    return RenderedEvent(f"session.{_kind(event.piece.is_thought)}.ended", data)
+def _text_ended(event: TextEnded, session: Session) -> SessionEvent:
+    step_id, ordinal = event.step_id, event.piece.ordinal
+    if event.piece.is_thought:
+        return "session.reasoning.ended", {"assistantMessageID": step_id, "ordinal": ordinal, "text": event.text}
+    return "session.text.ended", {"assistantMessageID": step_id, "ordinal": ordinal, "text": event.text}
 
 
-def _kind(is_thought: bool) -> str:
-    return "reasoning" if is_thought else "text"
-
-
-def _call_began(event: CallBegan, session: Session) -> RenderedEvent:
-    data: event_types.SessionToolInputStartedData = {
+def _call_began(event: CallBegan, session: Session) -> SessionEvent:
+    return "session.tool.input.started", {
         "assistantMessageID": event.step_id,
         "id": event.piece.call_id,
         "name": names.tool_name(event.piece.tool),
     }
-    return RenderedEvent("session.tool.input.started", data)
 
 
-def _call_input_grew(event: CallInputGrew, session: Session) -> RenderedEvent:
-    data: event_types.SessionToolInputDeltaData = {
+def _call_input_grew(event: CallInputGrew, session: Session) -> SessionEvent:
+    return "session.tool.input.delta", {
         "assistantMessageID": event.step_id,
         "id": event.call_id,
         "delta": event.delta,
     }
-    return RenderedEvent("session.tool.input.delta", data)
 
 
-def _call_input_ended(event: CallInputEnded, session: Session) -> RenderedEvent:
+def _call_input_ended(event: CallInputEnded, session: Session) -> SessionEvent:
     words = json.dumps(read.call_input(event.piece, event.call), ensure_ascii=False)
-    data: event_types.SessionToolInputEndedData = {
+    return "session.tool.input.ended", {
         "assistantMessageID": event.step_id,
         "id": event.piece.call_id,
         "text": words,
     }
-    return RenderedEvent("session.tool.input.ended", data)
 
 
-def _call_ran(event: CallRan, session: Session) -> RenderedEvent:
+def _call_ran(event: CallRan, session: Session) -> HintedEvent:
     data: event_types.SessionToolCalledData = {
         "assistantMessageID": event.step_id,
         "id": event.piece.call_id,
         "input": read.call_input(event.piece, event.call),
         "executed": False,
     }
-    return RenderedEvent("session.tool.called", data, beside={"tool": names.tool_name(event.piece.tool)})
+    return HintedEvent(("session.tool.called", data), beside={"tool": names.tool_name(event.piece.tool)})
 
 
-def _call_progressed(event: CallProgressed, session: Session) -> RenderedEvent:
+def _call_progressed(event: CallProgressed, session: Session) -> SessionEvent:
     metadata = results.progress(names.tool_name(event.piece.tool), obj(event.call.metadata))
-    data: event_types.SessionToolProgressData = {
+    return "session.tool.progress", {
         "assistantMessageID": event.step_id,
         "id": event.piece.call_id,
         "metadata": metadata,
     }
-    return RenderedEvent("session.tool.progress", data)
 
 
-def _call_succeeded(event: CallSucceeded, session: Session) -> RenderedEvent:
+def _call_succeeded(event: CallSucceeded, session: Session) -> SessionEvent:
     result = read.call_result(event.piece, event.call, event.entry.directory)
-    data: event_types.SessionToolSuccessData = {
+    return "session.tool.success", {
         "assistantMessageID": event.entry.id,
         "id": event.piece.call_id,
         **result,
         "executed": False,
     }
-    return RenderedEvent("session.tool.success", data)
 
 
-def _call_failed(event: CallFailed, session: Session) -> RenderedEvent:
-    data: event_types.SessionToolFailedData = {
+def _call_failed(event: CallFailed, session: Session) -> SessionEvent:
+    return "session.tool.failed", {
         "assistantMessageID": event.step_id,
         "id": event.piece.call_id,
         **read.call_failure(event.piece, event.call),
         "executed": False,
     }
-    return RenderedEvent("session.tool.failed", data)
 
 
 # --- compactions, commands, undo ---------------------------------------------------------------------------------
 
 
-def _compaction_began(event: CompactionBegan, session: Session) -> RenderedEvent:
+def _compaction_began(event: CompactionBegan, session: Session) -> SessionEvent:
     entry = event.entry
     data: event_types.SessionCompactionStartedData = {"reason": read.compaction_reason(entry), "recent": ""}
     if entry.prompt_id is not None:
         data["inputID"] = entry.prompt_id
-    return RenderedEvent("session.compaction.started", data)
+    return "session.compaction.started", data
 
 
-def _compaction_ended(event: CompactionEnded, session: Session) -> RenderedEvent:
+def _compaction_ended(event: CompactionEnded, session: Session) -> HintedEvent:
     data: event_types.SessionCompactionEndedData = {
         "reason": read.compaction_reason(event.entry),
         "text": event.summary,
         "recent": "",
     }
-    return RenderedEvent("session.compaction.ended", data, beside={"messageID": event.entry.id})
+    return HintedEvent(("session.compaction.ended", data), beside={"messageID": event.entry.id})
 
 
-def _compaction_failed(event: CompactionFailed, session: Session) -> RenderedEvent:
+def _compaction_failed(event: CompactionFailed, session: Session) -> SessionEvent:
     entry = event.entry
     error = read.LOST if entry.failure is None else names.error(entry.failure)
     data: event_types.SessionCompactionFailedData = {"reason": read.compaction_reason(entry), "error": error}
     if entry.prompt_id is not None:
         data["inputID"] = entry.prompt_id
-    return RenderedEvent("session.compaction.failed", data)
+    return "session.compaction.failed", data
 
 
-def _shell_began(event: ShellBegan, session: Session) -> RenderedEvent:
-    data: event_types.SessionShellStartedData = {"shell": read.shell(event.entry)}
-    return RenderedEvent("session.shell.started", data)
+def _shell_began(event: ShellBegan, session: Session) -> SessionEvent:
+    return "session.shell.started", {"shell": read.shell(event.entry)}
 
 
-def _shell_ended(event: ShellEnded, session: Session) -> RenderedEvent:
+def _shell_ended(event: ShellEnded, session: Session) -> SessionEvent:
     output = read.shell_output(event.call)
-    data: event_types.SessionShellEndedData = {"shell": read.shell(event.entry), "output": {**output}}
-    return RenderedEvent("session.shell.ended", data)
+    return "session.shell.ended", {"shell": read.shell(event.entry), "output": {**output}}
 
 
-def _undo_staged(event: UndoStaged, session: Session) -> RenderedEvent:
+def _undo_staged(event: UndoStaged, session: Session) -> SessionEvent:
     undo = event.undo
     staged = session_info.revert_of(undo.revert, read.message_id(session, undo.revert.message_id), undo.diffs)
-    return RenderedEvent("session.revert.staged", {"revert": staged})
+    return "session.revert.staged", {"revert": staged}
 
 
-def _undo_cleared(event: UndoCleared, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.revert.cleared", {})
+def _undo_cleared(event: UndoCleared, session: Session) -> SessionEvent:
+    return "session.revert.cleared", {}
 
 
-def _undo_committed(event: UndoCommitted, session: Session) -> RenderedEvent:
-    return RenderedEvent("session.revert.committed", {"to": event.entry_id})
+def _undo_committed(event: UndoCommitted, session: Session) -> SessionEvent:
+    return "session.revert.committed", {"to": event.entry_id}
 
 
-def _content(event: ContentChanged, session: Session) -> RenderedEvent:
-    data: event_types.SessionMessageContentUpdatedData = {
+def _content(event: ContentChanged, session: Session) -> SessionEvent:
+    return "session.message.content.updated", {
         "messageID": event.entry.id,
         "content": read.content(event.entry, session),
     }
-    return RenderedEvent("session.message.content.updated", data)
 
 
 # --- requests ----------------------------------------------------------------------------------------------------
 
 
-def _permission_asked(event: PermissionAsked, session: Session) -> RenderedEvent:
-    return RenderedEvent("permission.asked", read.permission(event.request, session))
+def _permission_asked(event: PermissionAsked, session: Session) -> SessionEvent:
+    return "permission.asked", read.permission(event.request, session)
 
 
-def _permission_answered(event: PermissionAnswered, session: Session) -> RenderedEvent:
-    data: event_types.PermissionRepliedData = {"requestID": event.request.id, "reply": REPLIES[event.answer]}
-    return RenderedEvent("permission.replied", data)
+def _permission_answered(event: PermissionAnswered, session: Session) -> SessionEvent:
+    return "permission.replied", {"requestID": event.request.id, "reply": REPLIES[event.answer]}
 
 
-def _question_asked(event: QuestionAsked, session: Session) -> RenderedEvent:
-    return RenderedEvent("form.created", {"form": read.form(event.request, session)}, is_whole=True)
+def _question_asked(event: QuestionAsked, session: Session) -> SessionEvent:
+    return "form.created", {"form": read.form(event.request, session)}
 
 
-def _question_closed(event: QuestionClosed, session: Session) -> RenderedEvent:
+def _question_closed(event: QuestionClosed, session: Session) -> SessionEvent:
     question = event.question
     id_ = asks.form_id(question.request.id)
     if question.answers is None:
-        cancelled: event_types.FormCancelledData = {"id": id_}
-        return RenderedEvent("form.cancelled", cancelled)
+        return "form.cancelled", {"id": id_}
     answer = asks.answer(read.form(question.request, session), question.answers)
-    replied: event_types.FormRepliedData = {"id": id_, "answer": answer}
-    return RenderedEvent("form.replied", replied)
+    return "form.replied", {"id": id_, "answer": answer}
 
 
-RENDER: Mapping[type[Any], Callable[[Any, Session], RenderedEvent]] = {
+RENDER: Mapping[type[Any], Callable[[Any, Session], SessionEvent | HintedEvent]] = {
     SessionBegan: _session_created,
     TitleChanged: _title,
     MetadataChanged: _metadata,

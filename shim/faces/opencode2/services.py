@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shim.clock import Clock
+from shim.faces.opencode2 import host
 from shim.faces.opencode2.events import FACE, Event, ReadOnlyWire
 from shim.faces.opencode2.forms import Forms
-from shim.faces.opencode2.host_events import ROWS
 from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.render import render
 from shim.faces.opencode2.rereads import Rereads
@@ -33,10 +33,8 @@ class EventMaker:
         """The events of one change. Resent changes have none: they are for clients of OpenCode 1."""
         if isinstance(change, SessionChanges):
             return () if change.is_resent else render(change.changes, change.session, change.at_ms, self._new_id)
-        if (row := ROWS.get(type(change.change))) is None:
-            return ()
-        type_, data = row(change.change)
-        return (self.event(type_, data, None if change.directory == EVERYWHERE else change.directory),)
+        pair = host.event(change.change)
+        return () if pair is None else (self.event(*pair, None if change.directory == EVERYWHERE else change.directory),)
 
     def event(self, type_: str, data: ReadOnlyWire, directory: str | None = None) -> Event:
         """Make an event that belongs to no session."""

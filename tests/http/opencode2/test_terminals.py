@@ -11,6 +11,7 @@ import pytest
 from aiohttp import WSServerHandshakeError
 from yarl import URL
 
+from shim.host.changes import HostChanged, ShellCreated, ShellDeleted, ShellExited
 from tests.http.conftest import Place
 from tests.http.test_pty import TICKET, WAIT_S, Screen, wait_for_exit
 
@@ -98,6 +99,19 @@ async def test_a_command_and_its_pages(place: Place) -> None:
     assert not Path(done["file"]).exists()
     assert (await place.api.get(f"/api/shell/{made['id']}", status=404)).body["_tag"] == "ShellNotFoundError"
     await place.api.delete(f"/api/shell/{made['id']}", status=204)
+
+
+async def test_the_life_of_a_command_is_published(place: Place) -> None:
+    seen: list[HostChanged] = []
+    place.services.host.observe(seen.append)
+    made = await command(place, "exit 3")
+    await finished_shell(place, made["id"])
+    await place.api.delete(f"/api/shell/{made['id']}", status=204)
+    assert {changed.directory for changed in seen} == {place.directory}
+    created, *rest = [changed.change for changed in seen]
+    assert isinstance(created, ShellCreated)
+    assert (created.info.id, created.info.status) == (made["id"], "running")
+    assert rest == [ShellExited(made["id"], "exited", 3), ShellDeleted(made["id"])]
 
 
 async def test_a_command_ends_at_its_timeout(place: Place) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import DEFAULT_LIMIT, Number
+from shim.host.projects import Project
 from shim.host.roots import visible_sessions
 from shim.http.operation import Ctx, to_response
 from universal.session.model import SessionRecord
@@ -44,7 +45,7 @@ async def list_sessions(ctx: Ctx, query: Query) -> object:
         reverse=True,
     )
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
-    projects = {row["id"]: row for row in await ctx.services.projects.list_all()}
+    projects = {project.id: project for project in await ctx.services.projects.list_all()}
     shown: list[GlobalSession] = [
         {**read.session(record), "project": _summary(projects.get(record.project_id))} for record in matches[:limit]
     ]
@@ -64,7 +65,8 @@ def _is_wanted(record: SessionRecord, query: Query, directory: str) -> bool:
     )
 
 
-def _summary(project: dict[str, Any] | None) -> ProjectSummary | None:
+def _summary(project: Project | None) -> ProjectSummary | None:
     if project is None:
         return None
-    return cast("ProjectSummary", {key: project[key] for key in ("id", "name", "worktree") if key in project})
+    summary: ProjectSummary = {"id": project.id, "worktree": project.worktree}
+    return summary if project.name is None else {**summary, "name": project.name}

@@ -13,7 +13,7 @@ from shim.errors import InvalidRequest
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.generations import generation_of
 from shim.faces.opencode1.keybinds import KEYBINDS
-from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed, TuiCommand
+from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed, TuiToast
 from shim.host.config_schema import Config, wire
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import OpenCodeConfig, describe
@@ -72,8 +72,8 @@ def _report_problems(ctx: Ctx, config: OpenCodeConfig) -> None:
         return
     lines = list(describe(config.problems))
     log.warning("config.faulty", directory=ctx.directory, problems=lines)
-    toast = {"title": "OpenCode configuration", "message": "\n".join(lines), "variant": "warning"}
-    ctx.services.host.publish(TuiCommand("tui.toast.show", toast), ctx.directory)
+    toast = TuiToast("\n".join(lines), "warning", title="OpenCode configuration")
+    ctx.services.host.publish(toast, ctx.directory)
 
 
 def _without_nulls(value: Any) -> Any:

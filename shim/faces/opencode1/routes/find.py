@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
 from shim.host import search
 from shim.http.operation import Ctx
@@ -35,7 +36,7 @@ class SymbolQuery(BaseModel):
 @operation("find.text")
 async def text(ctx: Ctx, query: TextQuery) -> object:
     """List matching lines."""
-    return await search.texts(ctx.directory, query.pattern)
+    return [host.text_match(match) for match in await search.texts(ctx.directory, query.pattern)]
 
 
 @operation("find.files")

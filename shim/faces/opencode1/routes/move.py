@@ -60,9 +60,9 @@ async def warp(ctx: Ctx, body: Warp) -> object:
     """Move a session into or out of a workspace. Raises WorkspaceNotFound (404), SessionNotWarped."""
     here = ctx.services.sessions.index.record(body.sessionID).directory
     if body.id is not None:
-        directory = (await ctx.services.workspaces.get(body.id))["directory"]
+        directory = (await ctx.services.workspaces.get(body.id)).directory
     else:
-        worktree = (await ctx.services.projects.current(here))["worktree"]
+        worktree = (await ctx.services.projects.current(here)).worktree
         directory = here if worktree == "/" else worktree
     return await _move(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from aiohttp import web
 
 from shim.errors import InvalidRequest, PtyForbidden
+from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
@@ -27,13 +28,13 @@ TICKET_HEADER = "x-opencode-ticket"
 @operation("pty.shells")
 async def shells(ctx: Ctx) -> object:
     """List the shells of this machine."""
-    return await asyncio.to_thread(ctx.services.terminals.shells)
+    return [host.shell(shell) for shell in await asyncio.to_thread(ctx.services.terminals.shells)]
 
 
 @operation("pty.list")
 async def list_terminals(ctx: Ctx) -> object:
     """List the directory's running terminals."""
-    return ctx.services.terminals.list_of(ctx.directory)
+    return [host.terminal(info) for info in ctx.services.terminals.list_of(ctx.directory)]
 
 
 @operation("pty.create")
@@ -43,13 +44,13 @@ async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     await require(str(Path(ctx.directory, options.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     new = NewTerminal(options.command, tuple(options.args or ()), options.cwd, options.title, options.env or {})
-    return (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire
+    return host.terminal((await ctx.services.terminals.create(ctx.directory, project.id, new)).info)
 
 
 @operation("pty.get")
 async def get(ctx: Ctx, path: PtyPath) -> object:
     """Return a terminal."""
-    return ctx.services.terminals.get(ctx.directory, path.ptyID).wire
+    return host.terminal(ctx.services.terminals.get(ctx.directory, path.ptyID).info)
 
 
 @operation("pty.update")
@@ -57,7 +58,8 @@ async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
     """Change title and size."""
     target = ctx.services.terminals.get(ctx.directory, path.ptyID)
     size = None if body.size is None else (body.size.rows, body.size.cols)
-    return ctx.services.terminals.update(target, title=body.title, size=size)
+    ctx.services.terminals.update(target, title=body.title, size=size)
+    return host.terminal(target.info)
 
 
 @operation("pty.remove")

@@ -6,23 +6,17 @@ In native OpenCode, `/tui/open-themes` publishes `session.list` by mistake; ours
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
 from shim.errors import ServiceUnavailable
 from shim.faces.opencode1.endpoint import operation
-from shim.host.changes import TuiCommand, TuiKind
+from shim.host.changes import ToastVariant, TuiCommand, TuiPrompt, TuiSession, TuiToast
+from shim.host.tui_control import TuiRequest
 from shim.http.operation import Ctx, need_id
 
-if TYPE_CHECKING:
-    from shim.faces.opencode1.event_types import (
-        SessionIdProperties,
-        TuiCommandExecuteProperties,
-        TuiPromptAppendProperties,
-    )
-
+TuiChange: TypeAlias = TuiPrompt | TuiCommand | TuiToast | TuiSession
 SHORT_NAMES = {
     "session_new": "session.new",
     "session_share": "session.share",
@@ -48,11 +42,19 @@ class Append(BaseModel):
 
     text: str
 
+    def change(self) -> TuiChange:
+        """The change that TUIs read."""
+        return TuiPrompt(self.text)
+
 
 class Command(BaseModel):
     """A command of the TUI."""
 
     command: str
+
+    def change(self) -> TuiChange:
+        """The change that TUIs read."""
+        return TuiCommand(self.command)
 
 
 class Toast(BaseModel):
@@ -60,14 +62,22 @@ class Toast(BaseModel):
 
     title: str | None = None
     message: str
-    variant: Literal["info", "success", "warning", "error"]
+    variant: ToastVariant
     duration: Annotated[int, Field(gt=0)] | None = None
+
+    def change(self) -> TuiChange:
+        """The change that TUIs read."""
+        return TuiToast(self.message, self.variant, self.title, self.duration)
 
 
 class Select(BaseModel):
     """A session to open."""
 
     sessionID: Annotated[str, need_id("ses")]
+
+    def change(self) -> TuiChange:
+        """The change that TUIs read."""
+        return TuiSession(self.sessionID)
 
 
 class PublishAppend(BaseModel):
@@ -101,22 +111,20 @@ class PublishSelect(BaseModel):
 Published = Annotated[PublishAppend | PublishCommand | PublishToast | PublishSelect, Field(discriminator="type")]
 
 
-def _publish(ctx: Ctx, kind: TuiKind, properties: Mapping[str, object], body: object = None) -> bool:
-    ctx.services.host.publish(TuiCommand(kind, properties), ctx.directory)
-    ctx.services.tui_control.offer(ctx.directory, ctx.request.path, properties if body is None else body)
+def _publish(ctx: Ctx, content: Append | Command | Toast | Select) -> bool:
+    ctx.services.host.publish(content.change(), ctx.directory)
+    ctx.services.tui_control.offer(ctx.directory, TuiRequest(ctx.request.path, content.model_dump(exclude_none=True)))
     return True
 
 
 def _execute(ctx: Ctx, command: str) -> bool:
-    content: TuiCommandExecuteProperties = {"command": command}
-    return _publish(ctx, "tui.command.execute", content)
+    return _publish(ctx, Command(command=command))
 
 
 @operation("tui.appendPrompt")
 async def append(ctx: Ctx, body: Append) -> object:
     """Put text into the prompt."""
-    content: TuiPromptAppendProperties = {"text": body.text}
-    return _publish(ctx, "tui.prompt.append", content)
+    return _publish(ctx, body)
 
 
 @operation("tui.openHelp")
@@ -164,21 +172,20 @@ async def execute(ctx: Ctx, body: Command) -> object:
 @operation("tui.showToast")
 async def toast(ctx: Ctx, body: Toast) -> object:
     """Show a note."""
-    return _publish(ctx, "tui.toast.show", body.model_dump(exclude_none=True))
+    return _publish(ctx, body)
 
 
 @operation("tui.publish")
 async def publish(ctx: Ctx, body: Published) -> object:
     """Publish one of these events unchanged."""
-    return _publish(ctx, body.type, body.properties.model_dump(exclude_none=True))
+    return _publish(ctx, body.properties)
 
 
 @operation("tui.selectSession")
 async def select(ctx: Ctx, body: Select) -> object:
     """Open a session. Raises SessionNotFound (404)."""
     ctx.services.sessions.index.record(body.sessionID)
-    content: SessionIdProperties = {"sessionID": body.sessionID}
-    return _publish(ctx, "tui.session.select", content)
+    return _publish(ctx, body)
 
 
 @operation("tui.control.next")
@@ -194,7 +201,8 @@ async def control_next(ctx: Ctx) -> object:
             await asyncio.wait([reader], timeout=GONE_S)
         if reader.cancelled():
             raise ServiceUnavailable("The server is stopping.")
-        return reader.result()
+        request = reader.result()
+        return {"path": request.path, "body": request.body}
     finally:
         control.leave(ctx.directory, reader)
 

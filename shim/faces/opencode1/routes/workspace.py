@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel
 
+from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
-from shim.host.workspaces import ADAPTER
+from shim.host.workspaces import KIND
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx, need_id
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.host_types import WorkspaceAdapter, WorkspaceEventConnectionStatus
 
 WorkspaceID = Annotated[str, need_id("wrk")]
 
@@ -32,33 +36,39 @@ class Create(BaseModel):
 @operation("experimental.workspace.adapter.list")
 async def adapters(ctx: Ctx) -> object:
     """List the kinds of workspaces."""
-    return [ADAPTER]
+    worktree: WorkspaceAdapter = {"type": KIND, "name": "Worktree", "description": "Create a git worktree"}
+    return [worktree]
 
 
 @operation("experimental.workspace.list")
 async def list_workspaces(ctx: Ctx) -> object:
     """List the project's workspaces."""
-    return await ctx.services.workspaces.list_of(ctx.directory)
+    return [host.workspace(workspace) for workspace in await ctx.services.workspaces.list_of(ctx.directory)]
 
 
 @operation("experimental.workspace.status")
 async def statuses(ctx: Ctx) -> object:
     """Return whether each workspace's folder exists."""
-    return await ctx.services.workspaces.statuses(ctx.directory)
+    rows: list[WorkspaceEventConnectionStatus] = [
+        {"workspaceID": state.workspace_id, "status": "connected" if state.is_connected else "error"}
+        for state in await ctx.services.workspaces.states(ctx.directory)
+    ]
+    return rows
 
 
 @operation("experimental.workspace.create")
 async def create(ctx: Ctx, body: Create) -> object:
     """Create a workspace."""
-    return await ctx.services.workspaces.create(ctx.directory, body.type, id_=body.id, branch=body.branch, extra=body.extra)
+    workspaces = ctx.services.workspaces
+    return host.workspace(await workspaces.create(ctx.directory, body.type, id_=body.id, branch=body.branch, extra=body.extra))
 
 
 @operation("experimental.workspace.remove")
 async def remove(ctx: Ctx, path: WorkspacePath) -> object:
     """End everything that runs in a workspace, and remove it."""
-    row = await ctx.services.workspaces.get(path.id)
-    await end_instance(ctx, row["directory"])
-    return await ctx.services.workspaces.remove(path.id)
+    workspace = await ctx.services.workspaces.get(path.id)
+    await end_instance(ctx, workspace.directory)
+    return host.workspace(await ctx.services.workspaces.remove(path.id))
 
 
 @operation("experimental.workspace.syncList")

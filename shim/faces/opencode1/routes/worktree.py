@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -11,6 +12,9 @@ from shim.host.project_copies import generate_name
 from shim.host.roots import require
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1.host_types import Worktree
 
 
 class Create(BaseModel):
@@ -56,14 +60,16 @@ class CopyRemoval(BaseModel):
 @operation("worktree.list")
 async def list_worktrees(ctx: Ctx) -> object:
     """List the project's other working trees."""
-    return (await ctx.services.projects.current(ctx.directory))["sandboxes"]
+    return (await ctx.services.projects.current(ctx.directory)).sandboxes
 
 
 @operation("worktree.create")
 async def create(ctx: Ctx, body: Create | None) -> object:
     """Create a worktree."""
     options = body or Create()
-    return (await ctx.services.worktrees.create(ctx.directory, options.name, options.startCommand)).wire()
+    created = await ctx.services.worktrees.create(ctx.directory, options.name, options.startCommand)
+    worktree: Worktree = {"name": created.name, "branch": created.branch, "directory": created.directory}
+    return worktree
 
 
 @operation("worktree.remove")

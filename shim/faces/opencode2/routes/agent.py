@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from shim.agents import catalog
 from shim.agents import offered_commands as offered
 from shim.faces.opencode2 import catalog as opencode2_catalog
+from shim.faces.opencode2 import host
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import AgentModeNotFound
 from shim.faces.opencode2.names import rules
@@ -62,4 +63,4 @@ async def commands(ctx: Ctx) -> object:
 async def skill_listing(ctx: Ctx) -> object:
     """The skills in the project and in the person's home, where agents look for them."""
     found = await asyncio.to_thread(skills.find, ctx.directory, ctx.services.config.home)
-    return await locate_answer(ctx, [one.wire() for one in found])
+    return await locate_answer(ctx, [host.skill(skill) for skill in found])

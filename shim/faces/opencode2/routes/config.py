@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from shim.errors import InvalidRequest
+from shim.faces.opencode2 import host
 from shim.faces.opencode2.config import convert
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.location_answer import place, publish_changes
@@ -45,7 +46,7 @@ def _personal_file(folder: Path) -> Path | None:
 @operation("config.shells")
 async def shells(ctx: Ctx) -> object:
     """The shells of this machine."""
-    return await asyncio.to_thread(ctx.services.terminals.shells)
+    return [host.shell(shell) for shell in await asyncio.to_thread(ctx.services.terminals.shells)]
 
 
 @operation("experimental.config.update")

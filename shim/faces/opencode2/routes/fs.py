@@ -12,7 +12,7 @@ import mimetypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from aiohttp import web
 from pydantic import BaseModel, Field
@@ -24,6 +24,9 @@ from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host import disk, files, search
 from shim.host.roots import require
 from shim.http.operation import Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2.host_types import FileSystemEntry
 
 BYTES = "application/octet-stream"
 
@@ -63,14 +66,16 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
     inside = files.is_below(ctx.directory, folder)
     entries = await files.list_folder(ctx.directory if inside else folder, query.path if inside else "")
     before = "" if inside else _from(ctx.directory, folder)
-    return await locate_answer(ctx, [{"path": f"{before}{entry.path}", "type": entry.type} for entry in entries])
+    rows: list[FileSystemEntry] = [{"path": f"{before}{entry.path}", "type": entry.type} for entry in entries]
+    return await locate_answer(ctx, rows)
 
 
 @operation("fs.find")
 async def find(ctx: Ctx, query: FindQuery) -> object:
     """Files and folders whose path is similar to the query, the best first."""
     found = await search.names(ctx.directory, query.query, kind=query.type, limit=query.limit)
-    return await locate_answer(ctx, [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in found])
+    rows: list[FileSystemEntry] = [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in found]
+    return await locate_answer(ctx, rows)
 
 
 @operation("fs.read")

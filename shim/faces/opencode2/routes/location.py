@@ -15,10 +15,10 @@ async def get(ctx: Ctx) -> object:
     directory = await place(ctx)
     project = await ctx.services.projects.identity(directory)
     ctx.services.watchers.visit(directory, project.id)
-    row = await ctx.services.projects.current(directory)
+    canonical = (await ctx.services.projects.current(directory)).worktree
     return {
         "directory": directory,
-        "project": {"id": project.id, "directory": project.worktree, "canonical": row["worktree"]},
+        "project": {"id": project.id, "directory": project.worktree, "canonical": canonical},
     }
 
 

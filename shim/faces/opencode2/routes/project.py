@@ -6,21 +6,27 @@ See `shim.host.projects`, `shim.host.worktrees` and `shim.host.project_copies`.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, Field
 
 from shim.errors import InvalidRequest, ProjectNotFound
+from shim.faces.opencode2 import host
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import WorktreeRefused
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpdated
 from shim.host.project_copies import STRATEGY
-from shim.host.roots import require, visible_directories, visible_projects
+from shim.host.projects import Project
+from shim.host.roots import require, visible_copies, visible_projects
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.http.shapes import Commands, Icon, ProjectPath
+from shim.http.shapes import ProjectChanges, ProjectPath
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import host_types
 
 
 class ProjectQuery(BaseModel):
@@ -29,13 +35,10 @@ class ProjectQuery(BaseModel):
     projectID: str
 
 
-class Update(BaseModel):
+class Update(ProjectChanges):
     """The fields to change. `canonical`: the new main working tree."""
 
     canonical: str | None = None
-    name: str | None = None
-    icon: Icon | None = None
-    commands: Commands | None = None
 
 
 class Create(BaseModel):
@@ -59,32 +62,31 @@ class Remove(BaseModel):
 @operation("project.list")
 async def listing(ctx: Ctx) -> object:
     """All projects that were ever opened, and that of this request. None is archived, as no operation archives one."""
-    return [_wire(ctx, row) for row in await _rows(ctx)]
+    return [_info(ctx, project) for project in await _projects(ctx)]
 
 
 @operation("project.update")
 async def update(ctx: Ctx, path: ProjectPath, body: Update) -> object:
     """Change name, icon, start command or the main working tree."""
-    changes = body.model_dump(exclude_none=True, exclude={"canonical"})
     if body.canonical is not None:
-        changes |= await _canonical(ctx, path.projectID, body.canonical)
-    row = await ctx.services.projects.update(path.projectID, changes)
-    ctx.services.host.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
-    return _wire(ctx, row)
+        _require_place(await _need(ctx, path.projectID), body.canonical)
+    project = await ctx.services.projects.update(path.projectID, lambda old: _with_canonical(body.apply(old), body.canonical))
+    ctx.services.host.publish(ProjectUpdated(project), EVERYWHERE, project.id)
+    return _info(ctx, project)
 
 
 @operation("worktree.list")
 async def worktrees(ctx: Ctx, query: ProjectQuery) -> object:
     """The project's working trees that still exist, the main one first."""
-    await _row(ctx, query.projectID)
-    found = await ctx.services.projects.directories(query.projectID)
-    return await visible_directories(found, ctx.services.settings.roots)
+    await _need(ctx, query.projectID)
+    copies = await ctx.services.projects.directories(query.projectID)
+    return [host.worktree(copy) for copy in await visible_copies(copies, ctx.services.settings.roots)]
 
 
 @operation("worktree.create")
 async def create(ctx: Ctx, body: Create) -> object:
     """Create a worktree: in `directory` without a branch, or in the server's data with a branch."""
-    top = (await _row(ctx, body.projectID))["worktree"]
+    top = (await _need(ctx, body.projectID)).worktree
     if body.directory is None:
         made = ctx.services.worktrees.create(top, body.name, branch=body.branch, base=body.from_)
         place = (await _worktree_work(made)).directory
@@ -102,7 +104,7 @@ async def create(ctx: Ctx, body: Create) -> object:
 @operation("worktree.remove")
 async def remove(ctx: Ctx, body: Remove) -> object:
     """End what runs in a worktree and remove it. Only worktrees of this server; with changes only by `force`."""
-    top = (await _row(ctx, body.projectID))["worktree"]
+    top = (await _need(ctx, body.projectID)).worktree
     if await ctx.services.worktrees.is_managed(body.directory):
         if not body.force and await vcs.changes(body.directory):
             raise WorktreeRefused(f"{body.directory} has changes that are not committed.", force_required=True)
@@ -117,46 +119,44 @@ async def remove(ctx: Ctx, body: Remove) -> object:
 @operation("worktree.refresh")
 async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
     """Find worktrees that other programs have created."""
-    row = await _row(ctx, body.projectID)
-    await _worktree_work(ctx.services.copies.refresh(body.projectID, row["worktree"]))
+    project = await _need(ctx, body.projectID)
+    await _worktree_work(ctx.services.copies.refresh(body.projectID, project.worktree))
     return NO_CONTENT
 
 
-def _wire(ctx: Ctx, row: dict[str, Any]) -> dict[str, Any]:
+def _info(ctx: Ctx, project: Project) -> host_types.Project:
     """The `Project`. `active` is the time of the last change of its sessions."""
-    times = [record.updated_ms for record in ctx.services.sessions.index.records() if record.project_id == row["id"]]
-    kept = {key: row[key] for key in ("vcs", "name", "icon", "commands") if row.get(key)}
-    time = {"created": row["time"]["created"], "updated": row["time"]["updated"]}
-    return {
-        "id": row["id"],
-        "canonical": row["worktree"],
-        **kept,
-        "time": time | {"active": max(times, default=time["updated"])},
-        "sandboxes": row["sandboxes"],
-    }
+    times = [record.updated_ms for record in ctx.services.sessions.index.records() if record.project_id == project.id]
+    return host.project(project, max(times, default=project.updated_ms))
 
 
-async def _rows(ctx: Ctx) -> list[dict[str, Any]]:
+async def _projects(ctx: Ctx) -> list[Project]:
     here = await ctx.services.projects.identity(ctx.directory)
     return await visible_projects(await ctx.services.projects.list_all(), ctx.services.settings.roots, here.id)
 
 
-async def _row(ctx: Ctx, project_id: str) -> dict[str, Any]:
-    for row in await _rows(ctx):
-        if row["id"] == project_id:
-            return row
+async def _need(ctx: Ctx, project_id: str) -> Project:
+    for project in await _projects(ctx):
+        if project.id == project_id:
+            return project
     raise ProjectNotFound(project_id)
 
 
-async def _canonical(ctx: Ctx, project_id: str, wanted: str) -> dict[str, Any]:
-    """The fields that change with another main working tree."""
-    row = await _row(ctx, project_id)
-    places = [row["worktree"], *row["sandboxes"]]
-    if wanted not in places:
+def _require_place(project: Project, place: str) -> None:
+    """Raise InvalidRequest for a place that is none of the project's working trees."""
+    places = (project.worktree, *project.sandboxes)
+    if place not in places:
         raise InvalidRequest(
-            f"Expected one of the project's working trees ({', '.join(places)}), got {wanted}", path=("canonical",)
+            f"Expected one of the project's working trees ({', '.join(places)}), got {place}", path=("canonical",)
         )
-    return {"worktree": wanted, "sandboxes": [one for one in places if one != wanted]}
+
+
+def _with_canonical(project: Project, place: str | None) -> Project:
+    """The project with another main working tree; None keeps the main one."""
+    if place is None:
+        return project
+    places = (project.worktree, *project.sandboxes)
+    return replace(project, worktree=place, sandboxes=tuple(tree for tree in places if tree != place))
 
 
 Done = TypeVar("Done")

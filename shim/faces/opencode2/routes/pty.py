@@ -12,6 +12,7 @@ from pathlib import Path
 from aiohttp import web
 
 from shim.errors import Forbidden, InvalidRequest, PtyNotFound
+from shim.faces.opencode2 import host
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host.roots import require
@@ -30,7 +31,7 @@ GONE = 4404
 @operation("pty.list")
 async def listing(ctx: Ctx) -> object:
     """The running terminals of the directory."""
-    return await locate_answer(ctx, ctx.services.terminals.list_of(ctx.directory))
+    return await locate_answer(ctx, [host.terminal(info) for info in ctx.services.terminals.list_of(ctx.directory)])
 
 
 @operation("pty.create")
@@ -40,13 +41,14 @@ async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     await require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
     new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
-    return await locate_answer(ctx, (await ctx.services.terminals.create(ctx.directory, project.id, new)).wire)
+    created = await ctx.services.terminals.create(ctx.directory, project.id, new)
+    return await locate_answer(ctx, host.terminal(created.info))
 
 
 @operation("pty.get")
 async def get(ctx: Ctx, path: PtyPath) -> object:
     """One terminal."""
-    return await locate_answer(ctx, ctx.services.terminals.get(ctx.directory, path.ptyID).wire)
+    return await locate_answer(ctx, host.terminal(ctx.services.terminals.get(ctx.directory, path.ptyID).info))
 
 
 @operation("pty.update")
@@ -54,7 +56,8 @@ async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
     """Change title and size."""
     found = ctx.services.terminals.get(ctx.directory, path.ptyID)
     size = None if body.size is None else (body.size.rows, body.size.cols)
-    return await locate_answer(ctx, ctx.services.terminals.update(found, title=body.title, size=size))
+    ctx.services.terminals.update(found, title=body.title, size=size)
+    return await locate_answer(ctx, host.terminal(found.info))
 
 
 @operation("pty.remove")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from shim.errors import ShellNotFound
+from shim.faces.opencode2 import host
 from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.routes.location_answer import locate_answer
@@ -50,7 +51,7 @@ class OutputQuery(BaseModel):
 @operation("shell.list")
 async def listing(ctx: Ctx) -> object:
     """The running commands of the directory."""
-    return await locate_answer(ctx, ctx.services.shells.list_of(ctx.directory))
+    return await locate_answer(ctx, [host.shell_command(info) for info in ctx.services.shells.list_of(ctx.directory)])
 
 
 @operation("shell.create")
@@ -60,14 +61,14 @@ async def create(ctx: Ctx, body: Create) -> object:
     made = await ctx.services.shells.create(
         ctx.directory, body.command, cwd=body.cwd, timeout_ms=body.timeout, metadata=body.metadata or {}
     )
-    begun = dict(made.wire)  # it may have ended before the answer is made
+    begun = host.shell_command(made.info)  # it may have ended before the answer is made
     return await locate_answer(ctx, begun)
 
 
 @operation("shell.get")
 async def get(ctx: Ctx, path: ShellPath) -> object:
     """One command, also after its end."""
-    return await locate_answer(ctx, ctx.services.shells.get(ctx.directory, path.id).wire)
+    return await locate_answer(ctx, host.shell_command(ctx.services.shells.get(ctx.directory, path.id).info))
 
 
 @extra("shell.timeout", "PATCH", "/api/shell/{id}/timeout")
@@ -75,7 +76,7 @@ async def timeout(ctx: Ctx, path: ShellPath, body: TimeoutBody) -> object:
     """Change the time limit of a running command. Only builds before 2.0 have this route, so it answers as they do."""
     shell = ctx.services.shells.get(ctx.directory, path.id)
     ctx.services.shells.limit(shell, body.timeout)
-    return with_project(await locate_answer(ctx, dict(shell.wire)))
+    return with_project(await locate_answer(ctx, host.shell_command(shell.info)))
 
 
 @operation("shell.remove")
@@ -90,4 +91,6 @@ async def remove(ctx: Ctx, path: ShellPath) -> object:
 async def output(ctx: Ctx, path: ShellPath, query: OutputQuery) -> object:
     """A page of a command's output. A page that begins inside of a character starts with a replacement mark."""
     shells = ctx.services.shells
-    return await locate_answer(ctx, await shells.output(shells.get(ctx.directory, path.id), query.cursor, query.limit))
+    page = await shells.output(shells.get(ctx.directory, path.id), query.cursor, query.limit)
+    row = {"output": page.output, "cursor": page.cursor, "size": page.size, "truncated": page.is_truncated}
+    return await locate_answer(ctx, row)

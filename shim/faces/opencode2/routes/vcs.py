@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BaseModel, Field
 
@@ -12,6 +12,9 @@ from shim.faces.opencode2.routes.location_answer import locate_answer, place
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectUpdated
 from shim.http.operation import NO_CONTENT, Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2.host_types import VcsFileStatus
 
 BRANCHES_LIMIT = 1000
 
@@ -90,10 +93,10 @@ async def init(ctx: Ctx, query: InitQuery) -> object:
         raise VcsUnsupported(query.provider)
     if (await ctx.services.projects.identity(directory)).vcs is not None:
         raise ResourceConflict(f"{directory} is in a repository already.", directory)
-    row = await ctx.services.projects.init_git(directory)
-    ctx.services.host.publish(ProjectUpdated(row), EVERYWHERE, row["id"])
+    created = await ctx.services.projects.init_git(directory)
+    ctx.services.host.publish(ProjectUpdated(created), EVERYWHERE, created.id)
     return NO_CONTENT
 
 
-def _row(change: vcs.Change) -> dict[str, Any]:
+def _row(change: vcs.Change) -> VcsFileStatus:
     return {"file": change.file, "additions": change.additions, "deletions": change.deletions, "status": change.status}

@@ -1,0 +1,148 @@
+"""Renders what the host has, and its changes, as OpenCode 2's JSON. Pure. Source: `compat_fixtures/opencode2`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, cast
+
+from shim.host import changes
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import host_types
+    from shim.faces.opencode2.event_types import HostEvent, ProjectUpdatedData, ShellExitedData, TuiToastShowData
+    from shim.host.projects import Project, WorkingCopy
+    from shim.host.shells import ShellInfo
+    from shim.host.skills import Skill
+    from shim.host.terminals import InstalledShell, TerminalInfo
+    from universal.session.changes import Notice
+
+TOAST_MS = 15_000
+"""Milliseconds for which clients show a notice."""
+LINKED = "git_worktree"
+"""OpenCode's word for a working tree that `git worktree add` created."""
+
+
+def event(change: changes.HostChange) -> HostEvent | None:  # noqa: C901 - a table of kinds of changes
+    """Type and data of a change's event, or None for what OpenCode 2 does not have."""
+    match change:
+        case changes.TerminalCreated(info):
+            return "pty.created", {"info": terminal(info)}
+        case changes.TerminalUpdated(info):
+            return "pty.updated", {"info": terminal(info)}
+        case changes.TerminalExited(id_, exit_code):
+            return "pty.exited", {"id": id_, "exitCode": exit_code}
+        case changes.TerminalDeleted(id_):
+            return "pty.deleted", {"id": id_}
+        case changes.ShellCreated(info):
+            return "shell.created", {"info": shell_command(info)}
+        case changes.ShellExited(id_, status, exit_code):
+            ended: ShellExitedData = {"id": id_, "status": status}
+            return "shell.exited", ended if exit_code is None else {**ended, "exit": exit_code}
+        case changes.ShellDeleted(id_):
+            return "shell.deleted", {"id": id_}
+        case changes.FileChanged(path, kind):
+            return "filesystem.changed", {"file": path, "event": kind}
+        case changes.GitBranchChanged(branch):
+            return "vcs.branch.updated", {"branch": branch} if branch else {}
+        case changes.ProjectUpdated(changed):
+            return "project.updated", cast("ProjectUpdatedData", project(changed, changed.updated_ms))
+        case changes.ProjectDirectoriesChanged(project_id):
+            return "worktree.updated", {"projectID": project_id}
+        case changes.DirectoryDisposed():
+            return "location.shutdown", {}
+        case changes.TuiPrompt(text):
+            return "tui.prompt.append", {"text": text}
+        case changes.TuiCommand(command):
+            return "tui.command.execute", {"command": command}
+        case changes.TuiToast():
+            return "tui.toast.show", toast(change)
+        case changes.TuiSession(session_id):
+            return "tui.session.select", {"sessionID": session_id}
+        case _:
+            return None
+
+
+def notice(notice: Notice) -> TuiToastShowData:
+    """The data of `tui.toast.show` for a notice of a session."""
+    return {"message": notice.text, "variant": notice.level, "duration": TOAST_MS}
+
+
+def toast(change: changes.TuiToast) -> TuiToastShowData:
+    """A note that TUIs show."""
+    data: TuiToastShowData = {"message": change.message, "variant": change.variant}
+    if change.title is not None:
+        data["title"] = change.title
+    if change.duration_ms is not None:
+        data["duration"] = change.duration_ms
+    return data
+
+
+def terminal(info: TerminalInfo) -> host_types.Pty:
+    """A running terminal."""
+    return {
+        "id": info.id,
+        "title": info.title,
+        "command": info.command,
+        "args": info.args,
+        "cwd": info.cwd,
+        "status": "running",
+        "pid": info.pid,
+    }
+
+
+def shell_command(info: ShellInfo) -> host_types.ShellInfo:
+    """A shell command without a terminal."""
+    row: host_types.ShellInfo = {
+        "id": info.id,
+        "status": info.status,
+        "command": info.command,
+        "cwd": info.cwd,
+        "shell": info.shell,
+        "file": info.file,
+        "metadata": info.metadata,
+        "time": {"started": info.started_ms},
+    }
+    if info.pid is not None:
+        row["pid"] = info.pid
+    if info.completed_ms is not None:
+        row["time"] = {"started": info.started_ms, "completed": info.completed_ms}
+    if info.exit_code is not None:
+        row["exit"] = info.exit_code
+    if info.signal is not None:
+        row["signal"] = info.signal
+    return row
+
+
+def shell(shell: InstalledShell) -> host_types.ConfigShellOption:
+    """A shell of this machine."""
+    return {"path": shell.path, "name": shell.name, "acceptable": shell.is_acceptable}
+
+
+def project(project: Project, active_ms: int) -> host_types.Project:
+    """A project. In: `active_ms`, the time of the last change of it or of its sessions."""
+    row: host_types.Project = {
+        "id": project.id,
+        "canonical": project.worktree,
+        "time": {"created": project.created_ms, "updated": project.updated_ms, "active": active_ms},
+        "sandboxes": project.sandboxes,
+    }
+    if project.vcs is not None:
+        row["vcs"] = project.vcs
+    if project.name is not None:
+        row["name"] = project.name
+    if icon := {key: value for key, value in asdict(project.icon).items() if value is not None}:
+        row["icon"] = cast("host_types.ProjectIcon", icon)
+    if project.start_command is not None:
+        row["commands"] = {"start": project.start_command}
+    return row
+
+
+def worktree(copy: WorkingCopy) -> host_types.WorktreeDirectory:
+    """A working tree of a project."""
+    return {"directory": copy.directory, "strategy": LINKED} if copy.is_linked else {"directory": copy.directory}
+
+
+def skill(skill: Skill) -> host_types.SkillInfo:
+    """A skill."""
+    row: host_types.SkillInfo = {"id": skill.id, "name": skill.name, "path": skill.path, "content": skill.content}
+    return {**row, "description": skill.description} if skill.description else row

@@ -1,0 +1,38 @@
+"""Projects as they are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shim.clock import ManualClock
+from shim.host.projects import Project, ProjectIcon, Projects
+from shim.store.memory import MemoryStore
+
+STORED: dict[str, Any] = {
+    "id": "abc",
+    "worktree": "/r",
+    "vcs": "git",
+    "time": {"created": 1, "updated": 2},
+    "sandboxes": ["/s"],
+    "name": "mine",
+    "icon": {"color": "red"},
+    "commands": {"start": "make"},
+}
+"""A project as servers before this one stored it."""
+
+
+async def test_a_project_that_an_earlier_version_stored_is_read() -> None:
+    store = MemoryStore()
+    await store.open()
+    store.set_value("project", "abc", STORED)
+    store.set_value("project", "broken", {"id": "broken"})
+    icon = ProjectIcon(color="red")
+    assert await Projects(store, ManualClock()).list_all() == [Project("abc", "/r", 1, 2, "git", ("/s",), "mine", icon, "make")]
+
+
+async def test_a_project_is_stored_as_earlier_versions_read_it() -> None:
+    store = MemoryStore()
+    await store.open()
+    store.set_value("project", "abc", STORED)
+    await Projects(store, ManualClock(start_ms=9)).update("abc", lambda project: project)
+    assert (await store.values("project"))["abc"] == STORED | {"time": {"created": 1, "updated": 9}}

@@ -8,7 +8,7 @@ REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
 .PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
-.PHONY: adopt adopt-client
+.PHONY: adopt adopt-client check-style check-types check-layers
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -27,9 +27,15 @@ test-slow: .venv/.dev  ## faults of agents and of the machine, spoiled recording
 slow-all: .venv/.dev  ## what `make test-slow` leaves out: a request of each kind in the document, reconnects, more planted bugs
 	$(BIN)pytest -q -n auto -m "slow and nightly" --timeout=300 $(ARGS)
 
-check: .venv/.dev  ## lint, format, names, types, walls between the layers, and that generated files are current
+check: check-style check-types check-layers  ## lint, format, names, types, walls between the layers, and that generated files are current
+
+check-style: .venv/.dev
 	$(BIN)ruff check . && $(BIN)ruff format --check . && $(BIN)python -m tools.naming
+
+check-types: .venv/.dev
 	$(BIN)pyright
+
+check-layers: .venv/.dev
 	$(BIN)lint-imports --no-logo && scripts/gen --check
 
 gen docs: .venv/.dev  ## write the generated files anew: tables of operations, settings, turns

@@ -1,12 +1,15 @@
 # Sourced by .ci/run and .ci/nightly: runs named parts in order, all of them even when one fails, and says which failed.
 export PYTHONUNBUFFERED=1
+# Some images set it. Then each worker of pytest compiles all tests anew: 11 s of a core.
+unset PYTHONDONTWRITEBYTECODE
 # A test that needs a second try is to be mended. Five in 9,000 leave room for a machine that others use, where real browsers and
 # agents start late; more are a defect of the product or of the tests.
 MAX_RERUNS=5
 
 SHIM_RERUNS="$(mktemp)" # tests/conftest.py writes here each test that passed only at its second try
 export SHIM_RERUNS
-trap 'rm -f "$SHIM_RERUNS"' EXIT
+outputs="$(mktemp -d)"
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$SHIM_RERUNS" "$outputs"' EXIT
 
 failed=()
 times=()
@@ -16,6 +19,19 @@ part() { # name, command...
   printf '\n== %s\n' "$1"
   "${@:2}" || failed+=("$1")
   times+=("$(printf '%-8s %5d s' "$1" $((SECONDS - began)))")
+}
+
+background() { # name, command...: runs beside the parts that follow, until `collect`
+  ("${@:2}") >"$outputs/$1" 2>&1 &
+  printf -v "pid_${1//-/_}" %s $!
+}
+
+collect() { # name: waits for a `background` and prints what it wrote
+  local pid="pid_${1//-/_}"
+  local code=0
+  wait "${!pid}" || code=$?
+  cat "$outputs/$1"
+  return "$code"
 }
 
 finish() { # prints the times, the reruns and the parts that failed; exits with 1 if one has

@@ -34,6 +34,14 @@ def test_a_run_without_failures_succeeds() -> None:
     assert "failed" not in output
 
 
+def test_a_background_command_runs_beside_the_parts_and_fails_where_it_is_collected() -> None:
+    slow = "mkfifo $outputs/gate\nslow() { read -r line <$outputs/gate; echo $line; return 3; }\nbackground slow slow"
+    code, output = run(f"{slow}\npart one echo first\necho second >$outputs/gate\npart two collect slow")
+    assert code == 1
+    assert output.index("first") < output.index("second")
+    assert output.endswith("failed: two\n")
+
+
 @pytest.mark.parametrize(("reruns", "code"), [(0, 0), (1, 0), (5, 0), (6, 1)])
 def test_more_than_five_reruns_fail_the_run(reruns: int, code: int) -> None:
     lines = "\n".join(f'echo tests/x.py::test_{number} >> "$SHIM_RERUNS"' for number in range(reruns))

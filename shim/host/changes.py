@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
-if TYPE_CHECKING:
-    from shim.host.projects import Project
-    from shim.host.shells import ShellInfo, ShellStatus
-    from shim.host.terminals import TerminalInfo
+from shim.host.values import Project, ShellInfo, ShellStatus, TerminalInfo
 
 ToastVariant: TypeAlias = Literal["info", "success", "warning", "error"]
 EVERYWHERE = "global"

@@ -23,6 +23,7 @@ from shim.errors import GitInitFailed, ProjectNotFound
 from shim.host import vcs
 from shim.host.disk import is_file, is_folder
 from shim.host.git import git
+from shim.host.values import Project, ProjectIcon
 from shim.store.base import Store
 from universal.jsonvalue import arr, obj, text, whole
 
@@ -42,30 +43,6 @@ class Identity:
     id: str
     worktree: str
     vcs: Literal["git"] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ProjectIcon:
-    """The icon of a project, set by clients."""
-
-    url: str | None = None
-    override: str | None = None
-    color: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Project:
-    """A project: its main working tree, its other ones (`sandboxes`), and what clients have set."""
-
-    id: str
-    worktree: str
-    created_ms: int
-    updated_ms: int
-    vcs: Literal["git"] | None = None
-    sandboxes: tuple[str, ...] = ()
-    name: str | None = None
-    icon: ProjectIcon = ProjectIcon()
-    start_command: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,8 @@ from typing import TypeVar
 
 from shim.errors import OutsideRoots
 from shim.host import disk
-from shim.host.projects import Project, WorkingCopy
+from shim.host.projects import WorkingCopy
+from shim.host.values import Project
 from universal.session.model import SessionRecord
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO, Literal, TypeAlias
+from typing import BinaryIO
 
 from shim import process_family
 from shim.child_environment import child_environment
@@ -26,6 +26,7 @@ from shim.errors import InvalidRequest, ShellNotFound
 from shim.host.changes import HostFeed, ShellCreated, ShellDeleted, ShellExited
 from shim.host.disk import is_folder, private_folder
 from shim.host.shell_command import ShellCommand
+from shim.host.values import ShellInfo, ShellStatus
 from shim.ids import Ids
 
 RUNNING_LIMIT = 64
@@ -39,26 +40,6 @@ FALLBACK_SHELL = "/bin/sh"
 FILE_MODE = 0o600
 STOP_S = 3.0
 """Seconds to wait for a command to end when it is removed or the server stops."""
-
-ShellStatus: TypeAlias = Literal["running", "exited", "timeout", "killed"]
-
-
-@dataclass(frozen=True, slots=True)
-class ShellInfo:
-    """What clients see of a shell command. `metadata` is theirs; `signal` names the signal that ended it."""
-
-    id: str
-    command: str
-    cwd: str
-    shell: str
-    file: str
-    metadata: Mapping[str, object]
-    started_ms: int
-    status: ShellStatus = "running"
-    pid: int | None = None
-    exit_code: int | None = None
-    signal: str | None = None
-    completed_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

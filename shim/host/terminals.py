@@ -26,6 +26,7 @@ from shim.host.changes import HostChange, HostFeed, TerminalCreated, TerminalDel
 from shim.host.disk import is_folder
 from shim.host.pty import PtyProcess, PtySpec
 from shim.host.scrollback import Scrollback, Watcher
+from shim.host.values import TerminalInfo
 from shim.ids import Ids
 
 TERMINALS_LIMIT = 64
@@ -50,18 +51,6 @@ class NewTerminal:
     cwd: str | None = None
     title: str | None = None
     env: Mapping[str, str] = field(default_factory=dict[str, str])
-
-
-@dataclass(frozen=True, slots=True)
-class TerminalInfo:
-    """What clients see of a running terminal."""
-
-    id: str
-    title: str
-    command: str
-    args: tuple[str, ...]
-    cwd: str
-    pid: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, Field
 
-from shim.host.projects import Project
+from shim.host.values import Project
 from shim.http.operation import need_id
 
 

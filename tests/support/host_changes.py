@@ -26,9 +26,7 @@ from shim.host.changes import (
     WorktreeFailed,
     WorktreeReady,
 )
-from shim.host.projects import Project, ProjectIcon
-from shim.host.shells import ShellInfo
-from shim.host.terminals import TerminalInfo
+from shim.host.values import Project, ProjectIcon, ShellInfo, TerminalInfo
 
 TERMINAL = TerminalInfo("pty_1", "Terminal 1", "/bin/sh", ("-l",), "/a", 7)
 COMMAND = ShellInfo("sh_1", "make", "/a", "/bin/sh", "/data/sh_1.log", {"by": "test"}, 5)

@@ -11,9 +11,10 @@ from shim.host import changes
 if TYPE_CHECKING:
     from shim.faces.opencode1 import host_types
     from shim.faces.opencode1.event_types import HostEvent, TuiToastShowProperties
-    from shim.host.projects import Project, WorkingCopy
+    from shim.host.projects import WorkingCopy
     from shim.host.search import TextMatch
-    from shim.host.terminals import InstalledShell, TerminalInfo
+    from shim.host.terminals import InstalledShell
+    from shim.host.values import Project, TerminalInfo
     from shim.host.workspaces import Workspace
 
 LINKED = "git_worktree"

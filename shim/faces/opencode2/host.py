@@ -10,10 +10,10 @@ from shim.host import changes
 if TYPE_CHECKING:
     from shim.faces.opencode2 import host_types
     from shim.faces.opencode2.event_types import HostEvent, ProjectUpdatedData, ShellExitedData, TuiToastShowData
-    from shim.host.projects import Project, WorkingCopy
-    from shim.host.shells import ShellInfo
+    from shim.host.projects import WorkingCopy
     from shim.host.skills import Skill
-    from shim.host.terminals import InstalledShell, TerminalInfo
+    from shim.host.terminals import InstalledShell
+    from shim.host.values import Project, ShellInfo, TerminalInfo
     from universal.session.changes import Notice
 
 TOAST_MS = 15_000

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from shim.clock import ManualClock
-from shim.host.projects import Project, ProjectIcon, Projects
+from shim.host.projects import Projects
+from shim.host.values import Project, ProjectIcon
 from shim.store.memory import MemoryStore
 
 STORED: dict[str, Any] = {

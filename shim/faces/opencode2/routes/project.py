@@ -19,8 +19,8 @@ from shim.faces.opencode2.errors import WorktreeRefused
 from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpdated
 from shim.host.project_copies import STRATEGY
-from shim.host.projects import Project
 from shim.host.roots import require, visible_copies, visible_projects
+from shim.host.values import Project
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.shapes import ProjectChanges, ProjectPath

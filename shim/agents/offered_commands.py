@@ -1,4 +1,4 @@
-"""Lists the slash commands that a client may send, as OpenCode's `Command` objects. Pure.
+"""Lists the slash commands that a client may send. Pure.
 
     a template (the server's own, the config's)   under its name, as in OpenCode, whatever clients have
     a command of an agent                         under its name, while no client and no template has it
@@ -7,19 +7,19 @@
     the agent's `compact`                         not offered: clients have one that asks for the same (`session.summarize`)
     commands of the mock                          offered where it is the only agent or was chosen
 
-Source: openapi Command; `shim.agents.reserved_commands`.
+Source: `shim.agents.reserved_commands`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, TypeAlias
+from dataclasses import dataclass
+from typing import Protocol
 
 from shim.agents.reserved_commands import BREAKING, RESERVED
 from universal.codec import COMPACT, AgentSpec, Catalogue, SlashCommand
 
-Wire: TypeAlias = dict[str, Any]
 NUMBERED = re.compile(r"\$\d+")
 SEPARATOR = ":"
 """Between an agent's registry name and the name of its command."""
@@ -75,14 +75,27 @@ class Template(Protocol):
         ...
 
 
-def commands(offers: Sequence[Offer], templates: Iterable[Template], chosen: str | None = None) -> list[Wire]:
-    """Return `Command` objects: the templates first, then the agents' commands.
+@dataclass(frozen=True, slots=True)
+class OfferedCommand:
+    """A slash command. `hints` name its arguments; `agent`, `model` and `subtask` are those of a template."""
+
+    name: str
+    template: str
+    hints: tuple[str, ...]
+    description: str = ""
+    agent: str | None = None
+    model: str | None = None
+    subtask: bool = False
+
+
+def commands(offers: Sequence[Offer], templates: Iterable[Template], chosen: str | None = None) -> list[OfferedCommand]:
+    """List the templates first, then the agents' commands.
 
     `offers` has the default agent first. `chosen` is the `provider/model` of the configuration. Clients request the list without
     a session, so it has the commands of all agents, and a command that only some agents have names them.
     """
-    rows: dict[str, Wire] = {command.name: _template_row(command) for command in templates}
-    taken = RESERVED.union(rows)
+    found = {command.name: _template_command(command) for command in templates}
+    taken = RESERVED.union(found)
     listed = _offers_of(offers, chosen)
     for offer in listed:
         for command in offer.catalogue.commands:
@@ -90,8 +103,8 @@ def commands(offers: Sequence[Offer], templates: Iterable[Template], chosen: str
                 continue
             prefixed = command.name in taken
             name = f"{offer.spec.name}{SEPARATOR}{command.name}" if prefixed else command.name
-            rows.setdefault(name, _agent_row(name, command, "" if prefixed else _owners(command.name, listed)))
-    return list(rows.values())
+            found.setdefault(name, _agent_command(name, command, "" if prefixed else _owners(command.name, listed)))
+    return list(found.values())
 
 
 def withheld(spec: AgentSpec, name: str) -> str:
@@ -120,23 +133,21 @@ def _owners(name: str, offers: Sequence[Offer]) -> str:
     return "" if len(owners) == len(offers) else f" ({', '.join(owners)})"
 
 
-def _agent_row(name: str, command: SlashCommand, owners: str) -> Wire:
-    row: Wire = {"name": name, "source": "command", "template": f"/{command.name} $ARGUMENTS"}
-    row["hints"] = [command.hint or "$ARGUMENTS"]
-    if command.description:
-        row["description"] = f"{_one_line(command.description)}{owners}"
-    return row
+def _agent_command(name: str, command: SlashCommand, owners: str) -> OfferedCommand:
+    description = f"{_one_line(command.description)}{owners}" if command.description else ""
+    return OfferedCommand(name, f"/{command.name} $ARGUMENTS", (command.hint or "$ARGUMENTS",), description)
 
 
-def _template_row(command: Template) -> Wire:
-    row: Wire = {"name": command.name, "source": "command", "template": command.template, "hints": hints(command.template)}
-    optional = {
-        "description": _one_line(command.description),
-        "agent": command.agent,
-        "model": command.model,
-        "subtask": command.subtask,
-    }
-    return row | {key: value for key, value in optional.items() if value}
+def _template_command(command: Template) -> OfferedCommand:
+    return OfferedCommand(
+        command.name,
+        command.template,
+        hints(command.template),
+        _one_line(command.description),
+        command.agent,
+        command.model,
+        command.subtask,
+    )
 
 
 def _one_line(description: str) -> str:
@@ -144,7 +155,7 @@ def _one_line(description: str) -> str:
     return " ".join(description.split())
 
 
-def hints(template: str) -> list[str]:
+def hints(template: str) -> tuple[str, ...]:
     """Return a template's arguments: `$1` and so on, ascending, then `$ARGUMENTS`."""
     numbered = sorted(set(NUMBERED.findall(template)), key=lambda name: int(name[1:]))
-    return [*numbered, "$ARGUMENTS"] if "$ARGUMENTS" in template else numbered
+    return (*numbered, "$ARGUMENTS") if "$ARGUMENTS" in template else tuple(numbered)

@@ -126,7 +126,7 @@ def _native(manager: SessionManager, agent: Agent, name: str, templates: tuple[T
                 f"/{name} is a command of {owner.spec.title}, and this session is with {agent.spec.title}. "
                 f"Choose a model of {owner.spec.title} first."
             )
-        offered = ", ".join(row["name"] for row in commands([agent], templates))
+        offered = ", ".join(command.name for command in commands([agent], templates))
         raise UnknownCommand(f'Command not found: "{name}". Available commands: {offered}')
     if why := withheld(agent.spec, native):
         raise InvalidRequest(f"/{native} was not sent to {agent.spec.title}. {why}")

@@ -8,7 +8,7 @@ import pytest
 
 from shim.agents.catalog import SHARED_MODES, modes
 from tests.fakes.agents_directory import FakeAgent
-from universal.codec import AgentSpec, Enforcement
+from universal.codec import AgentSpec
 from universal.registry import agents
 
 SPECS = agents()
@@ -16,7 +16,7 @@ TITLES = ("Claude", "Codex", "Pi ", "Amp", "OpenCode", "Gemini", "Qwen", "Copilo
 
 
 def mode_descriptions(*specs: AgentSpec) -> dict[str, str]:
-    return {row["name"]: row["description"] for row in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
+    return {mode.name: mode.description for mode in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
 
 
 def test_one_agent_describes_its_modes_itself() -> None:
@@ -43,21 +43,8 @@ def test_a_mode_of_some_agents_names_them() -> None:
     assert "(" not in found["plan"]
 
 
-def test_a_mode_tells_who_enforces_the_rules_of_each_agent_that_has_it() -> None:
+def test_a_mode_knows_the_agents_that_have_it() -> None:
     specs = SPECS["claude"], SPECS["amp"]
-    rows = {row["name"]: row for row in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
-    assert rows["build"]["options"]["enforcement"] == {
-        "claude": {"by": "a hook before every call", "missing": {}},
-        "amp": {"by": SPECS["amp"].enforcement.by, **gaps_of(SPECS["amp"].enforcement)},
-    }
-    assert set(rows["accept-edits"]["options"]["enforcement"]) == {
-        spec.name for spec in specs if "accept-edits" in mode_ids(spec)
-    }
-
-
-def gaps_of(enforcement: Enforcement) -> dict[str, object]:
-    return {"missing": dict(enforcement.missing), "partial": enforcement.partial, "noAsks": enforcement.no_asks}
-
-
-def mode_ids(spec: AgentSpec) -> set[str]:
-    return {mode.id for mode in spec.modes}
+    found = {mode.name: mode.specs for mode in modes([FakeAgent(spec, spec.default_catalogue) for spec in specs])}
+    for name in ("build", "accept-edits"):
+        assert found[name] == tuple(spec for spec in specs if name in {mode.id for mode in spec.modes})

@@ -33,8 +33,8 @@ def command_descriptions(
     *agents: CommandAgent, chosen: str | None = None, config: tuple[BuiltInCommand, ...] = ()
 ) -> dict[str, str]:
     """Name -> description."""
-    rows = commands([one.offer() for one in agents], config, chosen)
-    return {row["name"]: row["description"] for row in rows}
+    found = commands([one.offer() for one in agents], config, chosen)
+    return {command.name: command.description for command in found}
 
 
 CLAUDE_CODE = CommandAgent("claude", "Claude Code", ("rename", "usage"))
@@ -91,9 +91,8 @@ def test_scenes_of_the_mock_are_offered_only_where_it_is_wanted() -> None:
 def test_a_description_is_one_line() -> None:
     config = (BuiltInCommand("go", "go", " two\n\n  lines\r\nof it "),)
     made = agent("pi", "Pi", Catalogue(commands=(SlashCommand("deep", "a\nb\tc"), SlashCommand("bare"))))
-    rows = {row["name"]: row for row in commands([made], config)}
-    assert (rows["go"]["description"], rows["deep"]["description"]) == ("two lines of it", "a b c")
-    assert "description" not in rows["bare"]
+    found = {command.name: command.description for command in commands([made], config)}
+    assert found == {"go": "two lines of it", "deep": "a b c", "bare": ""}
 
 
 def test_a_name_with_the_prefix_is_the_agents_own_command() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from shim.agents import catalog
+from shim.faces.opencode1 import offers
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
 
@@ -11,7 +12,8 @@ from shim.http.operation import Ctx
 async def agents(ctx: Ctx) -> object:
     """List the modes of all installed agents, `default_agent` first. It is never empty, as clients then send nothing."""
     config = await ctx.services.config.fresh(ctx.directory)
-    return catalog.modes(await ctx.services.agents.available(), config.default_agent)
+    modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
+    return [offers.agent(mode) for mode in modes]
 
 
 @operation("app.skills")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shim.agents import offered_commands as projection
+from shim.agents import offered_commands
+from shim.faces.opencode1 import offers
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
 from shim.sessions.prompts.built_in_commands import templates
@@ -13,4 +14,5 @@ async def commands(ctx: Ctx) -> object:
     """List all slash commands."""
     config = await ctx.services.config.fresh(ctx.directory)
     local = templates(ctx.directory, config.commands)
-    return projection.commands(await ctx.services.agents.available(), local, config.model)
+    offered = offered_commands.commands(await ctx.services.agents.available(), local, config.model)
+    return [offers.command(command) for command in offered]

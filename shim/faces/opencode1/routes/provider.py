@@ -7,19 +7,20 @@ from __future__ import annotations
 
 from shim.agents import catalog
 from shim.faces.opencode1.endpoint import operation
+from shim.faces.opencode1.offers import providers
 from shim.http.operation import Ctx
 
 
 @operation("provider.list")
-async def providers(ctx: Ctx) -> object:
+async def list_providers(ctx: Ctx) -> object:
     """List only installed agents, because a client cannot connect a missing one."""
-    offers = await ctx.services.agents.available()
-    rows = catalog.providers(offers)
-    return {"all": rows, "default": catalog.default_models(offers), "connected": [provider["id"] for provider in rows]}
+    agents = await ctx.services.agents.available()
+    rows = providers(agents)
+    return {"all": rows, "default": catalog.default_models(agents), "connected": [row["id"] for row in rows]}
 
 
 @operation("config.providers")
 async def configured_providers(ctx: Ctx) -> object:
     """List the same in the form that the TUI reads at its start."""
-    offers = await ctx.services.agents.available()
-    return {"providers": catalog.providers(offers), "default": catalog.default_models(offers)}
+    agents = await ctx.services.agents.available()
+    return {"providers": providers(agents), "default": catalog.default_models(agents)}

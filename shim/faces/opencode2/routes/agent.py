@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from shim.agents import catalog
-from shim.agents import offered_commands as offered
-from shim.faces.opencode2 import catalog as opencode2_catalog
-from shim.faces.opencode2 import host
+from shim.agents import catalog, offered_commands
+from shim.faces.opencode2 import host, offers
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import AgentModeNotFound
 from shim.faces.opencode2.names import rules
@@ -48,15 +46,17 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
 async def _agents(ctx: Ctx) -> list[host_types.AgentInfo]:
     config = await ctx.services.config.fresh(ctx.directory)
     modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
-    return opencode2_catalog.agents(modes, rules([rule.to_json() for rule in rules_from_config(config.permission)]))
+    permissions = rules([rule.to_json() for rule in rules_from_config(config.permission)])
+    return [offers.agent(mode, permissions) for mode in modes]
 
 
 @operation("command.list")
 async def commands(ctx: Ctx) -> object:
     """The slash commands of the directory."""
     config = await ctx.services.config.fresh(ctx.directory)
-    rows = offered.commands(await ctx.services.agents.available(), templates(ctx.directory, config.commands), config.model)
-    return await locate_answer(ctx, opencode2_catalog.commands(rows))
+    agents, local = await ctx.services.agents.available(), templates(ctx.directory, config.commands)
+    offered = offered_commands.commands(agents, local, config.model)
+    return await locate_answer(ctx, [offers.command(command) for command in offered])
 
 
 @operation("skill.list")

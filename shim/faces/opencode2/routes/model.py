@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from shim.agents import catalog
-from shim.faces.opencode2 import catalog as opencode2_catalog
+from shim.agents.catalog import with_models
+from shim.faces.opencode2 import offers
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import ProviderNotFound
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.http.operation import Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import host_types
 
 
 class ProviderPath(BaseModel):
@@ -23,23 +26,20 @@ class ProviderPath(BaseModel):
 @operation("model.list")
 async def models(ctx: Ctx) -> object:
     """The models of all installed agents, the default agent's first."""
-    return await locate_answer(ctx, opencode2_catalog.models(await _providers(ctx)))
+    return await locate_answer(ctx, offers.models(await ctx.services.agents.available()))
 
 
 @operation("model.default")
 async def default(ctx: Ctx) -> object:
     """The config's `model` if it exists, else the default agent's; null if no agent offers a model."""
     config = await ctx.services.config.fresh(ctx.directory)
-    offers = await ctx.services.agents.available()
-    chosen = opencode2_catalog.default(catalog.providers(offers), catalog.default_models(offers), config.model)
-    return await locate_answer(ctx, chosen)
+    return await locate_answer(ctx, offers.default_model(await ctx.services.agents.available(), config.model))
 
 
 @operation("provider.list")
 async def providers(ctx: Ctx) -> object:
     """The installed agents that offer a model."""
-    keyed = ctx.services.agents.key_variables()
-    return await locate_answer(ctx, [opencode2_catalog.provider(row, keyed=row["id"] in keyed) for row in await _providers(ctx)])
+    return await locate_answer(ctx, await _providers(ctx))
 
 
 @operation("provider.get")
@@ -47,11 +47,11 @@ async def provider(ctx: Ctx, path: ProviderPath) -> object:
     """One provider."""
     for row in await _providers(ctx):
         if row["id"] == path.providerID:
-            return await locate_answer(
-                ctx, opencode2_catalog.provider(row, keyed=row["id"] in ctx.services.agents.key_variables())
-            )
+            return await locate_answer(ctx, row)
     raise ProviderNotFound(path.providerID)
 
 
-async def _providers(ctx: Ctx) -> list[dict[str, Any]]:
-    return catalog.providers(await ctx.services.agents.available())
+async def _providers(ctx: Ctx) -> list[host_types.ProviderInfo]:
+    keyed = ctx.services.agents.key_variables()
+    agents = with_models(await ctx.services.agents.available())
+    return [offers.provider(agent, keyed=agent.spec.name in keyed) for agent in agents]

@@ -1,0 +1,102 @@
+"""Renders what agents offer as OpenCode 1's providers, models, agents and commands. Pure.
+
+    coding agent (claude)             provider; its models are the provider's models, effort levels their variants
+    mode of it (build, plan, ...)     agent of mode `primary`, which a person chooses next to the prompt
+
+Unknown prices and limits are 0, and clients then leave them out. Web UIs request providers three to five times a page, so the
+answer holds only fields that a client reads.
+Source: openapi Provider, Model, Agent, Command; recordings `endpoints` of 1.18.33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from shim.agents.catalog import OfferedMode, models_of, takes_images, with_models
+from shim.agents.offered_commands import Offer, OfferedCommand
+from universal.codec import Enforcement, Model
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1 import host_types
+
+
+def providers(offers: Iterable[Offer]) -> list[host_types.Provider]:
+    """The agents that offer models."""
+    return [
+        {
+            "id": offer.spec.name,
+            "name": offer.spec.title,
+            "source": "custom",
+            "env": [],
+            "options": {},
+            "models": {id_: _model(offer, model) for id_, model in models_of(offer).items()},
+        }
+        for offer in with_models(offers)
+    ]
+
+
+def _model(offer: Offer, model: Model) -> host_types.Model:
+    images, files = takes_images(offer, model), offer.spec.capabilities.files
+    return {
+        "id": model.id,
+        "providerID": offer.spec.name,
+        "api": {"id": model.id, "url": "", "npm": ""},
+        "name": model.name,
+        "capabilities": {
+            "temperature": False,
+            "reasoning": model.reasoning,
+            "attachment": images or files,
+            "toolcall": True,
+            "input": {"text": True, "audio": False, "image": images, "video": False, "pdf": files},
+            "output": {"text": True, "audio": False, "image": False, "video": False, "pdf": False},
+            "interleaved": False,
+        },
+        "cost": {"input": 0, "output": 0, "cache": {"read": 0, "write": 0}},
+        "limit": {"context": model.context or 0, "output": model.output or 0},
+        "status": "active",
+        "options": {},
+        "headers": {},
+        "release_date": "",
+        "variants": {level: {"reasoningEffort": level} for level in model.variants},
+    }
+
+
+def agent(mode: OfferedMode) -> host_types.Agent:
+    """A mode. Its options tell who enforces the rules of each agent that has it."""
+    enforced = {spec.name: _enforcement(spec.enforcement) for spec in mode.specs}
+    return {
+        "name": mode.name,
+        "description": mode.description,
+        "mode": "subagent" if mode.is_subagent else "primary",
+        "native": True,
+        # Empty: rules of the configuration apply in all modes.
+        "permission": [],
+        "options": {"enforcement": enforced} if enforced else {},
+    }
+
+
+def _enforcement(enforcement: Enforcement) -> dict[str, object]:
+    """Who enforces rules, and which rules do not hold as written."""
+    more = {"partial": enforcement.partial, "noAsks": enforcement.no_asks}
+    reasons = {key: words for key, words in more.items() if words}
+    return {"by": enforcement.by, "missing": dict(enforcement.missing), **reasons}
+
+
+def command(command: OfferedCommand) -> host_types.Command:
+    """A slash command."""
+    row: host_types.Command = {
+        "name": command.name,
+        "source": "command",
+        "template": command.template,
+        "hints": list(command.hints),
+    }
+    if command.description:
+        row["description"] = command.description
+    if command.agent:
+        row["agent"] = command.agent
+    if command.model:
+        row["model"] = command.model
+    if command.subtask:
+        row["subtask"] = True
+    return row

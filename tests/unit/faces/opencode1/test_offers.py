@@ -1,0 +1,27 @@
+"""What agents offer, in OpenCode 1's form."""
+
+from __future__ import annotations
+
+from shim.agents.catalog import OfferedMode
+from shim.agents.offered_commands import OfferedCommand
+from shim.faces.opencode1 import offers
+from universal.registry import agents
+
+SPECS = agents()
+
+
+def test_a_mode_tells_who_enforces_the_rules_of_each_agent_that_has_it() -> None:
+    amp = SPECS["amp"].enforcement
+    assert offers.agent(OfferedMode("build", "b", (SPECS["claude"], SPECS["amp"])))["options"]["enforcement"] == {
+        "claude": {"by": "a hook before every call", "missing": {}},
+        "amp": {"by": amp.by, "missing": dict(amp.missing), "partial": amp.partial, "noAsks": amp.no_asks},
+    }
+    assert offers.agent(OfferedMode("build", "b"))["options"] == {}
+
+
+def test_a_command_has_only_the_fields_that_are_set() -> None:
+    assert offers.command(OfferedCommand("go", "do $1", ("$1",))) == {
+        **{"name": "go", "source": "command", "template": "do $1", "hints": ["$1"]},
+    }
+    filled = offers.command(OfferedCommand("go", "do", (), "does it", "plan", "claude/opus", subtask=True))
+    assert filled.keys() == {"name", "source", "template", "hints", "description", "agent", "model", "subtask"}

@@ -10,7 +10,7 @@ from aiohttp import web, web_response
 from shim.http import middleware
 from shim.http.access import ACCESS, Access, gate
 from shim.http.faces import FACES, Faces
-from shim.http.later import Later
+from shim.http.lazy_routes import LazyRoutes
 from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
 from shim.services import Services
@@ -52,5 +52,5 @@ def application(
     app.on_response_prepare.append(middleware.add_headers)
     app[SERVICES], app[FACES] = services, faces
     register(app, collect(early))
-    app.router.register_resource(Later(load))
+    app.router.register_resource(LazyRoutes(load))
     return app

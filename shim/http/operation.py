@@ -33,7 +33,7 @@ from shim.http import limits, wire_json
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
 from shim.ids import ID_FORM, is_id
-from shim.operations import AskedField, OpenCode2Operation, Operation
+from shim.operations import OpenCode2Operation, Operation, RequestInput
 from shim.services import Services
 
 BODY_LIMIT_BYTES = 64 * 2**20
@@ -171,7 +171,7 @@ def _route(bound: BoundOperation) -> Callable[[web.Request], Awaitable[web.Strea
 
 
 async def arguments(
-    bound: BoundOperation, request: web.Request, rewritten: Callable[[AskedField], AskedField] | None = None
+    bound: BoundOperation, request: web.Request, rewritten: Callable[[RequestInput], RequestInput] | None = None
 ) -> dict[str, object]:
     """Build the arguments of a handler. Raises RequestError.
 
@@ -185,7 +185,7 @@ async def arguments(
     if bound.path is not None:
         values["path"] = _validate(bound.path, dict(request.match_info), "Params")
     if bound.query is not None or bound.body is not None:
-        fields = AskedField(_first_values(request), await _body(request) if bound.body is not None else None)
+        fields = RequestInput(_first_values(request), await _body(request) if bound.body is not None else None)
         limits.check(bound.id, fields.body)
         fields = fields if rewritten is None else rewritten(fields)
         if bound.query is not None:

@@ -22,7 +22,7 @@ from shim.services import Services
 
 
 def table_of(services: Services, faces: Faces, bound: list[BoundOperation]) -> web.Application:
-    """An application to look routes up in (see `Later`); they stand below the base path too, if there is one."""
+    """An application to look routes up in (see `LazyRoutes`); they stand below the base path too, if there is one."""
     found = web.Application()
     _routes(found, services, faces, bound)
     if services.settings.base_path:

@@ -1,4 +1,4 @@
-"""Health routes. They are the only routes that exist before the first request (`shim.http.later`)."""
+"""Health routes. They are the only routes that exist before the first request (`shim.http.lazy_routes`)."""
 
 from __future__ import annotations
 

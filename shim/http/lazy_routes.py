@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, UrlMappingMatchInfo
 
 
-class Later(AbstractResource):
+class LazyRoutes(AbstractResource):
     """A resource that finds routes in a lazily loaded application. The application that holds it serves the requests.
 
     In: `load`, called once, by the first request that no other resource serves. If it raises, that request fails and the next

@@ -106,7 +106,7 @@ def _describe(error: ErrorDetails) -> str:
             expected = f"an object with {context.get('discriminator')}"
         case kind:
             expected = EXPECTED.get(kind, "")
-    got = _got(error["input"])
+    got = _excerpt(error["input"])
     return f"Expected {expected}, got {got}" if expected else f"{error['msg']}, got {got}"
 
 
@@ -120,6 +120,6 @@ def _pattern(pattern: str) -> str:
     return f'a string starting with "{plain[1]}"' if plain else f"a string matching {pattern}"
 
 
-def _got(value: Any) -> str:
+def _excerpt(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
     return text if len(text) <= GOT_LENGTH else text[:GOT_LENGTH] + "..."

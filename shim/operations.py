@@ -28,7 +28,7 @@ class OpenCode2Operation(NamedTuple):
     streams: bool = False
 
 
-class AskedField(NamedTuple):
+class RequestInput(NamedTuple):
     """The input of a request. `query`: the first value of each name; `body`: None without a body."""
 
     query: Mapping[str, str]

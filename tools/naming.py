@@ -6,7 +6,8 @@ The rules:
 
 * A name is no participle and no pronoun (`handed`, `known`, `other`, `Own`).
 * A name does not begin with a pronoun (`own_file`), nor with a participle and a preposition (`found_in`, `named_by`).
-  A participle before a noun is an adjective and may stay (`stored_record`).
+  A participle before a noun is an adjective and may stay (`stored_record`), but not one that is true of everything and so
+  says nothing (`made_error`, `KnownModel`): those in `EMPTY_ADJECTIVES`.
 * The words in `VAGUE` stand in no name: a reader cannot see who gives what to whom.
 * OpenCode 1 and OpenCode 2 are called `opencode1` and `opencode2`, not `first` and `second`, and not by a number at the end.
 * A test's name has a subject: it does not begin with a pronoun (`test_what_is_refused`).
@@ -38,11 +39,12 @@ PRONOUNS = words_of("""
 LEADING_PRONOUNS = PRONOUNS - words_of("all both each many more one other same")
 """Before a noun, the words that are taken out here count or compare: `all_sessions`, `same_origin`."""
 PARTICIPLES = words_of("""
-    asked begun bought broken brought built caught chosen done drawn driven felt forgotten found gone grown heard held hidden
+    asked begun bought broken brought built caught chosen done drawn driven felt forgotten found gone got grown heard held hidden
     kept known laid led lost made meant met paid seen sent shown shut sold spent spoken stood taken taught thought thrown torn
     understood woken won worn written
 """)
 """Those that end neither in -ed nor in -ing, which `is_participle` knows by their end."""
+EMPTY_ADJECTIVES = words_of("asked found got known made meant said seen taken")
 NOUNS = words_of("""
     binding embed encoding exceed feed framing greeting heading indexing listing logging mapping naming need pairing pending ping
     proceed reading reasoning recording rendering ring routing scheduling seed setting spacing speed string succeed thing timing
@@ -117,6 +119,8 @@ def broken_rule(name: Name) -> str | None:
         return "do not begin with a pronoun"
     if len(words) > 1 and is_participle(words[0]) and words[1] in PREPOSITIONS:
         return "use a noun or a verb instead of a participle"
+    if len(words) > 1 and words[0] in EMPTY_ADJECTIVES:
+        return "an adjective that is true of everything says nothing"
     return None
 
 

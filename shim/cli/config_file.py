@@ -28,7 +28,7 @@ class ConfigFileError(ShimError):
 
 def set_value(name: str, text: str) -> Path:
     """Set one setting and return the path of the file. Raises ShimError for an unknown name or an invalid value."""
-    _require_known(name)
+    _require_setting(name)
     if name in JSON_FIELDS:
         raise ConfigFileError(f"{name} is a table: write it into {_path()} yourself (docs/settings.md).")
     try:
@@ -41,7 +41,7 @@ def set_value(name: str, text: str) -> Path:
 
 def unset(name: str) -> Path:
     """Remove one setting and return the path of the file. Raises ShimError if the file does not set it."""
-    _require_known(name)
+    _require_setting(name)
     if name not in _parse(_path(), _read(_path())):
         raise ConfigFileError(f"{name} is not set in {_path()}.")
     _write(name, None)
@@ -58,7 +58,7 @@ def effect(name: str, path: Path) -> str:
     return "A running server needs a restart for it: opencode-shim service restart, or stop it and start it again."
 
 
-def _require_known(name: str) -> None:
+def _require_setting(name: str) -> None:
     if name not in Settings.model_fields:
         raise ConfigFileError(f"There is no setting {name}. Known: {', '.join(sorted(Settings.model_fields))}.")
 

@@ -304,7 +304,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class FoundAgent:
+class ScriptedAgentOffer:
     spec: AgentSpec
     located: Place
     catalogue: Catalogue
@@ -326,7 +326,7 @@ class ScriptedAgents:
         catalogue = Catalogue(models=(Model("m1", "M1", variants=("low", "high")), Model("m2", "M2")), default_model="m1")
         untold = Catalogue()  # what the registry knows, before the agent has told more
         self._agents = {
-            name: FoundAgent(
+            name: ScriptedAgentOffer(
                 AgentSpec(name, name, self._maker(name), (name,), "X", (), Capabilities(), modes, untold, "", enforcement=HELD),
                 Place(),
                 catalogue,
@@ -342,13 +342,13 @@ class ScriptedAgents:
 
         return make
 
-    async def available(self, *, only: str = "") -> Sequence[FoundAgent]:
+    async def available(self, *, only: str = "") -> Sequence[ScriptedAgentOffer]:
         return list(self._agents.values())
 
-    def default(self) -> FoundAgent:
+    def default(self) -> ScriptedAgentOffer:
         return self._agents["one"]
 
-    def get(self, name: str) -> FoundAgent | None:
+    def get(self, name: str) -> ScriptedAgentOffer | None:
         return self._agents.get(name)
 
     def limit(self, name: str, enforcement: Enforcement) -> None:

@@ -66,7 +66,7 @@ SOURCES = frozenset(name for name in FILES if name.startswith(("shim/", "univers
 OF_NO_MODULE = frozenset(
     f"test_{subject}.py"
     for subject in (
-        "ci", "documents", "image_files", "layout", "load_page", "permission_matrix", "security_doc", "sharing", "time_bounds",
+        "ci", "documents", "groups", "image_files", "layout", "load_page", "permission_matrix", "security_doc", "time_bounds",
         "workflows",
     )
 )  # fmt: skip

@@ -21,6 +21,7 @@ def advice(tmp_path: Path, source: str, file: str = "module.py") -> list[str]:
     [
         ("def handed(): ...", "handed"),
         ("def known(): ...", "use a noun or a verb"),
+        ("def _got(): ...", "use a noun or a verb"),
         ("class Watched: ...", "use a noun or a verb"),
         ("def running(): ...", "use a noun or a verb"),
         ("def other(): ...", "use a noun or a verb"),
@@ -30,6 +31,9 @@ def advice(tmp_path: Path, source: str, file: str = "module.py") -> list[str]:
         ("def _named_by(): ...", "participle"),
         ("class C:\n    async def first_told(self): ...", "told"),
         ("class EventTeller: ...", "teller"),
+        ("def made_error(): ...", "says nothing"),
+        ("class KnownModel: ...", "says nothing"),
+        ("def _found_agent(): ...", "says nothing"),
         ("class Event2: ...", "opencode1 or opencode2"),
         ("def second_face(): ...", "opencode1 or opencode2"),
         ("def test_what_is_refused(): ...", "subject"),
@@ -55,6 +59,7 @@ def test_a_module_with_a_bad_name_is_found(tmp_path: Path) -> None:
     [
         "render",
         "stored_record",
+        "connection_made",
         "running_server",
         "other_servers",
         "all_sessions",

@@ -25,7 +25,7 @@ from shim.faces.opencode2.probes import dialect_by_agent
 from shim.faces.opencode2.rewrite_rules import Alias, NoContent
 from shim.http.access import READING
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
-from shim.operations import AskedField, OpenCode2Operation
+from shim.operations import OpenCode2Operation, RequestInput
 
 PREVIEW_AGENTS = ("opencode/1.", "lildax/")
 """Beginnings of the User-Agent of programs that speak `preview`: the TUI of 1.18, and the "2.0 preview" of August."""
@@ -119,7 +119,7 @@ async def _answer(request: web.Request, bound: BoundOperation, dialect: Dialect,
 
     path_fields = {key: value for key, value in request.match_info.items() if f"{{{key}}}" not in bound.operation.path}
 
-    def convert(fields: AskedField) -> AskedField:
+    def convert(fields: RequestInput) -> RequestInput:
         nonlocal dialect
         dialect = dialect_of_body(dialect, row, fields)
         return dialect.request(row, fields._replace(query={**fields.query, **path_fields}))

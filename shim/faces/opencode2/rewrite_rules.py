@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from shim.faces.opencode2.events import ReadOnlyWire
-from shim.operations import AskedField
+from shim.operations import RequestInput
 from universal.jsonvalue import obj
 
 
@@ -32,14 +32,14 @@ class NoContent(NamedTuple):
     """An answer without a body: 204."""
 
 
-Ask: TypeAlias = Callable[[AskedField], AskedField]
+Ask: TypeAlias = Callable[[RequestInput], RequestInput]
 Answer: TypeAlias = Callable[[Any], Any]
 
 
 def rename_body(**names: str) -> Ask:
     """Rename fields of a request's body: `rename_body(reply="decision")` turns `reply` into `decision`."""
 
-    def rename(asked: AskedField) -> AskedField:
+    def rename(asked: RequestInput) -> RequestInput:
         body = obj(asked.body)  # the operation itself refuses a body that is no object
         return asked._replace(body={names.get(key, key): value for key, value in body.items()}) if body else asked
 

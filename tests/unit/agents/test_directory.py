@@ -281,13 +281,13 @@ async def test_an_agent_with_neither_program_nor_code_says_so(machine: Machine) 
 
 
 async def test_an_agent_whose_codec_knows_what_it_offers_is_not_started_to_ask_it(machine: Machine) -> None:
-    class KnownModelCodec(MockCodec):
+    class ModelCodec(MockCodec):
         def __init__(self, ids: IdFactory) -> None:
             super().__init__(ids)
             self.catalogue = Catalogue(models=(Model("known", "Known"),))
 
     machine.install()
-    directory = await machine.directory(spec(make=KnownModelCodec))
+    directory = await machine.directory(spec(make=ModelCodec))
     await directory.settle()
     assert models(directory, "fake") == ["known"]
     assert machine.runs() == 0

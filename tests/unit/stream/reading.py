@@ -24,7 +24,7 @@ SENT_MS = 7
 """The time that events of 1.0 are sent at."""
 
 
-class Got(NamedTuple):
+class ReceivedFrame(NamedTuple):
     """One frame as a client sees it: the event that its `id:` line tells the place of, and the JSON."""
 
     id: str
@@ -40,36 +40,36 @@ class Got(NamedTuple):
         return self.event["type"]
 
 
-def parse(text: bytes) -> list[Got]:
+def parse(text: bytes) -> list[ReceivedFrame]:
     """Frames of exactly the form that we send; anything else is an error."""
     assert text == b"" or text.endswith(b"\n\n"), text[-80:]
-    found: list[Got] = []
+    found: list[ReceivedFrame] = []
     for block in text.split(b"\n\n")[:-1]:
         id_line, data_line = block.split(b"\n")
         assert id_line.startswith(b"id:"), id_line
         assert b" " not in id_line, id_line
         assert data_line.startswith(b"data: {"), data_line
-        found.append(Got(decode_position(id_line[3:].decode()), json.loads(data_line[6:])))
+        found.append(ReceivedFrame(decode_position(id_line[3:].decode()), json.loads(data_line[6:])))
     return found
 
 
-def parse_batches(subscription: Subscription, taken: list[Batch]) -> list[Got]:
+def parse_batches(subscription: Subscription, taken: list[Batch]) -> list[ReceivedFrame]:
     """What a client of this subscription sees of what it has taken, without `sync` twins."""
     frames = [frame for batch in taken for frame in batch.frames]
     assert b"".join(batch.data for batch in taken) == b"".join(map(subscription.encoder.layout, frames))
     return parse(b"".join(map(replace(subscription.encoder, twins=False).layout, frames)))
 
 
-async def drain(subscription: Subscription) -> list[Got]:
+async def drain(subscription: Subscription) -> list[ReceivedFrame]:
     """All that waits now; [] if nothing does. For readers that have something: the greeting, or what was published."""
-    found: list[Got] = []
+    found: list[ReceivedFrame] = []
     soon = asyncio.get_running_loop().time() + 0.005
     while got := parse_batches(subscription, await subscription.take(0.0, soon)):
         found += got
     return found
 
 
-async def frames_of(response: ClientResponse) -> AsyncIterator[Got]:
+async def frames_of(response: ClientResponse) -> AsyncIterator[ReceivedFrame]:
     """Frames of a real stream as they come, until its end."""
     buffer = b""
     while chunk := await response.content.readany():
@@ -121,6 +121,6 @@ def delta(text: str, part: str = "prt_1", directory: str = "/p") -> OpenCodeEven
     return OpenCodeEvent("message.part.delta", properties, directory=directory)
 
 
-def numbers(found: list[Got]) -> list[int]:
+def numbers(found: list[ReceivedFrame]) -> list[int]:
     """The numbers of the events, in order."""
     return [got.event["properties"]["n"] for got in found if got.type == "test.said"]

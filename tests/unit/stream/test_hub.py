@@ -19,14 +19,14 @@ from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import Hub, HubBounds
 from shim.stream.scheduling import APART_S
 from shim.stream.subscription import Bounds, Subscription
-from tests.unit.stream.reading import Got, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
+from tests.unit.stream.reading import ReceivedFrame, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
 
 REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
 ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)
 ASK_2 = OpenCodeEvent("question.asked", {"id": "que_1", "sessionID": "ses_2", "questions": []}, directory="/q", urgent=True)
 
 
-def types(found: list[Got]) -> list[str]:
+def types(found: list[ReceivedFrame]) -> list[str]:
     return [got.type for got in found]
 
 
@@ -422,7 +422,7 @@ class Client:
     seen: list[int] = field(default_factory=list)
     at: str | None = None
     subscription: Subscription | None = None
-    received: list[Got] = field(default_factory=list)
+    received: list[ReceivedFrame] = field(default_factory=list)
     """Of the chunk that is being read."""
 
     def read(self, frames: int) -> None:
@@ -504,7 +504,7 @@ class ReconnectMachine(RuleBasedStateMachine):
             self.connect(client)
 
     @invariant()
-    def seen_is_a_beginning_of_what_is_due(self) -> None:
+    def readers_see_a_prefix_of_the_events(self) -> None:
         for client in getattr(self, "clients", []):
             assert client.seen == client.due[: len(client.seen)]
 

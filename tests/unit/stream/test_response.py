@@ -19,7 +19,7 @@ from shim.faces.opencode1.generations import generation_of
 from shim.stream.hub import Hub, HubBounds
 from shim.stream.response import HEADERS, _Sender, stream
 from shim.stream.subscription import Bounds
-from tests.unit.stream.reading import WAIT_S, Got, frames_of, make_hub, numbered_event, numbers, subscribe
+from tests.unit.stream.reading import WAIT_S, ReceivedFrame, frames_of, make_hub, numbered_event, numbers, subscribe
 
 NEVER_S = 1000.0
 
@@ -105,7 +105,7 @@ async def client() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def take(frames: AsyncIterator[Got], count: int) -> list[Got]:
+async def take(frames: AsyncIterator[ReceivedFrame], count: int) -> list[ReceivedFrame]:
     return [await anext(frames) for _ in range(count)]
 
 

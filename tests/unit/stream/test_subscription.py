@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.stream.hub import HubBounds
 from shim.stream.subscription import Bounds, State
-from tests.unit.stream.reading import Got, delta, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
+from tests.unit.stream.reading import ReceivedFrame, delta, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
 
 REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
 ASK = OpenCodeEvent("permission.asked", REQUEST, directory="/p", urgent=True)
@@ -20,7 +20,7 @@ ASK_2 = OpenCodeEvent("question.asked", {"id": "que_1", "sessionID": "ses_2", "q
 SMALL = HubBounds(reader=Bounds(frames=10, bytes=5_000))
 
 
-def types(found: list[Got]) -> list[str]:
+def types(found: list[ReceivedFrame]) -> list[str]:
     return [got.type for got in found]
 
 
@@ -28,7 +28,7 @@ async def test_a_slow_reader_is_dropped_and_the_others_get_everything() -> None:
     hub = make_hub(SMALL)
     slow = subscribe(hub, scope=None)
     good = [subscribe(hub, scope=None) for _ in range(3)]
-    got: list[list[Got]] = [[], [], []]
+    got: list[list[ReceivedFrame]] = [[], [], []]
     with capture_logs() as logs:
         for number in range(50):
             hub.publish(numbered_event(number))

@@ -168,10 +168,10 @@ def turn_error(error: Msg) -> dict[str, Json]:
         code = "max_output_tokens"
     message = get_text(body, "message") or message
     extra = get_text(error, "additionalDetails")
-    return made_error(message if not extra or extra in message else f"{message}\n{extra}", code, status)
+    return error_json(message if not extra or extra in message else f"{message}\n{extra}", code, status)
 
 
-def made_error(message: str, code: str, status: int = 0) -> dict[str, Json]:
+def error_json(message: str, code: str, status: int = 0) -> dict[str, Json]:
     """{message, code, details {is_retryable, status_code?, hint?}}"""
     details: dict[str, Json] = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
     if status:
@@ -184,10 +184,10 @@ def made_error(message: str, code: str, status: int = 0) -> dict[str, Json]:
 def request_error(method: str, message: str) -> dict[str, Json]:
     """The error of the turn for a refused request of ours."""
     if method == "thread/fork" or (method == "thread/resume" and any(words in message for words in _LOST)):
-        return made_error(message, "session_not_found")
+        return error_json(message, "session_not_found")
     if "config" in message.lower():
-        return made_error(message, "bad_config")
-    return made_error(message, f"{method.replace('/', '_')}_refused")
+        return error_json(message, "bad_config")
+    return error_json(message, f"{method.replace('/', '_')}_refused")
 
 
 def _kind(info: Json) -> tuple[str, int]:

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from shim.faces.opencode1.types import HistoryEvent
 
 
-class KnownSequences(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
+class ClientSequences(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
     """The last `seq` that the client has, by session."""
 
 
 @operation("sync.history.list")
-async def history(ctx: Ctx, body: KnownSequences) -> object:
+async def history(ctx: Ctx, body: ClientSequences) -> object:
     """List the lasting events of all sessions that the client lacks, rebuilt from the journal."""
     await ctx.services.store.flush()
     rows: list[HistoryEvent] = []

@@ -18,7 +18,7 @@ from typing import Any
 from shim.faces.opencode2.dialects import preview, preview_edge, v2_july, v2_july_edge, web_ui
 from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias
-from shim.operations import AskedField
+from shim.operations import RequestInput
 from universal.jsonvalue import arr, obj
 
 
@@ -38,7 +38,7 @@ def _same_answer(operation: str, answer: Any) -> Any:
     return answer
 
 
-def _same_request(operation: str, asked: AskedField) -> AskedField:
+def _same_request(operation: str, asked: RequestInput) -> RequestInput:
     return asked
 
 
@@ -58,7 +58,7 @@ class Dialect:
     message: Callable[[ReadOnlyWire], ReadOnlyWire | None] = _same_message
     session: Callable[[ReadOnlyWire], ReadOnlyWire] = _same_session
     answer: Callable[[str, Any], Any] = _same_answer
-    request: Callable[[str, AskedField], AskedField] = _same_request
+    request: Callable[[str, RequestInput], RequestInput] = _same_request
     aliases: tuple[Alias, ...] = ()
     joins: bool = False
     overwrites: frozenset[str] = frozenset()
@@ -123,7 +123,7 @@ def find_dialect(name: str) -> Dialect | None:
     return DIALECTS.get(name) or LETTERS.get(name)
 
 
-def dialect_of_body(dialect: Dialect, operation: str, asked: AskedField) -> Dialect:
+def dialect_of_body(dialect: Dialect, operation: str, asked: RequestInput) -> Dialect:
     """`preview` if only its clients send such a body, else `dialect`. Nothing else reveals the JS SDK without a directory."""
     is_preview = dialect is V2_0 and PREVIEW_FIELDS.get(operation) in obj(asked.body)
     return PREVIEW if is_preview else dialect

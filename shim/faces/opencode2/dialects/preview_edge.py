@@ -15,7 +15,7 @@ from shim.faces.opencode2.dialects.v2_july_edge import saved_permission
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
-from shim.operations import AskedField
+from shim.operations import RequestInput
 from universal.jsonvalue import arr, obj
 
 SESSION = "/api/session/{sessionID}"
@@ -26,7 +26,7 @@ ALIASES: tuple[Alias, ...] = (
 )
 
 
-def _prompt(asked: AskedField) -> AskedField:
+def _prompt(asked: RequestInput) -> RequestInput:
     """`{prompt: {text, files?, agents?}}` is `{text, files?, agents?}` in `v2_0`."""
     body = obj(asked.body)
     fields = obj(body.get("prompt"))
@@ -47,7 +47,7 @@ REQUESTS: Mapping[str, Ask] = {
 }
 
 
-def request(operation: str, asked: AskedField) -> AskedField:
+def request(operation: str, asked: RequestInput) -> RequestInput:
     """Convert the fields of a request to `v2_0`."""
     row = REQUESTS.get(operation)
     return asked if row is None else row(asked)

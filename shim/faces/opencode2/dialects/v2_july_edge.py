@@ -12,7 +12,7 @@ from shim.faces.opencode2.dialects.v2_july import NO_MESSAGES, message, session
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, Ask, NoContent, of_data, of_each, rename_body, without_types
-from shim.operations import AskedField
+from shim.operations import RequestInput
 from universal.jsonvalue import obj
 
 SESSION = "/api/session/{sessionID}"
@@ -45,7 +45,7 @@ OVERWRITES = frozenset({"session.message.list", "session.inbox.list", "session.p
 them when a person opens a session and after a session's first prompt. Source: its `context/data.tsx` ("last write wins")."""
 
 
-def _command(asked: AskedField) -> AskedField:
+def _command(asked: RequestInput) -> RequestInput:
     """`{command, arguments?}` is `{name, text}` in `v2_0`."""
     renamed = rename_body(command="name", arguments="text")(asked)
     return renamed._replace(body={"text": "", **obj(renamed.body)}) if "name" in obj(renamed.body) else renamed
@@ -60,7 +60,7 @@ REQUESTS: Mapping[str, Ask] = {
 }
 
 
-def request(operation: str, asked: AskedField) -> AskedField:
+def request(operation: str, asked: RequestInput) -> RequestInput:
     """Convert the fields of a request to `v2_0`."""
     row = REQUESTS.get(operation)
     return asked if row is None else row(asked)

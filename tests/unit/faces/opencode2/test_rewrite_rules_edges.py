@@ -9,7 +9,7 @@ from shim.faces.opencode2.dialects import v2_july_edge as j
 from shim.faces.opencode2.operations import OPERATIONS
 from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.rewrite_rules import NoContent
-from shim.operations import AskedField
+from shim.operations import RequestInput
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -39,8 +39,8 @@ def test_rows_are_of_operations_that_there_are(name: str) -> None:
     ],
 )
 def test_requests(operation: str, said: object, meant: object) -> None:
-    asked = AskedField({"a": "b"}, said)
-    assert j.request(operation, asked) == AskedField({"a": "b"}, meant)
+    asked = RequestInput({"a": "b"}, said)
+    assert j.request(operation, asked) == RequestInput({"a": "b"}, meant)
     assert asked.body == said
 
 

@@ -70,13 +70,9 @@ def texts(messages: list[Any]) -> list[str]:
     return [part["text"] for part in parts if part["type"] == "text"]
 
 
-async def native_sessions(store: MemoryStore, session: str) -> set[str]:
+async def native_session_ids(store: MemoryStore, session: str) -> set[str]:
     """The agent's own sessions that this conversation was held in."""
     return {event.native_session_id for event in await store.events(session) if event.native_session_id}
-
-
-async def prompt(server: Live, session: str, text: str, **more: Any) -> None:
-    await server.prompt(session, text, model=MODEL, **more)
 
 
 async def idle(events: EventStream) -> list[dict[str, Any]]:
@@ -84,8 +80,23 @@ async def idle(events: EventStream) -> list[dict[str, Any]]:
     return await events.until("session.idle", START_S)
 
 
-def idles(events: list[dict[str, Any]]) -> int:
-    return sum(event["type"] == "session.idle" for event in events)
+async def turn(server: Live, session: str, text: str) -> list[dict[str, Any]]:
+    """The events of a prompt that needs no answer."""
+    async with server.api.stream("/event") as events:
+        await server.prompt(session, text, model=MODEL)
+        return await idle(events)
+
+
+async def request_of(server: Live, session: str, text: str, kind: str, events: EventStream) -> dict[str, Any]:
+    """The request that a prompt leads to."""
+    await server.prompt(session, text, model=MODEL)
+    return (await events.until(kind, START_S))[-1]["properties"]
+
+
+async def cards(server: Live, session: str) -> list[tuple[str, str]]:
+    """(tool, status) of each call."""
+    parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
+    return [(part["tool"], part["state"]["status"]) for part in parts]
 
 
 # --- OpenCode 1's wire -----------------------------------------------------------------------------------------
@@ -94,57 +105,36 @@ def idles(events: list[dict[str, Any]]) -> int:
 async def test_a_prompt_is_answered_and_the_turn_is_idle_once(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:
-        await prompt(server, session, "echo hello")
+        await server.prompt(session, "echo hello", model=MODEL)
         await idle(events)
         await server.api.patch(f"/session/{session}", {"title": "over"}, status=200)
         after = await events.until(lambda event: event.get("properties", {}).get("info", {}).get("title") == "over")
     assert texts(await server.messages(session)) == ["hello"]
-    assert idles(after) == 0
+    assert "session.idle" not in [event["type"] for event in after]
 
 
-async def next_request(events: EventStream, kind: str) -> dict[str, Any]:
-    """The properties of the next event of this type."""
-    return (await events.until(kind, START_S))[-1]["properties"]
-
-
-async def test_a_tool_gets_its_card_and_a_permission_is_granted(server: Live) -> None:
+@pytest.mark.parametrize(("reply", "status"), [("once", "completed"), ("reject", "error")])
+async def test_a_call_runs_only_when_its_permission_is_granted(server: Live, reply: str, status: str) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:
-        await prompt(server, session, "permission")
-        request = await next_request(events, "permission.asked")
-        await server.api.post(f"/permission/{request['id']}/reply", {"reply": "once"}, status=200)
+        request = await request_of(server, session, "permission", "permission.asked", events)
+        await server.api.post(f"/permission/{request['id']}/reply", {"reply": reply}, status=200)
         await idle(events)
-    parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
     assert request["permission"] == "bash"
-    assert [(part["tool"], part["state"]["status"]) for part in parts] == [("bash", "completed")]
-
-
-async def test_a_rejected_permission_stops_the_call(server: Live) -> None:
-    session = await server.session()
-    async with server.api.stream("/event") as events:
-        await prompt(server, session, "permission")
-        request = await next_request(events, "permission.asked")
-        await server.api.post(f"/permission/{request['id']}/reply", {"reply": "reject"}, status=200)
-        await idle(events)
-    parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
-    assert [(part["tool"], part["state"]["status"]) for part in parts] == [("bash", "error")]
+    assert await cards(server, session) == [("bash", status)]
 
 
 async def test_a_rule_that_denies_reaches_the_agent_and_holds(server: Live) -> None:
     session = await server.session(permission=[{"permission": "bash", "pattern": "*", "action": "deny"}])
-    async with server.api.stream("/event") as events:
-        await prompt(server, session, "permission")
-        seen = await idle(events)
+    seen = await turn(server, session, "permission")
     assert "permission.asked" not in {event["type"] for event in seen}
-    parts = [part for message in await server.messages(session) for part in message["parts"] if part["type"] == "tool"]
-    assert [(part["tool"], part["state"]["status"]) for part in parts] == [("bash", "error")]
+    assert await cards(server, session) == [("bash", "error")]
 
 
 async def test_a_question_is_answered(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:
-        await prompt(server, session, "question")
-        request = await next_request(events, "question.asked")
+        request = await request_of(server, session, "question", "question.asked", events)
         answers = [[question["options"][0]["label"]] for question in request["questions"]]
         await server.api.post(f"/question/{request['id']}/reply", {"answers": answers}, status=200)
         seen = await idle(events)
@@ -155,44 +145,28 @@ async def test_a_question_is_answered(server: Live) -> None:
 async def test_an_interrupt_ends_the_turn_once(server: Live) -> None:
     session = await server.session()
     async with server.api.stream("/event") as events:
-        await prompt(server, session, "hang")
+        await server.prompt(session, "hang", model=MODEL)
         await events.until("message.part.updated", START_S)
         await server.api.post(f"/session/{session}/abort", status=200)
         await idle(events)
-        await prompt(server, session, "echo after")
-        await idle(events)
+    await turn(server, session, "echo after")
     assert texts(await server.messages(session))[-1] == "after"
 
 
-async def test_the_conversation_goes_on_after_a_restart(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("lost", "native_sessions"), [(False, 1), (True, 2)])
+async def test_after_a_restart_the_conversation_goes_on_or_a_lost_one_is_replaced(
+    tmp_path: Path, lost: bool, native_sessions: int
+) -> None:
     store = MemoryStore()
     async with opencode2_server(tmp_path, store) as server:
         session = await server.session()
-        async with server.api.stream("/event") as events:
-            await prompt(server, session, "echo before")
-            await idle(events)
-    async with opencode2_server(tmp_path, store) as server, server.api.stream("/event") as events:
-        await prompt(server, session, "echo after")
-        await idle(events)
+        await turn(server, session, "echo before")
+    if lost:
+        shutil.rmtree(tmp_path / "stand-in")
+    async with opencode2_server(tmp_path, store) as server:
+        await turn(server, session, "echo after")
         assert texts(await server.messages(session)) == ["before", "after"]
-        assert len(await native_sessions(store, session)) == 1
-
-
-async def test_a_session_that_the_agent_has_lost_is_replaced_and_reported(tmp_path: Path) -> None:
-    store = MemoryStore()
-    async with opencode2_server(tmp_path, store) as server:
-        session = await server.session()
-        async with server.api.stream("/event") as events:
-            await prompt(server, session, "echo before")
-            await idle(events)
-    shutil.rmtree(tmp_path / "stand-in")
-    async with opencode2_server(tmp_path, store) as server, server.api.stream("/event") as events:
-        await prompt(server, session, "echo after")
-        await idle(events)
-        before, after = texts(await server.messages(session))
-        assert before == "before"
-        assert after.endswith("after")
-        assert len(await native_sessions(store, session)) == 2
+        assert len(await native_session_ids(store, session)) == native_sessions
 
 
 # --- OpenCode 2's wire -----------------------------------------------------------------------------------------
@@ -208,24 +182,37 @@ async def session_of_2(server: Live) -> str:
     return str((await server.api.post("/api/session", body, status=200)).body["data"]["id"])
 
 
+async def prompt_2(server: Live, session: str, text: str) -> None:
+    await server.api.post(f"/api/session/{session}/prompt", {"text": text}, status=200)
+
+
+async def turn_2(server: Live, session: str, text: str) -> list[dict[str, Any]]:
+    """The events of a prompt that needs no answer."""
+    async with server.api.stream("/api/event") as events:
+        await prompt_2(server, session, text)
+        return await events_of_turn(events)
+
+
+def texts_of_2(events: list[dict[str, Any]]) -> list[str]:
+    return [event["data"]["text"] for event in events if event["type"] == "session.text.ended"]
+
+
 async def test_prompt_permission_and_interrupt_over_opencode2(server: Live) -> None:
     session = await session_of_2(server)
+    first = await turn_2(server, session, "echo hello")
     async with server.api.stream("/api/event") as events:
-        await server.api.post(f"/api/session/{session}/prompt", {"text": "echo hello"}, status=200)
-        first = await events_of_turn(events)
-        await server.api.post(f"/api/session/{session}/prompt", {"text": "permission"}, status=200)
+        await prompt_2(server, session, "permission")
         request = (await events.until("permission.asked", START_S))[-1]["data"]
         reply = f"/api/session/{session}/permission/{request['id']}/reply"
         await server.api.post(reply, {"decision": "once"}, status=204)
         second = await events_of_turn(events)
-        await server.api.post(f"/api/session/{session}/prompt", {"text": "hang"}, status=200)
+        await prompt_2(server, session, "hang")
         await events.until("session.text.delta", START_S)
         await server.api.post(f"/api/session/{session}/interrupt", status=200)
         third = await events_of_turn(events)
     assert [turn[-1]["type"] for turn in (first, second, third)] == [ENDS[0], ENDS[0], ENDS[2]]
     assert request["action"] == "shell"
-    spoken = [event["data"]["text"] for event in first if event["type"] == "session.text.ended"]
-    assert spoken == ["hello"]
+    assert texts_of_2(first) == ["hello"]
     assert "session.tool.success" in {event["type"] for event in second}
 
 
@@ -233,12 +220,9 @@ async def test_opencode2_goes_on_after_a_restart(tmp_path: Path) -> None:
     store = MemoryStore()
     async with opencode2_server(tmp_path, store) as server:
         session = await session_of_2(server)
-        async with server.api.stream("/api/event") as events:
-            await server.api.post(f"/api/session/{session}/prompt", {"text": "echo before"}, status=200)
-            await events_of_turn(events)
-    async with opencode2_server(tmp_path, store) as server, server.api.stream("/api/event") as events:
-        await server.api.post(f"/api/session/{session}/prompt", {"text": "echo after"}, status=200)
-        seen = await events_of_turn(events)
-        assert seen[-1]["type"] == ENDS[0]
-        assert [event["data"]["text"] for event in seen if event["type"] == "session.text.ended"] == ["after"]
-        assert len(await native_sessions(store, session)) == 1
+        await turn_2(server, session, "echo before")
+    async with opencode2_server(tmp_path, store) as server:
+        seen = await turn_2(server, session, "echo after")
+        assert len(await native_session_ids(store, session)) == 1
+    assert seen[-1]["type"] == ENDS[0]
+    assert texts_of_2(seen) == ["after"]

@@ -12,44 +12,18 @@ made from compat_fixtures/opencode2.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jsonschema_rs
-
-from tests.support.oracle import METHODS, Violation
+from tests.support.oracle import OpenApi, Violation, short, violation
 
 SCHEMA = Path(__file__).resolve().parent.parent.parent / "shim" / "faces" / "opencode2" / "schema.json"
-SHOWN_ERRORS = 5
-SHOWN_LENGTH = 1500
 
 
-class OpenCode2Oracle:
-    """The wire's document. Make it with `oracle2()`."""
-
-    def __init__(self, document: Mapping[str, Any]) -> None:
-        self.document = document
-        self.schemas: dict[str, Any] = document["components"]["schemas"]
-        self.operations = {
-            operation["operationId"]: (method.upper(), path, operation)
-            for path, item in document["paths"].items()
-            for method, operation in item.items()
-            if method in METHODS
-        }
-        self._paths = [
-            (method, re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path)).replace(r"/\*", "/.*") + "/?"), name)
-            for name, (method, path, _) in self.operations.items()
-        ]
-        # Fixed paths before those with placeholders: /api/session/active is no session.
-        self._paths.sort(key=lambda row: row[1].pattern.count("[^/]+"))
-        self._validators: dict[str, jsonschema_rs.Validator] = {}
-
-    def operation_of(self, method: str, path: str) -> str | None:
-        """The operation that a request is; None if the wire has none."""
-        return next((name for verb, pattern, name in self._paths if verb == method and pattern.fullmatch(path)), None)
+class OpenCode2Oracle(OpenApi):
+    """The wire's document. Make it with `opencode2_oracle()`."""
 
     def check_response(self, operation: str, status: int, body: Any, content_type: str = "application/json") -> None:
         """Raises Violation. In: the parsed JSON body, None for an empty one, a str for a text."""
@@ -57,11 +31,11 @@ class OpenCode2Oracle:
         what = f"{operation} {status}"
         declared = responses.get(str(status)) or (responses["default"] if status >= 400 else None)
         if declared is None:
-            raise Violation(f"{what}: clients take {[key for key in responses if key < '4']} alone for a success: {_short(body)}")
+            raise Violation(f"{what}: clients take {[key for key in responses if key < '4']} alone for a success: {short(body)}")
         content = declared.get("content")
         if content is None:
             if body is not None:
-                raise Violation(f"{what} must be empty: {_short(body)}")
+                raise Violation(f"{what} must be empty: {short(body)}")
             return
         kind = content_type.split(";")[0]
         if kind not in content:
@@ -86,23 +60,16 @@ class OpenCode2Oracle:
             return
         self.check_event(item)
         if "durable" not in item or "location" in item:
-            raise Violation(f"the log has durable events without a location: {_short(item)}")
+            raise Violation(f"the log has durable events without a location: {short(item)}")
 
     def check_type(self, name: str, value: Any, what: str = "") -> None:
         """A value of a named type. Raises Violation."""
         self._check(what or name, {"$ref": f"#/components/schemas/{name}"}, value)
 
     def _check(self, what: str, schema: dict[str, Any], value: Any) -> None:
-        key = json.dumps(schema)
-        validator = self._validators.get(key)
-        if validator is None:
-            whole = {**schema, "components": {"schemas": self.schemas}}
-            validator = self._validators.setdefault(key, jsonschema_rs.Draft202012Validator(whole))
-        wrong = [f"  {''.join(f'/{s}' for s in e.instance_path) or '/'}: {e.message[:300]}" for e in validator.iter_errors(value)]
+        wrong = list(self.errors(schema, value, key=json.dumps(schema)))
         if wrong:
-            raise Violation(
-                f"{what} is not as OpenCode 2 has it:\n" + "\n".join(wrong[:SHOWN_ERRORS]) + f"\n  in {_short(value)}"
-            )
+            raise violation(what, wrong, value)
 
 
 @cache
@@ -112,25 +79,20 @@ def opencode2_oracle() -> OpenCode2Oracle:
 
 
 def check_response(operation: str, status: int, body: Any, content_type: str = "application/json") -> None:
-    """See `Oracle2.check_response`."""
+    """See `OpenCode2Oracle.check_response`."""
     opencode2_oracle().check_response(operation, status, body, content_type)
 
 
 def check_event(event: Mapping[str, Any]) -> None:
-    """See `Oracle2.check_event`."""
+    """See `OpenCode2Oracle.check_event`."""
     opencode2_oracle().check_event(event)
 
 
 def check_log_item(item: Mapping[str, Any]) -> None:
-    """See `Oracle2.check_log_item`."""
+    """See `OpenCode2Oracle.check_log_item`."""
     opencode2_oracle().check_log_item(item)
 
 
 def check_type(name: str, value: Any) -> None:
-    """See `Oracle2.check_type`."""
+    """See `OpenCode2Oracle.check_type`."""
     opencode2_oracle().check_type(name, value)
-
-
-def _short(body: Any) -> str:
-    text = json.dumps(body, ensure_ascii=False, default=str)
-    return text if len(text) < SHOWN_LENGTH else text[:SHOWN_LENGTH] + "..."

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
@@ -27,6 +27,7 @@ from tools.generate import DOCUMENT
 FIXTURES = DOCUMENT.parent
 METHODS = frozenset({"get", "put", "post", "delete", "patch"})
 SHOWN_ERRORS = 5
+SHOWN_LENGTH = 1500
 
 
 class Violation(AssertionError):
@@ -54,13 +55,12 @@ class Divergence:
         return self.status == status and fnmatchcase(operation, self.operation)
 
 
-class Oracle:
-    """One version's document and divergences. Make it with `oracle()`."""
+class OpenApi:
+    """An OpenAPI document: its operations, and which values its schemas allow."""
 
-    def __init__(self, document: Mapping[str, Any], divergences: Mapping[str, Any]) -> None:
+    def __init__(self, document: Mapping[str, Any], more_schemas: Mapping[str, Any] | None = None) -> None:
         self.document = document
-        self._schemas: dict[str, Any] = {**document["components"]["schemas"], **divergences.get("schemas", {})}
-        self.divergences = tuple(Divergence(**row) for row in divergences.get("divergence", ()))
+        self.schemas: dict[str, Any] = {**document["components"]["schemas"], **(more_schemas or {})}
         self.operations = {
             operation["operationId"]: (method.upper(), path, operation)
             for path, item in document["paths"].items()
@@ -74,15 +74,30 @@ class Oracle:
         # Fixed paths before those with placeholders: /session/status is no session.
         self._paths.sort(key=lambda row: row[1].pattern.count("[^/]+"))
         self._validators: dict[str, jsonschema_rs.Validator] = {}
-        self._events = self._by_type(self._schemas["Event"])
-        self._global_events = self._by_type(self._schemas["GlobalEvent"]["properties"]["payload"])
-        self._preview_events = self._by_type(self._schemas["V2Event"])
-
-    # --- what is asked
 
     def operation_of(self, method: str, path: str) -> str | None:
         """The operation that a request is; None if the document has none."""
         return next((name for verb, pattern, name in self._paths if verb == method and pattern.fullmatch(path)), None)
+
+    def errors(self, schema: Mapping[str, Any], value: Any, *, key: str) -> Iterator[tuple[str, str]]:
+        """(JSON pointer, message) of each error. `key` names the schema: its validator is kept."""
+        validator = self._validators.get(key)
+        if validator is None:
+            whole = {**schema, "components": {"schemas": self.schemas}}
+            validator = self._validators.setdefault(key, jsonschema_rs.Draft202012Validator(whole))
+        for error in validator.iter_errors(value):
+            yield "".join(f"/{step}" for step in error.instance_path) or "/", error.message
+
+
+class Oracle(OpenApi):
+    """One version's document and divergences. Make it with `oracle()`."""
+
+    def __init__(self, document: Mapping[str, Any], divergences: Mapping[str, Any]) -> None:
+        super().__init__(document, divergences.get("schemas", {}))
+        self.divergences = tuple(Divergence(**row) for row in divergences.get("divergence", ()))
+        self._events = self._by_type(self.schemas["Event"])
+        self._global_events = self._by_type(self.schemas["GlobalEvent"]["properties"]["payload"])
+        self._preview_events = self._by_type(self.schemas["V2Event"])
 
     def check_response(self, operation: str, status: int, body: Any, content_type: str = "application/json") -> None:
         """Raises Violation. In: the parsed JSON body, None for an empty one, a str for a text."""
@@ -91,12 +106,12 @@ class Oracle:
         if schema is None:
             self._instead(f"{operation} {status} {content_type}", body, covering)
             return
-        wrong = [] if schema == {} else list(self._errors(schema, body, key=f"{operation} {status} {content_type}"))
+        wrong = [] if schema == {} else list(self.errors(schema, body, key=f"{operation} {status} {content_type}"))
         left = [(pointer, message) for pointer, message in wrong if not _is_covered(pointer, covering)]
         if left and any(one.instead for one in covering):
             self._instead(f"{operation} {status}", body, covering)
         elif left:
-            raise Violation(_report(f"{operation} {status}", left, body))
+            raise violation(f"{operation} {status}", left, body)
 
     def check_event(self, event: Mapping[str, Any]) -> None:
         """An event as on `/event`. Raises Violation."""
@@ -114,16 +129,16 @@ class Oracle:
         self._check_event(payload, self._global_events)
         kind = str(payload.get("type"))
         covering = [one for one in self.divergences if one.covers(f"global:{kind}", 0)]
-        wrapper = {**self._schemas["GlobalEvent"], "properties": {**self._schemas["GlobalEvent"]["properties"], "payload": {}}}
-        wrong = [row for row in self._errors(wrapper, item, key="GlobalEvent") if not _is_covered(row[0], covering)]
+        wrapper = {**self.schemas["GlobalEvent"], "properties": {**self.schemas["GlobalEvent"]["properties"], "payload": {}}}
+        wrong = [row for row in self.errors(wrapper, item, key="GlobalEvent") if not _is_covered(row[0], covering)]
         if wrong:
-            raise Violation(_report(f"/global/event {kind}", wrong, item))
+            raise violation(f"/global/event {kind}", wrong, item)
 
     def stale(self) -> list[str]:
         """Entries that the document allows by now, or that no operation or event needs."""
         found: list[str] = []
         for one in self.divergences:
-            plain = Oracle(self.document, {"schemas": {name: self._schemas[name] for name in self._schemas}})
+            plain = Oracle(self.document, {"schemas": self.schemas})
             names = list(self._examples_for(one))
             if not names:
                 found.append(f"{one.operation} {one.status}: there is no such operation or event")
@@ -165,31 +180,23 @@ class Oracle:
         if schema is None:
             self._instead(f"event {kind}", event, covering)
             return
-        wrong = [row for row in self._errors(schema, event, key=f"{id(known)} {kind}") if not _is_covered(row[0], covering)]
+        wrong = [row for row in self.errors(schema, event, key=f"{id(known)} {kind}") if not _is_covered(row[0], covering)]
         if wrong:
-            raise Violation(_report(f"event {kind}", wrong, event))
+            raise violation(f"event {kind}", wrong, event)
 
     def _instead(self, what: str, body: Any, covering: Iterable[Divergence]) -> None:
         names = [one.instead for one in covering if one.instead]
         if not names:
-            raise Violation(f"{what} is not declared by OpenCode's document, nor listed in divergences.toml: {_short(body)}")
+            raise Violation(f"{what} is not declared by OpenCode's document, nor listed in divergences.toml: {short(body)}")
         for name in names:
-            if not list(self._errors({"$ref": f"#/components/schemas/{name}"}, body, key=name)):
+            if not list(self.errors({"$ref": f"#/components/schemas/{name}"}, body, key=name)):
                 return
-        raise Violation(f"{what} is none of {', '.join(names)}: {_short(body)}")
-
-    def _errors(self, schema: Mapping[str, Any], body: Any, *, key: str) -> Iterator[tuple[str, str]]:
-        validator = self._validators.get(key)
-        if validator is None:
-            whole = {**schema, "components": {"schemas": self._schemas}}
-            validator = self._validators.setdefault(key, jsonschema_rs.Draft202012Validator(whole))
-        for error in validator.iter_errors(body):
-            yield "".join(f"/{step}" for step in error.instance_path) or "/", error.message
+        raise Violation(f"{what} is none of {', '.join(names)}: {short(body)}")
 
     def _by_type(self, union: Mapping[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for branch in union["anyOf"]:
-            schema = self._schemas[branch["$ref"].rsplit("/", 1)[-1]] if "$ref" in branch else branch
+            schema = self.schemas[branch["$ref"].rsplit("/", 1)[-1]] if "$ref" in branch else branch
             for name in schema["properties"]["type"]["enum"]:
                 told = schema["properties"].get("syncEvent", {}).get("properties", {}).get("type", {}).get("enum", [])
                 found |= {f"sync {kind}": branch for kind in told} or {name: branch}
@@ -240,11 +247,13 @@ def _refuses(judge: Oracle, name: str, one: Divergence) -> bool:
     return False
 
 
-def _report(what: str, wrong: list[tuple[str, str]], body: Any) -> str:
+def violation(what: str, wrong: Sequence[tuple[str, str]], body: Any) -> Violation:
+    """The error for an answer or event with these errors of its schema."""
     lines = [f"  {pointer}: {message[:300]}" for pointer, message in wrong[:SHOWN_ERRORS]]
-    return f"{what} is not as OpenCode's document says:\n" + "\n".join(lines) + f"\n  in {_short(body)}"
+    return Violation(f"{what} is not as OpenCode's document says:\n" + "\n".join(lines) + f"\n  in {short(body)}")
 
 
-def _short(body: Any) -> str:
+def short(body: Any) -> str:
+    """The beginning of a value as JSON, for people."""
     text = json.dumps(body, ensure_ascii=False, default=str)
-    return text if len(text) < 1500 else text[:1500] + "..."
+    return text if len(text) < SHOWN_LENGTH else text[:SHOWN_LENGTH] + "..."

@@ -2,7 +2,7 @@
 
     shim/faces/opencode2/operations.py   every operation: operationId -> method, path, tag, status
     shim/faces/opencode2/schema.json     all operations, types, errors and events, as an OpenAPI document
-    shim/faces/opencode2/{types,host_types,event_types}.py   TypedDicts of what the face builds (tools/wire_types.py)
+    shim/faces/opencode2/{types,host_types,event_types}.py   TypedDicts of what the face builds
     docs/operations2.md                  which operations are served, and why others are not
 
 Source: compat_fixtures/opencode2/{operations,events}.json, digested from the published documents and clients of 2.0.x,
@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools import wire_types
 from tools.ts_types import Schema, any_of, schema
+from tools.typed_dicts import TypedDictWriter, pascal
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "compat_fixtures" / "opencode2"
@@ -251,6 +251,112 @@ def _compact(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
+# --- types -----------------------------------------------------------------------------------------------------
+
+SHAPES: dict[str, tuple[str, ...]] = {
+    "types.py": (
+        "SessionInfo",
+        "SessionMessageInfo",
+        "SessionInboxInfo",
+        "InboxItem",
+        "PermissionRequest",
+        "FormInfo",
+        "FormDetail",
+        "FormAnswer",
+        "PermissionReply",
+    ),
+    "host_types.py": (
+        "ShellInfo",
+        "Project",
+        "Pty",
+        "AgentInfo",
+        "CommandInfo",
+        "ProviderInfo",
+        "ModelInfo",
+        "VcsInfo",
+        "VcsFileStatus",
+        "WorktreeDirectory",
+        "FileSystemEntry",
+        "SkillInfo",
+        "ConfigShellOption",
+        "IntegrationInfo",
+        "McpServer",
+        "PluginInfo",
+        "SessionStatsInfo",
+    ),
+}
+"""Module -> the types that the face builds. A type that one of them refers to is written in the first such module."""
+EVENTS = {
+    "SessionEvent": ("session.", "permission.", "form."),
+    "HostEvent": ("pty.", "shell.", "filesystem.", "project.", "worktree.", "vcs.", "tui.", "location."),
+}
+"""Alias of the pairs of type and data -> first words of the types of events that the face builds."""
+INNER_NAMES = {
+    "SessionMessageAgentSelectedTime": "CreatedTime",
+    "SessionMessageShellTime": "CompletedTime",
+    "SessionMessageAssistantRetry": "StepRetry",
+    "SessionMessageAssistantSnapshot": "StepSnapshot",
+    "SessionMessageShellOutput": "ShellOutput",
+    "FormFieldStringWhenItem": "FormCondition",
+    "FileDiffInfoStatus": "FileStatus",
+    "SessionInfoOutcome": "Outcome",
+    "SessionMessageAssistantContentItem": "AssistantContent",
+    "SessionMessageAssistantFinish": "FinishReason",
+    "SessionMessageCompactionRunningReason": "CompactionReason",
+    "FormDetailState": "FormState",
+    "SessionStatusDataStatus": "SessionStatus",
+    "McpServerStatus": "McpStatus",
+}
+"""Place -> name, for an object that several types share, and for a union or an enum that code uses."""
+LEFT_OUT = {
+    "SessionStepEndedData": ("cost", "tokens"),
+    "SessionInstructionsUpdatedData": ("delta",),
+    "SessionRetryScheduledData": ("attempt", "at", "error"),
+}
+"""Type -> its required fields that the face leaves out if the session does not have them."""
+BUILT = {"LocationRef": "LocationPublicRef"}
+"""Type -> the type that has only the fields which the face builds."""
+SESSION_ID = "sessionID"
+"""Field of a session's events that `render` adds to all of them, so that their data has no such field."""
+ABOUT = {
+    "types.py": "OpenCode 2's JSON of sessions: their info, messages, inbox, permission requests and forms.",
+    "host_types.py": "OpenCode 2's JSON of what the host has: commands, projects, terminals, agents, models and version control.",
+    "event_types.py": (
+        "Type and data of OpenCode 2's events that this face builds. Those of sessions lack `sessionID`, which `render` adds."
+    ),
+}
+
+
+def types_modules(schemas: dict[str, Schema]) -> dict[str, str]:
+    """Module of `shim/faces/opencode2` -> its text. In: the document's schemas."""
+    writer = TypedDictWriter(
+        schemas, "shim.faces.opencode2", names=INNER_NAMES, array="Sequence", left_out=LEFT_OUT, instead=BUILT
+    )
+    modules: dict[str, str] = {}
+    for file, names in SHAPES.items():
+        writer.add(*names)
+        modules[file] = _module(writer, file)
+    for alias, first_words in EVENTS.items():
+        left_out = SESSION_ID if alias == "SessionEvent" else ""
+        names = [name for name in schemas if name.startswith("Event.") and name.removeprefix("Event.").startswith(first_words)]
+        writer.add_events(alias, [_event(writer, name.removeprefix("Event."), schemas[name], left_out) for name in names])
+    return {**modules, "event_types.py": _module(writer, "event_types.py")}
+
+
+def _event(writer: TypedDictWriter, name: str, schema: Schema, left_out: str) -> tuple[str, str]:
+    """The type of an event, and the annotation of its data, without the field that is left out."""
+    data, about = schema["properties"]["data"], f"The data of `{name}`."
+    if "properties" not in data:
+        return name, writer.annotation(data, f"{pascal(name)}Data", about)
+    properties = {key: value for key, value in data["properties"].items() if key != left_out}
+    writer.add_class(f"{pascal(name)}Data", {**data, "properties": properties}, about)
+    return name, f"{pascal(name)}Data"
+
+
+def _module(writer: TypedDictWriter, file: str) -> str:
+    return writer.finish(file.removesuffix(".py"), "tools/generate_opencode2.py from schema.json", ABOUT[file])
+
+
 # --- files ---------------------------------------------------------------------------------------------------
 
 
@@ -260,7 +366,7 @@ def from_sources() -> dict[Path, str]:
     return {
         folder / "operations.py": operations_module(),
         folder / "schema.json": document_text(),
-        **{folder / name: text for name, text in wire_types.modules(document()["components"]["schemas"]).items()},
+        **{folder / name: text for name, text in types_modules(document()["components"]["schemas"]).items()},
     }
 
 

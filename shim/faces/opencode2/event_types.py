@@ -122,14 +122,6 @@ class SessionDeletedData(TypedDict):
     """The data of `session.deleted`."""
 
 
-class SessionForkedDataInstructionEntriesItem(TypedDict):
-    """An object that has no name in the document."""
-
-    key: str
-    value: Any
-    removed: bool
-
-
 class SessionForkedData(TypedDict):
     """The data of `session.forked`."""
 
@@ -137,6 +129,14 @@ class SessionForkedData(TypedDict):
     boundary: SessionForkBoundary
     instructions: NotRequired[Mapping[str, str]]
     instructionEntries: NotRequired[Sequence[SessionForkedDataInstructionEntriesItem]]
+
+
+class SessionForkedDataInstructionEntriesItem(TypedDict):
+    """`instructionEntries` of `SessionForkedData`."""
+
+    key: str
+    value: Any
+    removed: bool
 
 
 class SessionInboxEnqueuedData(TypedDict):
@@ -214,20 +214,20 @@ class SessionShellStartedData(TypedDict):
     shell: ShellInfo
 
 
-class SessionShellEndedDataOutput(TypedDict):
-    """An object that has no name in the document."""
-
-    output: str
-    cursor: float
-    size: float
-    truncated: bool
-
-
 class SessionShellEndedData(TypedDict):
     """The data of `session.shell.ended`."""
 
     shell: ShellInfo
     output: SessionShellEndedDataOutput
+
+
+class SessionShellEndedDataOutput(TypedDict):
+    """`output` of `SessionShellEndedData`."""
+
+    output: str
+    cursor: float
+    size: float
+    truncated: bool
 
 
 class SessionStepStartedData(TypedDict):
@@ -455,31 +455,26 @@ class SessionMessageContentUpdatedData(TypedDict):
     content: Sequence[AssistantContent]
 
 
+class SessionStatusData(TypedDict):
+    """The data of `session.status`."""
+
+    status: SessionStatus
+
+
 class SessionStatusDataStatusIdle(TypedDict):
-    """An object that has no name in the document."""
+    """`status` of `SessionStatusData`."""
 
     type: Literal["idle"]
 
 
 class SessionStatusDataStatusBusy(TypedDict):
-    """An object that has no name in the document."""
+    """`status` of `SessionStatusData`."""
 
     type: Literal["busy"]
 
 
-class SessionStatusDataStatusRetryAction(TypedDict):
-    """An object that has no name in the document."""
-
-    reason: str
-    provider: str
-    title: str
-    message: str
-    label: str
-    link: NotRequired[str]
-
-
 class SessionStatusDataStatusRetry(TypedDict):
-    """An object that has no name in the document."""
+    """`status` of `SessionStatusData`."""
 
     type: Literal["retry"]
     attempt: int
@@ -488,13 +483,15 @@ class SessionStatusDataStatusRetry(TypedDict):
     next: float
 
 
-SessionStatus: TypeAlias = SessionStatusDataStatusIdle | SessionStatusDataStatusBusy | SessionStatusDataStatusRetry
+class SessionStatusDataStatusRetryAction(TypedDict):
+    """`action` of `SessionStatusDataStatusRetry`."""
 
-
-class SessionStatusData(TypedDict):
-    """The data of `session.status`."""
-
-    status: SessionStatus
+    reason: str
+    provider: str
+    title: str
+    message: str
+    label: str
+    link: NotRequired[str]
 
 
 class SessionIdleData(TypedDict):
@@ -656,6 +653,7 @@ class TuiSessionSelectData(TypedDict):
     sessionID: str
 
 
+SessionStatus: TypeAlias = SessionStatusDataStatusIdle | SessionStatusDataStatusBusy | SessionStatusDataStatusRetry
 SessionEvent: TypeAlias = (
     tuple[Literal["session.created"], SessionCreatedData]
     | tuple[Literal["session.agent.selected"], SessionAgentSelectedData]

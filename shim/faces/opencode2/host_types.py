@@ -4,8 +4,6 @@ OpenCode 2's JSON of what the host has: commands, projects, terminals, agents, m
 Import it under TYPE_CHECKING: nothing needs it at run time.
 """
 
-# over 700 lines: generated, one class for each object
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -20,13 +18,6 @@ from shim.faces.opencode2.types import (
     TokenUsageInfo,
     TokenUsageInfoCache,
 )
-
-
-class ShellInfoTime(TypedDict):
-    """An object that has no name in the document."""
-
-    started: float
-    completed: NotRequired[float]
 
 
 class ShellInfo(TypedDict):
@@ -45,26 +36,11 @@ class ShellInfo(TypedDict):
     time: ShellInfoTime
 
 
-class ProjectIcon(TypedDict):
-    """`ProjectIcon` of the document."""
+class ShellInfoTime(TypedDict):
+    """`time` of `ShellInfo`."""
 
-    url: NotRequired[str]
-    override: NotRequired[str]
-    color: NotRequired[str]
-
-
-class ProjectCommands(TypedDict):
-    """`ProjectCommands` of the document."""
-
-    start: NotRequired[str]
-
-
-class ProjectTime(TypedDict):
-    """An object that has no name in the document."""
-
-    created: int
-    updated: int
-    active: int
+    started: float
+    completed: NotRequired[float]
 
 
 class Project(TypedDict):
@@ -80,6 +56,28 @@ class Project(TypedDict):
     sandboxes: Sequence[str]
 
 
+class ProjectIcon(TypedDict):
+    """`ProjectIcon` of the document."""
+
+    url: NotRequired[str]
+    override: NotRequired[str]
+    color: NotRequired[str]
+
+
+class ProjectCommands(TypedDict):
+    """`ProjectCommands` of the document."""
+
+    start: NotRequired[str]
+
+
+class ProjectTime(TypedDict):
+    """`time` of `Project`."""
+
+    created: int
+    updated: int
+    active: int
+
+
 class Pty(TypedDict):
     """`Pty` of the document."""
 
@@ -91,37 +89,6 @@ class Pty(TypedDict):
     status: Literal["running", "exited"]
     pid: int
     exitCode: NotRequired[int]
-
-
-class ProviderSettingsCompactionSummary(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["summary"]
-
-
-class ProviderSettingsCompactionNative(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["native"]
-
-
-class ProviderSettings(TypedDict):
-    """`ProviderSettings` of the document."""
-
-    timeout: NotRequired[float | Literal[False]]
-    headerTimeout: NotRequired[float | Literal[False]]
-    chunkTimeout: NotRequired[float | Literal[False]]
-    compaction: NotRequired[ProviderSettingsCompactionSummary | ProviderSettingsCompactionNative]
-    transport: NotRequired[Literal["http", "websocket"]]
-    encoding: NotRequired[Literal["zstd", "gzip", "none"]]
-
-
-class AgentInfoRequest(TypedDict):
-    """An object that has no name in the document."""
-
-    settings: ProviderSettings
-    headers: Mapping[str, str]
-    body: Mapping[str, Any]
 
 
 class AgentInfo(TypedDict):
@@ -140,24 +107,42 @@ class AgentInfo(TypedDict):
     permissions: Sequence[PermissionRule]
 
 
+class AgentInfoRequest(TypedDict):
+    """`request` of `AgentInfo`."""
+
+    settings: ProviderSettings
+    headers: Mapping[str, str]
+    body: Mapping[str, Any]
+
+
+class ProviderSettings(TypedDict):
+    """`ProviderSettings` of the document."""
+
+    timeout: NotRequired[float | Literal[False]]
+    headerTimeout: NotRequired[float | Literal[False]]
+    chunkTimeout: NotRequired[float | Literal[False]]
+    compaction: NotRequired[ProviderSettingsCompactionSummary | ProviderSettingsCompactionNative]
+    transport: NotRequired[Literal["http", "websocket"]]
+    encoding: NotRequired[Literal["zstd", "gzip", "none"]]
+
+
+class ProviderSettingsCompactionSummary(TypedDict):
+    """`compaction` of `ProviderSettings`."""
+
+    type: Literal["summary"]
+
+
+class ProviderSettingsCompactionNative(TypedDict):
+    """`compaction` of `ProviderSettings`."""
+
+    type: Literal["native"]
+
+
 class CommandInfo(TypedDict):
     """`CommandInfo` of the document."""
 
     name: str
     description: NotRequired[str]
-
-
-class ProviderCompatibility(TypedDict):
-    """`ProviderCompatibility` of the document."""
-
-    reasoningField: NotRequired[str]
-    requireReasoning: NotRequired[bool]
-    maxTokensField: NotRequired[Literal["max_completion_tokens", "max_tokens"]]
-    requireFinishReason: NotRequired[bool]
-    requireAssistantAfterTool: NotRequired[bool]
-    supportsPromptCacheKey: NotRequired[bool]
-    streamUsage: NotRequired[bool]
-    cacheFormat: NotRequired[Literal["anthropic", "alibaba"]]
 
 
 class ProviderInfo(TypedDict):
@@ -175,8 +160,8 @@ class ProviderInfo(TypedDict):
     body: NotRequired[Mapping[str, Any]]
 
 
-class ModelCompatibility(TypedDict):
-    """`ModelCompatibility` of the document."""
+class ProviderCompatibility(TypedDict):
+    """`ProviderCompatibility` of the document."""
 
     reasoningField: NotRequired[str]
     requireReasoning: NotRequired[bool]
@@ -186,55 +171,6 @@ class ModelCompatibility(TypedDict):
     supportsPromptCacheKey: NotRequired[bool]
     streamUsage: NotRequired[bool]
     cacheFormat: NotRequired[Literal["anthropic", "alibaba"]]
-    supportsThinkingBlockBinding: NotRequired[bool]
-    supportsEffortUpdates: NotRequired[bool]
-
-
-class ModelInfoCapabilities(TypedDict):
-    """An object that has no name in the document."""
-
-    tools: bool
-    input: Sequence[str]
-    output: Sequence[str]
-
-
-class ModelVariant(TypedDict):
-    """`ModelVariant` of the document."""
-
-    id: str
-    settings: NotRequired[Mapping[str, Any]]
-    headers: NotRequired[Mapping[str, str]]
-    body: NotRequired[Mapping[str, Any]]
-
-
-class ModelInfoTime(TypedDict):
-    """An object that has no name in the document."""
-
-    released: float
-
-
-class ModelCostTier(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["context"]
-    size: float
-
-
-class ModelCost(TypedDict):
-    """`ModelCost` of the document."""
-
-    tier: NotRequired[ModelCostTier]
-    input: float
-    output: float
-    cache: TokenUsageInfoCache
-
-
-class ModelInfoLimit(TypedDict):
-    """An object that has no name in the document."""
-
-    context: float
-    input: NotRequired[float]
-    output: float
 
 
 class ModelInfo(TypedDict):
@@ -260,11 +196,66 @@ class ModelInfo(TypedDict):
     limit: ModelInfoLimit
 
 
-class VcsInfoBranch(TypedDict):
-    """An object that has no name in the document."""
+class ModelCompatibility(TypedDict):
+    """`ModelCompatibility` of the document."""
 
-    current: NotRequired[str]
-    default: NotRequired[str]
+    reasoningField: NotRequired[str]
+    requireReasoning: NotRequired[bool]
+    maxTokensField: NotRequired[Literal["max_completion_tokens", "max_tokens"]]
+    requireFinishReason: NotRequired[bool]
+    requireAssistantAfterTool: NotRequired[bool]
+    supportsPromptCacheKey: NotRequired[bool]
+    streamUsage: NotRequired[bool]
+    cacheFormat: NotRequired[Literal["anthropic", "alibaba"]]
+    supportsThinkingBlockBinding: NotRequired[bool]
+    supportsEffortUpdates: NotRequired[bool]
+
+
+class ModelInfoCapabilities(TypedDict):
+    """`capabilities` of `ModelInfo`."""
+
+    tools: bool
+    input: Sequence[str]
+    output: Sequence[str]
+
+
+class ModelVariant(TypedDict):
+    """`ModelVariant` of the document."""
+
+    id: str
+    settings: NotRequired[Mapping[str, Any]]
+    headers: NotRequired[Mapping[str, str]]
+    body: NotRequired[Mapping[str, Any]]
+
+
+class ModelInfoTime(TypedDict):
+    """`time` of `ModelInfo`."""
+
+    released: float
+
+
+class ModelCost(TypedDict):
+    """`ModelCost` of the document."""
+
+    tier: NotRequired[ModelCostTier]
+    input: float
+    output: float
+    cache: TokenUsageInfoCache
+
+
+class ModelCostTier(TypedDict):
+    """`tier` of `ModelCost`."""
+
+    type: Literal["context"]
+    size: float
+
+
+class ModelInfoLimit(TypedDict):
+    """`limit` of `ModelInfo`."""
+
+    context: float
+    input: NotRequired[float]
+    output: float
 
 
 class VcsInfo(TypedDict):
@@ -272,6 +263,13 @@ class VcsInfo(TypedDict):
 
     provider: NotRequired[str]
     branch: VcsInfoBranch
+
+
+class VcsInfoBranch(TypedDict):
+    """`branch` of `VcsInfo`."""
+
+    current: NotRequired[str]
+    default: NotRequired[str]
 
 
 class VcsFileStatus(TypedDict):
@@ -316,82 +314,6 @@ class ConfigShellOption(TypedDict):
     acceptable: bool
 
 
-class IntegrationMethodOauth(TypedDict):
-    """An object that has no name in the document."""
-
-    id: str
-    type: Literal["oauth"]
-    label: str
-    form: NotRequired[Sequence[FormField]]
-
-
-class IntegrationMethodCommand(TypedDict):
-    """An object that has no name in the document."""
-
-    id: str
-    type: Literal["command"]
-    label: str
-    command: Sequence[str]
-
-
-class IntegrationMethodKey(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["key"]
-    label: NotRequired[str]
-    form: NotRequired[Sequence[FormField]]
-
-
-class IntegrationMethodExternal(TypedDict):
-    """An object that has no name in the document."""
-
-    id: str
-    type: Literal["external"]
-    label: str
-    form: NotRequired[Sequence[FormField]]
-
-
-class IntegrationMethodEnv(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["env"]
-    names: Sequence[str]
-
-
-IntegrationMethod: TypeAlias = (
-    IntegrationMethodOauth | IntegrationMethodCommand | IntegrationMethodKey | IntegrationMethodExternal | IntegrationMethodEnv
-)
-
-
-class ConnectionStatus(TypedDict):
-    """`ConnectionStatus` of the document."""
-
-    status: Literal["needs_auth"]
-    message: str
-    url: NotRequired[str]
-
-
-class ConnectionInfoCredential(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["credential"]
-    id: str
-    label: str
-    method: Literal["key", "oauth", "external"]
-    status: NotRequired[ConnectionStatus]
-
-
-class ConnectionInfoEnv(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["env"]
-    name: str
-    status: NotRequired[ConnectionStatus]
-
-
-ConnectionInfo: TypeAlias = ConnectionInfoCredential | ConnectionInfoEnv
-
-
 class IntegrationInfo(TypedDict):
     """`IntegrationInfo` of the document."""
 
@@ -402,35 +324,72 @@ class IntegrationInfo(TypedDict):
     connections: Sequence[ConnectionInfo]
 
 
-class McpServerStatusConnected(TypedDict):
-    """An object that has no name in the document."""
+class IntegrationMethodOauth(TypedDict):
+    """An alternative of `IntegrationMethod`."""
 
-    status: Literal["connected"]
-
-
-class McpServerStatusDisabled(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["disabled"]
+    id: str
+    type: Literal["oauth"]
+    label: str
+    form: NotRequired[Sequence[FormField]]
 
 
-class McpServerStatusFailed(TypedDict):
-    """An object that has no name in the document."""
+class IntegrationMethodCommand(TypedDict):
+    """An alternative of `IntegrationMethod`."""
 
-    status: Literal["failed"]
-    error: str
+    id: str
+    type: Literal["command"]
+    label: str
+    command: Sequence[str]
 
 
-class McpServerStatusNeedsAuth(TypedDict):
-    """An object that has no name in the document."""
+class IntegrationMethodKey(TypedDict):
+    """An alternative of `IntegrationMethod`."""
+
+    type: Literal["key"]
+    label: NotRequired[str]
+    form: NotRequired[Sequence[FormField]]
+
+
+class IntegrationMethodExternal(TypedDict):
+    """An alternative of `IntegrationMethod`."""
+
+    id: str
+    type: Literal["external"]
+    label: str
+    form: NotRequired[Sequence[FormField]]
+
+
+class IntegrationMethodEnv(TypedDict):
+    """An alternative of `IntegrationMethod`."""
+
+    type: Literal["env"]
+    names: Sequence[str]
+
+
+class ConnectionInfoCredential(TypedDict):
+    """An alternative of `ConnectionInfo`."""
+
+    type: Literal["credential"]
+    id: str
+    label: str
+    method: Literal["key", "oauth", "external"]
+    status: NotRequired[ConnectionStatus]
+
+
+class ConnectionStatus(TypedDict):
+    """`ConnectionStatus` of the document."""
 
     status: Literal["needs_auth"]
-    error: str
+    message: str
+    url: NotRequired[str]
 
 
-McpStatus: TypeAlias = (
-    McpServerStatusConnected | FormDetailStatePending | McpServerStatusDisabled | McpServerStatusFailed | McpServerStatusNeedsAuth
-)
+class ConnectionInfoEnv(TypedDict):
+    """An alternative of `ConnectionInfo`."""
+
+    type: Literal["env"]
+    name: str
+    status: NotRequired[ConnectionStatus]
 
 
 class McpServer(TypedDict):
@@ -441,55 +400,30 @@ class McpServer(TypedDict):
     integrationID: NotRequired[str]
 
 
-class PluginInfoSourceBuiltin(TypedDict):
-    """An object that has no name in the document."""
+class McpServerStatusConnected(TypedDict):
+    """`status` of `McpServer`."""
 
-    type: Literal["builtin"]
-
-
-class PluginInfoSourcePackage(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["package"]
-    target: str
-    version: NotRequired[str]
-    outdated: NotRequired[Literal[True]]
-    updating: NotRequired[Literal[True]]
+    status: Literal["connected"]
 
 
-class PluginInfoSourceLocal(TypedDict):
-    """An object that has no name in the document."""
+class McpServerStatusDisabled(TypedDict):
+    """`status` of `McpServer`."""
 
-    type: Literal["local"]
-    path: str
-
-
-class PluginInfoSourceSdk(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["sdk"]
+    status: Literal["disabled"]
 
 
-class PluginInfoFeatures(TypedDict):
-    """An object that has no name in the document."""
-
-    server: NotRequired[Literal[True]]
-    tui: NotRequired[Literal[True]]
-    rpc: NotRequired[Literal[True]]
-
-
-class PluginInfoStateActive(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["active"]
-
-
-class PluginInfoStateFailed(TypedDict):
-    """An object that has no name in the document."""
+class McpServerStatusFailed(TypedDict):
+    """`status` of `McpServer`."""
 
     status: Literal["failed"]
     error: str
-    ref: NotRequired[str]
+
+
+class McpServerStatusNeedsAuth(TypedDict):
+    """`status` of `McpServer`."""
+
+    status: Literal["needs_auth"]
+    error: str
 
 
 class PluginInfo(TypedDict):
@@ -501,71 +435,55 @@ class PluginInfo(TypedDict):
     state: PluginInfoStateActive | PluginInfoStateFailed
 
 
-SessionStatsInfoRange = TypedDict(
-    "SessionStatsInfoRange",
-    {
-        "from": "float",
-        "to": "float",
-    },
-)
-"""An object that has no name in the document."""
+class PluginInfoSourceBuiltin(TypedDict):
+    """`source` of `PluginInfo`."""
+
+    type: Literal["builtin"]
 
 
-class SessionStatsInfoToolsNone(TypedDict):
-    """An object that has no name in the document."""
+class PluginInfoSourcePackage(TypedDict):
+    """`source` of `PluginInfo`."""
 
-    mode: Literal["none"]
-
-
-class SessionStatsToolTotals(TypedDict):
-    """`SessionStatsToolTotals` of the document."""
-
-    calls: int
-    succeeded: int
-    failed: int
-    unfinished: int
+    type: Literal["package"]
+    target: str
+    version: NotRequired[str]
+    outdated: NotRequired[Literal[True]]
+    updating: NotRequired[Literal[True]]
 
 
-class SessionStatsInfoToolsSummary(TypedDict):
-    """An object that has no name in the document."""
+class PluginInfoSourceLocal(TypedDict):
+    """`source` of `PluginInfo`."""
 
-    mode: Literal["summary"]
-    totals: SessionStatsToolTotals
-
-
-class SessionStatsInfoToolsDetailUsageItem(TypedDict):
-    """An object that has no name in the document."""
-
-    calls: int
-    succeeded: int
-    failed: int
-    unfinished: int
-    name: str
-    durationP50: NotRequired[float]
+    type: Literal["local"]
+    path: str
 
 
-class SessionStatsInfoToolsDetail(TypedDict):
-    """An object that has no name in the document."""
+class PluginInfoSourceSdk(TypedDict):
+    """`source` of `PluginInfo`."""
 
-    mode: Literal["detail"]
-    totals: SessionStatsToolTotals
-    usage: Sequence[SessionStatsInfoToolsDetailUsageItem]
+    type: Literal["sdk"]
 
 
-class SessionStatsInfoActivityItem(TypedDict):
-    """An object that has no name in the document."""
+class PluginInfoFeatures(TypedDict):
+    """`features` of `PluginInfo`."""
 
-    date: str
-    steps: int
+    server: NotRequired[Literal[True]]
+    tui: NotRequired[Literal[True]]
+    rpc: NotRequired[Literal[True]]
 
 
-class SessionStatsInfoModelsItem(TypedDict):
-    """An object that has no name in the document."""
+class PluginInfoStateActive(TypedDict):
+    """`state` of `PluginInfo`."""
 
-    model: ModelRef
-    steps: int
-    tokens: TokenUsageInfo
-    cost: float
+    status: Literal["active"]
+
+
+class PluginInfoStateFailed(TypedDict):
+    """`state` of `PluginInfo`."""
+
+    status: Literal["failed"]
+    error: str
+    ref: NotRequired[str]
 
 
 class SessionStatsInfo(TypedDict):
@@ -583,3 +501,79 @@ class SessionStatsInfo(TypedDict):
     streak: int
     activity: Sequence[SessionStatsInfoActivityItem]
     models: Sequence[SessionStatsInfoModelsItem]
+
+
+SessionStatsInfoRange = TypedDict(
+    "SessionStatsInfoRange",
+    {
+        "from": "float",
+        "to": "float",
+    },
+)
+"""`range` of `SessionStatsInfo`."""
+
+
+class SessionStatsInfoToolsNone(TypedDict):
+    """`tools` of `SessionStatsInfo`."""
+
+    mode: Literal["none"]
+
+
+class SessionStatsInfoToolsSummary(TypedDict):
+    """`tools` of `SessionStatsInfo`."""
+
+    mode: Literal["summary"]
+    totals: SessionStatsToolTotals
+
+
+class SessionStatsToolTotals(TypedDict):
+    """`SessionStatsToolTotals` of the document."""
+
+    calls: int
+    succeeded: int
+    failed: int
+    unfinished: int
+
+
+class SessionStatsInfoToolsDetail(TypedDict):
+    """`tools` of `SessionStatsInfo`."""
+
+    mode: Literal["detail"]
+    totals: SessionStatsToolTotals
+    usage: Sequence[SessionStatsInfoToolsDetailUsageItem]
+
+
+class SessionStatsInfoToolsDetailUsageItem(TypedDict):
+    """`usage` of `SessionStatsInfoToolsDetail`."""
+
+    calls: int
+    succeeded: int
+    failed: int
+    unfinished: int
+    name: str
+    durationP50: NotRequired[float]
+
+
+class SessionStatsInfoActivityItem(TypedDict):
+    """`activity` of `SessionStatsInfo`."""
+
+    date: str
+    steps: int
+
+
+class SessionStatsInfoModelsItem(TypedDict):
+    """`models` of `SessionStatsInfo`."""
+
+    model: ModelRef
+    steps: int
+    tokens: TokenUsageInfo
+    cost: float
+
+
+IntegrationMethod: TypeAlias = (
+    IntegrationMethodOauth | IntegrationMethodCommand | IntegrationMethodKey | IntegrationMethodExternal | IntegrationMethodEnv
+)
+ConnectionInfo: TypeAlias = ConnectionInfoCredential | ConnectionInfoEnv
+McpStatus: TypeAlias = (
+    McpServerStatusConnected | FormDetailStatePending | McpServerStatusDisabled | McpServerStatusFailed | McpServerStatusNeedsAuth
+)

@@ -12,96 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NotRequired, TypeAlias, TypedDict
 
 
-class SessionForkBoundary(TypedDict):
-    """`SessionForkBoundary` of the document."""
-
-    type: Literal["before", "through"]
-    messageID: str
-
-
-class SessionInfoFork(TypedDict):
-    """An object that has no name in the document."""
-
-    sessionID: str
-    boundary: SessionForkBoundary
-
-
-class ModelRef(TypedDict):
-    """`ModelRef` of the document."""
-
-    id: str
-    providerID: str
-    variant: NotRequired[str]
-
-
-class TokenUsageInfoCache(TypedDict):
-    """An object that has no name in the document."""
-
-    read: float
-    write: float
-
-
-class TokenUsageInfo(TypedDict):
-    """`TokenUsageInfo` of the document."""
-
-    input: float
-    output: float
-    reasoning: float
-    cache: TokenUsageInfoCache
-
-
-Outcome: TypeAlias = Literal["succeeded", "failed", "interrupted"]
-
-
-class SessionInfoTime(TypedDict):
-    """An object that has no name in the document."""
-
-    created: float
-    updated: float
-    idle: NotRequired[float]
-    viewed: NotRequired[float]
-    archived: NotRequired[float]
-
-
-PermissionEffect: TypeAlias = Literal["allow", "deny", "ask"]
-
-
-class PermissionRule(TypedDict):
-    """`PermissionRule` of the document."""
-
-    action: str
-    resource: str
-    effect: PermissionEffect
-
-
-FileStatus: TypeAlias = Literal["added", "deleted", "modified"]
-
-
-class FileDiffInfo(TypedDict):
-    """`FileDiffInfo` of the document."""
-
-    file: str
-    patch: str
-    additions: int
-    deletions: int
-    status: FileStatus
-
-
-class SessionRevert(TypedDict):
-    """`SessionRevert` of the document."""
-
-    messageID: str
-    partID: NotRequired[str]
-    snapshot: NotRequired[str]
-    files: NotRequired[Sequence[FileDiffInfo]]
-
-
-class LocationPublicRef(TypedDict):
-    """`LocationPublicRef` of the document."""
-
-    directory: str
-
-
 class SessionInfo(TypedDict):
     """`SessionInfo` of the document."""
 
@@ -123,10 +33,85 @@ class SessionInfo(TypedDict):
     location: LocationPublicRef
 
 
-class CreatedTime(TypedDict):
-    """An object that has no name in the document."""
+class SessionInfoFork(TypedDict):
+    """`fork` of `SessionInfo`."""
+
+    sessionID: str
+    boundary: SessionForkBoundary
+
+
+class SessionForkBoundary(TypedDict):
+    """`SessionForkBoundary` of the document."""
+
+    type: Literal["before", "through"]
+    messageID: str
+
+
+class ModelRef(TypedDict):
+    """`ModelRef` of the document."""
+
+    id: str
+    providerID: str
+    variant: NotRequired[str]
+
+
+class TokenUsageInfo(TypedDict):
+    """`TokenUsageInfo` of the document."""
+
+    input: float
+    output: float
+    reasoning: float
+    cache: TokenUsageInfoCache
+
+
+class TokenUsageInfoCache(TypedDict):
+    """`cache` of `TokenUsageInfo`."""
+
+    read: float
+    write: float
+
+
+class SessionInfoTime(TypedDict):
+    """`time` of `SessionInfo`."""
 
     created: float
+    updated: float
+    idle: NotRequired[float]
+    viewed: NotRequired[float]
+    archived: NotRequired[float]
+
+
+class PermissionRule(TypedDict):
+    """`PermissionRule` of the document."""
+
+    action: str
+    resource: str
+    effect: PermissionEffect
+
+
+class SessionRevert(TypedDict):
+    """`SessionRevert` of the document."""
+
+    messageID: str
+    partID: NotRequired[str]
+    snapshot: NotRequired[str]
+    files: NotRequired[Sequence[FileDiffInfo]]
+
+
+class FileDiffInfo(TypedDict):
+    """`FileDiffInfo` of the document."""
+
+    file: str
+    patch: str
+    additions: int
+    deletions: int
+    status: FileStatus
+
+
+class LocationPublicRef(TypedDict):
+    """`LocationPublicRef` of the document."""
+
+    directory: str
 
 
 class SessionMessageAgentSelected(TypedDict):
@@ -140,6 +125,12 @@ class SessionMessageAgentSelected(TypedDict):
     previous: NotRequired[str]
 
 
+class CreatedTime(TypedDict):
+    """`time` of `SessionMessageAgentSelected`."""
+
+    created: float
+
+
 class SessionMessageModelSelected(TypedDict):
     """`SessionMessageModelSelected` of the document."""
 
@@ -149,14 +140,6 @@ class SessionMessageModelSelected(TypedDict):
     type: Literal["model-switched"]
     model: ModelRef
     previous: NotRequired[ModelRef]
-
-
-class SessionMessageLocationSwitchedPrevious(TypedDict):
-    """An object that has no name in the document."""
-
-    location: LocationPublicRef
-    projectID: NotRequired[str]
-    subpath: NotRequired[str]
 
 
 class SessionMessageLocationSwitched(TypedDict):
@@ -172,25 +155,25 @@ class SessionMessageLocationSwitched(TypedDict):
     previous: NotRequired[SessionMessageLocationSwitchedPrevious | None]
 
 
-class PromptFileAttachmentSourceInline(TypedDict):
-    """An object that has no name in the document."""
+class SessionMessageLocationSwitchedPrevious(TypedDict):
+    """`previous` of `SessionMessageLocationSwitched`."""
 
-    type: Literal["inline"]
-
-
-class PromptFileAttachmentSourceUri(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["uri"]
-    uri: str
+    location: LocationPublicRef
+    projectID: NotRequired[str]
+    subpath: NotRequired[str]
 
 
-class PromptMention(TypedDict):
-    """`PromptMention` of the document."""
+class SessionMessageUser(TypedDict):
+    """`SessionMessageUser` of the document."""
 
-    start: float
-    end: float
+    id: str
+    metadata: NotRequired[Mapping[str, Any]]
+    time: CreatedTime
+    type: Literal["user"]
     text: str
+    files: NotRequired[Sequence[PromptFileAttachment]]
+    agents: NotRequired[Sequence[PromptAgentAttachment]]
+    skills: NotRequired[Sequence[PromptSkillAttachment]]
 
 
 class PromptFileAttachment(TypedDict):
@@ -202,6 +185,27 @@ class PromptFileAttachment(TypedDict):
     name: NotRequired[str]
     description: NotRequired[str]
     mention: NotRequired[PromptMention]
+
+
+class PromptFileAttachmentSourceInline(TypedDict):
+    """`source` of `PromptFileAttachment`."""
+
+    type: Literal["inline"]
+
+
+class PromptFileAttachmentSourceUri(TypedDict):
+    """`source` of `PromptFileAttachment`."""
+
+    type: Literal["uri"]
+    uri: str
+
+
+class PromptMention(TypedDict):
+    """`PromptMention` of the document."""
+
+    start: float
+    end: float
+    text: str
 
 
 class PromptAgentAttachment(TypedDict):
@@ -218,19 +222,6 @@ class PromptSkillAttachment(TypedDict):
     name: str
     text: NotRequired[str]
     mention: NotRequired[PromptMention]
-
-
-class SessionMessageUser(TypedDict):
-    """`SessionMessageUser` of the document."""
-
-    id: str
-    metadata: NotRequired[Mapping[str, Any]]
-    time: CreatedTime
-    type: Literal["user"]
-    text: str
-    files: NotRequired[Sequence[PromptFileAttachment]]
-    agents: NotRequired[Sequence[PromptAgentAttachment]]
-    skills: NotRequired[Sequence[PromptSkillAttachment]]
 
 
 class SessionMessageSynthetic(TypedDict):
@@ -267,25 +258,6 @@ class SessionMessageSkill(TypedDict):
     text: str
 
 
-class CompletedTime(TypedDict):
-    """An object that has no name in the document."""
-
-    created: float
-    completed: NotRequired[float]
-
-
-Num: TypeAlias = float | Literal["Infinity", "-Infinity", "NaN"]
-
-
-class ShellOutput(TypedDict):
-    """An object that has no name in the document."""
-
-    output: str
-    cursor: int
-    size: int
-    truncated: bool
-
-
 class SessionMessageShell(TypedDict):
     """`SessionMessageShell` of the document."""
 
@@ -300,8 +272,44 @@ class SessionMessageShell(TypedDict):
     output: NotRequired[ShellOutput]
 
 
+class CompletedTime(TypedDict):
+    """`time` of `SessionMessageShell`."""
+
+    created: float
+    completed: NotRequired[float]
+
+
+class ShellOutput(TypedDict):
+    """`output` of `SessionMessageShell`."""
+
+    output: str
+    cursor: int
+    size: int
+    truncated: bool
+
+
+class SessionMessageAssistant(TypedDict):
+    """`SessionMessageAssistant` of the document."""
+
+    id: str
+    metadata: NotRequired[Mapping[str, Any]]
+    time: SessionMessageAssistantTime
+    type: Literal["assistant"]
+    agent: str
+    model: ModelRef
+    content: Sequence[AssistantContent]
+    snapshot: NotRequired[StepSnapshot]
+    finish: NotRequired[FinishReason]
+    rawFinish: NotRequired[str]
+    native: NotRequired[Mapping[str, Any]]
+    cost: NotRequired[float]
+    tokens: NotRequired[TokenUsageInfo]
+    error: NotRequired[SessionStructuredError]
+    retry: NotRequired[StepRetry]
+
+
 class SessionMessageAssistantTime(TypedDict):
-    """An object that has no name in the document."""
+    """`time` of `SessionMessageAssistant`."""
 
     created: float
     streamed: NotRequired[float]
@@ -325,86 +333,6 @@ class AssistantReasoning(TypedDict):
     time: NotRequired[CompletedTime]
 
 
-class ToolStateStreaming(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["streaming"]
-    input: str
-
-
-class ToolStateRunning(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["running"]
-    input: Mapping[str, Any]
-    metadata: Mapping[str, Any]
-
-
-class ToolContentText(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["text"]
-    text: str
-
-
-class ToolContentFile(TypedDict):
-    """An object that has no name in the document."""
-
-    type: Literal["file"]
-    uri: str
-    mime: str
-    name: NotRequired[str | None]
-
-
-ToolContent: TypeAlias = ToolContentText | ToolContentFile
-
-
-class ToolStateCompleted(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["completed"]
-    input: Mapping[str, Any]
-    content: Sequence[ToolContent]
-    metadata: NotRequired[Mapping[str, Any]]
-
-
-class SessionStructuredErrorResponse(TypedDict):
-    """An object that has no name in the document."""
-
-    body: str
-
-
-class SessionStructuredError(TypedDict):
-    """`SessionStructuredError` of the document."""
-
-    type: str
-    message: str
-    status: NotRequired[int]
-    response: NotRequired[SessionStructuredErrorResponse]
-    retryAfterMs: NotRequired[int]
-
-
-class ToolStateError(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["error"]
-    input: Mapping[str, Any]
-    error: SessionStructuredError
-    content: NotRequired[Sequence[ToolContent]]
-    metadata: NotRequired[Mapping[str, Any]]
-
-
-ToolState: TypeAlias = ToolStateStreaming | ToolStateRunning | ToolStateCompleted | ToolStateError
-
-
-class AssistantToolTime(TypedDict):
-    """An object that has no name in the document."""
-
-    created: float
-    ran: NotRequired[float]
-    completed: NotRequired[float]
-
-
 class AssistantTool(TypedDict):
     """`AssistantTool` of the document."""
 
@@ -417,53 +345,98 @@ class AssistantTool(TypedDict):
     time: AssistantToolTime
 
 
-AssistantContent: TypeAlias = AssistantText | AssistantReasoning | AssistantTool
+class ToolStateStreaming(TypedDict):
+    """An alternative of `ToolState`."""
+
+    status: Literal["streaming"]
+    input: str
+
+
+class ToolStateRunning(TypedDict):
+    """An alternative of `ToolState`."""
+
+    status: Literal["running"]
+    input: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+
+class ToolStateCompleted(TypedDict):
+    """An alternative of `ToolState`."""
+
+    status: Literal["completed"]
+    input: Mapping[str, Any]
+    content: Sequence[ToolContent]
+    metadata: NotRequired[Mapping[str, Any]]
+
+
+class ToolContentText(TypedDict):
+    """An alternative of `ToolContent`."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ToolContentFile(TypedDict):
+    """An alternative of `ToolContent`."""
+
+    type: Literal["file"]
+    uri: str
+    mime: str
+    name: NotRequired[str | None]
+
+
+class ToolStateError(TypedDict):
+    """An alternative of `ToolState`."""
+
+    status: Literal["error"]
+    input: Mapping[str, Any]
+    error: SessionStructuredError
+    content: NotRequired[Sequence[ToolContent]]
+    metadata: NotRequired[Mapping[str, Any]]
+
+
+class SessionStructuredError(TypedDict):
+    """`SessionStructuredError` of the document."""
+
+    type: str
+    message: str
+    status: NotRequired[int]
+    response: NotRequired[SessionStructuredErrorResponse]
+    retryAfterMs: NotRequired[int]
+
+
+class SessionStructuredErrorResponse(TypedDict):
+    """`response` of `SessionStructuredError`."""
+
+    body: str
+
+
+class AssistantToolTime(TypedDict):
+    """`time` of `AssistantTool`."""
+
+    created: float
+    ran: NotRequired[float]
+    completed: NotRequired[float]
 
 
 class StepSnapshot(TypedDict):
-    """An object that has no name in the document."""
+    """`snapshot` of `SessionMessageAssistant`."""
 
     start: NotRequired[str]
     end: NotRequired[str]
     files: NotRequired[Sequence[str]]
 
 
-FinishReason: TypeAlias = Literal["stop", "length", "tool-calls", "content-filter", "error", "unknown"]
-
-
 class StepRetry(TypedDict):
-    """An object that has no name in the document."""
+    """`retry` of `SessionMessageAssistant`."""
 
     attempt: int
     at: float
     error: SessionStructuredError
 
 
-class SessionMessageAssistant(TypedDict):
-    """`SessionMessageAssistant` of the document."""
-
-    id: str
-    metadata: NotRequired[Mapping[str, Any]]
-    time: SessionMessageAssistantTime
-    type: Literal["assistant"]
-    agent: str
-    model: ModelRef
-    content: Sequence[AssistantContent]
-    snapshot: NotRequired[StepSnapshot]
-    finish: NotRequired[FinishReason]
-    rawFinish: NotRequired[str]
-    native: NotRequired[Mapping[str, Any]]
-    cost: NotRequired[float]
-    tokens: NotRequired[TokenUsageInfo]
-    error: NotRequired[SessionStructuredError]
-    retry: NotRequired[StepRetry]
-
-
-CompactionReason: TypeAlias = Literal["auto", "manual"]
-
-
 class SessionMessageCompactionRunning(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `SessionMessageCompaction`."""
 
     id: str
     metadata: NotRequired[Mapping[str, Any]]
@@ -476,7 +449,7 @@ class SessionMessageCompactionRunning(TypedDict):
 
 
 class SessionMessageCompactionCompleted(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `SessionMessageCompaction`."""
 
     id: str
     metadata: NotRequired[Mapping[str, Any]]
@@ -493,7 +466,7 @@ class SessionMessageCompactionCompleted(TypedDict):
 
 
 class SessionMessageCompactionFailed(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `SessionMessageCompaction`."""
 
     id: str
     metadata: NotRequired[Mapping[str, Any]]
@@ -504,11 +477,6 @@ class SessionMessageCompactionFailed(TypedDict):
     error: SessionStructuredError
     cost: NotRequired[float]
     tokens: NotRequired[TokenUsageInfo]
-
-
-SessionMessageCompaction: TypeAlias = (
-    SessionMessageCompactionRunning | SessionMessageCompactionCompleted | SessionMessageCompactionFailed
-)
 
 
 class SessionMessageIdle(TypedDict):
@@ -522,34 +490,6 @@ class SessionMessageIdle(TypedDict):
     error: NotRequired[SessionStructuredError]
 
 
-SessionMessageInfo: TypeAlias = (
-    SessionMessageAgentSelected
-    | SessionMessageModelSelected
-    | SessionMessageLocationSwitched
-    | SessionMessageUser
-    | SessionMessageSynthetic
-    | SessionMessageSystem
-    | SessionMessageSkill
-    | SessionMessageShell
-    | SessionMessageAssistant
-    | SessionMessageCompaction
-    | SessionMessageIdle
-)
-
-
-class SessionInboxUserPayload(TypedDict):
-    """`SessionInboxUserPayload` of the document."""
-
-    text: str
-    files: NotRequired[Sequence[PromptFileAttachment]]
-    agents: NotRequired[Sequence[PromptAgentAttachment]]
-    skills: NotRequired[Sequence[PromptSkillAttachment]]
-    metadata: NotRequired[Mapping[str, Any]]
-
-
-SessionInboxDelivery: TypeAlias = Literal["steer", "queue"]
-
-
 class SessionInboxUser(TypedDict):
     """`SessionInboxUser` of the document."""
 
@@ -561,11 +501,13 @@ class SessionInboxUser(TypedDict):
     delivery: SessionInboxDelivery
 
 
-class SessionInboxSyntheticPayload(TypedDict):
-    """An object that has no name in the document."""
+class SessionInboxUserPayload(TypedDict):
+    """`SessionInboxUserPayload` of the document."""
 
     text: str
-    description: NotRequired[str]
+    files: NotRequired[Sequence[PromptFileAttachment]]
+    agents: NotRequired[Sequence[PromptAgentAttachment]]
+    skills: NotRequired[Sequence[PromptSkillAttachment]]
     metadata: NotRequired[Mapping[str, Any]]
 
 
@@ -580,6 +522,14 @@ class SessionInboxSynthetic(TypedDict):
     delivery: SessionInboxDelivery
 
 
+class SessionInboxSyntheticPayload(TypedDict):
+    """`payload` of `SessionInboxSynthetic`."""
+
+    text: str
+    description: NotRequired[str]
+    metadata: NotRequired[Mapping[str, Any]]
+
+
 class SessionInboxCompaction(TypedDict):
     """`SessionInboxCompaction` of the document."""
 
@@ -589,14 +539,6 @@ class SessionInboxCompaction(TypedDict):
     type: Literal["compaction"]
     payload: Mapping[str, Any]
     delivery: SessionInboxDelivery
-
-
-class SessionInboxMovePayload(TypedDict):
-    """An object that has no name in the document."""
-
-    projectID: str
-    subpath: NotRequired[str]
-    location: LocationPublicRef
 
 
 class SessionInboxMove(TypedDict):
@@ -610,11 +552,16 @@ class SessionInboxMove(TypedDict):
     delivery: SessionInboxDelivery
 
 
-SessionInboxInfo: TypeAlias = SessionInboxUser | SessionInboxSynthetic | SessionInboxCompaction | SessionInboxMove
+class SessionInboxMovePayload(TypedDict):
+    """`payload` of `SessionInboxMove`."""
+
+    projectID: str
+    subpath: NotRequired[str]
+    location: LocationPublicRef
 
 
 class InboxItemUser(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `InboxItem`."""
 
     type: Literal["user"]
     payload: SessionInboxUserPayload
@@ -622,7 +569,7 @@ class InboxItemUser(TypedDict):
 
 
 class InboxItemSynthetic(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `InboxItem`."""
 
     type: Literal["synthetic"]
     payload: SessionInboxSyntheticPayload
@@ -630,38 +577,27 @@ class InboxItemSynthetic(TypedDict):
 
 
 class InboxItemCompaction(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `InboxItem`."""
 
     type: Literal["compaction"]
     payload: Mapping[str, Any]
     delivery: SessionInboxDelivery
 
 
-class InboxItemMovePayload(TypedDict):
-    """An object that has no name in the document."""
-
-    location: LocationPublicRef
-    projectID: str
-    subpath: NotRequired[str]
-
-
 class InboxItemMove(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `InboxItem`."""
 
     type: Literal["move"]
     payload: InboxItemMovePayload
     delivery: SessionInboxDelivery
 
 
-InboxItem: TypeAlias = InboxItemUser | InboxItemSynthetic | InboxItemCompaction | InboxItemMove
+class InboxItemMovePayload(TypedDict):
+    """`payload` of `InboxItemMove`."""
 
-
-class PermissionSource(TypedDict):
-    """`PermissionSource` of the document."""
-
-    type: Literal["tool"]
-    messageID: str
-    id: str
+    location: LocationPublicRef
+    projectID: str
+    subpath: NotRequired[str]
 
 
 class PermissionRequest(TypedDict):
@@ -677,24 +613,26 @@ class PermissionRequest(TypedDict):
     message: NotRequired[str]
 
 
-class FormCondition(TypedDict):
-    """An object that has no name in the document."""
+class PermissionSource(TypedDict):
+    """`PermissionSource` of the document."""
 
-    key: str
-    op: Literal["eq", "neq"]
-    value: str | Num | bool
+    type: Literal["tool"]
+    messageID: str
+    id: str
 
 
-class FormOption(TypedDict):
-    """`FormOption` of the document."""
+class FormInfo(TypedDict):
+    """`FormInfo` of the document."""
 
-    value: str
-    label: str
-    description: NotRequired[str]
+    id: str
+    sessionID: str
+    title: str
+    metadata: NotRequired[Mapping[str, Any]]
+    fields: Sequence[FormField]
 
 
 class FormFieldString(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `FormField`."""
 
     key: str
     title: NotRequired[str]
@@ -713,8 +651,24 @@ class FormFieldString(TypedDict):
     custom: NotRequired[bool]
 
 
+class FormCondition(TypedDict):
+    """`when` of `FormFieldString`."""
+
+    key: str
+    op: Literal["eq", "neq"]
+    value: str | Num | bool
+
+
+class FormOption(TypedDict):
+    """`FormOption` of the document."""
+
+    value: str
+    label: str
+    description: NotRequired[str]
+
+
 class FormFieldNumber(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `FormField`."""
 
     key: str
     title: NotRequired[str]
@@ -729,7 +683,7 @@ class FormFieldNumber(TypedDict):
 
 
 class FormFieldBoolean(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `FormField`."""
 
     key: str
     title: NotRequired[str]
@@ -742,7 +696,7 @@ class FormFieldBoolean(TypedDict):
 
 
 class FormFieldMultiselect(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `FormField`."""
 
     key: str
     title: NotRequired[str]
@@ -759,52 +713,13 @@ class FormFieldMultiselect(TypedDict):
 
 
 class FormFieldExternal(TypedDict):
-    """An object that has no name in the document."""
+    """An alternative of `FormField`."""
 
     key: str
     type: Literal["external"]
     url: str
     title: NotRequired[str]
     description: NotRequired[str]
-
-
-FormField: TypeAlias = FormFieldString | FormFieldNumber | FormFieldBoolean | FormFieldMultiselect | FormFieldExternal
-
-
-class FormInfo(TypedDict):
-    """`FormInfo` of the document."""
-
-    id: str
-    sessionID: str
-    title: str
-    metadata: NotRequired[Mapping[str, Any]]
-    fields: Sequence[FormField]
-
-
-class FormDetailStatePending(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["pending"]
-
-
-FormAnswer: TypeAlias = Mapping[str, str | Num | bool | Sequence[str]]
-
-
-class FormDetailStateAnswered(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["answered"]
-    answer: FormAnswer
-
-
-class FormDetailStateCancelled(TypedDict):
-    """An object that has no name in the document."""
-
-    status: Literal["cancelled"]
-    message: NotRequired[str]
-
-
-FormState: TypeAlias = FormDetailStatePending | FormDetailStateAnswered | FormDetailStateCancelled
 
 
 class FormDetail(TypedDict):
@@ -818,4 +733,55 @@ class FormDetail(TypedDict):
     state: FormState
 
 
+class FormDetailStatePending(TypedDict):
+    """`state` of `FormDetail`."""
+
+    status: Literal["pending"]
+
+
+class FormDetailStateAnswered(TypedDict):
+    """`state` of `FormDetail`."""
+
+    status: Literal["answered"]
+    answer: FormAnswer
+
+
+class FormDetailStateCancelled(TypedDict):
+    """`state` of `FormDetail`."""
+
+    status: Literal["cancelled"]
+    message: NotRequired[str]
+
+
+Outcome: TypeAlias = Literal["succeeded", "failed", "interrupted"]
+PermissionEffect: TypeAlias = Literal["allow", "deny", "ask"]
+FileStatus: TypeAlias = Literal["added", "deleted", "modified"]
+Num: TypeAlias = float | Literal["Infinity", "-Infinity", "NaN"]
+ToolContent: TypeAlias = ToolContentText | ToolContentFile
+ToolState: TypeAlias = ToolStateStreaming | ToolStateRunning | ToolStateCompleted | ToolStateError
+AssistantContent: TypeAlias = AssistantText | AssistantReasoning | AssistantTool
+FinishReason: TypeAlias = Literal["stop", "length", "tool-calls", "content-filter", "error", "unknown"]
+CompactionReason: TypeAlias = Literal["auto", "manual"]
+SessionMessageCompaction: TypeAlias = (
+    SessionMessageCompactionRunning | SessionMessageCompactionCompleted | SessionMessageCompactionFailed
+)
+SessionMessageInfo: TypeAlias = (
+    SessionMessageAgentSelected
+    | SessionMessageModelSelected
+    | SessionMessageLocationSwitched
+    | SessionMessageUser
+    | SessionMessageSynthetic
+    | SessionMessageSystem
+    | SessionMessageSkill
+    | SessionMessageShell
+    | SessionMessageAssistant
+    | SessionMessageCompaction
+    | SessionMessageIdle
+)
+SessionInboxDelivery: TypeAlias = Literal["steer", "queue"]
+SessionInboxInfo: TypeAlias = SessionInboxUser | SessionInboxSynthetic | SessionInboxCompaction | SessionInboxMove
+InboxItem: TypeAlias = InboxItemUser | InboxItemSynthetic | InboxItemCompaction | InboxItemMove
+FormField: TypeAlias = FormFieldString | FormFieldNumber | FormFieldBoolean | FormFieldMultiselect | FormFieldExternal
+FormAnswer: TypeAlias = Mapping[str, str | Num | bool | Sequence[str]]
+FormState: TypeAlias = FormDetailStatePending | FormDetailStateAnswered | FormDetailStateCancelled
 PermissionReply: TypeAlias = Literal["once", "always", "reject"]

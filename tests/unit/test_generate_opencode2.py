@@ -7,8 +7,7 @@ import typing
 import pytest
 
 from shim.faces.opencode2 import event_types, host_types, types
-from tools import wire_types
-from tools.generate_opencode2 import document
+from tools.generate_opencode2 import EVENTS, SESSION_ID, document
 from tools.ts_types import Schema
 
 
@@ -34,7 +33,7 @@ def test_every_event_of_the_face_has_its_data(schemas: dict[str, Schema]):
     events = [name.removeprefix("Event.") for name in schemas if name.startswith("Event.")]
     shapes = [name.removesuffix("Data").lower() for name in vars(event_types) if name.endswith("Data")]
     for event in events:
-        if event.startswith(tuple(word for words in wire_types.EVENTS.values() for word in words)):
+        if event.startswith(tuple(word for words in EVENTS.values() for word in words)):
             assert event.replace(".", "").replace("-", "") in shapes, event
 
 
@@ -47,11 +46,5 @@ def pairs(alias: object) -> dict[str, typing.Any]:
 def test_data_of_sessions_is_without_the_session_id_that_render_adds():
     session, host = pairs(event_types.SessionEvent), pairs(event_types.HostEvent)
     assert session["session.renamed"] is event_types.SessionRenamedData
-    assert not [data for data in session.values() if wire_types.SESSION_ID in data.__annotations__]
-    assert wire_types.SESSION_ID in host["tui.session.select"].__annotations__
-
-
-def test_a_key_that_is_no_name_in_python_is_written_as_a_string():
-    schema: Schema = {"type": "object", "properties": {"from": {"type": "number"}}, "required": ["from"]}
-    schemas = {name: schema for names in wire_types.SHAPES.values() for name in names}
-    assert '        "from": "float",\n' in wire_types.modules(schemas)["types.py"]
+    assert not [data for data in session.values() if SESSION_ID in data.__annotations__]
+    assert SESSION_ID in host["tui.session.select"].__annotations__

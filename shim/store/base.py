@@ -92,8 +92,11 @@ class Store(Protocol):
         """
         ...
 
-    async def flush(self) -> None:
-        """Wait until everything queued so far is durable. Raises StoreError if it could not be written."""
+    async def flush(self, session_id: str | None = None) -> None:
+        """Wait until everything queued so far is durable, or at least all of one session.
+
+        Raises StoreError if it could not be written, and SessionElsewhere if another server has taken the session meanwhile.
+        """
         ...
 
     async def sessions(self) -> list[SessionRow]:

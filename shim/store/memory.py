@@ -97,7 +97,7 @@ class MemoryStore:
     def room(self) -> None:
         """None: there is always room."""
 
-    async def flush(self) -> None:
+    async def flush(self, session_id: str | None = None) -> None:
         """Does nothing."""
         self._check_open()
 

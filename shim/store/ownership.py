@@ -2,7 +2,7 @@
 
 A session belongs to the server that created it or loaded it first, until that server ends. Only its owner writes its journal and
 its row; other servers show the stored state. Implementations differ in how servers find each other: `shim.store.sqlite` uses
-locks on files of the shared data directory (docs/adr/0027).
+locks on files of the shared data directory (docs/adr/0027), `shim.store.jetstream` keys that expire (docs/adr/0031).
 """
 
 from __future__ import annotations
@@ -25,10 +25,14 @@ class SessionChange:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Changes since the last look. `ended`: ids of servers that have ended, each reported once."""
+    """Changes since the last look. `ended`: ids of servers that have ended, each reported once.
+
+    lost  sessions of this server that another one has taken, and that one. This server's writes to them are refused.
+    """
 
     changes: tuple[SessionChange, ...] = ()
     ended: tuple[str, ...] = ()
+    lost: tuple[tuple[str, ServerRef], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,16 @@ SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class ServerRef:
-    """A server. `url` is empty until it listens."""
+    """A server. `url` is empty until it listens; `host` names its machine if that may be another one."""
 
     id: str
     pid: int = 0
     url: str = ""
+    host: str = ""
 
     def __str__(self) -> str:
-        return f"pid {self.pid}, {self.url}" if self.url else f"pid {self.pid}"
+        name = f"pid {self.pid} on {self.host}" if self.host else f"pid {self.pid}"
+        return f"{name}, {self.url}" if self.url else name
 
 
 @dataclass(frozen=True, slots=True)

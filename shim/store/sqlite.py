@@ -278,8 +278,8 @@ class SqliteStore:
             statement = _statement(SET_VALUE, (namespace, key, dump(value, f"value {namespace}/{key}")))
         self._use().writer.put([statement])
 
-    async def flush(self) -> None:
-        """Wait until all queued rows are committed."""
+    async def flush(self, session_id: str | None = None) -> None:
+        """Wait until all queued rows are committed, whatever their session."""
         await self._use().writer.flush()
 
     def room(self) -> Awaitable[None] | None:

@@ -1,0 +1,394 @@
+"""The connection to NATS, and the few requests of JetStream that the store needs. Only this module imports nats-py.
+
+Every request is bounded by REQUEST_S. Errors are StoreError with what to do; `WrongSequence` if the last message of a subject is
+not the expected one. `last` asks the leader of a stream; `read` asks any replica, which may be behind for a moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+
+from shim.errors import StoreError
+from shim.store.jetstream.layout import FORMAT, FORMAT_KEY, Layout, Stream
+
+log = structlog.get_logger(__name__)
+
+CONNECT_S = 10.0
+"""Maximum seconds for the first connection."""
+REQUEST_S = 5.0
+"""Maximum seconds for the answer of a request."""
+CREATE_S = 20.0
+"""Maximum seconds for the creation of a stream; replicas choose a leader meanwhile."""
+RECONNECT_EVERY_S = 0.25
+"""Seconds between two tries to connect again. They never end."""
+PING_EVERY_S = 5
+"""Seconds between pings. After two without an answer the connection counts as gone."""
+READ_MESSAGES = 512
+"""Maximum messages of one read."""
+READ_BYTES = 8 * 2**20
+"""Maximum bytes of one read."""
+MARGIN_BYTES = 4096
+"""Bytes of NATS's limit that are left for headers and subject."""
+MESSAGE_BYTES = 2**20
+"""Maximum bytes of our messages, also where NATS allows more."""
+
+WRONG_SEQUENCE = (10071, 10164)
+NO_STREAM = 10059
+NO_MESSAGE = 10037
+NO_RESPONDERS = "503"
+
+ADVICE: dict[int, str] = {
+    10023: "JetStream has no room. Give it more, or remove what is old; what waits to be written is kept and tried again.",
+    10047: "JetStream has no room. Give it more, or remove what is old; what waits to be written is kept and tried again.",
+    10077: "The stream is full. Raise its limit; what waits to be written is kept and tried again.",
+    10076: "JetStream is not enabled for this account. Enable it, or use other credentials.",
+    10039: "JetStream is not enabled for this account. Enable it, or use other credentials.",
+    10074: "There are fewer NATS servers than replicas. Lower cluster_replicas, or start more of them.",
+    10005: "There are fewer NATS servers than replicas. Lower cluster_replicas, or start more of them.",
+    10008: "JetStream has no leader at present. Look at its servers; what waits to be written is kept and tried again.",
+}
+"""JetStream's error code -> what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """How to reach the NATS of a cluster. `servers` are URLs; `prefix` separates clusters that share a NATS."""
+
+    servers: tuple[str, ...]
+    prefix: str = "shim"
+    replicas: int = 1
+    credentials: Path | None = None
+    token: str = field(default="", repr=False)
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @property
+    def address(self) -> str:
+        """The servers without passwords, for messages."""
+        return ", ".join(server.rpartition("@")[2].removeprefix("nats://") for server in self.servers)
+
+
+class ConnectionLostError(Exception):
+    """The connection was lost before the answer came."""
+
+
+class WrongSequence(Exception):
+    """The last message of the subject is another one than expected."""
+
+
+class Message(NamedTuple):
+    """A stored message. `sequence`: its number in the stream."""
+
+    sequence: int
+    subject: str
+    data: bytes
+
+
+class Page(NamedTuple):
+    """Messages of a stream in order. `has_more`: there were more when it was read."""
+
+    messages: list[Message]
+    has_more: bool
+
+
+class Connection:
+    """A connection to NATS. Call it in the event loop that opened it."""
+
+    def __init__(self, options: ClusterOptions, name: str) -> None:
+        self.options = options
+        self._name = name
+        self._client: Client | None = None
+        self._connected = asyncio.Event()
+        self._fault = ""
+        self._inbox = ""
+        self._number = 0
+        self._waiting: dict[str, asyncio.Future[Msg]] = {}
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether NATS can be reached at present."""
+        return self._connected.is_set()
+
+    @property
+    def message_bytes(self) -> int:
+        """Maximum bytes of a message."""
+        return min(MESSAGE_BYTES, self._use().max_payload - MARGIN_BYTES)
+
+    async def open(self) -> None:
+        """Connect. Raises StoreError after CONNECT_S."""
+        options = self.options
+        client = Client()
+        more: dict[str, Any] = {}
+        if options.credentials is not None:
+            more["user_credentials"] = str(options.credentials)
+        if options.token:
+            more["token"] = options.token
+        try:
+            if options.tls_ca is not None or options.tls_cert is not None or any(s.startswith("tls:") for s in options.servers):
+                more["tls"] = _tls(options)
+            async with asyncio.timeout(CONNECT_S):
+                await client.connect(
+                    list(options.servers),
+                    name=self._name,
+                    error_cb=self._on_error,
+                    disconnected_cb=self._on_disconnected,
+                    reconnected_cb=self._on_connected,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=RECONNECT_EVERY_S,  # pyright: ignore[reportArgumentType] - seconds may be a float
+                    connect_timeout=int(CONNECT_S / 2),
+                    ping_interval=PING_EVERY_S,
+                    **more,
+                )
+        except (OSError, ValueError, TimeoutError, nats.errors.Error) as error:
+            with suppress(Exception):
+                await client.close()
+            why = self._fault or str(error) or type(error).__name__
+            raise StoreError(
+                f"Cannot connect to NATS at {options.address}: {why}. Look at the address, the credentials and the certificates."
+            ) from error
+        self._client = client
+        self._connected.set()
+        self._inbox = client.new_inbox()
+        await client.subscribe(f"{self._inbox}.*", cb=self._on_answer)  # pyright: ignore[reportUnknownMemberType] - of its `future`
+
+    async def close(self) -> None:
+        """Close the connection. May be called again."""
+        client, self._client = self._client, None
+        await self._on_disconnected()
+        if client is not None:
+            with suppress(nats.errors.Error, OSError, TimeoutError):
+                async with asyncio.timeout(REQUEST_S):
+                    await client.close()
+
+    async def _on_error(self, error: Exception) -> None:
+        fault = str(error) or type(error).__name__
+        if fault != self._fault:
+            self._fault = fault
+            log.warning("cluster.nats_error", error=fault)
+
+    async def _on_disconnected(self) -> None:
+        self._connected.clear()
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(ConnectionLostError())
+        if self._client is not None:
+            log.warning("cluster.nats_disconnected", servers=self.options.address)
+
+    async def _on_connected(self) -> None:
+        self._fault = ""
+        self._connected.set()
+        log.info("cluster.nats_connected", servers=self.options.address)
+
+    # --- streams -----------------------------------------------------------------------------------------------------
+
+    async def prepare(self, layout: Layout) -> None:
+        """Create the streams that are missing. Raises StoreError for a cluster of another format."""
+        for stream in layout.streams:
+            answer = await self._api(f"STREAM.INFO.{stream.name}", {})
+            if _code(answer) == NO_STREAM:
+                answer = await self._api(f"STREAM.CREATE.{stream.name}", stream.config(self.options.replicas), CREATE_S)
+            config = self._check(answer, f"open the stream {stream.name}").get("config", {})
+            format_ = config.get("metadata", {}).get(FORMAT_KEY)
+            if format_ != FORMAT:
+                raise StoreError(
+                    f"The stream {stream.name} in NATS is of format {format_} (this version: {FORMAT}): it was made by another"
+                    " program or another version of opencode-shim. Use the same version, or another cluster_prefix. Nothing was"
+                    " changed."
+                )
+            if config.get("num_replicas") != self.options.replicas:
+                log.warning(
+                    "cluster.replicas_differ", stream=stream.name, has=config.get("num_replicas"), wanted=self.options.replicas
+                )
+
+    async def last_sequence(self, stream: Stream) -> int:
+        """The number of the stream's last message."""
+        answer = await self._ask(f"STREAM.INFO.{stream.name}", {}, f"read the stream {stream.name}")
+        return int(answer["state"]["last_seq"])
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def append(self, subject: str, payload: bytes, *, after: int | None = None, expires_s: int = 0) -> int:
+        """Store a message and return its number. The message is on disk then, on most replicas.
+
+        In: `after`, the number that the subject's last message must have (0: none); `expires_s`, seconds after which the message
+        is removed. Raises WrongSequence.
+        """
+        headers: dict[str, str] = {}
+        if after is not None:
+            headers["Nats-Expected-Last-Subject-Sequence"] = str(after)
+        if expires_s:
+            headers["Nats-TTL"] = str(expires_s)
+        answer = json.loads((await self._request(subject, payload, headers=headers or None)).data)
+        if _code(answer) in WRONG_SEQUENCE:
+            raise WrongSequence(answer["error"].get("description", ""))
+        return int(self._check(answer, f"write {subject}")["seq"])
+
+    async def purge(self, stream: Stream, subject: str) -> None:
+        """Remove all messages of a subject."""
+        await self._ask(f"STREAM.PURGE.{stream.name}", {"filter": subject}, f"remove {subject}")
+
+    async def remove(self, stream: Stream, sequence: int) -> None:
+        """Remove a message. One that is gone is ignored."""
+        answer = await self._api(f"STREAM.MSG.DELETE.{stream.name}", {"seq": sequence, "no_erase": True})
+        if _status(answer) not in (400, 404, 500):  # gone: JetStream has several codes for that
+            self._check(answer, f"remove message {sequence} of {stream.name}")
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def last(self, stream: Stream, subject: str) -> Message | None:
+        """The last message of a subject, or None. Asks the leader, so all acknowledged messages are seen."""
+        answer = await self._api(f"STREAM.MSG.GET.{stream.name}", {"last_by_subj": subject})
+        if _code(answer) == NO_MESSAGE:
+            return None
+        message = self._check(answer, f"read {subject}")["message"]
+        return Message(int(message["seq"]), str(message["subject"]), base64.b64decode(message.get("data", "")))
+
+    async def by_sequence(self, stream: Stream, sequence: int) -> bytes | None:
+        """The content of a message, or None if it is gone."""
+        message = await self._request(f"$JS.API.DIRECT.GET.{stream.name}", json.dumps({"seq": sequence}).encode())
+        status = _header(message, "Status")
+        if status == "404":
+            return None
+        if status:
+            raise self._error(f"read message {sequence} of {stream.name}", 0, _header(message, "Description"))
+        return message.data
+
+    async def read(self, stream: Stream, subject: str, start: int = 0) -> Page:
+        """Messages of a subject (with wildcards) from the number `start` on, at most READ_MESSAGES and READ_BYTES."""
+        request = {"seq": max(start, 1), "next_by_subj": subject, "batch": READ_MESSAGES, "max_bytes": READ_BYTES}
+        found: list[Message] = []
+        try:
+            async with asyncio.timeout(REQUEST_S), self._answers() as (inbox, answers):
+                await self._use().publish(f"$JS.API.DIRECT.GET.{stream.name}", json.dumps(request).encode(), reply=inbox)
+                while True:
+                    message = await answers.get()
+                    if status := _header(message, "Status"):
+                        break
+                    found.append(Message(int(_header(message, "Nats-Sequence")), _header(message, "Nats-Subject"), message.data))
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            raise self._unavailable(f"read {stream.name}", error) from error
+        if status not in ("204", "404"):
+            raise self._error(f"read {stream.name}", 0, _header(message, "Description") or status)
+        return Page(found, int(_header(message, "Nats-Num-Pending") or 0) > 0)
+
+    @asynccontextmanager
+    async def _answers(self) -> AsyncGenerator[tuple[str, asyncio.Queue[Msg]]]:
+        """An inbox, and the messages that come to it. At most READ_MESSAGES and one more are asked for."""
+        client = await self._ready()
+        answers: asyncio.Queue[Msg] = asyncio.Queue(READ_MESSAGES + 1)
+
+        async def keep(message: Msg) -> None:
+            await answers.put(message)
+
+        inbox = client.new_inbox()
+        subscription = await client.subscribe(inbox, cb=keep)  # pyright: ignore[reportUnknownMemberType] - of its `future`
+        try:
+            yield inbox, answers
+        finally:
+            with suppress(nats.errors.Error, OSError):
+                await subscription.unsubscribe()
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    async def _ask(self, name: str, body: dict[str, Any], doing: str) -> dict[str, Any]:
+        return self._check(await self._api(name, body), doing)
+
+    async def _api(self, name: str, body: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
+        return json.loads((await self._request(f"$JS.API.{name}", json.dumps(body).encode(), timeout_s=timeout_s)).data)
+
+    async def _request(
+        self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None, timeout_s: float | None = None
+    ) -> Msg:
+        """Send a request, and again after a lost connection, so that it may be done twice. Raises StoreError."""
+        try:
+            async with asyncio.timeout(timeout_s or REQUEST_S):
+                while True:
+                    try:
+                        message = await self._send(subject, payload, headers)
+                        break
+                    except ConnectionLostError:
+                        continue
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            raise self._unavailable(f"use {subject}", error) from error
+        if _header(message, "Status") == NO_RESPONDERS:
+            raise StoreError(
+                f"JetStream does not answer at {self.options.address} (subject {subject}): start NATS with JetStream (-js), and "
+                "look at the permissions of the account, and whether its servers have a leader."
+            )
+        return message
+
+    async def _send(self, subject: str, payload: bytes, headers: dict[str, str] | None) -> Msg:
+        client = await self._ready()
+        self._number += 1
+        inbox = f"{self._inbox}.{self._number}"
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._waiting[inbox] = answer
+        try:
+            await client.publish(subject, payload, reply=inbox, headers=headers)
+            return await answer
+        finally:
+            del self._waiting[inbox]
+
+    async def _on_answer(self, message: Msg) -> None:
+        answer = self._waiting.get(message.subject)
+        if answer is not None and not answer.done():
+            answer.set_result(message)
+
+    async def _ready(self) -> Client:
+        """The client, once it is connected. The caller bounds the wait."""
+        self._use()
+        await self._connected.wait()
+        return self._use()
+
+    def _use(self) -> Client:
+        if self._client is None:
+            raise StoreError("The connection to NATS is closed.")
+        return self._client
+
+    def _check(self, answer: dict[str, Any], doing: str) -> dict[str, Any]:
+        if "error" in answer:
+            raise self._error(doing, _code(answer), str(answer["error"].get("description", answer["error"])))
+        return answer
+
+    def _error(self, doing: str, code: int, why: str) -> StoreError:
+        return StoreError(f"Cannot {doing} in NATS at {self.options.address}: {why}. {ADVICE.get(code, '')}".rstrip())
+
+    def _unavailable(self, doing: str, error: Exception) -> StoreError:
+        why = self._fault or str(error) or type(error).__name__
+        return StoreError(
+            f"Cannot {doing}: NATS at {self.options.address} does not answer ({why}). What waits to be written is kept and tried "
+            "again. Look at the network and at NATS."
+        )
+
+
+def _tls(options: ClusterOptions) -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=options.tls_ca)
+    if options.tls_cert is not None:
+        context.load_cert_chain(options.tls_cert, options.tls_key)
+    return context
+
+
+def _header(message: Msg, name: str) -> str:
+    return (message.headers or {}).get(name, "")
+
+
+def _code(answer: dict[str, Any]) -> int:
+    return int(answer.get("error", {}).get("err_code", 0))
+
+
+def _status(answer: dict[str, Any]) -> int:
+    return int(answer.get("error", {}).get("code", 0))

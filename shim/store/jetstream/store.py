@@ -1,0 +1,487 @@
+"""The store of a cluster, in NATS JetStream. Servers on any machines share it; each session belongs to one of them.
+
+    lanes.py       queues of writes          journals.py    appends, rows, checkpoints, with fencing
+    leases.py      which servers live        connection.py  requests to NATS
+    layout.py      streams and subjects      batches.py     events as messages
+
+What is acknowledged is on disk at NATS, on most of its replicas. A flushed event survives the death of this server and of a NATS
+server (docs/adr/0031).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from shim.errors import SessionElsewhere, StoreError
+from shim.store.base import Checkpoint, SessionRow
+from shim.store.jetstream.batches import Reader, encode_event, envelope_of
+from shim.store.jetstream.connection import ClusterOptions, Connection, Message
+from shim.store.jetstream.journals import Delete, Events, Journal, Journals, Row, SaveCheckpoint
+from shim.store.jetstream.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
+from shim.store.jetstream.layout import Layout, SessionRecord, Stream, decode_record
+from shim.store.jetstream.leases import LEASE_S, Leases
+from shim.store.jetstream.pages import PageReader
+from shim.store.lock import DirectoryLock, make_directory
+from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
+from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
+from shim.store.servers import Presence, ServerRef, forget, new_server_id, present
+from universal.events import UniversalEvent
+
+READ_TRIES = 20
+"""Tries to read an acknowledged event. A replica that was asked may be behind for a moment."""
+READ_AGAIN_S = 0.05
+"""Seconds between two of them."""
+VALUES_LANE = ""
+"""The lane of small values. Other lanes are ids of sessions."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A small value to set; payload None: to remove."""
+
+    key: str
+    payload: bytes | None
+
+
+@dataclass(slots=True)
+class _LocalPresence:
+    """The marks of this server in its data directory, by which programs and later servers of the machine find it."""
+
+    directory: Path
+    lock: DirectoryLock
+    presence: Presence
+    dead: tuple[str, ...]
+
+    @classmethod
+    def enter(cls, directory: Path, server_id: str) -> _LocalPresence:
+        """Share the data directory. Blocking. Raises StoreError."""
+        make_directory(directory)
+        lock, presence = DirectoryLock(directory), Presence(directory, server_id)
+        if lock.join():
+            lock.share()
+        dead = present(directory).dead
+        try:
+            presence.enter()
+        except StoreError:
+            lock.release()
+            raise
+        return cls(directory, lock, presence, dead)
+
+    def leave(self) -> None:
+        """Remove the marks. Blocking."""
+        self.presence.leave()
+        self.lock.release()
+
+
+@dataclass(slots=True)
+class _OpenStore:
+    """The parts of an open store.
+
+    seen    number of the last entry of a session that `look` has read
+    owners  session -> id of the server that owns it, of entries that were read
+    ended   servers that have ended, and lost: sessions that were taken from us, for the next `look`
+    """
+
+    connection: Connection
+    leases: Leases
+    journals: Journals
+    lanes: LaneWriter
+    pages: PageReader
+    local: _LocalPresence | None
+    seen: int = 0
+    owners: dict[str, str] = field(default_factory=dict[str, str])
+    ended: list[str] = field(default_factory=list[str])
+    lost: list[Journal] = field(default_factory=list[Journal])
+
+
+class JetStreamStore:
+    """A `Store` in NATS JetStream, and the `Ownership` of its sessions.
+
+    In: `directory`, the data directory of this machine, in which the server is announced; None: it is not.
+
+    Call it from the event loop that opened it. Writes never wait; reads see all earlier writes of this server.
+    """
+
+    def __init__(
+        self,
+        options: ClusterOptions,
+        *,
+        directory: Path | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+        lease_s: float = LEASE_S,
+    ) -> None:
+        self.options = options
+        self.layout = Layout(options.prefix, lease_s)
+        self.server_id = new_server_id()
+        self._directory = directory
+        self._limits = limits
+        self._lease_s = lease_s
+        self._opened: _OpenStore | None = None
+        self._is_opening = False
+
+    @property
+    def ownership(self) -> Ownership:
+        """The ownership of sessions among the servers of the cluster."""
+        return self
+
+    @property
+    def failure(self) -> str | None:
+        """Why writes fail at present, or None. For health reports."""
+        failure = self._opened.lanes.failure if self._opened else None
+        return str(failure) if failure else None
+
+    @property
+    def pending(self) -> int:
+        """Number of queued rows that NATS has not acknowledged."""
+        return self._opened.lanes.pending if self._opened else 0
+
+    # --- opening -----------------------------------------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect, create the streams that are missing, and take a lease."""
+        if self._is_opening:
+            raise StoreError(f"The store in NATS at {self.options.address} is open already.")
+        self._is_opening = True
+        try:
+            self._opened = await self._open()
+        except BaseException:
+            self._is_opening = False
+            raise
+
+    async def _open(self) -> _OpenStore:
+        name = f"opencode-shim {self.server_id}"
+        connection, local = Connection(self.options, name), None
+        leases = Leases(connection, self.layout, self.server_id, self._lease_s)
+        journals = Journals(connection, self.layout, self.server_id, find_server=leases.find, on_lost=self._note_lost)
+        try:
+            await connection.open()
+            await connection.prepare(self.layout)
+            if self._directory is not None:
+                local = await asyncio.to_thread(_LocalPresence.enter, self._directory, self.server_id)
+                for server_id in local.dead:  # the kernel says that it is dead: its lease need not be waited for
+                    await leases.end(server_id)
+            seen = await connection.last_sequence(self.layout.sessions)
+            await leases.start()
+        except BaseException:
+            if local is not None:
+                await asyncio.to_thread(local.leave)
+            await connection.close()
+            raise
+        pages = PageReader(self.options, name, self.layout.blobs)
+        return _OpenStore(connection, leases, journals, LaneWriter(self._commit, self._limits), pages, local, seen)
+
+    async def close(self) -> None:
+        """Write what is queued, give up the lease, and disconnect. May be called again. Raises StoreError if rows were lost."""
+        opened = self._opened
+        if opened is None:
+            return
+        try:
+            await opened.lanes.close()
+        finally:
+            self._opened, self._is_opening = None, False
+            await opened.leases.stop()
+            await opened.connection.close()
+            with suppress(StoreError):
+                await asyncio.to_thread(opened.pages.close)
+            if opened.local is not None:
+                await asyncio.to_thread(opened.local.leave)
+
+    def _use(self) -> _OpenStore:
+        if self._opened is None:
+            raise StoreError(f"The store in NATS at {self.options.address} is not open. This is a bug of the server.")
+        return self._opened
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    def append(self, events: Sequence[UniversalEvent]) -> None:
+        """Queue events, all or none. Events of a session that another server has taken are dropped: `look` reports it."""
+        opened = self._use()
+        opened.lanes.need_room(len(events))
+        journals = {event.session_id: opened.journals.get(event.session_id) for event in events}
+        kept = [event for event in events if journals[event.session_id].lost_to is None]
+        new = follow({session_id: journal.last for session_id, journal in journals.items()}, kept)
+        encoded = [(event.session_id, event.sequence, encode_event(row_of(event))) for event in kept]
+        opened.lanes.need_room(len(encoded), sum(len(event) for _, _, event in encoded))
+        for session_id, run in groupby(encoded, key=lambda event: event[0]):
+            texts = list(run)
+            write = Events(texts[0][1], tuple(event for _, _, event in texts))
+            opened.lanes.put(session_id, [Write(write, len(texts), sum(len(event) for _, _, event in texts))])
+        for session_id, last in new.items():
+            journals[session_id].last = last
+
+    def save_session(self, row: SessionRow) -> None:
+        """Queue an insert or update. It is written at once, because it is the end of a turn or a client's answer."""
+        opened = self._use()
+        data = dump(dict(row.data), f"session {row.id}")
+        size = 1024 + len(data.encode()) + len(row.directory.encode("utf-8", "surrogatepass"))
+        self._need_message(size, f"session {row.id}")
+        if opened.journals.get(row.id).lost_to is None:
+            copy = replace(row, data=json.loads(data))  # the caller may change its own before it is written
+            opened.lanes.put(row.id, [Write(Row(copy), 1, size)], at_once=True)
+
+    def delete_session(self, session_id: str) -> None:
+        """Queue the removal of a session, its journal and its checkpoint. An unknown id is ignored."""
+        opened = self._use()
+        opened.lanes.put(session_id, [Write(Delete(), 1, 64)])
+        opened.journals.get(session_id).last = 0
+
+    def save_checkpoint(
+        self, session_id: str, checkpoint: Checkpoint, pages: Mapping[int, bytes], dropped: Collection[int] = ()
+    ) -> None:
+        """Queue a checkpoint, after all earlier writes of the session."""
+        opened = self._use()
+        size = len(checkpoint.head) + sum(map(len, pages.values()))
+        if opened.journals.get(session_id).lost_to is None:
+            write = SaveCheckpoint(checkpoint, dict(pages), frozenset(dropped))
+            opened.lanes.put(session_id, [Write(write, 1 + len(pages), size)])
+
+    def set_value(self, namespace: str, key: str, value: Any) -> None:
+        """Queue a small value; None removes it."""
+        opened = self._use()
+        payload = None if value is None else dump({"key": key, "value": value}, f"value {namespace}/{key}").encode()
+        size = 0 if payload is None else len(payload)
+        self._need_message(size, f"value {namespace}/{key}")
+        opened.lanes.put(VALUES_LANE, [Write(_Value(self.layout.value_key(namespace, key), payload), 1, 64 + size)])
+
+    def _need_message(self, size: int, what: str) -> None:
+        limit = self._use().connection.message_bytes
+        if size > limit:
+            raise StoreError(
+                f"Cannot store {what}: it has {size} bytes, and a message in NATS at most {limit}. Raise max_payload."
+            )
+
+    async def flush(self, session_id: str | None = None) -> None:
+        """Wait until NATS has acknowledged all that is queued, or all of one session. Raises StoreError, SessionElsewhere."""
+        opened = self._use()
+        journal = None if session_id is None else opened.journals.find(session_id)
+        if journal is not None and journal.lost_to is not None:
+            raise SessionElsewhere(journal.session_id, journal.lost_to)
+        await opened.lanes.flush(session_id)
+
+    def room(self) -> Awaitable[None] | None:
+        """None, or an awaitable while the lanes are half full."""
+        return self._until_written() if self._opened is not None and self._opened.lanes.is_crowded else None
+
+    async def _until_written(self) -> None:
+        with suppress(StoreError):  # reported by every flush that needs it
+            await self.flush()
+
+    async def _commit(self, key: str, writes: Sequence[Write]) -> int:
+        opened = self._use()
+        if key != VALUES_LANE:
+            return await opened.journals.commit(key, writes)
+        value: _Value = writes[0].what
+        if value.payload is None:
+            await opened.connection.purge(self.layout.values, value.key)
+        else:
+            await opened.connection.append(value.key, value.payload)
+        return 1
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def sessions(self) -> list[SessionRow]:
+        """All rows."""
+        opened = self._use()
+        await opened.lanes.flush()
+        found: list[SessionRow] = []
+        for message in await self._read_all(self.layout.sessions, self.layout.sessions.subjects):
+            record = decode_record(message.data)
+            self._note(record)
+            if record.row is not None and not record.is_deleted:
+                found.append(record.row)
+        return found
+
+    def _note(self, record: SessionRecord) -> None:
+        """Note who owns a session, and how far its journal has come."""
+        opened = self._use()
+        if record.is_deleted:
+            opened.owners.pop(record.session_id, None)
+        else:
+            opened.owners[record.session_id] = record.owner
+            opened.journals.note_last(record.session_id, record.last)
+
+    async def _read_all(self, stream: Stream, subject: str, start: int = 0) -> list[Message]:
+        """All messages of a bucket from the number `start` on."""
+        connection = self._use().connection
+        found: list[Message] = []
+        has_more = True
+        while has_more:
+            page = await connection.read(stream, subject, start)
+            found += page.messages
+            has_more = page.has_more and bool(page.messages)
+            start = found[-1].sequence + 1 if found else 0
+        return found
+
+    async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
+        """The journal from `after` on, at most `limit` events."""
+        return [event_of(row) for row in await self.rows(session_id, after, limit)]
+
+    async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:
+        """The journal without raw payloads."""
+        return await self.rows(session_id, after, limit, with_raw=False)
+
+    async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
+        """The journal as stored texts."""
+        opened = self._use()
+        after = max(after, 0)
+        if limit is not None and limit <= 0:
+            return []
+        await opened.lanes.flush(session_id)
+        journal = opened.journals.get(session_id)
+        for _ in range(READ_TRIES):
+            found = await self._read_rows(journal, after, limit, with_raw=with_raw)
+            first = found[0].sequence if found else after + 1
+            wanted = min(journal.stored, journal.last) if limit is None else min(journal.stored, journal.last, after + limit)
+            if first == after + 1 and after + len(found) >= wanted:
+                if found and found[-1].sequence != after + len(found):
+                    break
+                return found
+            journal.starts.clear()  # it was deleted and created anew meanwhile, or a replica is behind
+            await asyncio.sleep(READ_AGAIN_S)
+        raise StoreError(
+            f"Events of session {session_id} after {after} are not in the stream {self.layout.journal.name} of NATS at "
+            f"{self.options.address}. Nothing was changed. Look at the stream, and restore it from a backup."
+        )
+
+    async def _read_rows(self, journal: Journal, after: int, limit: int | None, *, with_raw: bool) -> list[EventRow]:
+        connection, subject = self._use().connection, self.layout.journal_subject(journal.session_id)
+        reader, found = Reader(journal.session_id, with_raw=with_raw), list[EventRow]()
+        _, start = journal.starts.find(after)
+        has_more = True
+        while has_more:
+            page = await connection.read(self.layout.journal, subject, start)
+            for message in page.messages:
+                envelope = envelope_of(message.data)
+                if envelope.part == 0 and envelope.last >= envelope.first:
+                    journal.starts.add(envelope.first - 1, message.sequence)
+                found += reader.rows(message.data, after)
+                start = message.sequence + 1
+                if limit is not None and len(found) >= limit:
+                    return found[:limit]
+            has_more = page.has_more and bool(page.messages)
+        return found
+
+    def last_sequence(self, session_id: str) -> int:
+        """Number of events in its journal, including queued ones. Of another server's session: as last read."""
+        journal = self._use().journals.find(session_id)
+        return 0 if journal is None else journal.last
+
+    async def values(self, namespace: str) -> dict[str, Any]:
+        """All values of a namespace."""
+        await self._use().lanes.flush(VALUES_LANE)
+        found: dict[str, Any] = {}
+        for message in await self._read_all(self.layout.values, self.layout.value_key(namespace, "*")):
+            value = load(message.data.decode(), f"value of {namespace}")
+            found[value["key"]] = value["value"]
+        return found
+
+    async def checkpoint(self, session_id: str) -> Checkpoint | None:
+        """The newest checkpoint, with the numbers of its pages. None, too, if a part of it is gone."""
+        opened = self._use()
+        await opened.lanes.flush(session_id)
+        manifest = await opened.journals.load_manifest(opened.journals.get(session_id))
+        if manifest is None or (head := await opened.journals.read_blob(manifest.head)) is None:
+            return None
+        return Checkpoint(manifest.sequence, head, frozenset(manifest.pages))
+
+    def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
+        """A page of the checkpoint, read by another thread while the caller's waits."""
+        opened = self._use()
+        journal = opened.journals.find(session_id)
+        parts = None if journal is None or journal.manifest is None else journal.manifest.pages.get(number)
+        return None if parts is None else opened.pages.read(parts)
+
+    # --- ownership ---------------------------------------------------------------------------------------------------
+
+    def announce(self, url: str) -> None:
+        """Tell the other servers and the user's programs where this server listens."""
+        opened = self._use()
+        opened.leases.announce(url)
+        if opened.local is not None:
+            opened.local.presence.announce(url)
+
+    def is_shared(self) -> bool:
+        """Whether other servers lived at the last look."""
+        return self._use().leases.is_shared()
+
+    async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
+        """Claim a session for this server, or return the living server that owns it."""
+        opened = self._use()
+        journal = opened.journals.find(session_id)
+        if journal is not None and journal.is_ours:
+            return ClaimedSession(None)
+        claimed = await opened.journals.claim(session_id)
+        if isinstance(claimed, ServerRef):
+            opened.owners[session_id] = claimed.id
+            return claimed
+        opened.owners[session_id] = self.server_id
+        return ClaimedSession(None if claimed.record is None else claimed.record.row)
+
+    async def owners(self) -> dict[str, ServerRef]:
+        """Session -> the other living server that owns it."""
+        opened = self._use()
+        if not opened.owners:
+            await self.sessions()
+        await opened.leases.look()
+        living = opened.leases.live_servers
+        return {
+            session_id: living[owner]
+            for session_id, owner in opened.owners.items()
+            if owner in living and owner != self.server_id
+        }
+
+    async def refresh(self, session_id: str) -> None:
+        """Update `last_sequence` for another server's journal."""
+        opened = self._use()
+        message = await opened.connection.last(self.layout.journal, self.layout.journal_subject(session_id))
+        opened.journals.note_last(session_id, 0 if message is None else envelope_of(message.data).stored_last)
+
+    async def look(self) -> Look:
+        """The changes by other servers since the last look, and the sessions that they have taken."""
+        opened = self._use()
+        opened.ended += await opened.leases.look()
+        messages = await self._read_all(self.layout.sessions, self.layout.sessions.subjects, opened.seen + 1)
+        changes = [change for message in messages if (change := self._change(message)) is not None]
+        taken = tuple((journal.session_id, journal.lost_to or ServerRef("")) for journal in opened.lost)
+        ended = tuple(opened.ended)
+        opened.lost.clear()
+        opened.ended.clear()
+        return Look(tuple(changes), ended, taken)
+
+    def _change(self, message: Message) -> SessionChange | None:
+        """What an entry of a session says, if another server has written it and there is something to show."""
+        opened = self._use()
+        opened.seen = max(opened.seen, message.sequence)
+        record = decode_record(message.data)
+        journal = opened.journals.find(record.session_id)
+        if record.owner == self.server_id or (journal is not None and journal.is_ours and journal.revision > message.sequence):
+            return None
+        owner = opened.leases.live_servers.get(record.owner, ServerRef(record.owner))
+        if journal is not None and journal.is_ours:
+            opened.journals.lose(journal, owner)
+        elif record.is_deleted:
+            opened.journals.forget(record.session_id)
+        self._note(record)
+        if record.row is None and not record.is_deleted:
+            return None
+        return SessionChange(record.session_id, owner, record.row)
+
+    def _note_lost(self, journal: Journal) -> None:
+        self._use().lost.append(journal)
+
+    def dead(self) -> tuple[str, ...]:
+        """Ids of servers on this data directory that were dead at this server's start."""
+        local = self._use().local
+        return () if local is None else local.dead
+
+    def forget(self, server_id: str) -> None:
+        """Forget a dead server, of which nothing is left on this machine. Blocking."""
+        if self._directory is not None:
+            forget(self._directory, server_id)

@@ -1,0 +1,59 @@
+"""A NATS server for all tests of this folder, and clusters of their own on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from shim.store.jetstream.connection import ClusterOptions
+from shim.store.jetstream.lanes import Limits
+from shim.store.jetstream.store import JetStreamStore
+from tests.support.nats_server import NatsServer
+
+NUMBERS = count(1)
+LIMITS = Limits(retry_s=0.05, close_s=2)
+
+
+@pytest.fixture(scope="session")
+def shared_nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A NATS server that no test may stop."""
+    server = NatsServer(tmp_path_factory.mktemp("nats"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def private_nats(tmp_path: Path) -> Iterator[NatsServer]:
+    """A NATS server that the test may stop."""
+    server = NatsServer(tmp_path / "nats")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def options(shared_nats: NatsServer) -> ClusterOptions:
+    """A new cluster."""
+    return ClusterOptions((shared_nats.url,), f"test{next(NUMBERS)}")
+
+
+@pytest.fixture
+async def store(options: ClusterOptions) -> AsyncIterator[JetStreamStore]:
+    """An open store of a new cluster."""
+    store = JetStreamStore(options, limits=LIMITS)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+async def other_store(store: JetStreamStore) -> AsyncIterator[JetStreamStore]:
+    """The store of another server of the same cluster."""
+    other = JetStreamStore(store.options, limits=LIMITS)
+    await other.open()
+    yield other
+    await other.close()

@@ -1,0 +1,89 @@
+"""Leases on a real NATS server: they end without renewal, and a server whose own has lapsed does not judge others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from shim.store.jetstream.connection import ClusterOptions, Connection
+from shim.store.jetstream.layout import Layout
+from shim.store.jetstream.leases import Leases
+from tests.unit.store.jetstream.conftest import NUMBERS
+
+LEASE_S = 1.0
+"""NATS looks for messages that have expired about four times a second."""
+BOUND_S = 20
+
+
+@pytest.fixture
+async def two(options: ClusterOptions) -> AsyncIterator[tuple[Leases, Leases]]:
+    """The leases of two servers. None of them is renewed by itself."""
+    options = replace(options, prefix=f"lease{next(NUMBERS)}")
+    layout = Layout(options.prefix, LEASE_S)
+    connections = Connection(options, "one"), Connection(options, "two")
+    for connection in connections:
+        await connection.open()
+    await connections[0].prepare(layout)
+    yield Leases(connections[0], layout, "one", LEASE_S), Leases(connections[1], layout, "two", LEASE_S)
+    for connection in connections:
+        await connection.close()
+
+
+async def until_gone(watching: Leases, server_id: str) -> None:
+    async with asyncio.timeout(BOUND_S):
+        while await watching.find(server_id) is not None:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_server_without_renewal_has_ended_once(two: tuple[Leases, Leases]) -> None:
+    one, other = two
+    await one._renew()
+    await other.start()
+    assert other.is_shared()
+    await until_gone(other, "one")
+    assert await other.look() == ("one",)
+    assert await other.look() == ()
+    assert not other.is_shared()
+    assert await other.find("two") is not None, "it renews its own"
+    await other.stop()
+
+
+async def test_a_stopped_server_is_gone_at_once(two: tuple[Leases, Leases]) -> None:
+    one, other = two
+    await one.start()
+    one.announce("http://127.0.0.1:1")
+    await other.start()
+    async with asyncio.timeout(BOUND_S):
+        while not (server := await other.find("one")) or not server.url:
+            await asyncio.sleep(0.01)
+    await one.stop()
+    assert await other.find("one") is None
+    await other.stop()
+
+
+async def test_a_server_whose_own_lease_has_lapsed_does_not_judge_others(two: tuple[Leases, Leases]) -> None:
+    """NATS was down for longer than a lease: all keys are gone, and each server is about to renew its own."""
+    one, other = two
+    await one._renew()
+    await other._renew()
+    await other.look()
+    await until_gone(other, "one")
+    await until_gone(other, "two")
+    await other._renew()
+    assert await other.look() == ()
+    assert await other.find("one") is not None
+    await one._renew()
+    other._trust_after = 0
+    assert await other.look() == (), "it has come back in time"
+
+
+async def test_a_renewal_whose_answer_was_lost_is_repeated(two: tuple[Leases, Leases]) -> None:
+    one, other = two
+    await one._renew()
+    one._revision = 0
+    await one._renew()
+    await one._renew()
+    assert await other.find("one") is not None

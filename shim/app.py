@@ -59,6 +59,7 @@ from shim.sessions.dependencies import SessionDeps
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.manager import SessionManager
 from shim.sessions.named_sessions import NamedSessions
+from shim.sessions.spare_agents import SpareAgents
 from shim.settings import CustomAgent, Settings
 from shim.store.base import Store
 from shim.store.ownership import Ownership
@@ -142,6 +143,11 @@ def _configured_spec(name: str, agent: CustomAgent) -> AgentSpec:
     return custom_spec(name, agent.command, agent.title, env)
 
 
+def _spare_limit(settings: Settings) -> int:
+    """How many spare agents there may be: none with traces, since an agent gets the id of its session's trace when it starts."""
+    return 0 if settings.otel else settings.spare_agents
+
+
 def build_app(
     settings: Settings,
     *,
@@ -214,6 +220,17 @@ def build_app(
     def has_listeners(directory: str, session_id: str) -> bool:
         return hub.wants(OPENCODE2) or hub.has_reader(directory) or feed.has_listener(session_id)
 
+    spares = SpareAgents(
+        agents,
+        clock=clock,
+        ids=ids,
+        limit=_spare_limit(settings),
+        trust=trust,
+        roots=tuple(map(str, settings.roots)),
+        config_refresh=config_refresh,
+        config_rules=config_rules,
+        is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
+    )
     sessions = SessionManager(
         SessionDeps(
             clock,
@@ -238,6 +255,7 @@ def build_app(
             config_refresh=config_refresh,
             unattended=parse_unattended(settings.unattended),
             clean_up=leftovers.clean_up,
+            spares=spares,
         )
     )
     names = NamedSessions(sessions, agents, kept)
@@ -338,5 +356,7 @@ def apply_settings(app: web.Application, settings: Settings) -> None:
     deps.max_queued_prompts = settings.max_queued_prompts
     deps.trust_question_s = settings.trust_question_s
     deps.unattended = parse_unattended(settings.unattended)
+    if deps.spares is not None:
+        deps.spares.limit = _spare_limit(settings)
     app[HOOKS].replace(settings.hooks)
     services.settings = settings

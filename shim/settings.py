@@ -79,6 +79,7 @@ LIVE = frozenset(
         "max_queued_prompts",
         "max_sessions",
         "max_streams",
+        "spare_agents",
         "tls_cert",
         "tls_key",
         "trust_question_s",
@@ -373,6 +374,15 @@ class Settings(BaseModel):
         default=900.0,
         gt=0,
         description="Seconds without a turn after which an agent's process is ended; the next prompt resumes it.",
+    )
+
+    spare_agents: int = Field(
+        default=2,
+        ge=0,
+        le=16,
+        description="Agents that are started ahead and wait for a new session, so that its first answer comes as quickly as the "
+        "second; at most one for an agent and a directory, none with `otel` or less than 1.5 GiB of free memory (docs/using.md). "
+        "0: none.",
     )
 
     abort_timeout_s: float = Field(

@@ -400,6 +400,36 @@ class ModedCodec(Protocol):
         ...
 
 
+@runtime_checkable
+class SpareCodec(Protocol):
+    """A codec whose process may be started before there is a session for it (`AgentSpec.spare`)."""
+
+    def adopt(self, options: LaunchOptions) -> bool:
+        """Take over the options of a new session. False if the process cannot serve it, and then nothing has changed.
+
+        The process was started in the same directory and environment, with the agent's default model, effort and mode.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SpareUse:
+    """How a process of the agent waits for a session that does not exist yet; see docs/adr/0030-spare-agents.md.
+
+    starts     what runs before anybody has asked, in one sentence for the docs
+    files      names that it reads when it starts, in each folder from the root of the repository down; folders with all in them
+    own_files  the same of the person: `~/...`, `$VARIABLE/...` or absolute
+    values     JSON file of the person that agents write all the time -> keys that count
+    takes_git  True if it notes the state of the repository when it starts
+    """
+
+    starts: str
+    files: tuple[str, ...]
+    own_files: tuple[str, ...] = ()
+    values: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    takes_git: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Enforcement:
     """Who enforces the permission rules of a person with an agent.
@@ -559,6 +589,10 @@ class AgentSpec:
     """Slash commands that are not offered -> why, and what to do instead, in one sentence or two."""
     project_settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)
     """Which settings of a project the agent reads, and whether it can leave them out."""
+    spare: SpareUse | None = None
+    """How it waits for a session. None: it is started for a prompt only."""
+    no_spare: str = "Nobody has looked at what it does when it starts."
+    """Why it is started for a prompt only, in one sentence."""
     rewinds: bool = False
     """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""
 

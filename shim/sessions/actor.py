@@ -375,6 +375,9 @@ class SessionActor:
         self._requests.drop_arrivals()
 
     def _on_exit(self, codec: Codec, exit_: Exit) -> None:
+        if self._dispatcher.retry_lost_spare():
+            log.warning("agent.spare_died", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
+            return
         generation = self.process.generation
         self._emit(codec.eof(exit_))
         self._requests.drop_arrivals()

@@ -9,7 +9,7 @@ from functools import partial
 import structlog
 
 from shim.agents.directory import Agent
-from shim.agents.handle import AgentHandle
+from shim.agents.handle import AgentHandle, OnExit, OnLines
 from shim.errors import AgentError
 from shim.host.host_calls import HostCalls
 from shim.sessions.dependencies import SessionDeps
@@ -64,6 +64,9 @@ class AgentProcess:
         self.agent: str | None = None
         """Name of the last started agent."""
         self.generation = 0
+        self.is_untried = False
+        """Whether the process waited for a session (`shim.sessions.spare_agents`) and has said nothing since."""
+        self._greeting: Callable[[], Sequence[Output]] = tuple
 
     @property
     def is_alive(self) -> bool:
@@ -77,14 +80,35 @@ class AgentProcess:
 
     async def start(self, agent: Agent, options: LaunchOptions) -> bool:
         """Start an agent. False if it was dropped or has exited before it was ready. Raises AgentError."""
-        codec = agent.spec.make(self._deps.ids.factory())
         self.generation += 1
         generation = self.generation
-        self.codec, self.agent = codec, agent.spec.name  # it may write or exit before spawn returns
+        spares = self._deps.spares
+        spare = await spares.take(agent, options) if spares is not None and not self.is_untried else None
+        if generation != self.generation:  # stopped meanwhile
+            if spare is not None:
+                spare.kill()
+            return False
+        on_lines, on_exit = partial(self._on_lines, generation), partial(self._exit, generation)
+        if spare is not None:
+            self.codec, self.agent, self.is_untried = spare.codec, agent.spec.name, True
+            self._handle, first_outputs = spare.take(on_lines, on_exit)
+            self._greeting = lambda: first_outputs
+        elif not await self._spawn(agent, options, on_lines, on_exit):
+            return False
+        if spares is not None:
+            spares.note_use(agent, options.directory)
+        pid = self._handle.pid if self._handle is not None else None
+        is_spare = spare is not None
+        log.info("agent.spawned", session_id=self._session_id, agent=self.agent, pid=pid, resume=options.resume, spare=is_spare)
+        return True
+
+    async def _spawn(self, agent: Agent, options: LaunchOptions, on_lines: OnLines, on_exit: OnExit) -> bool:
+        """Start a process. False if it was dropped or has exited before it was ready. Raises AgentError."""
+        codec = agent.spec.make(self._deps.ids.factory())
+        self.codec, self.agent, self.is_untried = codec, agent.spec.name, False  # it may write or exit before spawn returns
+        self._greeting = codec.start
         try:
-            handle = await self._deps.agents.spawn(
-                agent, options, codec, partial(self._on_lines, generation), partial(self._exit, generation)
-            )
+            handle = await self._deps.agents.spawn(agent, options, codec, on_lines, on_exit)
         except BaseException:
             self.codec = None
             raise
@@ -92,19 +116,19 @@ class AgentProcess:
             handle.kill()
             return False
         self._handle = handle
-        log.info("agent.spawned", session_id=self._session_id, agent=self.agent, pid=handle.pid, resume=options.resume)
         return True
 
     def greet(self) -> None:
-        """Send the codec's first lines."""
+        """Send the codec's first lines, or handle what an agent that has waited said meanwhile."""
         if self.codec is not None:
-            self._emit(self.codec.start())
+            self._emit(self._greeting())
 
     # --- from the process ------------------------------------------------------------------------------------
 
     def receive(self, generation: int, lines: list[bytes]) -> bool:
         """Give lines to the codec. False if the process was dropped meanwhile; its remaining lines are dropped too."""
         codec = self.codec
+        self.is_untried = False
         for line in lines:
             if generation != self.generation or codec is None:
                 return False

@@ -13,6 +13,7 @@ from shim.ids import Ids
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
+from shim.sessions.spare_agents import SpareAgents
 from shim.sessions.undo.trees import Trees
 from shim.store.base import Store
 from universal.permissions import Rule
@@ -83,6 +84,8 @@ class SessionDeps:
     """The policy for unanswered requests, if neither the prompt nor the session has one."""
     clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Ends processes that a dead server has left behind. In: the server's id."""
+    spares: SpareAgents | None = None
+    """Agents that wait for a session. None: every agent is started for its session."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)
     call_later: Callable[[float, Callable[[], None]], Timer] = call_later
     """Calls a function after a delay, to reject a request."""

@@ -49,6 +49,8 @@ log = structlog.get_logger()
 
 CHECKPOINTS_S = 5.0
 """Timeout in seconds of a stopping server for running writes of checkpoints."""
+LATELY_MS = 7 * 24 * 3600 * 1000
+"""Milliseconds that a directory counts as used after the last change of one of its sessions."""
 REAP_EVERY_S = 30.0
 """Seconds between checks for idle agent processes."""
 
@@ -86,6 +88,8 @@ class SessionManager:
                 with suppress(SessionElsewhere):
                     await self._load(entry.record.id)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
+        if self.deps.spares is not None:
+            self.deps.spares.start()
 
     async def close(self) -> None:
         """End all turns and all agents."""
@@ -93,7 +97,8 @@ class SessionManager:
         if self._reaper is not None:
             self._reaper.cancel()
             await asyncio.wait([self._reaper])
-        await asyncio.gather(*(actor.close() for actor in self.index.actors()))
+        spares = () if self.deps.spares is None else (self.deps.spares.close(),)
+        await asyncio.gather(*(actor.close() for actor in self.index.actors()), *spares)
         self._is_closed = True
         if self._saving:
             await asyncio.wait(self._saving, timeout=CHECKPOINTS_S)
@@ -112,6 +117,29 @@ class SessionManager:
         for actor in idle:
             actor.reap()
         return len(idle)
+
+    def visit(self, directory: str) -> None:
+        """A client looks at a directory. Its last agent may be started, if it answered there lately (`SpareAgents`).
+
+        Nothing is started in a directory in which nobody has prompted: a repository runs no program by being looked at.
+        """
+        spares = self.deps.spares
+        if spares is None or not spares.has_room:
+            return
+        since_ms = self.deps.clock.now_ms() - LATELY_MS
+        lately = [
+            entry
+            for entry in self.index
+            if not entry.subagent
+            and entry.native
+            and entry.current_record.directory == directory
+            and entry.current_record.updated_ms >= since_ms
+        ]
+        if lately:
+            newest = max(lately, key=lambda entry: entry.current_record.updated_ms)
+            agent = self.deps.agents.get(self.index.agent_of(newest.record.id))
+            if agent is not None:
+                spares.note_visit(agent, directory)
 
     # --- creating and finding ----------------------------------------------------------------------------------
 
@@ -430,6 +458,8 @@ class SessionManager:
                 await entry.actor.main.idle()
             entry.actor.reap()
         self.grants.clear(directory)
+        if self.deps.spares is not None:
+            self.deps.spares.drop(directory)
 
     # --- permissions and questions -------------------------------------------------------------------------------
 

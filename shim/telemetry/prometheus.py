@@ -31,6 +31,8 @@ class Gauges:
     """Number of tasks by the first word of their names."""
     blocks: int
     """Allocated memory blocks of Python's values."""
+    agents: Mapping[str, int]
+    """Number of agents that run, by what for: `session`, `spare`."""
     open_asks: int
     oldest_ask_s: float
     """Seconds that the oldest open request waits, 0 without one."""
@@ -78,6 +80,10 @@ class _Collector:
         for kind, number in gauges.tasks.items():
             tasks.add_metric([kind], number)
         yield tasks
+        agents = GaugeMetricFamily(f"{PREFIX}agents", "Agents that run: of a session, or spare ones.", labels=["state"])
+        for state, number in gauges.agents.items():
+            agents.add_metric([state], number)
+        yield agents
         yield GaugeMetricFamily(f"{PREFIX}memory_blocks", "Blocks of memory that Python's values take.", value=gauges.blocks)
         yield _counter("asks_unattended", "Asks that were rejected without a person.", "action", gauges.asks_unattended)
         yield GaugeMetricFamily(f"{PREFIX}asks_open", "Permission requests and questions that wait.", value=gauges.open_asks)

@@ -105,6 +105,9 @@ class FakeSessions:
     async def dispose(self, directory: str | None) -> None:
         self.disposed.append(directory)
 
+    def visit(self, directory: str) -> None:
+        """No agent is started ahead."""
+
     def records(self) -> Sequence[SessionRecord]:
         return list(map(importer.session, self.known))
 

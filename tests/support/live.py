@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,13 +90,19 @@ def prompt_body(text: str, **more: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def live(
-    tmp_path: Path, *, store: Store | None = None, delay_factor: float = 0.0, clock: Clock | None = None, **settings: Any
+    tmp_path: Path,
+    *,
+    store: Store | None = None,
+    delay_factor: float = 0.0,
+    clock: Clock | None = None,
+    environ: Mapping[str, str] | None = None,
+    **settings: Any,
 ) -> AsyncIterator[Live]:
-    """Start it in a scratch folder; nothing of the person's machine is read but PATH."""
+    """Start it in a scratch folder; nothing of the person's machine is read but PATH, unless `environ` is another environment."""
     directory = tmp_path / "project"
     directory.mkdir(exist_ok=True)
     chosen = Settings(directory=directory, data_dir=tmp_path / "data", mock_delay_factor=delay_factor, **settings)
-    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+    environ = environ or {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
     app = build_app(chosen, store=store if store is not None else MemoryStore(), environ=environ, clock=clock)
     async with ApiClient(app) as api:
         yield Live(api, directory.resolve())

@@ -266,6 +266,18 @@ class PromptDispatcher:
         self.dispatch_again()
         return True
 
+    def retry_lost_spare(self) -> bool:
+        """Give the prompt to a new process: the one that waited for this session has died before it said a word. Once.
+
+        Nothing was answered, so that the prompt can be given again. False if there is no such prompt.
+        """
+        if not self._process.is_untried or self._state.machine.state == "aborting":
+            return False
+        if self.is_waiting:
+            return True  # `_launch_agent` finds no process and starts one
+        self.dispatch_again()
+        return self._current_key is not None
+
     async def close(self) -> None:
         """Stop the start of an agent."""
         if self._launch is not None:

@@ -112,6 +112,7 @@ class ListQuery(BaseModel):
 @operation("session.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """List the sessions of the directory's project that match the query, newest first by `time.updated`."""
+    ctx.services.sessions.visit(ctx.directory)
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)

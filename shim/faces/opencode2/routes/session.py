@@ -127,6 +127,8 @@ FILTERS = ("order", "search", "parentID", "directory", "project", "subpath", "ar
 @operation("session.list")
 async def listing(ctx: Ctx, query: ListQuery) -> object:
     """A page of sessions, the last changed first."""
+    if query.directory is not None:
+        ctx.services.sessions.visit(query.directory)
     anchor: JsonObject = {}
     if query.cursor is not None:
         said = cursors.read(query.cursor)

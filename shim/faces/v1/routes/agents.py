@@ -6,9 +6,9 @@ import asyncio
 
 from pydantic import BaseModel
 
+from shim.agents import login_signs
 from shim.agents.directory import Agent
 from shim.agents.install import Installation, InstallFailed
-from shim.faces.v1 import credentials
 from shim.faces.v1.errors import AgentInstallFailed, AgentNotServed
 from shim.faces.v1.models import (
     AgentCapabilities,
@@ -93,7 +93,7 @@ def _info(ctx: Ctx, agent: Agent) -> AgentInfo:
     return AgentInfo(
         id=spec.name,
         installed=agent.usable,
-        credentialsAvailable=credentials.available(spec, ctx.services.agents.environment(), tells=tells),
+        credentialsAvailable=login_signs.is_logged_in(spec, ctx.services.agents.environment(), tells=tells),
         capabilities=capabilities(agent),
         path=agent.located.path,
         version=agent.located.version,

@@ -26,6 +26,7 @@ async def get_metrics(ctx: Ctx) -> object:
 
     face, services = universal(ctx), ctx.services
     feed, hub = services.sessions.deps.feed, services.hub.stats()
+    spares = services.sessions.deps.spares
     open_asks, oldest_ms = services.sessions.requests.open_asks()
     gauges = Gauges(
         sessions=sum(1 for _ in services.sessions.index.records()),
@@ -38,6 +39,10 @@ async def get_metrics(ctx: Ctx) -> object:
         published=hub.published,
         tasks=tasks(),
         blocks=sys.getallocatedblocks(),
+        agents={
+            "session": sum(actor.alive for actor in services.sessions.index.actors()),
+            "spare": spares.count if spares is not None else 0,
+        },
         open_asks=open_asks,
         oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
         asks_unattended=services.sessions.deps.unattended_counts,

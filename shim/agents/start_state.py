@@ -1,0 +1,83 @@
+"""Notes everything that an agent's start depends on beside its options, to tell whether a later start would be the same."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from shim.agents.directory import Agent, AgentDirectory
+from shim.agents.discovery import stamp_of
+from shim.agents.login_signs import is_logged_in, place
+from shim.host import startup_files
+from shim.host.git import git
+from shim.host.project_settings import folders_of
+from shim.host.roots import repository_above
+from shim.host.trust import ProjectTrust
+
+GIT_LOOK_S = 1.0
+"""Seconds for `git status`. An agent that notes it gets no spare in a repository where it takes longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartState:
+    """What an agent's start depends on. Two equal states mean that nothing has changed.
+
+    `program`: stamp of the program's file; `keys`: API keys from clients; `project`: the trusted settings of the project;
+    `files`: see `SpareUse`; `branch`: stamps of the repository's HEAD.
+    """
+
+    program: str
+    keys: Mapping[str, str]
+    project: str
+    files: str
+    branch: str
+
+
+async def start_state(agents: AgentDirectory, agent: Agent, directory: str, trust: ProjectTrust | None) -> StartState | None:
+    """Return the present state. None if the agent is not logged in, the project not trusted, or the state cannot be told."""
+    try:
+        return await asyncio.to_thread(_look, agents, agent, directory, trust)
+    except OSError:
+        return None
+
+
+def _look(agents: AgentDirectory, agent: Agent, directory: str, trust: ProjectTrust | None) -> StartState | None:
+    spec, use, environ = agent.spec, agent.spec.spare, agents.environment()
+    keys = agents.keys.environment(spec)
+    tells = agent.usable and not agent.trouble
+    is_out = agent.logged_out or agent.catalogue.logged_in is False
+    if use is None or is_out or not is_logged_in(spec, {**environ, **keys}, tells=tells):
+        return None
+    program = stamp_of(agent.located.path) if agent.located.path else None
+    if program is None:
+        return None
+    project = ""
+    if trust is not None:
+        verdict = trust.look(directory, spec.project_settings.reads)
+        if verdict.decision != "trusted":
+            return None
+        project = verdict.settings.digest
+    own = [path for name in use.own_files if (path := place(name, environ)) is not None]
+    values = {path: keys for name, keys in use.values.items() if (path := place(name, environ)) is not None}
+    files = startup_files.digest(folders_of(directory), use.files, own, values)
+    branch = startup_files.digest([], (), _head(directory), {}) if use.takes_git else ""
+    return None if files is None or branch is None else StartState(program, keys, project, files, branch)
+
+
+def _head(directory: str) -> list[Path]:
+    """The files that change with the branch and with each commit of a directory's repository."""
+    folder = Path(repository_above(directory), ".git")
+    if folder.is_file():  # another working tree of the repository, or a submodule
+        folder = folder.parent / folder.read_text("utf-8", "replace").removeprefix("gitdir:").strip()
+    return [folder / "HEAD", folder / "logs" / "HEAD"]
+
+
+async def working_tree(directory: str) -> str | None:
+    """Return a hash of what `git status` says; "" outside of git, None if git takes longer than GIT_LOOK_S."""
+    if not await asyncio.to_thread((Path(repository_above(directory), ".git")).exists):
+        return ""
+    status = await git(directory, "status", "--porcelain", timeout_s=GIT_LOOK_S)
+    return hashlib.blake2b(status.stdout, digest_size=16).hexdigest() if status.ok and not status.truncated else None

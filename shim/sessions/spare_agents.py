@@ -1,0 +1,319 @@
+"""Keeps spare agents: processes that are started, initialised and wait, so that a new session's first answer comes at once.
+
+    note_use    a session has started an agent: a spare of this agent and directory is due, when the machine is idle
+    note_visit  a client looks at a directory: a spare is due at once, if there is room
+    take        a session takes the spare of its agent and directory, if nothing that its start depends on has changed
+    look        ends spares that are old, out of date, or too many for the memory, and starts those that are due
+
+A spare belongs to nobody: no session, no event, no journal. Decision and bounds: docs/adr/0030-spare-agents.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import structlog
+
+from shim.agents.directory import Agent, AgentDirectory
+from shim.agents.start_state import start_state, working_tree
+from shim.clock import Clock
+from shim.errors import AgentError, OutsideRoots
+from shim.host.memory import free_bytes
+from shim.host.roots import require
+from shim.host.trust import ProjectTrust
+from shim.ids import Ids
+from shim.sessions.spare_process import Spare
+from universal.codec import LaunchOptions, SpareCodec
+from universal.permissions import Rule
+
+log = structlog.get_logger()
+
+LEAST_FREE_BYTES = 1536 * 2**20
+"""Free memory that there must be for a spare. An agent takes 100 to 400 MiB."""
+UNUSED_MS = 600_000
+"""Milliseconds after which a spare that nobody took is ended."""
+REFILL_MS = 2_000
+"""Milliseconds between the start of a session's agent and that of the next spare, so that the first answer has the processor."""
+CHANGED_MS = 30_000
+"""Milliseconds until a spare that was out of date is replaced: files that change do so again soon."""
+MOST_LOSSES = 3
+"""Number of spares of one pair that may be lost, one after the other, before no more are started for it."""
+LOOK_S = 5.0
+"""Seconds between looks."""
+PAIRS = 256
+"""Number of pairs whose history is kept, the last used ones."""
+CLOSE_S = 3.0
+"""Seconds for spares to end by themselves when the server stops; then they are killed."""
+
+Pair: TypeAlias = tuple[str, str]
+"""Name of the agent, directory."""
+
+
+@dataclass(slots=True)
+class _History:
+    """What is known of a pair. `due_ms`: when its next spare may start; None if none is wanted.
+
+    `losses`: spares that died without a session, since one was taken; `changes`: spares that got out of date, since the last use;
+    `is_unused`: the last spare was ended since nobody took it, so that visits alone start no other.
+    """
+
+    due_ms: int | None = None
+    losses: int = 0
+    changes: int = 0
+    is_unused: bool = False
+
+
+class SpareAgents:
+    """All spares of the server. `limit`: how many there may be, 0 for none; a reload changes it.
+
+    In: `is_idle` tells whether the machine has time for a start; `read_free_bytes` tells the free memory, or None.
+    """
+
+    def __init__(
+        self,
+        agents: AgentDirectory,
+        *,
+        clock: Clock,
+        ids: Ids,
+        limit: int,
+        trust: ProjectTrust | None,
+        roots: Sequence[str],
+        config_refresh: Callable[[str], Awaitable[None]],
+        config_rules: Callable[[str], tuple[Rule, ...]],
+        is_idle: Callable[[], bool],
+        read_free_bytes: Callable[[], int | None] = free_bytes,
+    ) -> None:
+        self.limit = limit
+        self._agents = agents
+        self._clock = clock
+        self._ids = ids
+        self._trust = trust
+        self._roots = tuple(roots)
+        self._config_refresh = config_refresh
+        self._config_rules = config_rules
+        self._is_idle = is_idle
+        self._read_free_bytes = read_free_bytes
+        self._spares: dict[Pair, Spare] = {}
+        self._pairs: dict[Pair, _History] = {}
+        self._ending: dict[asyncio.Task[None], Spare] = {}
+        self._looking = asyncio.Lock()
+        self._due = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    # --- start and stop ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start looking after the spares."""
+        self._keeper = asyncio.create_task(self._keep(), name="spare agents")
+
+    async def close(self) -> None:
+        """End all spares: CLOSE_S seconds, then they are killed."""
+        self._is_closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        self.drop(None)
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=CLOSE_S)
+        for spare in list(self._ending.values()):
+            spare.kill()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    @property
+    def count(self) -> int:
+        """Number of spares that run."""
+        return len(self._spares)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a further spare may be wanted without taking another one's place."""
+        return len(self._wanted()) < self.limit
+
+    # --- from sessions and clients -------------------------------------------------------------------------------
+
+    def note_use(self, agent: Agent, directory: str) -> None:
+        """Note that a session has started this agent there. The next spare is for it, when the machine is idle."""
+        if agent.spec.spare is None or not self.limit:
+            return
+        history = self._history((agent.spec.name, directory))
+        history.due_ms = self._clock.now_ms() + REFILL_MS
+        history.is_unused, history.changes = False, 0
+        self._trim()
+
+    def note_visit(self, agent: Agent, directory: str) -> None:
+        """Note that a client looks at this directory. Takes no other pair's place."""
+        pair = agent.spec.name, directory
+        if agent.spec.spare is None or not self.has_room:
+            return
+        history = self._history(pair)
+        if history.due_ms is None and not history.is_unused:
+            history.due_ms = self._clock.now_ms()
+            self._due.set()
+
+    async def take(self, agent: Agent, options: LaunchOptions) -> Spare | None:
+        """Return a spare for a session with these options; it is the session's from now on. None if there is no fitting one."""
+        pair = agent.spec.name, options.directory
+        spare = self._spares.get(pair)
+        if spare is None or not spare.is_usable or options.resume or options.variables or not options.project_settings:
+            return None
+        state = await start_state(self._agents, agent, options.directory, self._trust)
+        if self._spares.get(pair) is not spare or not spare.is_usable:
+            return None  # another session was quicker, or it has just ended
+        if state != spare.state:
+            self._end(pair, "out of date")
+            return None
+        if not isinstance(spare.codec, SpareCodec) or not spare.codec.adopt(options):
+            return None
+        del self._spares[pair]
+        self._history(pair).losses = 0
+        log.info("agent.spare_taken", agent=agent.spec.name, directory=options.directory)
+        return spare
+
+    def drop(self, directory: str | None) -> None:
+        """End the spares of a directory (None: all); its settings may have changed."""
+        for pair in [pair for pair in self._spares if directory in (None, pair[1])]:
+            self._end(pair, "dropped")
+
+    # --- looking after them ----------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            self._due.clear()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("agent.spares_failed")
+
+    async def look(self) -> None:
+        """End spares that are old, out of date, or too many; start those that are due, if the machine is idle."""
+        async with self._looking:
+            now = self._clock.now_ms()
+            for pair, spare in list(self._spares.items()):
+                if now - spare.started_ms >= UNUSED_MS:
+                    self._pairs[pair].is_unused = True
+                    self._forget(pair, "nobody took it")
+                elif not self._has_memory():
+                    self._forget(pair, "memory is short")
+                elif await self._is_out_of_date(spare) and self._spares.get(pair) is spare:
+                    self._end(pair, "out of date")
+            self._trim()
+            for pair in self._wanted():
+                due_ms = self._pairs[pair].due_ms
+                if pair not in self._spares and due_ms is not None and due_ms <= now and self._is_idle():
+                    await self._start(pair)
+
+    async def _is_out_of_date(self, spare: Spare) -> bool:
+        directory = spare.options.directory
+        if await start_state(self._agents, spare.agent, directory, self._trust) != spare.state:
+            return True
+        return bool(spare.tree) and await working_tree(directory) != spare.tree
+
+    async def _start(self, pair: Pair) -> None:
+        """Start a spare, unless something forbids it; then the pair waits for its next use."""
+        agent = self._agents.get(pair[0])
+        spare = await self._prepare(agent, pair[1]) if agent is not None else None
+        if self._is_closed or pair not in self._pairs or self._pairs[pair].due_ms is None:
+            return
+        if spare is None or len(self._spares) >= self.limit:
+            self._pairs[pair].due_ms = None
+            return
+        self._spares[pair] = spare
+        try:
+            # A context of its own: no log line and no trace takes the spare for part of a session.
+            await asyncio.create_task(spare.start(self._agents), name=f"spare {pair[0]}", context=Context())
+        except Exception as error:  # whatever it is, the others are looked after
+            log.warning("agent.spare_failed", agent=pair[0], exc_info=not isinstance(error, AgentError))
+            self._lose(spare, str(error))
+        else:
+            log.info("agent.spare_started", agent=pair[0], directory=pair[1])
+        if self._is_closed and pair in self._spares:
+            self._end(pair, "the server stops")
+
+    async def _prepare(self, agent: Agent, directory: str) -> Spare | None:
+        """A spare that is not started yet, with all that its start depends on. None if there may be none."""
+        use = agent.spec.spare
+        if use is None or not agent.usable or not self._has_memory():
+            return None
+        try:
+            await require(directory, self._roots)
+        except OutsideRoots:
+            return None
+        if not await asyncio.to_thread(Path(directory).is_dir):
+            return None
+        await self._config_refresh(directory)
+        state = await start_state(self._agents, agent, directory, self._trust)
+        tree = await working_tree(directory) if use.takes_git else ""
+        if state is None or tree is None:
+            return None
+        codec = agent.spec.make(self._ids.factory())
+        options = LaunchOptions(agent.located.path or "", directory, rules=self._config_rules(directory))
+        return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
+
+    def _has_memory(self) -> bool:
+        """Whether so much memory is free that a spare takes nobody's. False if the system does not tell."""
+        free = self._read_free_bytes()
+        return free is not None and free >= LEAST_FREE_BYTES
+
+    # --- the pairs -------------------------------------------------------------------------------------------------
+
+    def _history(self, pair: Pair) -> _History:
+        """The history of a pair, which becomes the last used one."""
+        history = self._pairs.pop(pair, None) or _History()
+        self._pairs[pair] = history
+        for old in list(self._pairs)[: max(0, len(self._pairs) - PAIRS)]:
+            self._forget(old, "too many directories")
+            del self._pairs[old]
+        return history
+
+    def _wanted(self) -> list[Pair]:
+        """Pairs that have a spare or may get one, the last used ones last."""
+        return [
+            pair
+            for pair, history in self._pairs.items()
+            if pair in self._spares
+            or (history.due_ms is not None and history.losses < MOST_LOSSES and history.changes < MOST_LOSSES)
+        ]
+
+    def _trim(self) -> None:
+        """Give up the pairs above the limit, those that were not used for longest."""
+        wanted = self._wanted()
+        for pair in wanted[: max(0, len(wanted) - self.limit)]:
+            self._forget(pair, "others were used since")
+
+    def _forget(self, pair: Pair, why: str) -> None:
+        """End a pair's spare, and start no other until the next use."""
+        self._pairs[pair].due_ms = None
+        if pair in self._spares:
+            self._end(pair, why)
+            self._pairs[pair].due_ms = None
+
+    def _end(self, pair: Pair, why: str) -> None:
+        """End a pair's spare in the background. One that is out of date is replaced later."""
+        spare = self._spares.pop(pair)
+        log.info("agent.spare_ended", agent=pair[0], directory=pair[1], why=why)
+        history = self._pairs.get(pair)
+        if history is not None and why == "out of date":
+            history.changes += 1
+            history.due_ms = self._clock.now_ms() + CHANGED_MS
+        task = asyncio.get_running_loop().create_task(spare.stop(), name=f"stop spare {pair[0]}")
+        self._ending[task] = spare
+        task.add_done_callback(lambda done: self._ending.pop(done, None))
+
+    def _lose(self, spare: Spare, why: str) -> None:
+        """Forget a spare that has failed, and count that."""
+        if self._spares.get(spare.pair) is not spare:
+            return
+        self._pairs[spare.pair].losses += 1
+        self._forget(spare.pair, why)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from universal.codec import AgentFolder
+from universal.codec import AgentFolder, SpareUse
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.permissions import Rule
@@ -34,6 +34,26 @@ OWN_RULES = (
     Rule("edit", OWN_FOLDERS[0], "allow"),  # the plan itself is a file, and plan mode edits no other
 )
 """`AgentSpec.default_rules` of an agent that is Claude Code."""
+
+# --- its start ------------------------------------------------------------------------------------------
+
+_OWN_FILES = (
+    "CLAUDE.md", "settings.json", "settings.local.json", ".credentials.json", "plugins/installed_plugins.json",
+    "agents", "commands", "output-styles", "rules", "skills",
+)  # fmt: skip
+_MCP_KEYS = ("mcpServers", "enabledMcpjsonServers", "disabledMcpjsonServers", "disabledMcpServers")
+
+SPARE = SpareUse(
+    starts="`SessionStart` hooks, plugins and MCP servers, yours and those of a trusted project. They end with the process.",
+    files=("CLAUDE.md", "CLAUDE.local.md", "AGENTS.md", ".claude", ".mcp.json"),
+    own_files=(
+        *(f"{folder}/{name}" for folder in (OWN_FOLDER.path, f"${OWN_FOLDER.variable}") for name in _OWN_FILES),
+        "/etc/claude-code",
+    ),
+    values={"~/.claude.json": _MCP_KEYS, f"${OWN_FOLDER.variable}/.claude.json": _MCP_KEYS},  # Claude writes it at each start
+    takes_git=True,  # the status goes into the first request to the model (2.1.330)
+)
+"""`AgentSpec.spare` of an agent that is Claude Code."""
 
 # --- its calls ------------------------------------------------------------------------------------------
 

@@ -412,6 +412,10 @@ class SpareCodec(Protocol):
         ...
 
 
+NO_SPARE = "Nobody has looked at what it does when it starts."
+"""Why an agent is started for a prompt only, unless its spec says more."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpareUse:
     """How a process of the agent waits for a session that does not exist yet; see docs/adr/0030-spare-agents.md.
@@ -591,7 +595,7 @@ class AgentSpec:
     """Which settings of a project the agent reads, and whether it can leave them out."""
     spare: SpareUse | None = None
     """How it waits for a session. None: it is started for a prompt only."""
-    no_spare: str = "Nobody has looked at what it does when it starts."
+    no_spare: str = NO_SPARE
     """Why it is started for a prompt only, in one sentence."""
     rewinds: bool = False
     """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""

@@ -36,20 +36,32 @@ class StartState:
     branch: str
 
 
-async def start_state(agents: AgentDirectory, agent: Agent, directory: str, trust: ProjectTrust | None) -> StartState | None:
-    """Return the present state. None if the agent is not logged in, the project not trusted, or the state cannot be told."""
+async def start_state(
+    agents: AgentDirectory, agent: Agent, directory: str, trust: ProjectTrust | None, *, has_answered: bool
+) -> StartState | None:
+    """Return the present state. None if the agent is not logged in, the project not trusted, or the state cannot be told.
+
+    In: `has_answered`, whether the agent has answered a prompt, so that it has a login even if no sign of one can be seen.
+    """
     try:
-        return await asyncio.to_thread(_look, agents, agent, directory, trust)
+        return await asyncio.to_thread(_look, agents, agent, directory, trust, has_answered)
     except OSError:
         return None
 
 
-def _look(agents: AgentDirectory, agent: Agent, directory: str, trust: ProjectTrust | None) -> StartState | None:
+def has_login_sign(agents: AgentDirectory, agent: Agent) -> bool:
+    """Whether a sign of the agent's login can be seen. Blocking."""
+    environ = {**agents.environment(), **agents.keys.environment(agent.spec)}
+    return is_logged_in(agent.spec, environ, tells=agent.usable and not agent.trouble)
+
+
+def _look(
+    agents: AgentDirectory, agent: Agent, directory: str, trust: ProjectTrust | None, has_answered: bool
+) -> StartState | None:
     spec, use, environ = agent.spec, agent.spec.spare, agents.environment()
     keys = agents.keys.environment(spec)
-    tells = agent.usable and not agent.trouble
     is_out = agent.logged_out or agent.catalogue.logged_in is False
-    if use is None or is_out or not is_logged_in(spec, {**environ, **keys}, tells=tells):
+    if use is None or is_out or not (has_answered or has_login_sign(agents, agent)):
         return None
     program = stamp_of(agent.located.path) if agent.located.path else None
     if program is None:

@@ -72,12 +72,12 @@ def _values(path: Path, keys: frozenset[str]) -> object:
         return None
     if len(data) > VALUES_LIMIT_BYTES:
         raise _TooMany
-    return list(_picked(json.loads(data), keys, VALUES_DEPTH))
+    return list(_pick(json.loads(data), keys, VALUES_DEPTH))
 
 
-def _picked(value: Any, keys: frozenset[str], depth: int) -> Iterable[tuple[str, object]]:
+def _pick(value: Any, keys: frozenset[str], depth: int) -> Iterable[tuple[str, object]]:
     for key, inner in obj(value).items():
         if key in keys:
             yield key, inner
         elif depth:
-            yield from ((f"{key}/{name}", found) for name, found in _picked(inner, keys, depth - 1))
+            yield from ((f"{key}/{name}", found) for name, found in _pick(inner, keys, depth - 1))

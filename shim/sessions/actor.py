@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import structlog
 
+from shim.agents.directory import LOGGED_OUT
 from shim.sessions.agent_process import AgentProcess
 from shim.sessions.child_sessions import ChildSessions
 from shim.sessions.dependencies import SessionDeps
@@ -351,9 +352,16 @@ class SessionActor:
                 self._on_change(self)
                 return
             self._dispatcher.forget()
+            self._note_login(signal)
         elif signal.aborted:  # a subagent's work was stopped, which is no error
             state.apply(Input.ABORT)
         self._apply(state, signal.input, signal.key, **(signal.metadata or {}))
+
+    def _note_login(self, signal: Signal) -> None:
+        """Tell the spare agents whether the agent is logged in, as far as the end of a prompt shows that."""
+        is_out = text(obj(signal.error).get("code")) in LOGGED_OUT
+        if self.deps.spares is not None and self.process.agent is not None and (is_out or signal.input is Input.DONE):
+            self.deps.spares.note_answer(self.process.agent, is_logged_in=not is_out)
 
     def _is_lost_conversation(self, data: object) -> bool:
         """Whether `retry_without_resume` repairs this error, so that no client should see it."""

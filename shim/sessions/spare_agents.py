@@ -20,7 +20,7 @@ from typing import TypeAlias
 import structlog
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.agents.start_state import start_state, working_tree
+from shim.agents.start_state import StartState, has_login_sign, start_state, working_tree
 from shim.clock import Clock
 from shim.errors import AgentError, OutsideRoots
 from shim.host.memory import free_bytes
@@ -40,9 +40,9 @@ UNUSED_MS = 600_000
 REFILL_MS = 2_000
 """Milliseconds between the start of a session's agent and that of the next spare, so that the first answer has the processor."""
 CHANGED_MS = 30_000
-"""Milliseconds until a spare that was out of date is replaced: files that change do so again soon."""
+"""Milliseconds until a spare that was out of date is replaced, since files that change do so again soon."""
 MOST_LOSSES = 3
-"""Number of spares of one pair that may be lost, one after the other, before no more are started for it."""
+"""Number of spares of one pair that may be lost, or get out of date, one after the other, before no more are started for it."""
 LOOK_S = 5.0
 """Seconds between looks."""
 PAIRS = 256
@@ -58,7 +58,7 @@ Pair: TypeAlias = tuple[str, str]
 class _History:
     """What is known of a pair. `due_ms`: when its next spare may start; None if none is wanted.
 
-    `losses`: spares that died without a session, since one was taken; `changes`: spares that got out of date, since the last use;
+    `losses`: spares that died without a session, since one was taken; `changes`: starts that were put off, since the last use;
     `is_unused`: the last spare was ended since nobody took it, so that visits alone start no other.
     """
 
@@ -101,6 +101,11 @@ class SpareAgents:
         self._spares: dict[Pair, Spare] = {}
         self._pairs: dict[Pair, _History] = {}
         self._ending: dict[asyncio.Task[None], Spare] = {}
+        self._answered: dict[str, bool] = {}
+        """Agents that have answered since the last look (True), or were refused for want of a login (False)."""
+        self._hidden_logins = set[str]()
+        """Agents that answer although no sign of their login can be seen."""
+        self._refused_logins = set[str]()
         self._looking = asyncio.Lock()
         self._due = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
@@ -134,7 +139,7 @@ class SpareAgents:
     @property
     def has_room(self) -> bool:
         """Whether a further spare may be wanted without taking another one's place."""
-        return len(self._wanted()) < self.limit
+        return len(self._candidates()) < self.limit
 
     # --- from sessions and clients -------------------------------------------------------------------------------
 
@@ -146,6 +151,10 @@ class SpareAgents:
         history.due_ms = self._clock.now_ms() + REFILL_MS
         history.is_unused, history.changes = False, 0
         self._trim()
+
+    def note_answer(self, agent: str, *, is_logged_in: bool) -> None:
+        """Note that an agent has answered a prompt, or that it could not, because it is not logged in."""
+        self._answered[agent] = is_logged_in
 
     def note_visit(self, agent: Agent, directory: str) -> None:
         """Note that a client looks at this directory. Takes no other pair's place."""
@@ -163,7 +172,7 @@ class SpareAgents:
         spare = self._spares.get(pair)
         if spare is None or not spare.is_usable or options.resume or options.variables or not options.project_settings:
             return None
-        state = await start_state(self._agents, agent, options.directory, self._trust)
+        state = await self._state(agent, options.directory)
         if self._spares.get(pair) is not spare or not spare.is_usable:
             return None  # another session was quicker, or it has just ended
         if state != spare.state:
@@ -200,6 +209,7 @@ class SpareAgents:
         """End spares that are old, out of date, or too many; start those that are due, if the machine is idle."""
         async with self._looking:
             now = self._clock.now_ms()
+            await self._learn_logins()
             for pair, spare in list(self._spares.items()):
                 if now - spare.started_ms >= UNUSED_MS:
                     self._pairs[pair].is_unused = True
@@ -209,25 +219,43 @@ class SpareAgents:
                 elif await self._is_out_of_date(spare) and self._spares.get(pair) is spare:
                     self._end(pair, "out of date")
             self._trim()
-            for pair in self._wanted():
+            for pair in self._candidates():
                 due_ms = self._pairs[pair].due_ms
                 if pair not in self._spares and due_ms is not None and due_ms <= now and self._is_idle():
                     await self._start(pair)
 
+    async def _learn_logins(self) -> None:
+        """Take over what answers have told about logins. A login whose sign can be seen is one only while it can."""
+        answered, self._answered = self._answered, {}
+        for name, is_logged_in in answered.items():
+            self._hidden_logins.discard(name)
+            self._refused_logins.discard(name)
+            agent = self._agents.get(name)
+            if not is_logged_in:
+                self._refused_logins.add(name)
+            elif agent is not None and not await asyncio.to_thread(has_login_sign, self._agents, agent):
+                self._hidden_logins.add(name)
+
+    async def _state(self, agent: Agent, directory: str) -> StartState | None:
+        name = agent.spec.name
+        if name in self._refused_logins:
+            return None
+        return await start_state(self._agents, agent, directory, self._trust, has_answered=name in self._hidden_logins)
+
     async def _is_out_of_date(self, spare: Spare) -> bool:
         directory = spare.options.directory
-        if await start_state(self._agents, spare.agent, directory, self._trust) != spare.state:
+        if await self._state(spare.agent, directory) != spare.state:
             return True
         return bool(spare.tree) and await working_tree(directory) != spare.tree
 
     async def _start(self, pair: Pair) -> None:
-        """Start a spare, unless something forbids it; then the pair waits for its next use."""
+        """Start a spare, unless something forbids it; then it is tried again later, a few times for one use."""
         agent = self._agents.get(pair[0])
         spare = await self._prepare(agent, pair[1]) if agent is not None else None
         if self._is_closed or pair not in self._pairs or self._pairs[pair].due_ms is None:
             return
         if spare is None or len(self._spares) >= self.limit:
-            self._pairs[pair].due_ms = None
+            self._delay(pair)
             return
         self._spares[pair] = spare
         try:
@@ -253,7 +281,7 @@ class SpareAgents:
         if not await asyncio.to_thread(Path(directory).is_dir):
             return None
         await self._config_refresh(directory)
-        state = await start_state(self._agents, agent, directory, self._trust)
+        state = await self._state(agent, directory)
         tree = await working_tree(directory) if use.takes_git else ""
         if state is None or tree is None:
             return None
@@ -277,7 +305,7 @@ class SpareAgents:
             del self._pairs[old]
         return history
 
-    def _wanted(self) -> list[Pair]:
+    def _candidates(self) -> list[Pair]:
         """Pairs that have a spare or may get one, the last used ones last."""
         return [
             pair
@@ -288,7 +316,7 @@ class SpareAgents:
 
     def _trim(self) -> None:
         """Give up the pairs above the limit, those that were not used for longest."""
-        wanted = self._wanted()
+        wanted = self._candidates()
         for pair in wanted[: max(0, len(wanted) - self.limit)]:
             self._forget(pair, "others were used since")
 
@@ -303,13 +331,16 @@ class SpareAgents:
         """End a pair's spare in the background. One that is out of date is replaced later."""
         spare = self._spares.pop(pair)
         log.info("agent.spare_ended", agent=pair[0], directory=pair[1], why=why)
-        history = self._pairs.get(pair)
-        if history is not None and why == "out of date":
-            history.changes += 1
-            history.due_ms = self._clock.now_ms() + CHANGED_MS
+        if why == "out of date":
+            self._delay(pair)
         task = asyncio.get_running_loop().create_task(spare.stop(), name=f"stop spare {pair[0]}")
         self._ending[task] = spare
         task.add_done_callback(lambda done: self._ending.pop(done, None))
+
+    def _delay(self, pair: Pair) -> None:
+        """Let some time pass before the next start. After MOST_LOSSES times the pair waits for its next use."""
+        self._pairs[pair].changes += 1
+        self._pairs[pair].due_ms = self._clock.now_ms() + CHANGED_MS
 
     def _lose(self, spare: Spare, why: str) -> None:
         """Forget a spare that has failed, and count that."""

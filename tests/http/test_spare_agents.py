@@ -18,7 +18,7 @@ from shim.host.snapshot import Snapshots
 from shim.sessions.agent_process import AgentProcess
 from shim.sessions.spare_agents import REFILL_MS, SpareAgents
 from shim.sessions.spare_process import Spare
-from tests.support.heron import BODY, herons, install, started
+from tests.support.heron import BODY, herons, install, processes
 from tests.support.live import Live, live
 
 WAIT_S = 10.0
@@ -39,7 +39,7 @@ class Server:
         return spares
 
     def pids(self) -> list[int]:
-        return [row.pid for row in started(self.home)]
+        return [row.pid for row in processes(self.home)]
 
     async def refill(self) -> int:
         """Let the time pass after which a spare is started; its pid."""
@@ -85,7 +85,7 @@ async def test_the_first_prompt_of_a_session_goes_to_the_spare(server: Server) -
     assert len(server.pids()) == 2, "the session keeps it"
 
 
-async def test_a_spare_belongs_to_nobody_until_it_is_taken(server: Server) -> None:
+async def test_a_spare_makes_no_session_and_no_event(server: Server) -> None:
     await server.say("one")
     store = server.live.api.raw.app[SERVICES].store
     seen: list[str] = []
@@ -135,7 +135,7 @@ async def test_a_listing_of_sessions_starts_a_spare_where_an_agent_has_answered(
     await server.until(lambda: len(server.pids()) > before)
 
 
-async def test_looking_at_a_directory_starts_nothing_where_nobody_has_prompted(server: Server, tmp_path: Path) -> None:
+async def test_a_listing_starts_nothing_in_a_directory_without_prompts(server: Server, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     await server.live.api.get("/session", params={"directory": str(other)}, status=200)
@@ -175,12 +175,12 @@ async def test_a_turn_ends_once_when_the_spare_dies_while_the_prompt_waits(
     track = Snapshots.track
 
     async def track_late(self: Snapshots, directory: str) -> str:
-        def taken() -> list[AgentProcess]:
+        def find_taken() -> list[AgentProcess]:
             actors = server.live.api.raw.app[SERVICES].sessions.index.actors()
             return [actor.process for actor in actors if actor.process.is_untried]
 
-        await server.until(taken)
-        [process] = taken()
+        await server.until(find_taken)
+        [process] = find_taken()
         os.kill(spare, 9)
         await server.until(lambda: process.codec is None)
         return await track(self, directory)

@@ -23,7 +23,7 @@ from shim.sessions import spare_agents
 from shim.sessions.spare_agents import CHANGED_MS, LEAST_FREE_BYTES, MOST_LOSSES, REFILL_MS, UNUSED_MS, SpareAgents
 from shim.sessions.spare_process import Spare
 from shim.store.memory import MemoryStore
-from tests.support.heron import HERON, KEY, Started, install, started
+from tests.support.heron import HERON, KEY, HeronProcess, install, processes
 from universal.codec import AgentSpec, LaunchOptions
 from universal.permissions import Rule
 
@@ -57,8 +57,8 @@ class Pool:
         folder.mkdir(exist_ok=True)
         return str(folder)
 
-    def started(self) -> list[Started]:
-        return started(self.home)
+    def processes(self) -> list[HeronProcess]:
+        return processes(self.home)
 
     async def use(self, directory: str) -> None:
         """A session has started the agent there, a while ago; the machine is idle now."""
@@ -130,7 +130,7 @@ async def pool(tmp_path: Path, *, spec: AgentSpec = HERON, limit: int = 2, **mor
         for spare in made.taken:
             await spare.stop()
         await agents.close()
-    assert not [row.pid for row in made.started() if is_alive(row.pid)], "a process outlives the pool"
+    assert not [row.pid for row in made.processes() if is_alive(row.pid)], "a process outlives the pool"
 
 
 def is_alive(pid: int) -> bool:
@@ -149,7 +149,7 @@ async def p(tmp_path: Path) -> AsyncIterator[Pool]:
 async def test_a_spare_is_started_after_a_use_and_taken_by_the_next_session(p: Pool) -> None:
     directory = p.project()
     await p.use(directory)
-    [row] = p.started()
+    [row] = p.processes()
     assert (row.directory, row.key) == (directory, "k")
     assert await p.take(directory) == row.pid
     assert await p.take(directory) is None, "one spare is for one session"
@@ -159,21 +159,21 @@ async def test_the_next_spare_waits_until_the_first_answer_had_time_and_the_mach
     directory = p.project()
     p.spares.note_use(p.agent, directory)
     await p.look()
-    assert p.started() == []
+    assert p.processes() == []
     p.clock.value_ms += REFILL_MS
     p.idle = False
     await p.look()
-    assert p.started() == []
+    assert p.processes() == []
     p.idle = True
     await p.look()
-    assert len(p.started()) == 1
+    assert len(p.processes()) == 1
 
 
 async def test_there_is_at_most_one_spare_for_a_pair(p: Pool) -> None:
     directory = p.project()
     for _ in range(3):
         await p.use(directory)
-    assert len(p.started()) == p.spares.count == 1
+    assert len(p.processes()) == p.spares.count == 1
 
 
 async def test_the_limit_holds_and_the_last_used_directories_have_the_spares(p: Pool) -> None:
@@ -181,7 +181,7 @@ async def test_the_limit_holds_and_the_last_used_directories_have_the_spares(p: 
     for directory in directories:
         await p.use(directory)
     assert p.spares.count == 2
-    assert [is_alive(row.pid) for row in p.started()] == [False, True, True]
+    assert [is_alive(row.pid) for row in p.processes()] == [False, True, True]
     assert await p.take(directories[0]) is None
 
 
@@ -194,7 +194,7 @@ async def test_a_limit_of_zero_starts_none_and_ends_those_that_run(p: Pool) -> N
     p.spares.note_visit(p.agent, directory)
     await p.look()
     assert p.spares.count == 0
-    assert [is_alive(row.pid) for row in p.started()] == [False]
+    assert [is_alive(row.pid) for row in p.processes()] == [False]
 
 
 @pytest.mark.parametrize("free", [LEAST_FREE_BYTES - 1, None])
@@ -205,13 +205,13 @@ async def test_there_is_none_when_memory_is_short_or_unknown(p: Pool, free: int 
     await p.look()
     assert p.spares.count == 0, "memory became short"
     await p.use(directory)
-    assert len(p.started()) == 1
+    assert len(p.processes()) == 1
     p.free = LEAST_FREE_BYTES
     await p.use(directory)
-    assert len(p.started()) == 2
+    assert len(p.processes()) == 2
 
 
-async def test_a_spare_that_nobody_takes_is_ended_and_a_visit_starts_no_other(p: Pool) -> None:
+async def test_an_unused_spare_is_ended_and_a_visit_starts_no_other(p: Pool) -> None:
     directory = p.project()
     await p.use(directory)
     p.clock.value_ms += UNUSED_MS - 1
@@ -223,16 +223,16 @@ async def test_a_spare_that_nobody_takes_is_ended_and_a_visit_starts_no_other(p:
     for _ in range(3):  # a client that lists sessions again and again
         p.spares.note_visit(p.agent, directory)
         await p.look()
-    assert len(p.started()) == 1
+    assert len(p.processes()) == 1
     await p.use(directory)
-    assert len(p.started()) == 2
+    assert len(p.processes()) == 2
 
 
 async def test_a_visit_starts_one_at_once_and_takes_no_others_place(p: Pool) -> None:
     for name in ("one", "two", "three"):
         p.spares.note_visit(p.agent, p.project(name))
         await p.look()
-    assert [Path(row.directory).name for row in p.started()] == ["one", "two"]
+    assert [Path(row.directory).name for row in p.processes()] == ["one", "two"]
     assert p.spares.count == 2
 
 
@@ -242,7 +242,7 @@ async def test_an_agent_that_is_not_logged_in_gets_none(tmp_path: Path, way: str
         if way == "told":
             p.agents._agents["heron"] = replace(p.agent, logged_out=True)
         await p.use(p.project())
-        assert p.started() == []
+        assert p.processes() == []
 
 
 async def test_an_agent_whose_spec_has_no_spare_gets_none(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_an_agent_whose_spec_has_no_spare_gets_none(tmp_path: Path) -> Non
         await p.use(p.project())
         p.spares.note_visit(p.agent, p.project())
         await p.look()
-        assert p.started() == []
+        assert p.processes() == []
 
 
 def plant_hook(directory: str, command: str = "true") -> None:
@@ -267,13 +267,13 @@ async def test_a_project_gets_none_before_it_is_trusted_nor_when_it_is_declined(
     directory = p.project()
     plant_hook(directory)
     await p.use(directory)
-    assert p.started() == []
+    assert p.processes() == []
     decide(p, directory, trusted=False)
     await p.use(directory)
-    assert p.started() == []
+    assert p.processes() == []
     decide(p, directory, trusted=True)
     await p.use(directory)
-    assert len(p.started()) == 1
+    assert len(p.processes()) == 1
 
 
 async def test_a_spare_is_not_taken_when_the_trust_decision_or_the_settings_have_changed(p: Pool) -> None:
@@ -289,7 +289,7 @@ async def test_a_spare_is_not_taken_when_the_trust_decision_or_the_settings_have
     decide(p, directory, trusted=False)
     assert await p.take(directory) is None, "the person has taken the trust back"
     await p.settle()
-    assert [is_alive(row.pid) for row in p.started()] == [False, False]
+    assert [is_alive(row.pid) for row in p.processes()] == [False, False]
 
 
 def git(p: Pool, directory: str, *arguments: str) -> None:
@@ -318,10 +318,10 @@ async def test_a_spare_is_thrown_away_when_a_file_of_settings_changes(p: Pool, n
     await p.settle()
     assert p.spares.count == 0
     await p.look()
-    assert len(p.started()) == 1, "its successor waits until the files are quiet"
+    assert len(p.processes()) == 1, "its successor waits until the files are quiet"
     p.clock.value_ms += CHANGED_MS
     await p.look()
-    assert await p.take(directory) == p.started()[1].pid
+    assert await p.take(directory) == p.processes()[1].pid
 
 
 async def test_a_spare_is_thrown_away_when_the_branch_or_the_working_tree_has_changed(p: Pool) -> None:
@@ -352,7 +352,7 @@ async def test_a_session_with_other_options_gets_a_process_of_its_own(p: Pool) -
     for options in others:
         assert await p.take(directory, **options) is None, options
     assert await p.take(p.project("other")) is None
-    assert await p.take(directory) == p.started()[0].pid
+    assert await p.take(directory) == p.processes()[0].pid
 
 
 async def test_a_spare_has_the_rules_of_the_configuration(p: Pool) -> None:
@@ -369,7 +369,7 @@ async def test_a_new_key_makes_a_spare_useless(p: Pool) -> None:
     assert await p.take(directory) is None
     p.clock.value_ms += CHANGED_MS
     await p.look()
-    assert p.started()[-1].key == "other"
+    assert p.processes()[-1].key == "other"
 
 
 async def test_a_new_program_makes_a_spare_useless(p: Pool) -> None:
@@ -390,17 +390,17 @@ async def test_a_spare_that_is_lost_is_forgotten_and_not_started_in_a_loop(p: Po
         for _ in range(3):
             p.clock.value_ms += UNUSED_MS
             await p.look()
-        assert len(p.started()) == min(number, MOST_LOSSES), "one for a use, and then none"
+        assert len(p.processes()) == min(number, MOST_LOSSES), "one for a use, and then none"
 
 
 async def test_a_spare_that_dies_while_it_waits_is_forgotten(p: Pool) -> None:
     directory = p.project()
     await p.use(directory)
-    os.kill(p.started()[0].pid, 9)
+    os.kill(p.processes()[0].pid, 9)
     await p.until_lost(0)
     assert await p.take(directory) is None
     await p.look()
-    assert len(p.started()) == 1
+    assert len(p.processes()) == 1
 
 
 async def test_two_sessions_never_get_the_same_spare(p: Pool) -> None:
@@ -414,7 +414,7 @@ async def test_a_directory_outside_of_the_roots_gets_none(tmp_path: Path) -> Non
     (tmp_path / "allowed").mkdir()
     async with pool(tmp_path, roots=(str(tmp_path / "allowed"),)) as p:
         await p.use(p.project())
-        assert p.started() == []
+        assert p.processes() == []
 
 
 async def test_disposing_a_directory_ends_its_spare_alone(p: Pool) -> None:
@@ -423,7 +423,7 @@ async def test_disposing_a_directory_ends_its_spare_alone(p: Pool) -> None:
     await p.use(two)
     p.spares.drop(one)
     await p.settle()
-    assert [is_alive(row.pid) for row in p.started()] == [False, True]
+    assert [is_alive(row.pid) for row in p.processes()] == [False, True]
 
 
 async def test_the_number_of_pairs_that_are_remembered_is_bounded(p: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,3 +432,36 @@ async def test_the_number_of_pairs_that_are_remembered_is_bounded(p: Pool, monke
         await p.use(p.project(str(number)))
     assert len(p.spares._pairs) == 3
     assert p.spares.count == 2
+
+
+async def test_an_agent_without_a_sign_of_its_login_gets_one_when_it_has_answered(tmp_path: Path) -> None:
+    """Such as Codex with a provider of its own, which needs no account."""
+    async with pool(tmp_path, environ={KEY: ""}) as p:
+        await p.use(p.project())
+        assert p.processes() == []
+        p.spares.note_answer("heron", is_logged_in=True)
+        p.clock.value_ms += CHANGED_MS
+        await p.look()
+        assert len(p.processes()) == 1
+        p.spares.note_answer("heron", is_logged_in=False)
+        await p.look()
+        assert p.spares.count == 0, "it was refused since"
+
+
+async def test_an_agent_that_was_refused_gets_none_although_it_has_a_key(p: Pool) -> None:
+    p.spares.note_answer("heron", is_logged_in=False)
+    await p.use(p.project())
+    assert p.processes() == []
+
+
+async def test_a_directory_that_changes_all_the_time_gets_none_until_its_next_use(p: Pool) -> None:
+    directory = p.project()
+    await p.use(directory)
+    for number in range(MOST_LOSSES + 2):
+        write(f"{directory}/CLAUDE.md", "x" * number)
+        for _ in range(2):
+            p.clock.value_ms += CHANGED_MS
+            await p.look()
+    assert len(p.processes()) == MOST_LOSSES
+    await p.use(directory)
+    assert p.spares.count == 1

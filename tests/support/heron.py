@@ -54,7 +54,7 @@ def herons() -> dict[str, AgentSpec]:
 
 
 @dataclass(frozen=True)
-class Started:
+class HeronProcess:
     """A process that was started in a project. Discoveries, which begin in the home, do not count."""
 
     pid: int
@@ -72,8 +72,8 @@ def install(home: Path) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "HOME": str(home), KEY: "k"}
 
 
-def started(home: Path) -> list[Started]:
+def processes(home: Path) -> list[HeronProcess]:
     """The processes that were started in projects, in order."""
     file = home / "herons"
     rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    return [Started(**row) for row in rows if row["directory"] != str(home)]
+    return [HeronProcess(**row) for row in rows if row["directory"] != str(home)]

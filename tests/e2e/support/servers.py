@@ -75,7 +75,8 @@ class Shim:
     """`opencode-shim serve` on the place's project, with the data kept in the place, so that it can be started again.
 
     agent      one of `AGENTS`, the default; `also`: more of them
-    settings   more environment (SHIM_*), and what the agent inherits
+    settings   more environment (SHIM_*), and what the agent inherits. Without SHIM_SPARE_AGENTS no agent runs but those of
+               sessions, so that tests can count them
     """
 
     def __init__(
@@ -91,7 +92,8 @@ class Shim:
         **settings: str,
     ) -> None:
         self.place, self.command = place, command
-        env = {**agents_environment(place, model.url if model is not None else None, (agent, *also)), **settings}
+        env = {"SHIM_SPARE_AGENTS": "0", **agents_environment(place, model.url if model is not None else None, (agent, *also))}
+        env |= settings
         self.provider = AGENTS[agent].provider
         argv = [
             str(REPO / ".venv" / "bin" / "opencode-shim"), command, "--hostname", "127.0.0.1", "--port", str(port),

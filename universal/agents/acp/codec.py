@@ -103,6 +103,10 @@ class AcpCodec(kit.BaseCodec[Context]):
             self._asks.ask_always = ASK_ALWAYS
         return LaunchSpec((options.binary, *self._profile.args), options.directory, dict(self._profile.env))
 
+    def adopt(self, options: LaunchOptions) -> bool:
+        """Begin a session in a process that waits, unless its rules are held by what the process was started with."""
+        return not self._needs_restart(options.rules)
+
     def start(self) -> list[Output]:
         """Send the handshake. Its answer creates the session, which fills `catalogue`."""
         params: Msg = {"protocolVersion": self._profile.protocol, **CLIENT_1, **CLIENT_2}

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from universal.claude_code import OWN_FOLDER, OWN_RULES
-from universal.codec import ALL_FAMILIES, AgentFolder, Enforcement, LoginSigns, Mode, ProjectSettingsUse
+from universal.claude_code import OWN_FOLDER, OWN_RULES, SPARE
+from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, Enforcement, LoginSigns, Mode, ProjectSettingsUse, SpareUse
 from universal.permissions import Rule
 
 DEFAULT = "default"
@@ -76,6 +76,8 @@ class Profile:
     login_signs: LoginSigns | None = None
     lacks: Mapping[str, str] = field(default_factory=dict[str, str])
     unrecorded: str = ""
+    spare: SpareUse | None = None
+    no_spare: str = NO_SPARE
     """These as in `AgentSpec`."""
 
 
@@ -139,6 +141,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         default_rules=(*_HIDDEN_FILES, *OWN_RULES),
         own_folder=OWN_FOLDER,
+        spare=SPARE,
     ),
     Profile(
         "codex-acp",
@@ -155,6 +158,7 @@ PROFILES: tuple[Profile, ...] = (
         login="session",
         login_hint="Run `codex login` in a terminal, or set OPENAI_API_KEY.",
         settings=ProjectSettingsUse(("codex",)),
+        no_spare="Its handshake begins a conversation, which would be left empty in Codex's list.",
     ),
     Profile(
         "opencode-acp",
@@ -173,6 +177,7 @@ PROFILES: tuple[Profile, ...] = (
         login="session",
         login_hint="Run `opencode auth login` in a terminal.",
         settings=ProjectSettingsUse(("opencode",)),
+        no_spare="Its handshake makes a session, which would be left empty in OpenCode's list.",
     ),
     Profile(
         "pi-acp",

@@ -66,6 +66,8 @@ def spec_of(profile: Profile) -> AgentSpec:
         login_signs=profile.login_signs,
         lacks=profile.lacks,
         unrecorded=profile.unrecorded,
+        spare=profile.spare,
+        no_spare=profile.no_spare,
     )
 
 

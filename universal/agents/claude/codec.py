@@ -98,6 +98,11 @@ class ClaudeCodec(kit.LineCodec[Context]):
         self._has_rules = bool(options.rules)
         return self._settings.launch(options)
 
+    def adopt(self, options: LaunchOptions) -> bool:
+        """Begin a session in a process that waits. Model, effort and mode are set before its first prompt."""
+        self._has_rules = bool(options.rules)
+        return True
+
     def start(self) -> list[Output]:
         """Return the handshake. Its answer fills `catalogue`. Prompts need not wait for it."""
         return [self._settings.request({"subtype": "initialize", "hooks": HOOKS, "forwardSubagentText": True})]

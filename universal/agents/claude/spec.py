@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.claude_code import OWN_FOLDER, OWN_RULES
+from universal.claude_code import OWN_FOLDER, OWN_RULES, SPARE
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
 
 
@@ -25,6 +25,7 @@ CLAUDE = AgentSpec(
     capabilities=EVERYTHING,
     modes=MODES,
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True),
+    spare=SPARE,
     rewinds=True,
     withheld_commands={
         "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",

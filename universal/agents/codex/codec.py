@@ -67,6 +67,10 @@ class CodexCodec(kit.BaseCodec[Context]):
         self.native_session_id = options.native_session_id or None
         return self._settings.launch(options)
 
+    def adopt(self, options: LaunchOptions) -> bool:
+        """Begin a session in a process that waits. The thread, with all its settings, begins with the first prompt."""
+        return True
+
     def start(self) -> list[Output]:
         """Return the handshake. Prompts need not wait for it: they are kept until the thread has begun."""
         return [WriteLine(self._rpc.request("initialize", CLIENT)[1])]

@@ -5,7 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
+from universal.codec import (
+    EVERYTHING,
+    AgentSpec,
+    Codec,
+    Enforcement,
+    IdFactory,
+    LoginCheck,
+    LoginSigns,
+    ProjectSettingsUse,
+    SpareUse,
+)
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -26,6 +36,13 @@ LOGIN = LoginCheck(
 )
 """Codex with a custom model provider needs no account. Only `account/read` tells that."""
 
+_OWN_FILES = ("config.toml", "auth.json", "AGENTS.md", "AGENTS.override.md", "hooks.json", "prompts", "rules", "skills")
+SPARE = SpareUse(
+    starts="Nothing: its MCP servers and hooks start with the conversation, at the first prompt.",
+    files=("AGENTS.md", "AGENTS.override.md", ".codex"),
+    own_files=tuple(f"{folder}/{name}" for folder in ("~/.codex", "$CODEX_HOME") for name in _OWN_FILES),
+)
+
 CODEX = AgentSpec(
     name=NAME,
     title="Codex",
@@ -36,6 +53,7 @@ CODEX = AgentSpec(
     capabilities=replace(EVERYTHING, commands=False),
     modes=MODES,
     project_settings=ProjectSettingsUse(("codex",), leaves_out=True),
+    spare=SPARE,
     rewinds=True,
     default_catalogue=DEFAULT_CATALOGUE,
     npm=("@openai/codex",),

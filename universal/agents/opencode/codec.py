@@ -133,6 +133,10 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
             env |= _with_instructions(content, f"{options.directory}/AGENTS.md")
         return LaunchSpec((options.binary, "serve", "--hostname", "127.0.0.1"), options.directory, env)
 
+    def adopt(self, options: LaunchOptions) -> bool:
+        """Begin a session in a process that waits. OpenCode's session, with its rules, begins with the first prompt."""
+        return True
+
     def start(self) -> list[Output]:
         """Return requests for the catalogue. Prompts need not wait for the answers."""
         return [self._request("offer:" + path, "GET", path) for path in _OFFERS]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.opencode.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -11,6 +11,19 @@ def _make(ids: IdFactory) -> Codec:
 
     return OpenCodeCodec(ids)
 
+
+_OWN_FILES = (
+    "config.json", "opencode.json", "opencode.jsonc", "AGENTS.md", "agent", "agents", "command", "commands", "mode", "modes",
+    "plugin", "plugins", "skill", "skills", "tool", "tools",
+)  # fmt: skip
+SPARE = SpareUse(
+    starts="OpenCode's plugins and MCP servers, yours and those of a trusted project. They end with the process.",
+    files=("opencode.json", "opencode.jsonc", ".opencode", "AGENTS.md", "CLAUDE.md"),
+    own_files=(
+        *(f"{folder}/opencode/{name}" for folder in ("~/.config", "$XDG_CONFIG_HOME") for name in _OWN_FILES),
+        *(f"{folder}/opencode/auth.json" for folder in ("~/.local/share", "$XDG_DATA_HOME")),
+    ),
+)
 
 OPENCODE = AgentSpec(
     name=NAME,
@@ -22,6 +35,7 @@ OPENCODE = AgentSpec(
     capabilities=EVERYTHING,
     modes=MODES,
     project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
+    spare=SPARE,
     rewinds=True,
     default_catalogue=DEFAULT_CATALOGUE,
     npm=("opencode-ai",),

@@ -123,6 +123,11 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._asks.mode, self._voice.directory = options.mode or "build", options.directory
         return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))
 
+    def adopt(self, options: LaunchOptions) -> bool:
+        """Begin a session in a process that waits. Model and effort are set before its first prompt."""
+        self._asks.mode = options.mode or "build"
+        return True
+
     def start(self) -> list[Output]:
         """Ask for Pi's offers and its conversation's id. Prompts need not wait for the answers."""
         lines = [self._command(kind, "start") for kind in ("get_state", "get_available_models", "get_commands")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -13,6 +13,16 @@ def _make(ids: IdFactory) -> Codec:
 
     return PiCodec(ids)
 
+
+_OWN_FILES = (
+    "settings.json", "models.json", "auth.json", "mcp.json", "AGENTS.md", "CLAUDE.md", "SYSTEM.md", "APPEND_SYSTEM.md",
+    "extensions", "prompts", "skills",
+)  # fmt: skip
+SPARE = SpareUse(
+    starts="Pi's extensions, yours and those of a trusted project. They end with the process.",
+    files=("AGENTS.md", "CLAUDE.md", ".pi"),
+    own_files=tuple(f"{folder}/{name}" for folder in ("~/.pi/agent", "$PI_CODING_AGENT_DIR") for name in _OWN_FILES),
+)
 
 PI = AgentSpec(
     name=NAME,
@@ -24,6 +34,7 @@ PI = AgentSpec(
     capabilities=replace(EVERYTHING, files=False, subagents=False, todos=False),
     modes=MODES,
     project_settings=ProjectSettingsUse(("pi",), leaves_out=True),
+    spare=SPARE,
     rewinds=True,
     default_catalogue=NO_CATALOGUE,
     npm=("@earendil-works/pi-coding-agent",),

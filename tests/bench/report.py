@@ -147,6 +147,11 @@ floor is a bare aiohttp server that writes the same bytes and neither translates
 figures hold for this machine only; ratios travel."""
 
 
+FIRST_WORDS = """Real agents and a scripted model without delay; medians of 10 sessions. "Alone" is the agent's program,
+driven over its own protocol with no server in between; its first prompt starts it."""
+WORDS = ("first prompt, spare", "first prompt, none", "second prompt", "alone, first", "alone, second")
+
+
 def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
     """The whole page. `troubles`: what could not be measured, one sentence each."""
     found = _with_added(found)
@@ -163,6 +168,7 @@ def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
     out += ["", "## Ours alone", "", "| | |", "|---|---|"]
     measured = [figure for figure in OWN if figure.key in found.get(figure.row, {}).get("shim", {})]
     out += [_shim_figure_row(figure, found[figure.row]["shim"][figure.key]) for figure in measured]
+    out += first_words(found)
     out += long_sessions(found)
     if found.get("growth", {}).get("shim"):
         out += ["", "## As it grows", "", "CPU of one piece, in microseconds; flat is right.", ""]
@@ -174,6 +180,25 @@ def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
     if troubles:
         out += ["", "## What could not be measured", "", *(f"- {' '.join(one.split())}" for one in dict.fromkeys(troubles))]
     return "\n".join(out).rstrip() + "\n"
+
+
+def first_words(found: Found) -> list[str]:
+    """The table of first words; nothing if they were not measured."""
+    by = found.get("first_word", {})
+    agents = list(dict.fromkeys(who.rpartition(" ")[0] for who in by if who != "native"))
+    if not agents:
+        return []
+    out = ["", "## Enter to the first word", "", FIRST_WORDS, ""]
+    out += [f"| agent | {' | '.join(WORDS)} | first to second |", "|---|" + "---|" * (len(WORDS) + 1)]
+    for name in agents:
+        spare, cold, alone = (by.get(f"{name} {way}", {}) for way in ("spare", "cold", "alone"))
+        cells = [spare.get("first_s"), cold.get("first_s"), spare.get("second_s"), alone.get("first_s"), alone.get("second_s")]
+        shown = ["" if value is None else seconds(value) for value in cells]
+        ratio = _ratio(spare.get("first_s"), spare.get("second_s"), "less", 1.5)
+        out.append(f"| {name} | {' | '.join(shown)} | {ratio} |")
+    if native := by.get("native"):
+        out.append(f"| OpenCode 1.18.33 itself | | {seconds(native['first_s'])} | {seconds(native['second_s'])} | | | |")
+    return out
 
 
 def long_sessions(found: Found) -> list[str]:

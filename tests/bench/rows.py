@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.bench import long_sessions, work
+from tests.bench import first_word, long_sessions, work
 from tests.bench.contenders import STARTERS, Contender, Floor, Native, Shim, shim
 from tests.e2e.support.places import Place
 
@@ -309,6 +310,26 @@ def long(note: Note) -> Found:
     return {"shim": figures}
 
 
+def first_words(note: Note) -> Found:
+    """Enter to the first word with real agents, each behind our server with and without a spare one, and alone."""
+    found: Found = {}
+    for name in first_word.MEASURED:
+        _add(found, note, f"{name} spare", partial(first_word.behind_shim, name, has_spare=True))
+        _add(found, note, f"{name} cold", partial(first_word.behind_shim, name, has_spare=False))
+        _add(found, note, f"{name} alone", partial(first_word.alone, name))
+    _add(found, note, "native", first_word.behind_native)
+    return found
+
+
+def _add(found: Found, note: Note, name: str, measure: Callable[[], work.Figures]) -> None:
+    """Measure one contender; one that cannot is noted."""
+    try:
+        with within(CONTENDER_S * 2, name):
+            found[name] = measure()
+    except Exception as error:  # whatever it does, the others are measured
+        note(f"{name}: {error or type(error).__name__}")
+
+
 def growth(note: Note) -> Found:
     """Cost of one piece as the answer, the readers and the sessions grow: CPU microseconds each."""
     figures: work.Figures = {}
@@ -343,5 +364,6 @@ ROWS: dict[str, Row] = {
     "lists": Row(lists, every_round=False),
     "journal": Row(journal, every_round=False),
     "long_sessions": Row(long, every_round=False, most_s=1_200),
+    "first_word": Row(first_words, every_round=False, most_s=3_600),
     "growth": Row(growth, every_round=False),
 }

@@ -1,6 +1,6 @@
-"""Reads sessions for statistics: their messages without texts, once for each state of the journal.
+"""Reads sessions for statistics: their prompts and steps without texts, once for each state of the journal.
 
-    Counted.of(session)  -> its record, and messages as JSON with the fields that `shim.faces.opencode2.stats` reads
+    CountedSessions.of(session)  -> its record, and what `shim.faces.opencode2.stats` counts
 
 Sessions are read one after the other, also for several callers, and are not loaded: each is read from its checkpoint and the rest
 of its journal, page by page. At most KEPT summaries are kept, with about 200 bytes for each step of a model. A session that has
@@ -10,29 +10,53 @@ changed is read again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
-from shim.faces.opencode2 import names, read
-from shim.faces.opencode2.events import Wire
+from shim.faces.opencode2 import names
 from shim.sessions.journal_loader import load_journal
 from shim.sessions.session_state import SessionState
 from shim.store.base import Store
-from universal.session.entries import StepEntry
+from universal.session.entries import CallPiece, PromptEntry, StepEntry
 from universal.session.model import Session, SessionRecord
+from universal.session.values import ModelRef, ToolCall, Usage
 
+Outcome: TypeAlias = Literal["succeeded", "failed", "unfinished"]
+OUTCOMES: Mapping[str, Outcome] = {"completed": "succeeded", "error": "failed"}
 KEPT = 10_000
 AT_ONCE = 32
 """Messages that are counted before others have their turn: a few ms, if they were packed."""
 
 
 @dataclass(frozen=True, slots=True)
+class CountedCall:
+    """A tool call. `duration_ms` is None if it has not ended."""
+
+    tool: str
+    outcome: Outcome
+    duration_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CountedStep:
+    """A step of a model."""
+
+    created_ms: int
+    model: ModelRef
+    usage: Usage
+    cost: float
+    calls: tuple[CountedCall, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
-    """A session's record and messages, up to the event `sequence` of its journal."""
+    """A session's record, the times of its prompts, and its steps, up to the event `sequence` of its journal."""
 
     sequence: int
     record: SessionRecord
-    messages: tuple[Wire, ...]
+    prompts_ms: tuple[int, ...]
+    steps: tuple[CountedStep, ...]
 
 
 class CountedSessions:
@@ -77,23 +101,29 @@ class CountedSessions:
 
 
 async def _summary_of(sequence: int, session: Session) -> Summary:
-    found: list[Wire] = []
-    for number, wire in enumerate(_count(session), 1):
-        found += [] if wire is None else [wire]
+    prompts_ms: list[int] = []
+    steps: list[CountedStep] = []
+    for number, entry in enumerate(session.timeline.entries.values(), 1):
+        if isinstance(entry, StepEntry):
+            steps.append(_step(entry, session))
+        elif isinstance(entry, PromptEntry) and entry.prompt.kind == "user":
+            prompts_ms.append(entry.created_ms)
         if number % AT_ONCE == 0:
             await asyncio.sleep(0)
-    return Summary(sequence, session.record, tuple(found))
+    return Summary(sequence, session.record, tuple(prompts_ms), tuple(steps))
 
 
-def _count(session: Session) -> Iterator[Wire | None]:
-    for entry in session.timeline.entries.values():
-        kind = read.kind_of(entry)
-        kept: Wire = {"type": kind, "time": {"created": entry.created_ms}}
-        if isinstance(entry, StepEntry):
-            calls = [wire for wire in read.content(entry, session) if wire["type"] == "tool"]
-            kept["content"] = [
-                {"type": "tool", "name": wire["name"], "time": wire["time"], "state": {"status": wire["state"]["status"]}}
-                for wire in calls
-            ]
-            kept |= {"model": names.model_ref(entry.model), **read.step_cost(entry)}
-        yield kept if kind in ("assistant", "user") else None
+def _step(entry: StepEntry, session: Session) -> CountedStep:
+    message = session.messages.peek(entry.message_id)
+    parts = {} if message is None else message.parts
+    pairs = [(piece, parts.get(piece.part_id)) for piece in entry.content if isinstance(piece, CallPiece)]
+    calls = tuple(_call(piece, part) for piece, part in pairs if isinstance(part, ToolCall))
+    usage, cost = (Usage(), 0) if entry.usage is None else (entry.usage, entry.cost or 0)
+    return CountedStep(entry.created_ms, entry.model, usage, cost, calls)
+
+
+def _call(piece: CallPiece, call: ToolCall) -> CountedCall:
+    outcome: Outcome = "unfinished" if piece.ran_ms is None else OUTCOMES.get(call.status, "unfinished")
+    begun = piece.created_ms if piece.ran_ms is None else piece.ran_ms
+    duration = None if piece.completed_ms is None else piece.completed_ms - begun
+    return CountedCall(names.tool_name(piece.tool), outcome, duration)

@@ -61,17 +61,6 @@ def status(value: Status) -> event_types.SessionStatus:
     return {"type": "busy"} if value.type == "busy" else {"type": "idle"}
 
 
-def add_usage(total: types.TokenUsageInfo, step: types.TokenUsageInfo) -> types.TokenUsageInfo:
-    """The sum of two `TokenUsageInfo`."""
-    cache, other = total["cache"], step["cache"]
-    return {
-        "input": total["input"] + step["input"],
-        "output": total["output"] + step["output"],
-        "reasoning": total["reasoning"] + step["reasoning"],
-        "cache": {"read": cache["read"] + other["read"], "write": cache["write"] + other["write"]},
-    }
-
-
 def created_data(info: types.SessionInfo, slug: str) -> event_types.SessionCreatedData:
     """The data of `session.created`."""
     data: event_types.SessionCreatedData = {

@@ -1,4 +1,4 @@
-"""Sums up the work of sessions in a span of time: prompts, steps, tokens, cost, tools, days. Pure: reads messages of `v2_0`.
+"""Sums up the work of sessions in a span of time: prompts, steps, tokens, cost, tools, days. Pure.
 
 A day begins at midnight in the client's time zone. A streak is a row of active days that ends on the last day of the span, or on
 the day before, so that a person who has not worked yet today keeps it.
@@ -7,38 +7,34 @@ the day before, so that a person who has not worked yet today keeps it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, tzinfo
-from functools import reduce
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from shim.faces.opencode2.events import Wire
-from shim.faces.opencode2.session_info import add_usage
-from universal.jsonvalue import text
-from universal.session.model import SessionRecord
+from shim.faces.opencode2 import names
+from shim.faces.opencode2.session_counts import CountedCall, CountedStep, Outcome, Summary
+from shim.faces.opencode2.session_info import counts
+from universal.session.values import ModelRef, Usage
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
+    from shim.faces.opencode2 import host_types
 
 Detail: TypeAlias = Literal["none", "summary", "detail"]
-OUTCOMES = {"completed": "succeeded", "error": "failed"}
-COUNTS = ("calls", "succeeded", "failed", "unfinished")
 
 
 @dataclass(slots=True)
 class _Model:
-    ref: types.ModelRef
+    ref: ModelRef
     steps: int = 0
     cost: float = 0
-    tokens: types.TokenUsageInfo = field(default_factory=lambda: _no_tokens())
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(slots=True)
 class _Tool:
-    counts: Counter[str] = field(default_factory=Counter[str])
-    durations: list[float] = field(default_factory=list[float])
+    outcomes: Counter[Outcome] = field(default_factory=Counter[Outcome])
+    durations: list[int] = field(default_factory=list[int])
 
 
 class Stats:
@@ -51,24 +47,23 @@ class Stats:
         self._models: dict[tuple[str, str, str], _Model] = {}
         self._tools: dict[str, _Tool] = {}
 
-    def add(self, record: SessionRecord, messages: Iterable[Wire]) -> None:
-        """Add a session. It counts if one of its messages lies in the span."""
-        inside = [one for one in messages if self._since <= one["time"]["created"] <= self._until]
-        if not inside:
+    def add(self, session: Summary) -> None:
+        """Add a session. It counts if one of its prompts or steps lies in the span."""
+        prompts = sum(self._since <= created_ms <= self._until for created_ms in session.prompts_ms)
+        steps = [step for step in session.steps if self._since <= step.created_ms <= self._until]
+        if not prompts and not steps:
             return
-        if record.parent_id:
+        if session.record.parent_id:
             self._subagents += 1
         else:
             self._sessions += 1
-        for one in inside:
-            if one["type"] == "user":
-                self._prompts += 1
-            elif one["type"] == "assistant":
-                self._step(one)
+        self._prompts += prompts
+        for step in steps:
+            self._add_step(step)
 
-    def wire(self, tools: Detail) -> Wire:
+    def info(self, tools: Detail) -> host_types.SessionStatsInfo:
         """The `SessionStatsInfo` of the sums."""
-        models = sorted(self._models.values(), key=lambda one: -one.steps)
+        models = sorted(self._models.values(), key=lambda model: -model.steps)
         days = sorted(self._steps)
         return {
             "range": {"from": self._since, "to": self._until},
@@ -76,48 +71,47 @@ class Stats:
             "subagents": self._subagents,
             "prompts": self._prompts,
             "steps": sum(self._steps.values()),
-            "tokens": _sum(one.tokens for one in models),
-            "cost": sum(one.cost for one in models),
+            "tokens": counts(sum((model.usage for model in models), Usage())),
+            "cost": sum(model.cost for model in models),
             "tools": self._tool_stats(tools),
             "activeDays": len(days),
             "streak": self._streak(),
             "activity": [{"date": day.isoformat(), "steps": self._steps[day]} for day in days],
-            "models": [{"model": one.ref, "steps": one.steps, "tokens": one.tokens, "cost": one.cost} for one in models],
+            "models": [
+                {"model": names.model_ref(model.ref), "steps": model.steps, "tokens": counts(model.usage), "cost": model.cost}
+                for model in models
+            ],
         }
 
     # --- inside
 
-    def _step(self, message: Wire) -> None:
-        self._steps[self._day(message["time"]["created"])] += 1
-        ref = message["model"]
-        key = (ref["providerID"], ref["id"], text(ref.get("variant")))
-        model = self._models.setdefault(key, _Model(ref))
+    def _add_step(self, step: CountedStep) -> None:
+        self._steps[self._day(step.created_ms)] += 1
+        ref = names.model_ref(step.model)
+        key = (ref["providerID"], ref["id"], ref.get("variant", ""))
+        model = self._models.setdefault(key, _Model(step.model))
         model.steps += 1
-        model.cost += message.get("cost", 0)
-        model.tokens = _sum([model.tokens, message.get("tokens") or _no_tokens()])
-        for part in message["content"]:
-            if part["type"] == "tool":
-                self._tool(part)
+        model.cost += step.cost
+        model.usage += step.usage
+        for call in step.calls:
+            self._add_call(call)
 
-    def _tool(self, part: Wire) -> None:
-        tool = self._tools.setdefault(part["name"], _Tool())
-        tool.counts["calls"] += 1
-        tool.counts[OUTCOMES.get(part["state"]["status"], "unfinished")] += 1
-        time = part["time"]
-        if "completed" in time:
-            tool.durations.append(time["completed"] - time.get("ran", time["created"]))
+    def _add_call(self, call: CountedCall) -> None:
+        tool = self._tools.setdefault(call.tool, _Tool())
+        tool.outcomes[call.outcome] += 1
+        if call.duration_ms is not None:
+            tool.durations.append(call.duration_ms)
 
-    def _tool_stats(self, detail: Detail) -> Wire:
+    def _tool_stats(
+        self, detail: Detail
+    ) -> host_types.SessionStatsInfoToolsNone | host_types.SessionStatsInfoToolsSummary | host_types.SessionStatsInfoToolsDetail:
         if detail == "none":
             return {"mode": "none"}
-        totals = Counter[str]()
-        for one in self._tools.values():
-            totals.update(one.counts)
-        found: Wire = {"mode": detail, "totals": {name: totals[name] for name in COUNTS}}
+        totals = _totals(sum((tool.outcomes for tool in self._tools.values()), Counter[Outcome]()))
         if detail == "summary":
-            return found
-        rows = sorted(self._tools.items(), key=lambda row: (-row[1].counts["calls"], row[0]))
-        return {**found, "usage": [_usage(name, one) for name, one in rows]}
+            return {"mode": "summary", "totals": totals}
+        rows = sorted(self._tools.items(), key=lambda row: (-row[1].outcomes.total(), row[0]))
+        return {"mode": "detail", "totals": totals, "usage": [_usage(name, tool) for name, tool in rows]}
 
     def _streak(self) -> int:
         last = self._day(self._until)
@@ -132,14 +126,15 @@ class Stats:
         return datetime.fromtimestamp(ms / 1000, self._zone).date()
 
 
-def _usage(name: str, tool: _Tool) -> Wire:
-    row: Wire = {"name": name, **{key: tool.counts[key] for key in COUNTS}}
+def _totals(outcomes: Counter[Outcome]) -> host_types.SessionStatsToolTotals:
+    return {
+        "calls": outcomes.total(),
+        "succeeded": outcomes["succeeded"],
+        "failed": outcomes["failed"],
+        "unfinished": outcomes["unfinished"],
+    }
+
+
+def _usage(name: str, tool: _Tool) -> host_types.SessionStatsInfoToolsDetailUsageItem:
+    row: host_types.SessionStatsInfoToolsDetailUsageItem = {"name": name, **_totals(tool.outcomes)}
     return {**row, "durationP50": median(tool.durations)} if tool.durations else row
-
-
-def _no_tokens() -> types.TokenUsageInfo:
-    return {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-
-
-def _sum(rows: Iterable[types.TokenUsageInfo]) -> types.TokenUsageInfo:
-    return reduce(add_usage, rows, _no_tokens())

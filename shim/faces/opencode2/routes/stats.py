@@ -43,5 +43,5 @@ async def stats(ctx: Ctx, query: StatsQuery) -> object:
     found = Stats(first if query.from_ is None else query.from_, until, zone)
     for record in records:
         if (counted := await face(ctx).counted.of(record.id)) is not None:
-            found.add(counted.record, counted.messages)
-    return {"data": found.wire(query.tools)}
+            found.add(counted)
+    return {"data": found.info(query.tools)}

@@ -2,45 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 
 import pytest
 
-from shim.faces.opencode2.stats import Stats
+from shim.faces.opencode2.host_types import SessionStatsInfo
+from shim.faces.opencode2.session_counts import CountedCall, CountedStep, Summary
+from shim.faces.opencode2.stats import Detail, Stats
 from universal.session.model import SessionRecord
+from universal.session.values import ModelRef, Usage
 
 DAY_MS = 24 * 3600 * 1000
 NOON = int(datetime(2026, 5, 10, 12, tzinfo=UTC).timestamp() * 1000)
-MODEL = {"id": "m", "providerID": "p"}
-TOKENS = {"input": 1, "output": 2, "reasoning": 0, "cache": {"read": 3, "write": 0}}
+MODEL = ModelRef("p", "m")
+USAGE = Usage(input=1, output=2, cache_read=3)
 
 
-def step(ms: int, *tools: tuple[str, str, int], **more: Any) -> dict[str, Any]:
-    content = [
-        {
-            "type": "tool",
-            "name": name,
-            "state": {"status": status},
-            "time": {"created": 0, "ran": 10, **({"completed": 10 + took} if took else {})},
-        }
-        for name, status, took in tools
-    ]
-    return {
-        "type": "assistant",
-        "time": {"created": ms},
-        "model": MODEL,
-        "cost": 0.5,
-        "tokens": TOKENS,
-        "content": content,
-        **more,
-    }
+def step(ms: int, *calls: CountedCall, model: ModelRef = MODEL) -> CountedStep:
+    return CountedStep(ms, model, USAGE, 0.5, calls)
 
 
-def stats_of(*messages: dict[str, Any], tools: Any = "none", zone: Any = UTC, since: int = 0) -> dict[str, Any]:
+def stats_of(
+    *steps: CountedStep, prompts: tuple[int, ...] = (), tools: Detail = "none", zone: tzinfo = UTC, since: int = 0
+) -> SessionStatsInfo:
     stats = Stats(since, NOON, zone)
-    stats.add(SessionRecord("ses_1"), messages)
-    return stats.wire(tools)
+    stats.add(Summary(1, SessionRecord("ses_1"), prompts, steps))
+    return stats.info(tools)
 
 
 @pytest.mark.parametrize(
@@ -61,22 +49,30 @@ def test_days_are_the_askers() -> None:
 
 def test_only_the_span_counts() -> None:
     old, new = step(NOON - DAY_MS), step(NOON)
-    found = stats_of(old, new, {"type": "user", "time": {"created": NOON}}, since=NOON - 1000)
+    found = stats_of(old, new, prompts=(NOON - DAY_MS, NOON), since=NOON - 1000)
     assert (found["sessions"], found["prompts"], found["steps"], found["cost"]) == (1, 1, 1, 0.5)
-    assert found["tokens"] == TOKENS
-    assert stats_of(old, since=NOON)["sessions"] == 0
+    assert found["tokens"] == {"input": 1, "output": 2, "reasoning": 0, "cache": {"read": 3, "write": 0}}
+    assert stats_of(old, prompts=(NOON - DAY_MS,), since=NOON)["sessions"] == 0
+    assert stats_of(prompts=(NOON,), since=NOON)["sessions"] == 1
 
 
 def test_tools() -> None:
-    one = step(NOON, ("read", "completed", 10), ("read", "completed", 30), ("shell", "error", 5), ("read", "running", 0))
+    one = step(
+        NOON,
+        CountedCall("read", "succeeded", 10),
+        CountedCall("read", "succeeded", 30),
+        CountedCall("shell", "failed", 5),
+        CountedCall("read", "unfinished", None),
+    )
     found = stats_of(one, tools="detail")["tools"]
+    assert found["mode"] == "detail"
     assert found["totals"] == {"calls": 4, "succeeded": 2, "failed": 1, "unfinished": 1}
-    assert [(row["name"], row["calls"], row["durationP50"]) for row in found["usage"]] == [("read", 3, 20), ("shell", 1, 5)]
+    assert [(row["name"], row["calls"], row.get("durationP50")) for row in found["usage"]] == [("read", 3, 20), ("shell", 1, 5)]
     assert "usage" not in stats_of(one, tools="summary")["tools"]
 
 
 def test_models_apart_by_variant() -> None:
-    found = stats_of(step(NOON), step(NOON), step(NOON, model={**MODEL, "variant": "high"}))
+    found = stats_of(step(NOON), step(NOON), step(NOON, model=replace(MODEL, variant="high")))
     assert [(row["model"].get("variant"), row["steps"], row["cost"]) for row in found["models"]] == [
         (None, 2, 1.0),
         ("high", 1, 0.5),

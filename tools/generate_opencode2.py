@@ -279,6 +279,8 @@ SHAPES: dict[str, tuple[str, ...]] = {
         "FileSystemEntry",
         "SkillInfo",
         "ConfigShellOption",
+        "ConfigEntry",
+        "LocationPublicInfo",
         "IntegrationInfo",
         "McpServer",
         "PluginInfo",

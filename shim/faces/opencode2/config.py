@@ -1,4 +1,4 @@
-"""Converts a configuration of OpenCode 1 to OpenCode 2's form. Pure.
+"""Converts the JSON of a configuration file, which has OpenCode 1's form, to OpenCode 2's form. Pure.
 
 Keys that OpenCode 2 does not have are left out.
 Source: `ConfigInfo` of compat_fixtures/opencode2; the documents of 2.0 on migration from 1.x.
@@ -7,14 +7,14 @@ Source: `ConfigInfo` of compat_fixtures/opencode2; the documents of 2.0 on migra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.names import rules
-from universal.jsonvalue import arr, obj, text
+from universal.jsonvalue import JsonObject, arr, obj, text
 
 if TYPE_CHECKING:
     from shim.faces.opencode2 import types
+    from shim.faces.opencode2.host_types import ConfigInfo
 
 SAME = (
     "$schema",
@@ -32,14 +32,14 @@ SAME = (
 UPDATE: Mapping[object, str] = {True: "auto", False: "disable", "notify": "notify"}
 
 
-def convert(values: Mapping[str, Any]) -> Wire:
-    """The `ConfigInfo` of a `Config` that satisfies OpenCode 1's schema."""
-    made: Wire = {key: values[key] for key in SAME if values.get(key) is not None}
+def convert(values: Mapping[str, Any]) -> ConfigInfo:
+    """The `ConfigInfo` of values that satisfy OpenCode 1's schema, so that each field has the type that the table says."""
+    info: JsonObject = {key: values[key] for key in SAME if values.get(key) is not None}
     for name, (key, convert) in CONVERTED.items():
         value = values.get(key)
         if value is not None and (found := convert(value)) not in (None, {}, []):
-            made[name] = found
-    return made
+            info[name] = found
+    return cast("ConfigInfo", info)
 
 
 def permissions(value: Any) -> list[types.PermissionRule]:
@@ -55,7 +55,7 @@ def permissions(value: Any) -> list[types.PermissionRule]:
     )
 
 
-def _agent(row: Wire) -> Wire:
+def _agent(row: JsonObject) -> JsonObject:
     kept = {key: row[key] for key in ("description", "mode", "hidden", "color", "steps") if row.get(key) is not None}
     model = text(row.get("model"))
     variant = text(row.get("variant"))
@@ -67,12 +67,12 @@ def _agent(row: Wire) -> Wire:
     return kept | {key: value for key, value in more.items() if value} | ({"disabled": True} if row.get("disable") else {})
 
 
-def _server(row: Wire) -> Wire:
+def _server(row: JsonObject) -> JsonObject:
     kept = {key: row[key] for key in ("type", "command", "url", "cwd", "environment", "headers") if row.get(key) is not None}
     return kept | ({"disabled": True} if row.get("enabled") is False else {})
 
 
-def _convert_values(convert: Callable[[Wire], Wire]) -> Callable[[Any], Any]:
+def _convert_values(convert: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
     return lambda value: {name: convert(obj(row)) for name, row in obj(value).items() if isinstance(row, dict)}
 
 
@@ -82,10 +82,10 @@ def _plugins(value: Any) -> Any:
 
 def _compaction(value: Any) -> Any:
     row = obj(value)
-    made: Wire = {"auto": row["auto"]} if "auto" in row else {}
+    compaction: JsonObject = {"auto": row["auto"]} if "auto" in row else {}
     if row.get("preserve_recent_tokens") is not None:
-        made["keep"] = {"tokens": row["preserve_recent_tokens"]}
-    return made | ({"buffer": row["reserved"]} if row.get("reserved") is not None else {})
+        compaction["keep"] = {"tokens": row["preserve_recent_tokens"]}
+    return compaction | ({"buffer": row["reserved"]} if row.get("reserved") is not None else {})
 
 
 def _as_it_is(value: Any) -> Any:

@@ -4,6 +4,8 @@ OpenCode 2's JSON of what the host has: commands, projects, terminals, agents, m
 Import it under TYPE_CHECKING: nothing needs it at run time.
 """
 
+# over 700 lines: generated, one class for each object
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +15,7 @@ from shim.faces.opencode2.types import (
     FileStatus,
     FormDetailStatePending,
     FormField,
+    LocationPublicRef,
     ModelRef,
     PermissionRule,
     TokenUsageInfo,
@@ -314,6 +317,148 @@ class ConfigShellOption(TypedDict):
     acceptable: bool
 
 
+class ConfigEntryDocument(TypedDict):
+    """An alternative of `ConfigEntry`."""
+
+    type: Literal["document"]
+    path: NotRequired[str]
+    info: ConfigInfo
+
+
+ConfigInfo = TypedDict(
+    "ConfigInfo",
+    {
+        "$schema": "NotRequired[str]",
+        "shell": "NotRequired[str]",
+        "model": "NotRequired[str | ConfigInfoModel]",
+        "default_agent": "NotRequired[str]",
+        "update": 'NotRequired[Literal["disable", "notify", "auto"]]',
+        "share": 'NotRequired[Literal["manual", "auto", "disabled"]]',
+        "enterprise": "NotRequired[ConfigInfoEnterprise]",
+        "username": "NotRequired[str]",
+        "permissions": "NotRequired[Sequence[PermissionRule]]",
+        "agents": "NotRequired[Mapping[str, Any]]",
+        "snapshots": "NotRequired[bool]",
+        "watcher": "NotRequired[ConfigInfoWatcher]",
+        "formatter": "NotRequired[Any]",
+        "lsp": "NotRequired[Any]",
+        "media": "NotRequired[ConfigInfoMedia]",
+        "tool_output": "NotRequired[ConfigInfoToolOutput]",
+        "mcp": "NotRequired[ConfigInfoMcp]",
+        "compaction": "NotRequired[ConfigInfoCompaction]",
+        "skills": "NotRequired[Sequence[str]]",
+        "commands": "NotRequired[Mapping[str, Any]]",
+        "instructions": "NotRequired[Sequence[str]]",
+        "references": "NotRequired[Mapping[str, Any]]",
+        "websearch": "NotRequired[ConfigInfoWebsearch | Literal[False]]",
+        "plugins": "NotRequired[Sequence[str | ConfigInfoPluginsItem]]",
+        "worktree": "NotRequired[LocationPublicRef]",
+        "warming": "NotRequired[Any]",
+        "policies": "NotRequired[Sequence[Any]]",
+        "providers": "NotRequired[Mapping[str, Any]]",
+        "experimental": "NotRequired[ConfigInfoExperimental]",
+    },
+)
+"""`ConfigInfo` of the document."""
+
+
+class ConfigInfoModel(TypedDict):
+    """`model` of `ConfigInfo`."""
+
+    providerID: str
+    model: str
+    variant: NotRequired[str]
+
+
+class ConfigInfoEnterprise(TypedDict):
+    """`enterprise` of `ConfigInfo`."""
+
+    url: NotRequired[str]
+
+
+class ConfigInfoWatcher(TypedDict):
+    """`watcher` of `ConfigInfo`."""
+
+    ignore: NotRequired[Sequence[str]]
+
+
+class ConfigInfoMedia(TypedDict):
+    """`media` of `ConfigInfo`."""
+
+    image: NotRequired[Any]
+
+
+class ConfigInfoToolOutput(TypedDict):
+    """`tool_output` of `ConfigInfo`."""
+
+    max_lines: NotRequired[int]
+    max_bytes: NotRequired[int]
+
+
+class ConfigInfoMcp(TypedDict):
+    """`mcp` of `ConfigInfo`."""
+
+    timeout: NotRequired[Any]
+    servers: NotRequired[Mapping[str, Any]]
+
+
+class ConfigInfoCompaction(TypedDict):
+    """`compaction` of `ConfigInfo`."""
+
+    auto: NotRequired[bool]
+    keep: NotRequired[ConfigInfoCompactionKeep]
+    buffer: NotRequired[int]
+
+
+class ConfigInfoCompactionKeep(TypedDict):
+    """`keep` of `ConfigInfoCompaction`."""
+
+    tokens: NotRequired[int]
+
+
+class ConfigInfoWebsearch(TypedDict):
+    """`websearch` of `ConfigInfo`."""
+
+    provider: str
+
+
+class ConfigInfoPluginsItem(TypedDict):
+    """`plugins` of `ConfigInfo`."""
+
+    package: str
+    options: NotRequired[Any]
+
+
+class ConfigInfoExperimental(TypedDict):
+    """`experimental` of `ConfigInfo`."""
+
+    portable_shell_scanner: NotRequired[bool]
+    subagent_depth: NotRequired[int]
+    policies: NotRequired[Any]
+
+
+class ConfigEntryDirectory(TypedDict):
+    """An alternative of `ConfigEntry`."""
+
+    type: Literal["directory"]
+    path: str
+
+
+class LocationPublicInfo(TypedDict):
+    """`LocationPublicInfo` of the document."""
+
+    directory: str
+    project: LocationPublicInfoProject
+
+
+class LocationPublicInfoProject(TypedDict):
+    """`project` of `LocationPublicInfo`."""
+
+    id: str
+    directory: str
+    canonical: str
+
+
 class IntegrationInfo(TypedDict):
     """`IntegrationInfo` of the document."""
 
@@ -570,6 +715,7 @@ class SessionStatsInfoModelsItem(TypedDict):
     cost: float
 
 
+ConfigEntry: TypeAlias = ConfigEntryDocument | ConfigEntryDirectory
 IntegrationMethod: TypeAlias = (
     IntegrationMethodOauth | IntegrationMethodCommand | IntegrationMethodKey | IntegrationMethodExternal | IntegrationMethodEnv
 )

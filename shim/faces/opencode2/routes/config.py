@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
@@ -16,6 +17,9 @@ from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.host.jsonc import JsoncError
 from shim.host.opencode_config import GLOBAL_NAMES
 from shim.http.operation import NO_CONTENT, Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import host_types
 
 
 class Shell(BaseModel):
@@ -31,11 +35,15 @@ async def get(ctx: Ctx) -> object:
     own = await asyncio.to_thread(config.load_global)
     file = await asyncio.to_thread(_personal_file, config.folder)
     merged = await config.fresh(directory)
-    return [
+    personal: host_types.ConfigEntry = {"type": "document", "info": convert(own.values)}
+    if file is not None:
+        personal["path"] = str(file)
+    entries: list[host_types.ConfigEntry] = [
         {"type": "directory", "path": str(config.folder)},
-        {"type": "document", **({} if file is None else {"path": str(file)}), "info": convert(own.values)},
+        personal,
         {"type": "document", "info": convert(merged.values)},
     ]
+    return entries
 
 
 def _personal_file(folder: Path) -> Path | None:

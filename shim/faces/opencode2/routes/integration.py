@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
@@ -19,6 +19,9 @@ from shim.faces.opencode2.errors import CredentialNotFound, IntegrationNotFound
 from shim.faces.opencode2.routes.location_answer import locate_answer, publish_changes
 from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.http.operation import NO_CONTENT, Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import host_types
 
 TITLES = {
     "anthropic": "Anthropic",
@@ -91,7 +94,7 @@ async def activate(ctx: Ctx, path: CredentialPath) -> object:
     return NO_CONTENT
 
 
-async def _integrations(ctx: Ctx) -> list[dict[str, Any]]:
+async def _integrations(ctx: Ctx) -> list[host_types.IntegrationInfo]:
     offers = {agent.spec.name: agent.spec.title for agent in await ctx.services.agents.available()}
     variables = ctx.services.agents.key_variables()
     titles = {name: title for name, title in offers.items() if name in variables} | {
@@ -102,15 +105,23 @@ async def _integrations(ctx: Ctx) -> list[dict[str, Any]]:
     return [_integration(name, title, variables[name], name in kept, environment) for name, title in titles.items()]
 
 
-def _integration(name: str, title: str, variables: Sequence[str], kept: bool, environment: Mapping[str, str]) -> dict[str, Any]:
-    names = list(variables)
-    credential: list[dict[str, Any]] = [{"type": "credential", "id": name, "label": "API key", "method": "key"}] if kept else []
-    found = [{"type": "env", "name": one} for one in names if environment.get(one)]
-    methods = [{"type": "key", "label": f"API key ({names[0]})"}, {"type": "env", "names": names}]
-    return {"id": name, "name": title, "methods": methods, "connections": [*credential, *found]}
+def _integration(
+    name: str, title: str, variables: Sequence[str], is_kept: bool, environment: Mapping[str, str]
+) -> host_types.IntegrationInfo:
+    connections: list[host_types.ConnectionInfo] = [
+        {"type": "env", "name": variable} for variable in variables if environment.get(variable)
+    ]
+    if is_kept:
+        connections.insert(0, {"type": "credential", "id": name, "label": "API key", "method": "key"})
+    return {
+        "id": name,
+        "name": title,
+        "methods": [{"type": "key", "label": f"API key ({variables[0]})"}, {"type": "env", "names": variables}],
+        "connections": connections,
+    }
 
 
-async def _need_integration(ctx: Ctx, name: str) -> dict[str, Any]:
+async def _need_integration(ctx: Ctx, name: str) -> host_types.IntegrationInfo:
     for row in await _integrations(ctx):
         if row["id"] == name:
             return row

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.location_answer import place, publish_changes
 from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2.host_types import LocationPublicInfo
 
 
 @operation("location.get")
@@ -16,10 +21,11 @@ async def get(ctx: Ctx) -> object:
     project = await ctx.services.projects.identity(directory)
     ctx.services.watchers.visit(directory, project.id)
     canonical = (await ctx.services.projects.current(directory)).worktree
-    return {
+    info: LocationPublicInfo = {
         "directory": directory,
         "project": {"id": project.id, "directory": project.worktree, "canonical": canonical},
     }
+    return info
 
 
 @operation("location.reload")

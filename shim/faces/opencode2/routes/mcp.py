@@ -5,16 +5,16 @@ See `shim.sessions.mcp_servers` and `shim.agents.plugins`.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.http.operation import Ctx
-from shim.sessions.mcp_servers import servers_of
+from shim.sessions.mcp_servers import McpServer, servers_of
 
-STATUSES = {"connected": "connected", "disabled": "disabled", "failed": "failed", "needs_auth": "needs_auth"}
-"""Status in OpenCode 1 -> status in OpenCode 2. Every other status means that the agent needs a login."""
-WITH_ERROR = frozenset({"failed", "needs_auth"})
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import host_types
+
 UNKNOWN_ERROR = "The agent gave no reason."
 
 
@@ -22,12 +22,20 @@ UNKNOWN_ERROR = "The agent gave no reason."
 async def servers(ctx: Ctx) -> object:
     """MCP servers of the directory, in the state that their agents reported last."""
     reported = await servers_of(ctx.services.sessions, ctx.directory)
-    return await locate_answer(ctx, [{"name": name, "status": _status(row)} for name, row in reported.items()])
+    rows: list[host_types.McpServer] = [{"name": server.name, "status": _status(server)} for server in reported]
+    return await locate_answer(ctx, rows)
 
 
-def _status(row: dict[str, Any]) -> dict[str, Any]:
-    status = STATUSES.get(row["status"], "needs_auth")
-    return {"status": status, "error": row.get("error") or UNKNOWN_ERROR} if status in WITH_ERROR else {"status": status}
+def _status(server: McpServer) -> host_types.McpStatus:
+    match server.status:
+        case "connected":
+            return {"status": "connected"}
+        case "disabled":
+            return {"status": "disabled"}
+        case "failed":
+            return {"status": "failed", "error": server.error or UNKNOWN_ERROR}
+        case "needs_auth":
+            return {"status": "needs_auth", "error": server.error or UNKNOWN_ERROR}
 
 
 @operation("mcp.resource.catalog")
@@ -45,5 +53,7 @@ async def plugins(ctx: Ctx) -> object:
     return await locate_answer(ctx, [*active, *failed])
 
 
-def _plugin(name: str, package: str, state: dict[str, str]) -> dict[str, Any]:
+def _plugin(
+    name: str, package: str, state: host_types.PluginInfoStateActive | host_types.PluginInfoStateFailed
+) -> host_types.PluginInfo:
     return {"id": name, "source": {"type": "package", "target": package}, "features": {"server": True}, "state": state}

@@ -14,6 +14,7 @@ from typing import Any
 from universal.diffs import FileDiff
 from universal.items import Item
 from universal.jsonvalue import arr, obj, text, whole, whole_number
+from universal.opencode_metadata import error_details
 from universal.session.model import (
     AgentMention,
     CompactionMark,
@@ -82,7 +83,7 @@ def usage(value: Any) -> Usage:
 def failure(value: Any) -> Failure | None:
     """An error object, `{name, data}`."""
     wire = obj(value)
-    return Failure(text(obj(wire.get("data")).get("message")), text(wire.get("name")), {"opencode": wire}) if wire else None
+    return Failure(text(obj(wire.get("data")).get("message")), text(wire.get("name")), error_details(wire)) if wire else None
 
 
 def diffs(value: Any) -> tuple[FileDiff, ...]:

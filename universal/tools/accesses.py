@@ -15,6 +15,7 @@ from typing import Any
 from universal.diffs import relative, with_index_header
 from universal.events import PermissionData
 from universal.jsonvalue import arr, obj, text
+from universal.opencode_metadata import access_of
 from universal.permissions import Access
 from universal.shell import parse_shell_line
 from universal.tools.cards import JsonObject, permission_of, view_call
@@ -84,10 +85,8 @@ def _is_below(path: str, roots: Sequence[str]) -> bool:
 def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access, ...]:
     """Return the accesses of a permission request in the order of the questions. The call's own permission comes last."""
     meta = data.metadata or {}
-    request = obj(meta.get("opencode"))
-    if request:  # a request of OpenCode itself, or of the session
-        patterns, always = (tuple(str(p) for p in arr(request.get(key))) for key in ("patterns", "always"))
-        return (Access(text(request.get("permission"), data.action), patterns, always, obj(request.get("metadata"))),)
+    if (native := access_of(meta, data.action)) is not None:  # a request of OpenCode itself, or of the session
+        return (native,)
     name = str(meta.get("tool") or data.action)
     view = view_call(agent, name, obj(meta.get("input")), [])
     tool = permission_of(agent, name) or view.tool

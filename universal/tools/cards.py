@@ -17,6 +17,7 @@ from typing import Any
 from universal.diffs import count, hunks, relative, with_index_header
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.jsonvalue import JsonObject, arr, obj, whole
+from universal.opencode_metadata import NativeResult, result_of
 from universal.tools import tools_of
 
 PREVIEW_LINES = 20
@@ -159,24 +160,24 @@ def _result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     images = tuple(p for p in item.content if isinstance(p, ImagePart))
     files = [p for p in item.content if isinstance(p, FileRefPart)]
     meta = item.metadata or {}
-    if own := obj(meta.get("opencode")):
-        return _opencode_result(view, output, own, images, context)
+    if (native := result_of(meta)) is not None:
+        return _opencode_result(view, output, native, images, context)
     build = RESULTS.get(view.tool, _unknown_tool)
     result = build(view, output, files, meta, context)
     return ResultView(result.output, result.title, {**result.metadata, "truncated": bool(meta.get("truncated", False))}, images)
 
 
 def _opencode_result(
-    view: ToolView, output: str, own: JsonObject, images: tuple[ImagePart, ...], context: ToolContext
+    view: ToolView, output: str, result: NativeResult, images: tuple[ImagePart, ...], context: ToolContext
 ) -> ResultView:
     """The result of OpenCode's own tool, unchanged except for the id of a subagent's session."""
-    metadata = obj(own.get("metadata"))
+    metadata = result.metadata
     if view.tool == "task":
-        native = metadata.get("sessionId")
-        if isinstance(native, str) and context.child_session_id:
-            output = output.replace(native, context.child_session_id)
+        native_id = metadata.get("sessionId")
+        if isinstance(native_id, str) and context.child_session_id:
+            output = output.replace(native_id, context.child_session_id)
         metadata = {**metadata, **_task_metadata(context)}
-    return ResultView(output, str(own.get("title", "")), metadata, images)
+    return ResultView(output, result.title, metadata, images)
 
 
 _Result = Callable[[ToolView, str, list[FileRefPart], Mapping[str, Any], ToolContext], ResultView]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
+from universal.opencode_metadata import error_of
 from universal.session.model import (
     AgentMention,
     CallRef,
@@ -79,10 +80,9 @@ def failure(value: Failure) -> types.MessageError:
 
     Source: `AssistantMessage.error` of the API document. For ProviderAuthError, clients offer a login.
     """
+    if (native := error_of(value.details)) is not None:  # an error of OpenCode itself
+        return cast("types.MessageError", native.json)
     details = value.details or {}
-    native = details.get("opencode")
-    if isinstance(native, dict):  # an error of OpenCode itself
-        return cast("types.MessageError", native)
     hint = details.get("hint")
     text = f"{value.message}\n{hint}" if hint else value.message
     if value.code in ("authentication_failed", "ProviderAuthError"):

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from universal.jsonvalue import arr, obj, text
+from universal.opencode_metadata import error_of
 from universal.session.model import RETRY_FAILED, Failure, ModelRef
 from universal.session.transcript import INTERRUPTED
 
@@ -98,11 +99,9 @@ def rules(permission: Any) -> list[types.PermissionRule]:
 
 def error(failure: Failure) -> types.SessionStructuredError:
     """The `SessionStructuredError` of an error."""
+    if (native := error_of(failure.details)) is not None:  # the error object of an OpenCode
+        return _error(native.name, native.message, native.status)
     details = failure.details or {}
-    native = details.get("opencode")
-    if isinstance(native, dict):  # the error object of an OpenCode
-        name, data = text(obj(native).get("name")), obj(obj(native).get("data"))
-        return _error(name, text(data.get("message")), data.get("statusCode"))
     if failure.code == "max_output_tokens":
         return _error("", CUT_OFF, None)
     hint = details.get("hint")

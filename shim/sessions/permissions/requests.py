@@ -20,6 +20,7 @@ from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
 from universal.jsonvalue import obj, text
+from universal.opencode_metadata import access_metadata
 from universal.permissions import Access, Action, Decision, Policy
 from universal.tools.accesses import Place, accesses_of, primary_access
 from universal.unattended_policy import NO_QUESTIONS, NOT_ALLOWED, UnattendedPolicy
@@ -433,10 +434,4 @@ def _request_data(request: _Request) -> PermissionData:
     shown = data.model_copy(update={"permission_id": request.shown_id})
     if access == primary_access(request.agent, data, request.state.session.record.directory):
         return shown
-    wire = {
-        "permission": access.permission,
-        "patterns": list(access.patterns),
-        "always": list(access.always),
-        "metadata": dict(access.metadata),
-    }
-    return _with_metadata(shown, opencode=wire)
+    return _with_metadata(shown, **access_metadata(access))

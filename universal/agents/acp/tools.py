@@ -19,6 +19,8 @@ from universal.agents.acp.context import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonline import get_int, get_text
 from universal.jsonvalue import arr, obj
+from universal.opencode_metadata import NativeResult, access_metadata, result_metadata
+from universal.permissions import Access
 from universal.tools.acp import TOOLS
 
 _PATH_KEYS = ("file_path", "filePath", "path", "filepath", "abs_path", "notebook_path")
@@ -162,7 +164,7 @@ def rule_metadata(call: Call | None, request: Msg) -> Msg:
     given = {**(call.raw_input if call else {}), **obj(request.get("rawInput"))}
     title, kind = get_text(request, "title"), get_text(request, "kind") or (call.kind if call else "")
     if title in _OPENCODE_QUESTIONS:
-        return {"opencode": _opencode_question(title, given)}
+        return access_metadata(_opencode_question(title, given))
     lines = _commands(given)
     paths = _paths(call, request, given)
     known = bool(lines) or bool(_command(given.get("command")) or _command(given.get("cmd")))
@@ -208,11 +210,11 @@ def _commands(given: Msg) -> list[str]:
     ]
 
 
-def _opencode_question(permission: str, given: Msg) -> Msg:
-    """OpenCode's own request, as far as its ACP face tells it: the patterns are gone, the folder is not."""
+def _opencode_question(permission: str, given: Msg) -> Access:
+    """The access of OpenCode's own request, as far as its ACP face tells it: the patterns are gone, the folder is not."""
     folder = get_text(given, "parentDir")
     pattern = f"{folder.rstrip('/')}/*" if folder else get_text(given, "tool", "filepath") or "*"
-    return {"permission": permission, "patterns": [pattern], "always": [pattern], "metadata": given}
+    return Access(permission, (pattern,), (pattern,), given)
 
 
 def _command(value: Json) -> str:
@@ -350,7 +352,7 @@ def metadata_of(call: Call) -> Msg:
         metadata["structured"] = {key: value for key, value in call.response.items() if key != "originalFile"}
     own = obj(raw.get("metadata"))
     if own and isinstance(raw.get("output"), str) and call.name != "task":  # a task's own names a session that is not known here
-        metadata["opencode"] = {"title": call.title, "metadata": own}
+        metadata.update(result_metadata(NativeResult(call.title, own)))
         metadata["truncated"] = own.get("truncated") is True
     return metadata
 

@@ -17,7 +17,8 @@ from universal.codec import Output, PermissionReply, QuestionReply, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text
-from universal.permissions import DECISIONS, REPLIES
+from universal.opencode_metadata import access_metadata, strings
+from universal.permissions import DECISIONS, REPLIES, Access
 
 Post = Callable[[str, Json], WriteLine]
 """Makes a POST request from a path and a body."""
@@ -51,12 +52,7 @@ class Asks:
             "input": (call.arguments if call else None) or detail,
             "patterns": arr(p.get("patterns")),
             "always": arr(p.get("always")),
-            "opencode": {
-                "permission": name,
-                "patterns": arr(p.get("patterns")),
-                "always": arr(p.get("always")),
-                "metadata": detail,
-            },
+            **access_metadata(Access(name, strings(p.get("patterns")), strings(p.get("always")), detail)),
         }
         if text(detail.get("diff")):
             metadata["diff"] = detail["diff"]

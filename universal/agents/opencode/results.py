@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from universal.agents.opencode.wire import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.jsonvalue import arr, obj, text
+from universal.opencode_metadata import NativeResult, result_metadata
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ def read_result(call_id: str, tool: str, state: Msg) -> Result:
         if isinstance(details.get(key), list):
             metadata[key] = details[key]
     metadata |= {"truncated": details.get("truncated") is True, "structured": details}
-    metadata["opencode"] = {"title": text(state.get("title")), "metadata": details}
+    metadata |= result_metadata(NativeResult(text(state.get("title")), details))
     return Result(tuple(content), metadata, failed=False)
 
 

@@ -16,6 +16,7 @@ from universal.agents import kit
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text
+from universal.opencode_metadata import error_details
 
 NAME = "opencode"
 
@@ -204,7 +205,7 @@ def error_of(native: Json) -> dict[str, Json]:
     given, data = obj(native), obj(obj(native).get("data"))
     name = text(given.get("name")) or text(given.get("_tag")) or "UnknownError"
     message = text(data.get("message")) or text(given.get("message")) or name
-    details: dict[str, Json] = {"opencode": given} if given.get("name") and "data" in given else {}
+    details = error_details(given) if given.get("name") and "data" in given else {}
     if isinstance(data.get("statusCode"), int):
         details["status_code"] = data["statusCode"]
     if isinstance(data.get("isRetryable"), bool):

@@ -18,7 +18,8 @@ from universal.codec import Output, PermissionReply, QuestionReply, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.jsonvalue import arr, obj, text
-from universal.permissions import DECISIONS, REPLIES
+from universal.opencode_metadata import access_metadata, strings
+from universal.permissions import DECISIONS, REPLIES, Access
 
 _YES, _NO = "Yes", "No"
 _OPENED = "Done"
@@ -54,25 +55,21 @@ class Asks:
         """Handle `permission.asked`."""
         call_id, native_id, action = call_id_of(data.get("source")), text(data.get("id")), text(data.get("action"))
         call, detail = thread.speech.calls.get(call_id), obj(data.get("metadata"))
-        request: dict[str, Json] = {
-            "permission": PERMISSIONS.get(action, action),
-            "patterns": arr(data.get("resources")),
-            "always": arr(data.get("save")),
-            "metadata": detail,
-        }
+        permission, patterns = PERMISSIONS.get(action, action), strings(data.get("resources"))
+        access = Access(permission, patterns, strings(data.get("save")), detail)
         metadata: dict[str, Json] = {
             "tool": call.name if call else action,
             "call_id": call_id,
             "input": (call.arguments if call else None) or detail,
-            "patterns": request["patterns"],
-            "always": request["always"],
-            "opencode": request,
+            "patterns": list(access.patterns),
+            "always": list(access.always),
+            **access_metadata(access),
         }
         if words := text(data.get("message")):
             metadata["description"] = words
         ask = _Ask(
             ask_id=self.ctx.ids("permission"),
-            action=text(request["permission"]),
+            action=access.permission,
             metadata=metadata,
             child=thread.child,
             native_id=native_id,

@@ -83,4 +83,4 @@ STARTERS = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(STARTERS[sys.argv[1]](Path(sys.argv[2]))))  # noqa: T201
+    sys.stdout.write(json.dumps(STARTERS[sys.argv[1]](Path(sys.argv[2]))) + "\n")

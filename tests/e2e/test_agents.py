@@ -157,9 +157,9 @@ def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | No
         assert call["state"]["status"] == "completed"
 
 
-@four
+@pytest.mark.parametrize("server", [NAMES[0], *nightly(*NAMES[1:])], indirect=True)
 def test_a_permission_for_good(server: Bench, watch: Watch) -> None:
-    """With a command of which no other scene asks, since "always" holds for the project."""
+    """With a command of which no other scene asks, since "always" holds for the project. It is this server that keeps it."""
     at = watch.prompt("[scene:ask_bash:git push -q . HEAD:refs/heads/one] push")
     asked = watch.wait("permission.asked", at)
     assert asked["always"] == ["git push *"]

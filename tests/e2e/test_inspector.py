@@ -222,6 +222,7 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
+@pytest.mark.nightly
 def test_a_long_session_opens_at_once_and_scrolls(page: Inspector, record_property: Callable[[str, object], None]) -> None:
     name = make(page, "long")
     page.server.api.call("POST", f"/v1/sessions/{name}/messages", {"message": f"burst {MANY}"})

@@ -46,6 +46,7 @@ def test_the_answer_grows(server: Bench, terminal: Terminal) -> None:
     assert len(re.findall(r"tick 5\b", screen)) == 1, "nothing is shown twice"
 
 
+@pytest.mark.nightly
 def test_an_edit_is_shown(server: Bench, terminal: Terminal) -> None:
     server.place.reset()
     terminal.submit("edit README.md")
@@ -82,6 +83,7 @@ def test_a_question(server: Bench, version: str, terminal: Terminal) -> None:
     assert status == ("error" if version == "1.0.98" else "completed")
 
 
+@pytest.mark.nightly
 def test_a_late_first_read_does_not_hide_a_request(server: Bench, version: str) -> None:
     """The first prompt of a session, and the TUI's first read of it is over only when the permission was asked: it lays what it
     has read over what it was told, and there was no command in the dialog."""

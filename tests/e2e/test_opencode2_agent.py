@@ -33,6 +33,7 @@ def watch(server: Bench) -> Iterator[Watch]:
     assert server.unparsed_messages() == []
 
 
+@pytest.mark.nightly
 def test_a_turn_with_text(watch: Watch) -> None:
     at = watch.prompt("[scene:text] say hello")
     assert texts(watch.wait_for_answer(at)) == ["You said: say hello"]

@@ -14,10 +14,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 both = pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE], indirect=True)
 
 
-def run(server: Bench, text: str, *flags: str, client: str = "opencode") -> str:
+def start_run(server: Bench, text: str, *flags: str) -> subprocess.CompletedProcess[str]:
+    """`opencode run`, once it has ended."""
     model = "claude/default" if server.real else "mock/mock"
-    argv = [program(client), "run", "--attach", server.url, "--model", model, *flags, text]
-    done = subprocess.run(
+    argv = [program("opencode"), "run", "--attach", server.url, "--model", model, *flags, text]
+    return subprocess.run(
         argv,
         cwd=server.place.project,
         env=server.place.env(OPENCODE_DISABLE_AUTOUPDATE="1"),
@@ -27,10 +28,16 @@ def run(server: Bench, text: str, *flags: str, client: str = "opencode") -> str:
         check=False,
         stdin=subprocess.DEVNULL,
     )
+
+
+def run(server: Bench, text: str, *flags: str) -> str:
+    """What `opencode run` prints; it has to succeed."""
+    done = start_run(server, text, *flags)
     assert done.returncode == 0, done.stderr + server.shim.child.log()[-2000:]
     return done.stdout
 
 
+@pytest.mark.nightly
 @both
 def test_text(server: Bench) -> None:
     assert "You said: say hello" in run(server, server.say("[scene:text] say hello", "echo You said: say hello"))
@@ -54,9 +61,7 @@ def test_a_question_that_run_cannot_show_is_rejected_and_the_run_ends(server: Be
     run(server, server.say("[scene:question] ask", "question"))
 
 
-@pytest.mark.parametrize("server", [MOCK], indirect=True)
+@both
 def test_an_error_is_printed(server: Bench) -> None:
-    argv = [program("opencode"), "run", "--attach", server.url, "--model", "mock/mock", "error"]
-    env = server.place.env(OPENCODE_DISABLE_AUTOUPDATE="1")
-    done = subprocess.run(argv, cwd=server.place.project, env=env, capture_output=True, text=True, timeout=100, check=False)
+    done = start_run(server, server.say("[scene:error] fail", "error"))
     assert "error" in (done.stdout + done.stderr).lower()

@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(150)]
 SCRIPT = Path(__file__).with_name("sdk.mjs")
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize("version", [*nightly("v1"), "v2"])
 @pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE], indirect=True)
 def test_sdk(server: Bench, version: str) -> None:
     scenes = {

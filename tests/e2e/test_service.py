@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.support.children import wait_for
 from tests.e2e.support.user_systemd import UserSystemd, skip_reason, user_systemd
 
 pytestmark = [
@@ -47,17 +47,17 @@ def show(systemd: UserSystemd, name: str, unit: str = "opencode-shim.service") -
 
 
 def until(systemd: UserSystemd, name: str, value: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while show(systemd, name) != value:
-        assert time.monotonic() < end, systemd.run("systemctl", "--user", "status", "opencode-shim", check=False).stdout
-        time.sleep(0.1)
+    def status() -> str:
+        return systemd.run("systemctl", "--user", "status", "opencode-shim", check=False).stdout
+
+    wait_for(lambda: show(systemd, name) == value, WAIT_S, status)
 
 
 def until_logged(systemd: UserSystemd, word: str) -> None:
-    end = time.monotonic() + WAIT_S
-    while word not in (text := systemd.run(PROGRAM, "service", "logs").stdout):
-        assert time.monotonic() < end, text
-        time.sleep(0.2)
+    def logs() -> str:
+        return systemd.run(PROGRAM, "service", "logs").stdout
+
+    wait_for(lambda: word in logs(), WAIT_S, logs)
 
 
 def ask(url: str, path: str, body: Any = None) -> Any:

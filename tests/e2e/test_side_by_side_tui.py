@@ -23,8 +23,8 @@ DIFFERENCES: dict[str, str] = {
     "error.end": "The words are Claude's own.",
 }
 """Every other screen is equal to native's."""
-IN_E2E = frozenset({"read_edit", "question", "permission", "abort"})
-"""The other scenes are nightly."""
+IN_E2E = frozenset({"read_edit", "permission"})
+"""The other scenes are nightly; questions and aborts are in `test_tui` too."""
 
 
 @pytest.mark.parametrize("server", [CLAUDE], indirect=True)

@@ -19,6 +19,7 @@ import pytest
 from shim.record.homes import OPENCODE_ENV
 
 from .support.bench import MOCK, Bench
+from .support.children import wait_for
 from .support.places import ARCH, MODULES
 from .support.tmux import Terminal
 
@@ -71,7 +72,7 @@ def open_session(terminal: Terminal, title: str) -> None:
     terminal.wait("Sessions +esc", 10, gone=True)
 
 
-def test_lildax_opens_a_session_and_shows_its_next_turn_live(server: Bench, terminal: Terminal) -> None:
+def test_lildax_opens_a_session_shows_its_next_turn_live_and_answers_a_permission(server: Bench, terminal: Terminal) -> None:
     api = server.api
     session = api.session(title="seen from the preview")
     api.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "echo the first answer"}]})
@@ -80,17 +81,10 @@ def test_lildax_opens_a_session_and_shows_its_next_turn_live(server: Bench, term
     api.prompt(session, "slow 4")
     assert "tick 4" not in terminal.wait(r"tick 1\b", 30), "the text must be seen to grow"
     terminal.wait("tick 4", 20)
-    assert os.path.exists(f"/proc/{terminal.pids()[-1]}"), "it is still there"
-
-
-def test_lildax_shows_a_permission_and_answers_it(server: Bench, terminal: Terminal) -> None:
-    api = server.api
-    session = api.session(title="asked in the preview")
-    api.post(f"/session/{session}/message", {"parts": [{"type": "text", "text": "echo before"}]})
-    open_session(terminal, "asked in the preview")
-    terminal.wait("before", 20)
+    wait_for(lambda: session not in api.status(), 20, "the turn does not end")
     api.prompt(session, "permission")
     terminal.wait("Permission required", 30)
     terminal.key("Enter")
     terminal.wait(re.compile("Permission required"), 20, gone=True)
     assert api.get("/permission") == []
+    assert os.path.exists(f"/proc/{terminal.pids()[-1]}"), "it is still there"

@@ -37,7 +37,7 @@ def calls_of(messages: list[Json]) -> list[Json]:
     return [{"name": call["name"], "status": call["state"]["status"]} for call in found]
 
 
-@pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
+@pytest.mark.parametrize("kill", [pytest.param(False, id="stopped", marks=pytest.mark.nightly), pytest.param(True, id="killed")])
 def test_the_tui_goes_on_with_its_sessions_after_a_restart(server: Bench, kill: bool) -> None:
     july = July(server.api)
     session = july.begin(server.say("[scene:read_edit] edit", "edit README.md"))

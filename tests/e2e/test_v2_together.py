@@ -114,25 +114,21 @@ def test_the_tui_of_1_shows_what_a_client_of_2_does(server: Bench, july: July) -
         terminal.close()
 
 
-def test_a_client_of_2_shows_what_the_tui_of_1_does(server: Bench, july: July) -> None:
-    terminal = tui(server.place, server.url)
-    try:
-        new_session(terminal)
-        at = july.stream.mark()
-        terminal.submit(server.say("[scene:bash:touch made.txt] make it", "permission"))
-        created = july.stream.wait(lambda event: event["type"] == "session.created", since=at)
-        session = created["data"]["sessionID"]
-        story = july.wait(session, lambda one: one.permissions, "a permission")
-        [request] = story.permissions
-        terminal.wait("Permission required", 40)
-        july.api.ask("POST", f"/api/session/{session}/permission/{request}/reply", {"reply": "once"}, status=204)
-        terminal.wait("Permission required", 20, gone=True)
-        story = july.idle(session)
-        wait_for_turns(terminal)
-        assert [tool["status"] for tool in story.tools()] == ["completed"]
-        assert [tool["state"]["status"] for tool in tools(server.api.messages(session))] == ["completed"]
-    finally:
-        terminal.close()
+def test_a_client_of_2_shows_what_the_tui_of_1_does(server: Bench, july: July, terminal: Terminal) -> None:
+    new_session(terminal)
+    at = july.stream.mark()
+    terminal.submit(server.say("[scene:bash:touch made.txt] make it", "permission"))
+    created = july.stream.wait(lambda event: event["type"] == "session.created", since=at)
+    session = created["data"]["sessionID"]
+    story = july.wait(session, lambda one: one.permissions, "a permission")
+    [request] = story.permissions
+    terminal.wait("Permission required", 40)
+    july.api.ask("POST", f"/api/session/{session}/permission/{request}/reply", {"reply": "once"}, status=204)
+    terminal.wait("Permission required", 20, gone=True)
+    story = july.idle(session)
+    wait_for_turns(terminal)
+    assert [tool["status"] for tool in story.tools()] == ["completed"]
+    assert [tool["state"]["status"] for tool in tools(server.api.messages(session))] == ["completed"]
 
 
 def test_the_web_ui_of_1_shows_what_a_client_of_2_does_and_the_other_way_round(server: Bench, july: July) -> None:
@@ -156,17 +152,13 @@ def test_the_web_ui_of_1_shows_what_a_client_of_2_does_and_the_other_way_round(s
         browser.close()
 
 
-def test_remote_control_reaches_clients_of_both(server: Bench, july: July) -> None:
-    terminal: Terminal = tui(server.place, server.url)
-    try:
-        new_session(terminal)
-        at = july.stream.mark()
-        server.api.post("/tui/append-prompt", {"text": "written from afar"})
-        terminal.wait("written from afar", 20)
-        told = july.stream.wait(lambda event: event["type"] == "tui.prompt.append", since=at)
-        assert told["data"] == {"text": "written from afar"}
-        server.api.post("/tui/show-toast", {"message": "a note", "variant": "info"})
-        told = july.stream.wait(lambda event: event["type"] == "tui.toast.show", since=at)
-        assert told["data"] == {"message": "a note", "variant": "info"}
-    finally:
-        terminal.close()
+def test_remote_control_reaches_clients_of_both(server: Bench, july: July, terminal: Terminal) -> None:
+    new_session(terminal)
+    at = july.stream.mark()
+    server.api.post("/tui/append-prompt", {"text": "written from afar"})
+    terminal.wait("written from afar", 20)
+    told = july.stream.wait(lambda event: event["type"] == "tui.prompt.append", since=at)
+    assert told["data"] == {"text": "written from afar"}
+    server.api.post("/tui/show-toast", {"message": "a note", "variant": "info"})
+    told = july.stream.wait(lambda event: event["type"] == "tui.toast.show", since=at)
+    assert told["data"] == {"message": "a note", "variant": "info"}

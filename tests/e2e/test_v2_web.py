@@ -70,6 +70,7 @@ def test_a_permission_is_answered(server: Bench, browser: Browser) -> None:
     assert [tool["state"]["status"] for tool in found] == ["completed"]
 
 
+@pytest.mark.nightly
 def test_a_question_is_answered(server: Bench, browser: Browser) -> None:
     webui.submit(browser, server.say("[scene:question] ask", "question"))
     browser.wait(webui.DIALOG, timeout_s=40)

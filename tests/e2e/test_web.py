@@ -47,6 +47,7 @@ def test_an_edit_shows_its_diff(server: Bench, browser: Browser) -> None:
     wait_for(lambda: added in webui.transcript(browser), 20, lambda: webui.transcript(browser))
 
 
+@pytest.mark.nightly
 def test_a_permission_is_answered(server: Bench, browser: Browser) -> None:
     webui.submit(browser, server.say("[scene:bash:touch made.txt] make it", "permission"))
     browser.wait_text("Allow once", 40)
@@ -111,8 +112,11 @@ def test_a_waiting_permission_survives_a_reload(server: Bench, browser: Browser)
     browser.wait_text("Allow once", 40)
     browser.goto(browser.do("url"))
     browser.wait_text("Allow once", 40)
+    assert not (server.place.project / "made.txt").exists()
     browser.click('button:text-is("Allow once")')
     webui.wait_for_turn_end(browser)
+    if server.real:
+        assert (server.place.project / "made.txt").exists()
 
 
 @pytest.mark.nightly

@@ -10,11 +10,13 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+
+from .children import wait_for
 
 SYSTEMD = Path("/usr/lib/systemd/systemd")
 JOURNALD = Path("/usr/lib/systemd/systemd-journald")
@@ -95,12 +97,13 @@ def user_systemd(home: Path, **environment: str) -> Iterator[UserSystemd]:
             stderr=log,
             start_new_session=True,
         )
+
+    def has_started() -> bool:
+        assert process.poll() is None, (home / "manager.log").read_text()
+        return (runtime / "systemd" / "private").exists()
+
     try:
-        until = time.monotonic() + START_S
-        while not (runtime / "systemd" / "private").exists():
-            assert process.poll() is None, (home / "manager.log").read_text()
-            assert time.monotonic() < until, (home / "manager.log").read_text()
-            time.sleep(0.05)
+        wait_for(has_started, START_S, (home / "manager.log").read_text)
         [child] = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
         yield UserSystemd(int(child), names)
     finally:
@@ -112,10 +115,12 @@ def user_systemd(home: Path, **environment: str) -> Iterator[UserSystemd]:
 def _remove_groups(name: str) -> None:
     """The control groups of the test, once the last process of its namespace has gone."""
     for top in (root / name for root in CGROUPS if (root / name).exists()):
-        until = time.monotonic() + START_S
-        while top.exists():
-            assert time.monotonic() < until, f"{top} is still in use"
-            for folder, _, _ in os.walk(top, topdown=False):
-                with suppress(OSError):
-                    os.rmdir(folder)
-            time.sleep(0.05)
+        wait_for(partial(_is_removed, top), START_S, f"{top} is still in use")
+
+
+def _is_removed(top: Path) -> bool:
+    """Remove the groups that are empty; whether all of them are."""
+    for folder, _, _ in os.walk(top, topdown=False):
+        with suppress(OSError):
+            os.rmdir(folder)
+    return not top.exists()

@@ -16,4 +16,4 @@ class Context(kit.Context):
     """Shared by the parts of one codec."""
 
     model: Callable[[], Msg | None]
-    """`metadata.model` of what is said now."""
+    """Returns `metadata.model` for items that begin now, or None."""

@@ -29,15 +29,15 @@ AUTH_REQUIRED = -32000
 NOT_FOUND = -32002
 _STATUS = re.compile(r"API Error: (\d{3})\b")
 _TOLD_STATUS = re.compile(r"Error: (\d{3}) (.*)", re.DOTALL)
-"""Copilot's."""
+"""An error of Copilot: `Error: STATUS MESSAGE`."""
 _OUTPUT_LIMIT = "max_output_tokens"
-"""What Codex's words hold when the answer was longer than it may be."""
+"""Codex's message contains this if the answer was longer than allowed."""
 SESSION_NOT_FOUND = "session_not_found"
 
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """What a `stopReason` means: `finish` of the last message, and the error if it is one."""
+    """The meaning of a `stopReason`: `finish` of the last message, and an error if it is one."""
 
     finish: str
     code: str = ""
@@ -53,7 +53,7 @@ STOP_REASONS: dict[str, Stop] = {
     "refusal": Stop("content-filter", "refusal", "The model refused to answer."),
     "cancelled": Stop("other"),
 }
-"""Unknown reasons count as `end_turn`: the prompt is answered, whatever it is called."""
+"""Unknown reasons count as `end_turn`: the prompt is answered in any case."""
 
 HINTS: dict[str, str] = {
     "authentication_failed": "Log in with the agent's own program in a terminal, or give the server its API key.",
@@ -73,7 +73,7 @@ _RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "no_answer"}
 
 
 def make(message: str, code: str, status: int = 0) -> Msg:
-    """An error {message, code, details {is_retryable, status_code?, hint?}}."""
+    """Return an error {message, code, details {is_retryable, status_code?, hint?}}."""
     details: Msg = {"is_retryable": code in _RETRYABLE or status in (408, 409, 429) or status >= 500}
     if status:
         details["status_code"] = status
@@ -92,13 +92,13 @@ def is_older(version: str, than: str) -> bool:
 
 
 def too_old(title: str, version: str, needed: str) -> Msg:
-    """The error of a version of an agent that cannot be held to permission rules."""
+    """Return the error for a version of an agent that cannot be held to permission rules."""
     name = f"{title} {version}" if version else f"This version of {title}"
     return make(f"{name} cannot be held to your permission rules. Update it to {needed} or newer.", "agent_too_old")
 
 
 def other_protocol(title: str, version: object, spoken: Sequence[int]) -> Msg:
-    """The error of an agent that answers `initialize` with a version of the protocol that is not spoken here."""
+    """Return the error for an agent that answers `initialize` with a protocol version that is unknown here."""
     known = " and ".join(map(str, spoken))
     message = (
         f"{title} answered with version {version} of the Agent Client Protocol, but this server speaks {known}. "
@@ -108,13 +108,13 @@ def other_protocol(title: str, version: object, spoken: Sequence[int]) -> Msg:
 
 
 def no_sessions(title: str) -> Msg:
-    """The error of an agent of version 2 that holds no conversations."""
+    """Return the error for an agent of version 2 that offers no sessions."""
     message = f"{title} offers no sessions (`capabilities.session`), so it cannot be prompted. Check its command in the settings."
     return make(message, "no_sessions")
 
 
 def response_error(error: Msg, logins: object = None, login_hint: str = "") -> Msg:
-    """The error of a JSON-RPC error response. `logins`: `authMethods` of the agent; `login_hint`: what to do."""
+    """Return the error for a JSON-RPC error response. `logins`: `authMethods` of the agent; `login_hint`: what to do."""
     data = obj(error.get("data"))
     number = get_int(error, "code")
     message = readable(get_text(data, "message", "details") or get_text(error, "message") or "The agent reported an error.")
@@ -134,13 +134,13 @@ def response_error(error: Msg, logins: object = None, login_hint: str = "") -> M
 
 
 def is_text(profile: Profile, text: str, native_id: str) -> bool:
-    """Whether this agent sends errors of the model as such a piece of a message."""
+    """Return whether this agent sends errors of the model as such a piece of a message, by its profile."""
     begun = bool(profile.errors_begin) and text.startswith(profile.errors_begin)
     return begun or (profile.id_less_errors and bool(text) and not native_id)
 
 
 def of_text(text: str) -> Msg:
-    """The error that an agent sent as a message."""
+    """Return the error that an agent sent as a message."""
     message = readable(text)
     told = _TOLD_STATUS.match(message)
     if told:
@@ -149,7 +149,7 @@ def of_text(text: str) -> Msg:
 
 
 def readable(text: str) -> str:
-    """The words inside of an error that is JSON text: `{"error": {"message": ...}}`; else the text."""
+    """Return the message inside an error that is JSON text (`{"error": {"message": ...}}`), else the text."""
     try:
         found = obj(json.loads(text))
     except (ValueError, RecursionError):
@@ -159,7 +159,7 @@ def readable(text: str) -> str:
 
 
 def usage_of(usage: Msg) -> dict[str, int]:
-    """Tokens of a prompt. Numbers that contain each other (cached in input, thinking in output) are taken apart."""
+    """Return the tokens of a prompt. If cached ones are part of the input and thinking of the output, they are subtracted."""
     input_, output = max(get_int(usage, "inputTokens"), 0), max(get_int(usage, "outputTokens"), 0)
     read, write = max(get_int(usage, "cachedReadTokens"), 0), max(get_int(usage, "cachedWriteTokens"), 0)
     thought = max(get_int(usage, "thoughtTokens"), 0)
@@ -169,12 +169,12 @@ def usage_of(usage: Msg) -> dict[str, int]:
 
 
 def unavailable(what: str, message: str, raw: Json) -> Fact:
-    """A setting (`what`: model, effort ...) that the agent has not taken over."""
+    """Return the error for a setting (`what`: model or variant) that the agent does not offer or has refused."""
     return kit.error_fact(make(message, f"{what}_unavailable"), raw)
 
 
 def prompt_failed(message: str, code: str, raw: Json) -> Iterator[Output]:
-    """A prompt that cannot be given to the agent."""
+    """Report that a prompt cannot be sent to the agent, and fail its turn."""
     error = make(message, code)
     yield kit.error_fact(error, raw)
     yield Signal(Input.FAILED, error=error)

@@ -1,9 +1,9 @@
-"""Agents that speak the Agent Client Protocol: how each is started, and what is known of it. Data.
+"""The known agents of the Agent Client Protocol: how each is started, and where it differs from others. Data.
 
 What is in here was seen in recordings (`compat_fixtures/agents/acp`) or runs of the real programs. docs/compatibility.md says
 which versions were run, and how far. goose was never run; Kimi CLI without an account.
-`opencode-acp` is found when SHIM_OPENCODE_ACP_BIN names an `opencode`, or a program of that name is on PATH: nearly everybody
-who runs this server has `opencode` installed, as the client, and a second provider of the same agent is asked for, not guessed.
+`opencode-acp` is found when SHIM_OPENCODE_ACP_BIN names an `opencode`, or a program of that name is on PATH. Nearly everybody
+who runs this server has `opencode` installed as the client, so `opencode` alone adds no second provider.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, Enforcement, Lo
 from universal.permissions import Rule
 
 DEFAULT = "default"
-"""Model of agents that offer no choice; is never sent."""
+"""Id of the only model of an agent that offers no choice. It is never sent."""
 BUILD = Mode("build", "The agent's own default: it decides what it asks before it does it.", "")
 PLAN = Mode("plan", "The agent only reads and thinks, then proposes a plan.", "plan")
 GENERIC: tuple[Mode, ...] = (BUILD, PLAN)
-"""Until an agent has told its modes. Where one has no mode `plan`, a prompt in it is refused, not run in another mode."""
+"""Modes until an agent has reported its own. If it has no `plan`, a prompt in that mode is refused, not run in another."""
 READS_ALL = ProjectSettingsUse(ALL_FAMILIES)
-"""An agent that nobody has looked at may read the settings of every family."""
+"""Assumed for an agent that nobody has examined: it reads the project settings of every family."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What is known of an agent. `native` of a mode: "" its default, `x` its mode x, `option=x` another option.
+    """One agent. `native` of a mode: "" is the agent's default, `x` its mode x, `option=x` a value of another option.
 
-    `modes` name and explain modes; which of them there are, and which more, the agent tells itself (`modes`).
+    `modes` gives names and texts; which modes exist, and which more, the agent reports itself (`acp.modes`).
     """
 
     name: str
@@ -41,20 +41,20 @@ class Profile:
     version_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     protocol: int = 1
-    """Version of the protocol that is asked for. The agent answers with the one that is spoken."""
+    """Version of the protocol that is requested. The agent's answer says which one is spoken."""
     modes: tuple[Mode, ...] = GENERIC
     tells_commands: bool = False
-    """It tells its commands after each start of a session, so its catalogue waits for them."""
+    """Whether it reports its commands after each start of a session, so that its catalogue waits for them."""
     id_less_errors: bool = False
-    """A chunk without messageId is an error of the model."""
+    """Whether the last chunk of a turn is an error of the model if it has no messageId."""
     errors_begin: str = ""
-    """A last piece of text that begins so is an error of the model."""
+    """Beginning of a text that is an error of the model if it is the last of a turn; "" for none."""
     usage_sums: bool = False
-    """The usage of a prompt is the sum since the process began."""
+    """Whether the usage of a prompt is the sum since the start of the process."""
     untold_output: str = ""
-    """What a command's card says where the agent never tells the output."""
+    """Text on the card of a command without output, for an agent that never reports it."""
     notes: bool = False
-    """Its own remarks on retries and its queue stand among the text."""
+    """Whether its remarks on retries and its queue come as text of the answer."""
     usage: bool = True
     permissions: bool = True
     questions: bool = False
@@ -64,11 +64,11 @@ class Profile:
     """As in `AgentSpec`. claude-agent-acp has None: it makes a session also when it is not logged in."""
     login_hint: str = ""
     settings: ProjectSettingsUse = READS_ALL
-    """Which settings of a project it reads; an agent of this protocol cannot be told to leave them out."""
+    """The project settings that it reads. The protocol has no way to leave them out."""
     asks_always: bool = False
-    """It can be made to ask for every call (`claude.ASK_ALWAYS`)."""
+    """Whether it can be made to ask for every call (`claude.ASK_ALWAYS`)."""
     enforcement: Enforcement | None = None
-    """Who enforces permission rules, where that is more than the protocol demands."""
+    """What enforces permission rules, if it is more than the protocol demands."""
     default_rules: tuple[Rule, ...] = ()
     own_folder: AgentFolder | None = None
     npm: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ class Profile:
     unrecorded: str = ""
     spare: SpareUse | None = None
     no_spare: str = NO_SPARE
-    """These as in `AgentSpec`."""
+    """This and the fields above, from `default_rules` on, are as in `AgentSpec`."""
 
 
 _CLAUDE_MODES = (

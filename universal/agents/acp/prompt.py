@@ -1,4 +1,4 @@
-"""A prompt of ours as content blocks of the Agent Client Protocol. Pure."""
+"""Converts a prompt to content blocks of the Agent Client Protocol. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from universal.codec import Attachment, Prompt
 
 
 def prompt_content(prompt: Prompt, *, images: bool, embedded: bool) -> list[Msg]:
-    """Content blocks of a prompt; the text comes last. What the agent cannot take is named or written out instead."""
+    """Return the content blocks of a prompt, its text last.
+
+    An attachment that the agent cannot take is written into the text, linked, or only named.
+    """
     blocks = [_attachment_block(item, images=images, embedded=embedded) for item in prompt.attachments]
     if prompt.system:
         blocks.insert(0, _text(f"<system-reminder>\n{prompt.system}\n</system-reminder>"))

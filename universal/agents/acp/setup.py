@@ -2,7 +2,7 @@
 
 Two generations of the protocol are read: `configOptions` (set by `session/set_config_option`) and `models`/`modes` (set by
 `session/set_model`, `session/set_mode`); where an agent has both, the options count. Settings are sent one at a time, each
-when the one before is answered, since the choice of a model changes which efforts there are.
+after the answer to the one before, because the model decides which efforts there are.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from universal.jsonvalue import arr, obj
 _NOTHING: Msg = {}
 _EFFORT_IDS = ("effort", "reasoning_effort", "thought_level")
 _BUILD_WORDS = ("default", "build", "agent", "auto", "code")
-"""Which mode is the usual one, where a resumed session does not tell."""
+"""Ids of the usual mode, the first that exists counts: a resumed session only tells its current mode."""
 _BRACKETS = re.compile(r"(.+)\[([a-z]+)\]")
-"""`gpt-5.5[high]`: codex-acp's models with their efforts."""
+"""A model of codex-acp with its effort: `gpt-5.5[high]`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request that sets something. `setting`: model, variant or mode."""
+    """A request that changes a setting. `setting` is model, variant or `mode:OPTION`."""
 
     setting: str
     method: str
@@ -60,15 +60,15 @@ class Setup:
     logged_in: bool | None = None
     model: str = ""
     variant: str | None = None
-    """What was wanted last."""
+    """The effort that the last prompt asked for."""
     mode_now: str = ""
     _legacy_model: str = ""
     _initial: dict[str, str] = field(default_factory=dict[str, str])
 
-    # --- told -----------------------------------------------------------------------------------------
+    # --- read -----------------------------------------------------------------------------------------
 
     def read(self, result: Msg, *, resumed: bool) -> None:
-        """The result of session/new, session/load or session/resume."""
+        """Read the result of session/new, session/load or session/resume."""
         self.read_options(result.get("configOptions"))
         modes, models = obj(result.get("modes")), obj(result.get("models"))
         self.modes = [obj(row) for row in arr(modes.get("availableModes"))]
@@ -87,7 +87,7 @@ class Setup:
             self.read_commands(result.get("availableCommands"))
 
     def read_options(self, options: Json) -> None:
-        """Take over the whole `configOptions`."""
+        """Replace all options by `configOptions`. Anything but a list is ignored."""
         if isinstance(options, list):
             rows = [{**obj(row), "id": get_text(obj(row), "id", "configId")} for row in arr(options)]
             self.options = [row for row in rows if row["id"]]
@@ -107,7 +107,7 @@ class Setup:
         return len(self.commands)
 
     def account(self, status: Msg) -> None:
-        """`authStatus` of `_auth/status_update`: {kind, label}; kind `none` is nobody."""
+        """Read who is logged in from `authStatus` of `_auth/status_update`: {kind, label}. Kind `none` is nobody."""
         kind = get_text(status, "kind")
         self.logged_in = kind != "none" if kind else self.logged_in
 
@@ -116,7 +116,7 @@ class Setup:
         return next((mode.id for mode in self.offered_modes() if mode.native == self.mode_now), "") if self.mode_now else ""
 
     def offered_modes(self) -> tuple[Mode, ...]:
-        """Return what a person can choose."""
+        """Return the modes that a person can choose."""
         rows = self._rows(self._option("mode")) or self.modes
 
         def has(option: str, value: str) -> bool:
@@ -124,7 +124,7 @@ class Setup:
 
         return offered_modes(self.profile.modes, rows, self._initial.get("mode", ""), has)
 
-    # --- offered --------------------------------------------------------------------------------------
+    # --- catalogue --------------------------------------------------------------------------------------
 
     def catalogue(self, agent: Msg) -> Catalogue:
         """Return models with their efforts, commands and modes. `agent` is the agent's answer to `initialize`."""
@@ -151,7 +151,7 @@ class Setup:
         return Catalogue(tuple(models), self.commands or (), current, self.offered_modes(), version, self.logged_in)
 
     def _bracketed_models(self) -> dict[str, Msg]:
-        """Base id -> {value, name, description, efforts}, if all models are of the form `id[effort]`."""
+        """Return base id -> {value, name, description, efforts} if all models have the form `id[effort]`, else {}."""
         bases: dict[str, Msg] = {}
         for row in self.models:
             match = _BRACKETS.fullmatch(get_text(row, "modelId"))
@@ -262,7 +262,7 @@ class Setup:
     # --- options --------------------------------------------------------------------------------------
 
     def _option(self, kind: str) -> Msg:
-        """The option of this id, or else of this category."""
+        """Return the option with this id, else the first of this category, else {}."""
         by_id = next((option for option in self.options if option.get("id") == kind), None)
         return by_id or next((option for option in self.options if option.get("category") == kind), _NOTHING)
 
@@ -274,7 +274,7 @@ class Setup:
         return get_text(self._option(kind), "currentValue")
 
     def _rows(self, option: Msg) -> list[Msg]:
-        """The choices of an option; groups are opened."""
+        """Return the choices of an option. A group is replaced by its choices."""
         rows: list[Msg] = []
         for row in map(obj, arr(option.get("options"))):
             inner = [obj(item) for item in arr(row.get("options"))]
@@ -289,6 +289,6 @@ class Setup:
 
 
 def _settings(mode: Mode) -> dict[str, str]:
-    """Options that a mode sets: `plan` -> {mode: plan}, `collaboration_mode=plan` -> that, "" -> nothing."""
+    """Return the options that a mode sets: `plan` -> {mode: plan}, `option=x` -> {option: x}, "" -> {}."""
     name, equals, value = mode.native.partition("=")
     return {name: value} if equals and "/" not in name else {"mode": mode.native} if mode.native else {}

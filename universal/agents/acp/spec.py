@@ -1,4 +1,4 @@
-"""Rows of the registry for agents of the Agent Client Protocol: the well-known ones, and the person's own."""
+"""Rows of the registry for agents of the Agent Client Protocol: the known ones, and those of the settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from universal.agents.acp.profiles import DEFAULT, PROFILES, Profile
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Model
 
 UNTOLD = Catalogue((Model(DEFAULT, "Default", "The model that the agent is set to."),), default_model=DEFAULT)
-"""Until an agent has told its models: clients can choose it at once, and do not have to wait for a slow start."""
+"""Catalogue until an agent has reported its models, so that clients need not wait for a slow start."""
 
 
 _UNSEEN = "Calls that the agent neither asks about nor makes through this server are not seen"
@@ -29,7 +29,7 @@ def _make(ids: IdFactory, profile: Profile) -> Codec:
 
 
 def spec_of(profile: Profile) -> AgentSpec:
-    """The row of the registry for one agent."""
+    """Return the registry row of one agent."""
     variable = re.sub(r"[^A-Z0-9]", "_", profile.name.upper())
     return AgentSpec(
         name=profile.name,
@@ -72,7 +72,7 @@ def spec_of(profile: Profile) -> AgentSpec:
 
 
 def custom_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
-    """An agent of the person's own, from the settings. One with a known name keeps what is known of it, but for the command."""
+    """Return the row of an agent in the settings. A known name keeps its profile, except for the command and its environment."""
     profile = next((profile for profile in PROFILES if profile.name == name), None)
     profile = profile or Profile(name, name, (), login_hint=_login_hint(name, command[0]))
     return spec_of(
@@ -89,7 +89,7 @@ def custom_spec(name: str, command: tuple[str, ...], title: str | None, env: Map
 
 
 def _login_hint(name: str, binary: str) -> str:
-    """What a person can do when an agent of which nothing is known wants a login."""
+    """Return what a person can do when an unknown agent wants a login."""
     program = binary.rpartition("/")[2]
     return (
         f"Log in with `{program}` in a terminal, or give it its key in this server's settings, as its documentation names it: "
@@ -98,4 +98,4 @@ def _login_hint(name: str, binary: str) -> str:
 
 
 ACP_AGENTS: tuple[AgentSpec, ...] = tuple(spec_of(profile) for profile in PROFILES)
-"""The well-known ones."""
+"""Registry rows of the known agents."""

@@ -1,8 +1,8 @@
-"""Items for what an ACP agent says: messages with text and thinking, tool calls and their results.
+"""Builds the items of what an ACP agent says: messages with text and thinking, tool calls and their results.
 
-Owns the life of items: each is started before it is completed, completed exactly once, and the text of a message is the
-concatenation of its deltas. ACP marks no end of a message: it ends when a chunk of another message comes, when something is
-said after a tool call, when a call begins after all calls before it have ended, or with the turn.
+Each item is started before it is completed and completed exactly once; the text of a message is the concatenation of its
+deltas. ACP marks no end of a message: it ends when a chunk of another message comes, when text follows a tool call, when a call
+begins after all earlier calls have ended, or with the turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from universal.jsonline import get_text
 from universal.jsonvalue import obj
 
 _EXIT_CODE = re.compile(r"Exit code (\d{1,10})\b")
-"""How Claude Code, behind its adapter, says that a command has failed."""
+"""The beginning of the output with which Claude Code, behind its adapter, reports a failed command."""
 
 
 @dataclass(slots=True)
@@ -47,19 +47,19 @@ class _Message:
     images: list[ImagePart] = field(default_factory=list[ImagePart])
     calls: set[str] = field(default_factory=set[str])
     ids: set[str] = field(default_factory=set[str])
-    """Its native ids: thinking has one of its own with some agents."""
+    """Its native ids. Some agents give thinking an id of its own."""
 
 
 @dataclass(slots=True)
 class Transcript(kit.Items[Context]):
-    """The conversation of one session: feed it updates, act on the facts."""
+    """The items of one session: it takes updates and yields facts."""
 
     untold_output: str = ""
     """As in `Profile`."""
     calls: dict[str, Call] = field(default_factory=dict[str, Call])
     """Open calls by id."""
     has_spoken: bool = False
-    """Whether something was said since `begin`."""
+    """Whether a message has begun since `begin`."""
     _open: _Message | None = None
     _ended: set[str] = field(default_factory=set[str])
     """Ids of calls that have their result, and of messages that were completed."""
@@ -69,13 +69,13 @@ class Transcript(kit.Items[Context]):
         self.has_spoken = False
 
     def has_ended(self, native_id: str) -> bool:
-        """Whether this call or message is over."""
+        """Return whether this call or message is over."""
         return native_id in self._ended
 
     # --- messages -------------------------------------------------------------------------------------
 
     def chunk(self, kind: kit.PartKind, content: Msg, native_id: str, raw: Json) -> Iterator[Fact]:
-        """A piece of a message."""
+        """Add a piece to the current message, or begin another one: text or an image."""
         image = content.get("type") == "image" and get_text(content, "data")
         text = block_text(content)
         if not text and not image:
@@ -99,7 +99,10 @@ class Transcript(kit.Items[Context]):
         yield self.delta(message.item_id, message.native_id, text, len(message.parts) - 1, kind, raw)
 
     def replace(self, kind: kit.PartKind, blocks: list[Msg], native_id: str, raw: Json) -> Iterator[Fact]:
-        """The whole content of a message. What goes on is a delta; other text replaces what stands there when it is complete."""
+        """Set the whole content of a message.
+
+        If it continues the text so far, the rest is a delta. Other text is seen when the message is completed.
+        """
         message = self._open
         known = message is not None and not message.calls and native_id in message.ids
         if native_id in self._ended and not known:
@@ -117,7 +120,7 @@ class Transcript(kit.Items[Context]):
                 yield from self.chunk(kind, block, native_id, raw)
 
     def _begins_message(self, native_id: str) -> bool:
-        """Whether a chunk with this id begins another message."""
+        """Return whether a chunk with this id begins another message."""
         message = self._open
         if message is None or message.calls:
             return True
@@ -146,7 +149,7 @@ class Transcript(kit.Items[Context]):
         yield self.item_fact(EventType.ITEM_COMPLETED, item, raw, synthetic=raw is None)
 
     def close(self, raw: Json, *, finish: str = "", interrupted: bool = False, extra: Msg | None = None) -> Iterator[Fact]:
-        """Nothing more will come in this turn. `extra` (usage, cost) goes to the last message."""
+        """Complete all that is open, because the turn ends. `extra` (usage, cost) goes to the last message."""
         yield from self._end(raw, finish=finish, interrupted=interrupted, extra=extra)
         yield from self._close_refused(raw)
         for call in list(self.calls.values()):
@@ -165,7 +168,7 @@ class Transcript(kit.Items[Context]):
     # --- tools ----------------------------------------------------------------------------------------
 
     def tool(self, update: Msg, raw: Json, *, asked: bool = False) -> Iterator[Fact]:
-        """A `tool_call`, a `tool_call_update`, or (`asked`) the call that a permission is about."""
+        """Read a `tool_call`, a `tool_call_update`, or (`asked`) the call of a permission request."""
         call_id, status = get_text(update, "toolCallId"), get_text(update, "status")
         if not call_id:
             yield self.ctx.report_unparsed("tool call without id", "a tool call without toolCallId", raw)

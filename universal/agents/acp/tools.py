@@ -1,4 +1,4 @@
-"""Tool calls of the Agent Client Protocol: names, arguments, output, diffs. Pure functions over what a call has told so far.
+"""Tool calls of the Agent Client Protocol: names, arguments, output and diffs. Pure functions over what was reported so far.
 
 An ACP call says what it is in several places: `name` (newer agents), `kind`, `title`, `rawInput`, `locations`, `content`, and
 `_meta` of single agents. Here they become one name, one object of arguments and one result.
@@ -28,23 +28,23 @@ _EDIT_KEYS = ("old_string", "oldString", "oldText", "edits", "content", "new_sou
 _SEARCH_KEYS = ("pattern", "query", "regex")
 _FILE_KINDS = frozenset({"read", "edit", "delete", "move"})
 _SHELLS = frozenset({"exec_command", "shell", "local_shell"})
-"""Names of shell tools. Codex tells with `kind` read or search what such a command does."""
+"""Names of shell tools. With the `kind` read or search, Codex says what such a command does."""
 _ACTING_KINDS = frozenset({"execute", "edit", "delete", "move", "read", "search", "fetch"})
-"""Kinds with permission rules of their own: they count for a tool whose name is not known here, so that the rules hold."""
+"""Kinds that have permission rules. A tool with an unknown name is called by its kind, so that the rules hold for it."""
 _TITLES = frozenset(
     {"read", "edit", "write", "multiedit", "bash", "glob", "grep", "list", "patch", "task", "skill", "webfetch", "websearch"}
     | {"todowrite", "todoread", "question", "codesearch", "lsp", "invalid"}
 )
-"""Titles that are names of tools: OpenCode and Pi begin a call with them and give no `name`."""
+"""Titles that are tool names: OpenCode and Pi begin a call with one and send no `name`."""
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)+")
 _NAMED_TITLE = re.compile(r"([a-z][a-z0-9]*(?:_[a-z0-9]+)+): ")
 _NAMED_JSON = re.compile(r"([A-Za-z][\w.-]*): \{")
 """Titles that begin with the tool's name, as Cline's do: a name of several words, or any name before JSON arguments."""
 _FENCE = re.compile(r"\A(`{3,})\w*\n(.*?)\n?\1\s*\Z", re.DOTALL)
 _SHELL_END = re.compile(r"\n?<shellId: \S+ completed with exit code -?\d+>\s*\Z")
-"""What Copilot adds to a command's output."""
+"""The line that Copilot adds to a command's output."""
 _EDIT_CHARS = 20_000
-"""Texts of a diff longer than this are not repeated in the arguments."""
+"""Maximum characters of a diff's two texts that are copied into the arguments."""
 
 
 @dataclass(slots=True)
@@ -67,7 +67,7 @@ class Call(kit.Call):
     rejected: bool = False
     """Whether a person has refused it. Gemini CLI does not report how such a call ended."""
     dismissed: bool = False
-    """Whether its question was dismissed. Its later output is then no result, though some agents call it one."""
+    """Whether a person dismissed its question. Its later output is then no result, though some agents send it as one."""
 
     def merge(self, update: Msg) -> None:
         """Copy the fields that this update has. Null and missing fields change nothing."""
@@ -100,7 +100,7 @@ def _input_object(raw_input: Json) -> Msg:
 
 
 def name_of(update: Msg) -> str:
-    """The agent's name of a tool; where it gives none, the kind of work."""
+    """Return the agent's name of a tool, or the kind of work if it gives none or the name is unknown here."""
     kind, title = get_text(update, "kind"), get_text(update, "title")
     given = obj(update.get("rawInput"))
     if obj(update.get("_meta")).get("is_mcp_tool_call") is True and get_text(given, "tool"):  # codex-acp
@@ -152,12 +152,12 @@ def arguments_of(call: Call) -> Msg:
 
 _PATCH_PATH = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
 _OPENCODE_QUESTIONS = frozenset({"external_directory", "doom_loop"})
-"""Permissions that OpenCode asks about a call besides the call's own; it tells them as the request's title."""
+"""Permissions that OpenCode requests for a call besides the call's own; it sends them as the request's title."""
 _CHANGING_KINDS = frozenset({"edit", "delete", "move"})
 
 
 def rule_metadata(call: Call | None, request: Msg) -> Msg:
-    """What permission rules look at beside the arguments: paths, commands, and whether the call is known at all.
+    """Return what permission rules check besides the arguments: commands, paths, and `opaque` if neither can be known.
 
     `request` is the `toolCall` of `session/request_permission`.
     """
@@ -196,14 +196,14 @@ def _paths(call: Call | None, request: Msg, given: Msg) -> list[str]:
 
 
 def _listed_paths(given: Msg) -> list[str]:
-    """Paths of calls that name several files: `files: [{path}]`, `paths: [PATH]`."""
+    """Return the paths of a call that names several files: `files: [{path}]`, `paths: [PATH]`."""
     rows = [row for key in ("files", "edits", "paths") for row in arr(given.get(key))]
     found = (row if isinstance(row, str) else get_text(obj(row), *_PATH_KEYS) for row in rows)
     return [path for path in dict.fromkeys(found) if path]
 
 
 def _commands(given: Msg) -> list[str]:
-    """Shell lines of calls that run several: `commands: [LINE]` or `commands: [{command}]`."""
+    """Return the shell lines of a call that runs several: `commands: [LINE]` or `commands: [{command}]`."""
     rows = arr(given.get("commands"))
     return [
         line for line in (_command(obj(row).get("command")) if isinstance(row, dict) else _command(row) for row in rows) if line
@@ -211,14 +211,14 @@ def _commands(given: Msg) -> list[str]:
 
 
 def _opencode_question(permission: str, given: Msg) -> Access:
-    """The access of OpenCode's own request, as far as its ACP face tells it: the patterns are gone, the folder is not."""
+    """Return the access of OpenCode's own request. Its ACP server sends the folder (`parentDir`), but not the patterns."""
     folder = get_text(given, "parentDir")
     pattern = f"{folder.rstrip('/')}/*" if folder else get_text(given, "tool", "filepath") or "*"
     return Access(permission, (pattern,), (pattern,), given)
 
 
 def _command(value: Json) -> str:
-    """A shell line; of `["/bin/bash", "-lc", LINE]` the LINE."""
+    """Return a command as a shell line. `["/bin/bash", "-lc", LINE]` becomes LINE."""
     if isinstance(value, str):
         return value
     words = [word for word in arr(value) if isinstance(word, str)]
@@ -228,7 +228,7 @@ def _command(value: Json) -> str:
 
 
 def _first_path(call: Call) -> str:
-    """Where it is, by its locations or else its first diff."""
+    """Return the first path in the locations of a call, or else in its diffs."""
     return next((path for path in (get_text(place, "path") for place in [*call.locations, *_diffs(call)]) if path), "")
 
 
@@ -236,14 +236,14 @@ def _first_path(call: Call) -> str:
 
 
 def texts(content: list[Msg]) -> str:
-    """The text of `content` blocks, without the Markdown fences that agents put around output."""
+    """Return the text of `content` blocks, without the Markdown fences that agents put around output."""
     blocks = [obj(block.get("content")) for block in content if block.get("type") == "content"]
     told = "\n".join(strip_fence(text) for text in map(block_text, blocks) if text)
     return _SHELL_END.sub("", told)
 
 
 def block_text(block: Msg) -> str:
-    """Text of a content block; links and embedded files as a line."""
+    """Return the text of a content block. A link becomes Markdown; an embedded file gives its text or its URI."""
     if block.get("type") == "text":
         return get_text(block, "text")
     if block.get("type") == "resource_link":
@@ -256,7 +256,7 @@ _SHOWN_BLOCKS = frozenset({"", "text", "image", "resource", "resource_link"})
 
 
 def hidden_content(content: list[Msg]) -> Iterator[str]:
-    """Types of content that nobody is shown, such as `audio`."""
+    """Yield the types of content that clients cannot show, such as `audio`."""
     for block in content:
         kind, inner = get_text(block, "type"), get_text(obj(block.get("content")), "type")
         if kind not in _SHOWN_CONTENT:
@@ -278,12 +278,12 @@ def output_of(call: Call) -> str:
 
 _OUTPUT_KEYS = ("output", "formatted_output", "aggregated_output", "stdout", "error")
 _RESULT_KEYS = ("result", "text", "message", "value")
-"""Where single agents put the text of one result: Cline `result`, blocks of content `text`."""
+"""Fields in which some agents put the text of one result: Cline `result`, content blocks `text`."""
 _KNOWN_KEYS = frozenset({*_OUTPUT_KEYS, *_RESULT_KEYS, "content", "contents", "exit_code", "exitCode", "exit"})
 
 
 def _raw_text(raw: Json) -> str:
-    """The text of an output whose form is known, else ""."""
+    """Return the text of an output whose form is known, else ""."""
     if isinstance(raw, str):
         return raw
     if isinstance(raw, list):
@@ -296,7 +296,7 @@ def _raw_text(raw: Json) -> str:
 
 
 def _row_text(row: Json) -> str:
-    """One result of several. Cline: {query, result, error?, success}."""
+    """Return the text of one result in a list. Cline sends {query, result, error?, success}."""
     if isinstance(row, str):
         return row
     found = obj(row)
@@ -305,7 +305,7 @@ def _row_text(row: Json) -> str:
 
 
 def _unknown_output(raw: Json) -> str:
-    """An output of unknown form as compact JSON; "" when there is nothing or its form is known."""
+    """Return an output of unknown form as compact JSON, or "" if it is empty or its form is known."""
     if raw in (None, "", [], {}) or isinstance(raw, str):
         return ""
     if any(_KNOWN_KEYS & obj(row).keys() for row in arr(raw) or [raw]):
@@ -314,13 +314,13 @@ def _unknown_output(raw: Json) -> str:
 
 
 def reports_failure(call: Call) -> bool:
-    """Whether a call that its agent calls completed says `success: false` itself, as a whole or in one of its results."""
+    """Return whether the raw output of a call says `success: false`, as a whole or in one of its results."""
     rows = arr(call.raw_output) or [call.raw_output]
     return any(obj(row).get("success") is False for row in rows)
 
 
 def content_of(call: Call, *, failed: bool) -> tuple[ContentPart, ...]:
-    """Content of the tool_result item: output, images, and unless it failed the files."""
+    """Return the content of the tool_result item: output, images and, unless it failed, files."""
     parts: list[ContentPart] = [ToolResultPart(call_id=call.call_id, output=output_of(call))]
     for block in call.content:
         inner = obj(block.get("content"))
@@ -333,7 +333,7 @@ def content_of(call: Call, *, failed: bool) -> tuple[ContentPart, ...]:
 
 
 def metadata_of(call: Call) -> Msg:
-    """Metadata of the tool_result item, as listed at `universal.items.Item`."""
+    """Return the metadata of the tool_result item, as listed at `universal.items.Item`."""
     raw = obj(call.raw_output)
     metadata: Msg = {}
     if call.exit_code is not None:
@@ -358,7 +358,7 @@ def metadata_of(call: Call) -> Msg:
 
 
 def todos_of(call: Call) -> list[Msg]:
-    """The list that OpenCode's todo tool has written: `opencode acp` makes no plan of it, as other agents do."""
+    """Return the list that OpenCode's `todowrite` has written. Other agents send a plan; `opencode acp` does not."""
     if call.name != "todowrite":
         return []
     rows = [obj(row) for row in arr(call.raw_input.get("todos"))]
@@ -389,9 +389,9 @@ def _files(call: Call) -> Iterator[FileRefPart]:
 
 
 def _exact_patch(call: Call) -> str:
-    """The agent's own patch, where the diff in `content` only has the replaced piece and so no line numbers.
+    """Return the agent's own patch, which has line numbers, or "": Claude's `structuredPatch`, OpenCode's `metadata.diff`.
 
-    Claude's `structuredPatch`; OpenCode's `metadata.diff`.
+    The diff in `content` only has the piece that is replaced.
     """
     told = get_text(obj(obj(call.raw_output).get("metadata")), "diff")
     if "\n@@ " in told:
@@ -409,13 +409,13 @@ def _exact_patch(call: Call) -> str:
 
 
 def pending_diff(call: Call) -> str:
-    """The change that a call will make, as a unified diff; "" when the agent does not say it before."""
+    """Return the change that a call will make as a unified diff, or "" if the agent has not sent it."""
     told = get_text(call.raw_input, "diff")
     return told or "".join(_block_diff(diff, get_text(diff, "path")) for diff in _diffs(call))
 
 
 def _is_created(diff: Msg) -> bool:
-    """Whether a diff makes a new file. Version 2 says what it does (`operation`); version 1 has no old text then."""
+    """Return whether a diff creates a file: by `operation` in version 2, by the missing `oldText` in version 1."""
     return diff.get("operation") == "add" if "operation" in diff else diff.get("oldText") is None
 
 
@@ -424,7 +424,7 @@ _PATCH_END = re.compile(r"^\*\*\* (?:End Patch|End of File|Move to: .*)\n?", re.
 
 
 def _patched_files(call: Call) -> Iterator[FileRefPart]:
-    """Files of a call whose patch stands in its arguments (Codex's `apply_patch`). Lines are counted from the first one shown."""
+    """Yield the files of a patch in a call's arguments (Codex's `apply_patch`). Line numbers begin at the first line shown."""
     patch = get_text(call.raw_input, "input", "patch", "patchText")
     _, *pieces = _PATCHED_FILE.split(_PATCH_END.sub("", patch))
     for operation, path, body in zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True):
@@ -434,32 +434,32 @@ def _patched_files(call: Call) -> Iterator[FileRefPart]:
 
 
 def _patch_sides(patch: str) -> tuple[str, str]:
-    """The lines of a patch's hunks before and after it. Lines of its head are left out."""
+    """Return the texts before and after the hunks of a patch. Lines of its head are left out."""
     lines = [line for line in _split(patch) if not line.startswith(("--- ", "+++ ", "@@", "\\"))]
     old, new = ("".join(line[1:] for line in lines if line[:1] in (" ", sign)) for sign in "-+")
     return old, new
 
 
 def _sides(diff: Msg) -> tuple[str, str]:
-    """The texts before and after a diff of a call's content."""
+    """Return the texts before and after a diff of a call's content."""
     return (
         _patch_sides(get_text(diff, "patch")) if "operation" in diff else (get_text(diff, "oldText"), get_text(diff, "newText"))
     )
 
 
 def _block_diff(diff: Msg, path: str) -> str:
-    """A diff of a call's content as a unified diff. Version 2 brings the patch itself."""
+    """Return a diff of a call's content as a unified diff. Version 2 sends the patch itself."""
     if "operation" in diff:
         return get_text(diff, "patch")
     return unified_diff(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=_is_created(diff))
 
 
 def unified_diff(path: str, before: str, after: str, *, created: bool = False) -> str:
-    """A unified diff of two texts; of a new file when `created`. "" when nothing differs."""
+    """Return a unified diff of two texts, or "" if they are equal. `created`: the file is new."""
     lines = difflib.unified_diff(_split(before), _split(after), "/dev/null" if created else path, path, n=3)
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
 def _split(text: str) -> list[str]:
-    """Lines with their newlines; not `splitlines`, which breaks at U+2028, form feeds and the like."""
+    """Split a text into lines that keep their newlines. `splitlines` would break at U+2028 and form feeds too."""
     return [line for line in re.split(r"(?<=\n)", text) if line]

@@ -1,4 +1,4 @@
-"""Version 2 of the Agent Client Protocol (draft of July 2026) in the terms of version 1, where only names and forms differ. Pure.
+"""Translates version 2 of the Agent Client Protocol (draft of July 2026) to version 1, where only names and forms differ. Pure.
 
 Source: agentclientprotocol.com/protocol/v2/migration; the schema in @agentclientprotocol/sdk 2.4.0; recordings of
 claude-agent-acp 0.101.0 and codex-acp 2.6.0.
@@ -21,21 +21,21 @@ from universal.jsonvalue import arr, obj
 
 VERSION = 2
 TERMINALS = 64
-"""So many terminals are kept, the newest ones. Agents make one for each command."""
+"""Maximum terminals kept; the oldest are dropped. Agents make one for each command."""
 SHOWN_CHARS = 1_000_000
-"""Output of a terminal that a tool call shows. The beginning is kept."""
+"""Maximum characters of a terminal's output in a tool call. The beginning is kept."""
 
 
 # --- the handshake ------------------------------------------------------------------------------------------
 
 
 def has_sessions(agent: Msg) -> bool:
-    """Whether the answer to `initialize` says that the agent holds conversations."""
+    """Return whether the answer to `initialize` says that the agent holds conversations."""
     return isinstance(obj(agent.get("capabilities")).get("session"), dict)
 
 
 def agent_of(agent: Msg) -> Msg:
-    """The answer to `initialize` in the terms of version 1. Each agent of version 2 can resume."""
+    """Return the answer to `initialize` in the form of version 1. Every agent of version 2 can resume."""
     prompt = obj(obj(obj(agent.get("capabilities")).get("session")).get("prompt"))
     capabilities: Msg = {
         "promptCapabilities": {
@@ -48,7 +48,10 @@ def agent_of(agent: Msg) -> Msg:
 
 
 def batch_of(line: bytes) -> list[bytes]:
-    """The messages of a batch, a line each. A line that holds no list of objects is its only message."""
+    """Split a batch into its messages, one line each.
+
+    A line that is no list of objects is returned with a space before it, so that it is not taken for a batch again.
+    """
     try:
         rows = parse(line)
     except (ValueError, RecursionError):
@@ -61,7 +64,7 @@ def batch_of(line: bytes) -> list[bytes]:
 
 
 def tool_update(update: Msg) -> Msg:
-    """`tool_call_update`. A field that is null is cleared: of `content` nothing is left, the others keep what they showed."""
+    """Return a `tool_call_update` in the form of version 1. A null `content` empties it; other null fields change nothing."""
     known = {key: value for key, value in update.items() if value is not None}
     if "content" in update:
         known["content"] = [part for block in arr(update["content"]) for part in content_blocks(obj(block))]
@@ -69,7 +72,7 @@ def tool_update(update: Msg) -> Msg:
 
 
 def content_blocks(block: Msg) -> list[Msg]:
-    """An item of a call's content. A diff becomes a block for each file: {type, path, operation, patch, oldPath?}."""
+    """Return the blocks of an item of a call's content. A diff has one a file: {type, path, operation, patch, oldPath?}."""
     if block.get("type") != "diff" or "changes" not in block:
         return [block]
     changes = [obj(change) for change in arr(block.get("changes"))]
@@ -88,12 +91,12 @@ _SECTION = re.compile(r"^(?=diff --git )", re.MULTILINE)
 
 
 def _sections(patch: str) -> list[str]:
-    """A Git patch, file by file."""
+    """Split a Git patch by file."""
     return [section for section in _SECTION.split(patch) if section.strip()]
 
 
 def _file_hunks(change: Msg, section: str) -> str:
-    """The hunks of one file under its own path, without Git's `a/` and `b/`; "" if there are none (a move, a binary file)."""
+    """Return the hunks of one file under its path, without Git's `a/` and `b/`, or "" if it has none (a move, a binary file)."""
     start = section.find("@@ ") if section.startswith("@@ ") else section.find("\n@@ ") + 1
     if start == 0 and not section.startswith("@@ "):
         return ""
@@ -107,7 +110,7 @@ def _file_hunks(change: Msg, section: str) -> str:
 
 
 def permission_params(params: Msg) -> Msg:
-    """Parameters of `session/request_permission`: the `subject` as `toolCall`. An unknown subject leaves the title only."""
+    """Return the parameters of `session/request_permission` with the subject as `toolCall`. An unknown one gives a title only."""
     subject = obj(params.get("subject"))
     title = get_text(params, "title")
     if subject.get("type") == "tool_call":

@@ -1,4 +1,4 @@
-"""Tables of the Agent Client Protocol: what we say of ourselves, what is known and not used."""
+"""Constants of the Agent Client Protocol: our capabilities, messages that are ignored or refused, and remarks of agents."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CLIENT_1: Msg = {
 }
 """Fields of `initialize` in version 1. Files and terminals: `host`, ADR 14. Questions come as forms."""
 CLIENT_2: Msg = {"info": _CLIENT, "capabilities": {"elicitation": {"form": {}}}}
-"""The same in version 2. Both are sent: which version is spoken is known with the answer only."""
+"""The same in version 2. Both are sent, because only the answer says which version is spoken."""
 
 IGNORED: dict[str, str] = {
     "user_message_chunk": "an echo of the prompt, or history",
@@ -26,26 +26,26 @@ IGNORED: dict[str, str] = {
     "qwen/notify/session/mode-update": "the mode, which `current_mode_update` tells too",
     "qwen/notify/session/prompt-suggestion": "what the person might say next, by Qwen Code",
 }
-"""Known and not used, and why."""
+"""Messages that are ignored, and why."""
 
 OWN_WORK_ENDS = "_qwencode/end_turn"
-"""Qwen Code has ended work that it began without a prompt, such as after a background agent."""
+"""Qwen Code's message at the end of work that it began without a prompt, such as after a background agent."""
 
 REFUSED: dict[str, str] = {
     "_qwencode/start_turn": "Qwen Code begins work of its own; its end is told by `_qwencode/end_turn`",
     "craft/drainMidTurnQueue": "Qwen Code asks for prompts that were sent during the turn; here they wait for its end",
 }
-"""Requests that are known and refused, and why. An agent does without their answer."""
+"""Requests that are refused, and why. The agents go on without an answer."""
 
 ABORTED: Msg = {"message": "Interrupted", "code": "aborted"}
 RETRY = re.compile(r"Retrying \(attempt (\d+)/(\d+), waiting (\d+)s\)\.\.\.\s*")
 MODE_NOTE = re.compile(r"\[MODE_UPDATE\] \S+")
-"""Gemini CLI's remark that a mode was set, as a message."""
+"""Gemini CLI's message that a mode was set."""
 PREAMBLE = re.compile(r"pi v\d+\.\d+\.\d+\n---\n.*", re.DOTALL)
-"""What pi-acp says about itself after the start of a session, as a message."""
+"""pi-acp's message about itself after the start of a session."""
 NOTE = re.compile(
     r"(Queued message \(position \d+\)\.|Starting queued message\. \(\d+ remaining\)|Retry finished, resuming\.)\s*"
 )
-"""pi-acp's remarks, which stand among the text."""
+"""Remarks of pi-acp that come as text of the answer."""
 SUSPECT = "API Error"
-"""How a message of claude-agent-acp begins that an error response may repeat."""
+"""Beginning of a message of claude-agent-acp that an error response may repeat."""

@@ -1,10 +1,10 @@
-"""The builds of OpenCode 2 that the codec speaks, and the names of the older ones in the release's.
+"""The builds of OpenCode 2 that the codec speaks, and the translation of older events to the names of the release.
 
     V2        2.0 and 2.1, as published: names, fields and paths of this package
     JULY      the builds of July 2026 (branch `v2`)
     PREVIEW   the "2.0 preview" of August 2026 (`lildax` 1.18.18): events `session.next.*`, and none for the end of a turn
 
-Events say by their names which build they are of, so `normalize` needs no dialect. Requests do.
+The name of an event shows its build, so `normalize` needs no dialect. Requests need one.
 Source: the published contract and recordings of the two older builds (`compat_fixtures/opencode2`); docs/wire2.md.
 """
 
@@ -22,7 +22,7 @@ Msg: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What requests to one build need.
+    """The differences of one build that requests and turns depend on.
 
     tells_end    an event says that a session is idle; otherwise only the list of active sessions does
     reply        key of the decision in a reply to a permission
@@ -49,11 +49,11 @@ PREVIEW = Dialect("preview", tells_end=False, is_wrapped=True)
 
 INFO_PATH = "/api/info"
 HEALTH_PATH = "/api/health"
-"""Which build it is: 2.x answers the first, the older ones the second."""
+"""Paths that identify a build: 2.x answers the first, the older ones only the second."""
 
 
 def dialect_of_health(health: Json) -> Dialect:
-    """Return the dialect of a build that has no `/api/info`. The preview tells no version."""
+    """Return the dialect of a build that has no `/api/info`. The preview reports no version."""
     return JULY if text(obj(health).get("version")) else PREVIEW
 
 
@@ -72,7 +72,7 @@ _EVENTS: Mapping[str, str] = {
     "question.v2.replied": "question.replied",
     "question.v2.rejected": "question.rejected",
 }
-"""Type of an event in an older build -> its type in 2.x. Others of the preview lose `next.`."""
+"""Type of an event in an older build -> its type in 2.x. All other types of the preview lose `next.`."""
 
 _FIELDS: Mapping[str, str] = {"inputID": "inboxID", "callID": "id", "structured": "metadata"}
 """Field of an event's data in an older build -> its name in 2.x."""

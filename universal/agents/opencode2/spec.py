@@ -1,4 +1,4 @@
-"""The row of the registry for OpenCode 2: what the server knows of it before it runs. The codec is loaded when one is needed."""
+"""The registry row of OpenCode 2. The codec is loaded when it is first needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NOT_RUN = (
     "2.x was not run: npm has no program of it, so this was made from its published contract and from recordings of two older "
     "builds of its server. The preview of August (`lildax` 1.18.18) was run."
 )
-"""What is said of it where other agents have versions that were tested."""
+"""Shown where other agents have a list of tested versions."""
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -51,7 +51,7 @@ OPENCODE2 = AgentSpec(
 
 
 def configured_spec(command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
-    """Return the spec with the program of a person's `[agents.opencode2]`: its words, and what it gets in its environment."""
+    """Return the row with the program of `[agents.opencode2]` in the settings: its arguments and environment."""
 
     def make(ids: IdFactory) -> Codec:
         from universal.agents.opencode2.codec import OpenCode2Codec

@@ -1,7 +1,7 @@
-"""OpenCode 2's server on the wire, as lines: requests that we write, answers and events that we read.
+"""The wire of OpenCode 2's server as lines: requests that we write, answers and events that we read.
 
     we write   {"id", "method", "path", "body"?}      an HTTP request
-    we read    {"id", "status", "body"}               its answer; status 0: there was none, body {"message"}
+    we read    {"id", "status", "body"}               its answer; status 0 if there was none, body {"message"}
                {"event": {"id", "type", "data", ...}} a frame of `GET /api/event`
 
 Source: the published contract of 2.0 and 2.1 (`compat_fixtures/opencode2`), docs/wire2.md.
@@ -26,21 +26,21 @@ MODES = (
     Mode("plan", "Reads and proposes, and edits nothing.", "plan"),
 )
 DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")
-"""Of no provider: no model is selected for it, and OpenCode takes its own."""
+"""A model without a provider: none is selected, and OpenCode uses its own."""
 DEFAULT_CATALOGUE = Catalogue(models=(DEFAULT_MODEL,), default_model=DEFAULT_MODEL.id)
 
 SYSTEM_ENTRY = "opencode-shim"
 """Key of the instructions entry with a prompt's system text."""
 RETRY_LIMIT_MS = 3_600_000
-"""Longest wait of a retry that is believed."""
+"""Longest wait for a retry that is taken from an event, in milliseconds."""
 
 OFFERS = ("/api/model", "/api/model/default", "/api/agent", "/api/command", "/api/skill")
-"""What is asked for the catalogue. Each answer may be an error and is then left out."""
+"""Paths that the catalogue is read from. An answer that is an error is left out."""
 
 CATALOGUE_EVENTS = frozenset(
     {"model.updated", "provider.updated", "catalog.updated", "agent.updated", "command.updated", "skill.updated"}
 )
-"""Events after which the catalogue is asked for again."""
+"""Events after which the catalogue is read again."""
 
 ACTIONS: Mapping[str, str] = {"bash": "shell", "task": "subagent", "write": "edit", "apply_patch": "edit"}
 """Permission of OpenCode 1 -> action of OpenCode 2; all others keep their name."""
@@ -83,7 +83,7 @@ IGNORED: Mapping[str, str] = {
     "location.shutdown": "the stream ends with it, and so does the process",
     "filesystem.changed": "the server watches by itself",
 }
-"""Types of events that are known and not used -> why."""
+"""Types of events that are ignored -> why."""
 
 IGNORED_FAMILIES: Mapping[str, str] = {
     "plugin.": "its catalogue is asked for",
@@ -105,18 +105,18 @@ IGNORED_FAMILIES: Mapping[str, str] = {
     "rpc.": "of its plugins",
     "lsp.": "diagnostics are in the tools' results",
 }
-"""Prefixes of types of events that are known and not used -> why."""
+"""Prefixes of types of events that are ignored -> why."""
 
 
 def delay_ms(at: Json, created: Json, attempt: int) -> int:
-    """Return how long a retry waits: from its event to `at`, or 2 s, 4 s, 8 s ... where that makes no sense."""
+    """Return how long a retry waits in milliseconds: from its event to `at`, or 2 s to 32 s by attempt if that is absurd."""
     if isinstance(at, (int, float)) and isinstance(created, (int, float)) and 0 <= (wait := int(at - created)) <= RETRY_LIMIT_MS:
         return wait
     return 1000 * 2 ** min(max(attempt - 1, 1), 5)
 
 
 def model_ref(model: str | None, variant: str | None) -> Msg | None:
-    """Return `provider/model` as a model reference: the provider's id has no slash, the model's may."""
+    """Return `provider/model` as a model reference, or None without a provider. A model's id may contain slashes."""
     provider, _, id_ = (model or "").partition("/")
     if not id_:
         return None
@@ -139,7 +139,7 @@ def command_body(dialect: Dialect, prompt: Prompt, name: str, arguments: str) ->
 
 
 def file_inputs(prompt: Prompt) -> list[Msg]:
-    """Return attachments as files of a prompt: bytes and texts as data URLs, else the file's URL."""
+    """Return the attachments as files of a prompt: bytes and texts as data URLs, others by the file's URL."""
     found: list[Msg] = []
     for attachment in prompt.attachments:
         if uri := kit.attachment_url(attachment):
@@ -148,7 +148,7 @@ def file_inputs(prompt: Prompt) -> list[Msg]:
 
 
 def ruleset(rules: Iterable[Rule]) -> list[Msg]:
-    """Return permission rules as those of a session. What is allowed before anything is forbidden needs no rule."""
+    """Return permission rules in OpenCode 2's form. `allow` rules before the first other rule are left out."""
     rows: list[Msg] = []
     for rule in rules:
         if rows or rule.action != "allow":
@@ -221,11 +221,11 @@ def usage_of(tokens: Json) -> dict[str, int]:
 
 
 _CODES: Mapping[str, str] = {"provider.auth": "ProviderAuthError", "aborted": "aborted"}
-"""Type of an error -> the code that our faces know."""
+"""Type of an error -> the error code that faces know."""
 
 
 def error_of(native: Json) -> dict[str, Json]:
-    """Return an error `{type, message, status?}`, or the body `{_tag, message}` of an answer, as a universal one."""
+    """Return an error `{type, message, status?}`, or an answer's body `{_tag, message}`, as a universal error."""
     values = obj(native)
     kind = text(values.get("type")) or text(values.get("_tag")) or "UnknownError"
     details: dict[str, Json] = {"type": kind}

@@ -159,7 +159,7 @@ class SessionActor:
         self._touch()
         shown = self.prompt_queue.show(pending)
         if title is not None:
-            self.main.status("session", title=title)
+            self.main.change_record(title=title)
         self.prompt_queue.queue(shown)
 
     def park(self, pending: PendingPrompt) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Unpack
 
 import structlog
 
@@ -43,7 +43,7 @@ from universal.jsonvalue import obj, text
 from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
 from universal.session.changes import SessionDeleted
 from universal.session.model import Fields, ModelRef, Session, SessionRecord, Status
-from universal.session.record_json import record_json
+from universal.session.record_json import RecordChanges, record_json
 
 log = structlog.get_logger()
 
@@ -404,12 +404,12 @@ class SessionManager:
 
     # --- changing ---------------------------------------------------------------------------------------------
 
-    async def patch(self, session_id: str, **changes: Any) -> SessionRecord:
-        """Set fields of the record, with the names of `importer.patched`, and return the new record."""
+    async def patch(self, session_id: str, **changes: Unpack[RecordChanges]) -> SessionRecord:
+        """Set fields of the record, and return the new record."""
         state = await self.state(session_id)
         check_unattended(changes.get("metadata"))
         if changes:
-            state.status("session", **changes)
+            state.change_record(**changes)
             self._state_changed(state)
         return state.session.record
 

@@ -33,7 +33,7 @@ from universal.codec import modes_of
 from universal.events import EventType, SessionStartedData, UniversalEvent
 from universal.jsonvalue import JsonObject, obj, text
 from universal.permissions import Rule
-from universal.session.importer import session_model
+from universal.session.values import ModelRef
 
 NAMESPACE = "universal"
 
@@ -120,7 +120,7 @@ class NamedSessions:
             permission=rules,
             agent_name=agent.spec.name,
             mode=mode,
-            model=session_model(model),
+            model=model,
             metadata=metadata,
         )
         permission_mode = wanted.permission_mode or "default"
@@ -149,7 +149,7 @@ class NamedSessions:
             raise InvalidRequest(f"{agent.spec.title} is installed in version {version}, not {wanted.version}.", None)
         return agent
 
-    def _model(self, agent: Agent, wanted: NewSession) -> JsonObject:
+    def _model(self, agent: Agent, wanted: NewSession) -> ModelRef:
         catalogue = agent.catalogue
         default = catalogue.default_model or (catalogue.models[0].id if catalogue.models else "default")
         asked = (wanted.model or default).removeprefix(f"{agent.spec.name}/")
@@ -160,7 +160,7 @@ class NamedSessions:
         if wanted.variant and (model is None or wanted.variant not in model.variants):
             names = ", ".join(model.variants if model is not None else ()) or "none"
             raise InvalidRequest(f"Model {asked!r} has no variant {wanted.variant!r}. It has: {names}.", None)
-        return {"id": asked, "providerID": agent.spec.name, **({"variant": wanted.variant} if wanted.variant else {})}
+        return ModelRef(agent.spec.name, asked, wanted.variant or None)
 
     def _mode(self, agent: Agent, wanted: NewSession) -> tuple[str, list[JsonObject] | None]:
         """Our mode, and rules if the agent has no such mode."""

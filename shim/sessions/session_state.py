@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import structlog
 
@@ -41,6 +41,7 @@ from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.jsonvalue import JsonObject, obj
 from universal.session import checkpoint as core
 from universal.session.model import Session
+from universal.session.record_json import RecordChanges, changes_json
 from universal.session.reducer import Reducer
 from universal.turn import Effect, Input, State, TurnEnd, TurnMachine, TurnStart
 
@@ -240,6 +241,10 @@ class SessionState:
             metadata=metadata,
         )
         return self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+
+    def change_record(self, **changes: Unpack[RecordChanges]) -> None:
+        """Record that fields of the session's record change."""
+        self.status("session", **changes_json(changes))
 
     def record_viewed(self, idle: int) -> None:
         """Record that a person has seen the end of the turn that ended at this time (ms)."""

@@ -1,4 +1,4 @@
-"""A session's record as JSON, in the journal and in the store's row. Pure.
+"""A session's record, and what changes of it, as JSON in the journal and in the store's row. Pure.
 
 Fields that have their default are left out. Rows and journals of before 2026-11-23 hold OpenCode 1's JSON, which
 `universal.session.importer` reads.
@@ -7,15 +7,39 @@ Fields that have their default are left out. Rows and journals of before 2026-11
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import TypeAdapter
 
 from universal.jsonvalue import obj
 from universal.session import importer
 from universal.session.model import SessionRecord
+from universal.session.values import Fields, ModelRef
 
 _RECORD = TypeAdapter(SessionRecord)
+_NAMES = {"mode": "agent", "archived_ms": "archived"}
+"""Field of a record -> its name in the journal, if that is another one."""
+
+
+class RecordChanges(TypedDict, total=False):
+    """Fields of a record that change. None removes one."""
+
+    title: str
+    permission: list[Fields] | None
+    metadata: Fields | None
+    share: Fields | None
+    mode: str
+    model: ModelRef
+    archived_ms: float | None
+
+
+def changes_json(changes: RecordChanges) -> dict[str, Any]:
+    """The changes as a `session` status of the journal has them; `importer.patch_record` reads them."""
+    fields = {_NAMES.get(name, name): value for name, value in changes.items()}
+    if (model := changes.get("model")) is not None:
+        variant = {} if model.variant is None else {"variant": model.variant}
+        fields["model"] = {"id": model.model_id, "providerID": model.provider_id, **variant}
+    return fields
 
 
 def record_json(record: SessionRecord) -> dict[str, Any]:

@@ -101,16 +101,24 @@ _OTHER_WAY: Mapping[str, types.FileStatus] = {"added": "deleted", "deleted": "ad
 _HUNK = re.compile(r"^@@ -(\S+) \+(\S+) @@")
 
 
-def _undone(diff: FileDiff) -> types.FileDiffInfo:
-    """The diff of a file from its state after the changes to its state before."""
+def file_diff(diff: FileDiff) -> types.FileDiffInfo:
+    """The diff of a file."""
     status = cast("types.FileStatus", diff.status or "modified")
     return {
         "file": diff.file,
-        "patch": reverse_diff(diff.patch),
-        "additions": diff.deletions,
-        "deletions": diff.additions,
-        "status": _OTHER_WAY.get(status, status),
+        "patch": diff.patch,
+        "additions": diff.additions,
+        "deletions": diff.deletions,
+        "status": status,
     }
+
+
+def _undone(diff: FileDiff) -> types.FileDiffInfo:
+    """The diff of a file from its state after the changes to its state before."""
+    info = file_diff(diff)
+    status = _OTHER_WAY.get(info["status"], info["status"])
+    patch = reverse_diff(diff.patch)
+    return {**info, "patch": patch, "additions": diff.deletions, "deletions": diff.additions, "status": status}
 
 
 def reverse_diff(patch: str) -> str:

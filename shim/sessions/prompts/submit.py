@@ -47,7 +47,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     manager.deps.changes.publish(failures, state.session, manager.deps.clock.now_ms())
     if body.tools:
         rules = [{"permission": n, "pattern": "*", "action": "allow" if on else "deny"} for n, on in body.tools.items()]
-        state.status("session", permission=[*(record.permission or ()), *rules])
+        state.change_record(permission=[*(record.permission or ()), *rules])
     if reply:
         title = title_of(first_text(body))
         actor.prompt(accepted, title if title and is_default_title(record.title) else None)

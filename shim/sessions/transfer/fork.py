@@ -86,7 +86,7 @@ def replay(target: SessionState, events: Sequence[UniversalEvent]) -> None:
     if target.session.record.revert is not None:  # undone messages that are still there are shown again, as in OpenCode
         target.status("revert", revert=None)
     if target.session.record.archived_ms is not None:
-        target.status("session", archived=None)
+        target.change_record(archived_ms=None)
     if target.machine.busy:
         target.apply(Input.ABORT)
 

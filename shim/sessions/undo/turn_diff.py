@@ -11,12 +11,11 @@ from shim.errors import ShimError
 from shim.sessions.undo.trees import Trees, diffs_between
 from shim.sessions.undo.undo_plan import files_changed_in
 from universal.diffs import FileDiff
-from universal.jsonvalue import JsonObject
 from universal.session.model import Message, Session, StepStart, UserInfo
 
 
-async def changes(session: Session, trees: Trees | None, first: str | None, last: str | None, context: int) -> list[JsonObject]:
-    """The `FileDiffInfo[]` of the turns from prompt `first` (None: the newest) to `last` (None: the same)."""
+async def changes(session: Session, trees: Trees | None, first: str | None, last: str | None, context: int) -> list[FileDiff]:
+    """The changes of the turns from prompt `first` (None: the newest) to `last` (None: the same)."""
     messages, later = turn_messages(session, first, last)
     before = next((tree for m in messages if (tree := _tree(m))), None)
     # The tree after a turn stands in the next turn's first step, because the last snapshot comes after the last part.
@@ -29,9 +28,9 @@ async def changes(session: Session, trees: Trees | None, first: str | None, last
         except ShimError:  # they are kept for a limited time
             found = None
         if found is not None:
-            return [_info(one) for one in found]
+            return found
     prompts = (message.info for message in messages if isinstance(message.info, UserInfo))
-    return [_info(diff) for info in prompts for diff in info.diffs or ()]
+    return [diff for info in prompts for diff in info.diffs or ()]
 
 
 def turn_messages(session: Session, first: str | None, last: str | None) -> tuple[Sequence[Message], Sequence[Message]]:
@@ -54,8 +53,3 @@ def _tree(message: Message) -> str | None:
     """The tree at the begin of a step."""
     starts = (part for part in message.parts.values() if isinstance(part, StepStart))
     return next((start.snapshot for start in starts if start.snapshot), None)
-
-
-def _info(diff: FileDiff) -> JsonObject:
-    counts = {"additions": diff.additions, "deletions": diff.deletions}
-    return {"file": diff.file, "patch": diff.patch, **counts, "status": diff.status or "modified"}

@@ -19,6 +19,7 @@ from shim.sessions.transfer.fork import fork as fork_session
 from universal.diffs import relative
 from universal.session.importer import session_model
 from universal.session.model import UserInfo
+from universal.session.record_json import RecordChanges
 
 DEFAULT_LIMIT = 100
 """Maximum sessions in one answer if the client sends no limit, as in native OpenCode."""
@@ -161,7 +162,7 @@ class PatchBody(BaseModel):
 @operation("session.update")
 async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
     """Change title, permission rules, metadata, archived. An empty body changes nothing and emits no event."""
-    changes: dict[str, Any] = {}
+    changes: RecordChanges = {}
     if body.title is not None:
         changes["title"] = body.title
     if body.metadata is not None:
@@ -169,7 +170,7 @@ async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
     if body.permission is not None:
         changes["permission"] = [r.model_dump() for r in body.permission]
     if body.time is not None and "archived" in body.time.model_fields_set:
-        changes["archived"] = body.time.archived
+        changes["archived_ms"] = body.time.archived
     record = await ctx.services.sessions.patch(path.sessionID, **changes)
     await ctx.services.store.flush()
     return read.session(record)

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import InvalidRequest, MessageNotFound
-from shim.faces.opencode2 import read
+from shim.faces.opencode2 import read, session_info
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
@@ -136,4 +136,5 @@ async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
     session = await sessions.session(path.sessionID)
     await sessions.deps.config_refresh(session.record.directory)
     trees = sessions.deps.snapshots(session.record.directory)
-    return {"data": await changes(session, trees, given[0], given[1], query.context)}
+    diffs = await changes(session, trees, given[0], given[1], query.context)
+    return {"data": [session_info.file_diff(diff) for diff in diffs]}

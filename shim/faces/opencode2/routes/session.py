@@ -16,7 +16,7 @@ from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
-from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, first_model, need, read_session
+from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, model_of, need, read_session
 from shim.faces.opencode2.session_info import info_of
 from shim.host.roots import require, visible_sessions
 from shim.http.directory import resolve
@@ -25,8 +25,8 @@ from shim.sessions.transfer.fork import fork as fork_session
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
 from universal.jsonvalue import JsonObject
-from universal.session.importer import session_model
 from universal.session.model import SessionRecord
+from universal.session.record_json import RecordChanges
 
 if TYPE_CHECKING:
     from shim.faces.opencode2 import types
@@ -74,7 +74,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
         agent_name=body.model.providerID if body.model is not None else None,
         session_id=body.id,
         mode=body.agent,
-        model=session_model(first_model(body.model)) if body.model is not None else None,
+        model=model_of(body.model) if body.model is not None else None,
         metadata=body.metadata,
     )
     await services.store.flush()
@@ -214,11 +214,15 @@ class UpdateBody(BaseModel):
 @operation("session.update")
 async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
     """Rename, archive or restore a session, or set its metadata or rules. Archiving twice changes nothing."""
-    changes: JsonObject = {key: value for key in ("title", "metadata") if (value := getattr(body, key)) is not None}
+    changes: RecordChanges = {}
+    if body.title is not None:
+        changes["title"] = body.title
+    if body.metadata is not None:
+        changes["metadata"] = body.metadata
     if body.permissions is not None:
         changes["permission"] = [rule.first() for rule in body.permissions]
     if body.archived is not None and body.archived != (need(ctx, path.sessionID).archived_ms is not None):
-        changes["archived"] = ctx.services.clock.now_ms() if body.archived else None
+        changes["archived_ms"] = ctx.services.clock.now_ms() if body.archived else None
     await ctx.services.sessions.patch(path.sessionID, **changes)
     await ctx.services.store.flush()
     return NO_CONTENT
@@ -269,7 +273,7 @@ class AgentBody(BaseModel):
 @operation("session.switchAgent")
 async def switch_agent(ctx: Ctx, path: SessionPath, body: AgentBody) -> object:
     """Select a mode from the next prompt on. An unknown mode fails then, as in OpenCode."""
-    await ctx.services.sessions.patch(path.sessionID, agent=body.agent)
+    await ctx.services.sessions.patch(path.sessionID, mode=body.agent)
     return NO_CONTENT
 
 
@@ -282,7 +286,7 @@ class ModelBody(BaseModel):
 @operation("session.switchModel")
 async def switch_model(ctx: Ctx, path: SessionPath, body: ModelBody) -> object:
     """Select a model from the next prompt on. A model of another provider means another agent."""
-    await ctx.services.sessions.patch(path.sessionID, model=first_model(body.model))
+    await ctx.services.sessions.patch(path.sessionID, model=model_of(body.model))
     return NO_CONTENT
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel
 
@@ -14,6 +14,7 @@ from shim.faces.opencode2.services import FaceServices
 from shim.http.operation import Ctx
 from shim.ids import is_id
 from universal.jsonvalue import JsonObject
+from universal.session import values
 from universal.session.entries import PendingPrompt
 from universal.session.model import Session, SessionRecord
 
@@ -84,6 +85,6 @@ def need(ctx: Ctx, session_id: str) -> SessionRecord:
     return ctx.services.sessions.index.record(session_id)
 
 
-def first_model(ref: ModelRef) -> dict[str, Any]:
-    """A model in the form of 1.x."""
-    return {"id": ref.id, "providerID": ref.providerID, "variant": ref.variant or "default"}
+def model_of(ref: ModelRef) -> values.ModelRef:
+    """The model that a client names."""
+    return values.ModelRef(ref.providerID, ref.id, ref.variant or "default")

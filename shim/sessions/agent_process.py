@@ -97,6 +97,8 @@ class AgentProcess:
             return False
         if spares is not None:
             spares.note_use(agent, options.directory)
+            if options.resume and options.native_session_id:
+                spares.forget_conversation(agent.spec.name, options.directory, options.native_session_id)
         pid = self._handle.pid if self._handle is not None else None
         is_spare = spare is not None
         log.info("agent.spawned", session_id=self._session_id, agent=self.agent, pid=pid, resume=options.resume, spare=is_spare)

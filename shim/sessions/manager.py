@@ -28,6 +28,7 @@ from shim.sessions.dependencies import ProjectLike, SessionDeps
 from shim.sessions.exit_errors import termination_data
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.journal_loader import load_journal, mend
+from shim.sessions.open_signs import OpenSigns, Read
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.session_requests import SessionRequests
@@ -75,6 +76,7 @@ class SessionManager:
         self._saving: set[asyncio.Task[None]] = set()
         self._is_closed = False
         self._reaper: asyncio.Task[None] | None = None
+        self._open_signs = OpenSigns()
         self.others = OtherServers(deps, self.index, self.detached_state, self.state)
 
     # --- start and stop --------------------------------------------------------------------------------
@@ -140,6 +142,25 @@ class SessionManager:
             agent = self.deps.agents.get(self.index.agent_of(newest.record.id))
             if agent is not None:
                 spares.note_visit(agent, directory)
+
+    def note_read(self, session_id: str, read: Read, client: str, *, is_page: bool = False) -> None:
+        """A client has read a part of a session. If that shows that a person has opened it, its agent may be started ahead.
+
+        In: `client`, its address and name; `is_page`, whether it is a page of this server.
+        """
+        is_opened = is_page and read == "messages"
+        if not is_opened and not self._open_signs.note(client, session_id, read, self.deps.clock.now_ms()):
+            return
+        entry, spares = self.index.find(session_id), self.deps.spares
+        if entry is None or spares is None or entry.subagent or entry.ended or self.others.owner(session_id) is not None:
+            return
+        agent, native = self.deps.agents.get(entry.agent), entry.native.get(entry.agent)
+        runs = entry.busy or (entry.actor is not None and entry.actor.alive)
+        if agent is None or native is None or not native.started or native.resume_at or runs:
+            return  # what was undone is cut off at the next prompt, and not before
+        directory = entry.current_record.directory
+        if self.deps.listened(directory, session_id):
+            spares.note_open(agent, directory, native.id)
 
     # --- creating and finding ----------------------------------------------------------------------------------
 

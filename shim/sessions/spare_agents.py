@@ -2,6 +2,7 @@
 
     note_use    a session has started an agent: a spare of this agent and directory is due, when the machine is idle
     note_visit  a client looks at a directory: a spare is due at once, if there is room
+    note_open   a person has opened a session without an agent: a spare that continues its conversation is due, if there is room
     take        a session takes the spare of its agent and directory, if nothing that its start depends on has changed
     look        ends spares that are old, out of date, or too many for the memory, and starts those that are due
 
@@ -15,7 +16,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 
 import structlog
 
@@ -27,7 +27,7 @@ from shim.host.memory import free_bytes
 from shim.host.roots import require
 from shim.host.trust import ProjectTrust
 from shim.ids import Ids
-from shim.sessions.spare_process import Spare
+from shim.sessions.spare_process import Spare, SpareKey
 from universal.codec import LaunchOptions, SpareCodec
 from universal.permissions import Rule
 
@@ -43,20 +43,19 @@ CHANGED_MS = 30_000
 """Milliseconds until a spare that was out of date is replaced, since files that change do so again soon."""
 MOST_LOSSES = 3
 """Number of spares of one pair that may be lost, or get out of date, one after the other, before no more are started for it."""
+OPEN_MS = 2_000
+"""Milliseconds until the agent of an opened session is started, so that a look through many sessions starts one at most."""
 LOOK_S = 5.0
 """Seconds between looks."""
-PAIRS = 256
-"""Number of pairs whose history is kept, the last used ones."""
+HISTORIES = 256
+"""Number of spares whose history is kept, the last used ones."""
 CLOSE_S = 3.0
 """Seconds for spares to end by themselves when the server stops; then they are killed."""
-
-Pair: TypeAlias = tuple[str, str]
-"""Name of the agent, directory."""
 
 
 @dataclass(slots=True)
 class _History:
-    """What is known of a pair. `due_ms`: when its next spare may start; None if none is wanted.
+    """What is known of a spare that is wanted, or was. `due_ms`: when its next spare may start; None if none is wanted.
 
     `losses`: spares that died without a session, since one was taken; `changes`: starts that were put off, since the last use;
     `is_unused`: the last spare was ended since nobody took it, so that visits alone start no other.
@@ -98,8 +97,8 @@ class SpareAgents:
         self._config_rules = config_rules
         self._is_idle = is_idle
         self._read_free_bytes = read_free_bytes
-        self._spares: dict[Pair, Spare] = {}
-        self._pairs: dict[Pair, _History] = {}
+        self._spares: dict[SpareKey, Spare] = {}
+        self._histories: dict[SpareKey, _History] = {}
         self._ending: dict[asyncio.Task[None], Spare] = {}
         self._answered: dict[str, bool] = {}
         """Agents that have answered since the last look (True), or were refused for want of a login (False)."""
@@ -147,7 +146,7 @@ class SpareAgents:
         """Note that a session has started this agent there. The next spare is for it, when the machine is idle."""
         if agent.spec.spare is None or not self.limit:
             return
-        history = self._history((agent.spec.name, directory))
+        history = self._history(SpareKey(agent.spec.name, directory))
         history.due_ms = self._clock.now_ms() + REFILL_MS
         history.is_unused, history.changes = False, 0
         self._trim()
@@ -157,38 +156,58 @@ class SpareAgents:
         self._answered[agent] = is_logged_in
 
     def note_visit(self, agent: Agent, directory: str) -> None:
-        """Note that a client looks at this directory. Takes no other pair's place."""
-        pair = agent.spec.name, directory
+        """Note that a client looks at this directory. Takes no other spare's place."""
+        key = SpareKey(agent.spec.name, directory)
         if agent.spec.spare is None or not self.has_room:
             return
-        history = self._history(pair)
+        history = self._history(key)
         if history.due_ms is None and not history.is_unused:
             history.due_ms = self._clock.now_ms()
             self._due.set()
 
+    def note_open(self, agent: Agent, directory: str, conversation: str) -> None:
+        """Note that a person has opened a session that would continue this conversation. Takes only an earlier one's place."""
+        key = SpareKey(agent.spec.name, directory, conversation)
+        for earlier in [earlier for earlier in self._candidates() if earlier.conversation and earlier != key]:
+            self._forget(earlier, "another session was opened")
+        if agent.spec.spare is None or key in self._spares or not self.has_room:
+            return
+        history = self._history(key)
+        if history.due_ms is None and not history.is_unused:
+            history.due_ms = self._clock.now_ms() + OPEN_MS
+
+    def forget_conversation(self, agent: str, directory: str, conversation: str) -> None:
+        """Note that the agent of this conversation runs now."""
+        key = SpareKey(agent, directory, conversation)
+        if key in self._histories:
+            self._forget(key, "its session has an agent")
+            del self._histories[key]
+
     async def take(self, agent: Agent, options: LaunchOptions) -> Spare | None:
         """Return a spare for a session with these options; it is the session's from now on. None if there is no fitting one."""
-        pair = agent.spec.name, options.directory
-        spare = self._spares.get(pair)
-        if spare is None or not spare.is_usable or options.resume or options.variables or not options.project_settings:
+        conversation = options.native_session_id or "" if options.resume else ""
+        key = SpareKey(agent.spec.name, options.directory, conversation)
+        spare = self._spares.get(key)
+        is_fitting = not options.variables and options.project_settings and options.resume_at is None
+        if spare is None or not spare.is_usable or not is_fitting:
             return None
         state = await self._state(agent, options.directory)
-        if self._spares.get(pair) is not spare or not spare.is_usable:
+        if self._spares.get(key) is not spare or not spare.is_usable:
             return None  # another session was quicker, or it has just ended
         if state != spare.state:
-            self._end(pair, "out of date")
+            self._end(key, "out of date")
             return None
         if not isinstance(spare.codec, SpareCodec) or not spare.codec.adopt(options):
             return None
-        del self._spares[pair]
-        self._history(pair).losses = 0
+        del self._spares[key]
+        self._history(key).losses = 0
         log.info("agent.spare_taken", agent=agent.spec.name, directory=options.directory)
         return spare
 
     def drop(self, directory: str | None) -> None:
         """End the spares of a directory (None: all); its settings may have changed."""
-        for pair in [pair for pair in self._spares if directory in (None, pair[1])]:
-            self._end(pair, "dropped")
+        for key in [key for key in self._spares if directory in (None, key.directory)]:
+            self._end(key, "dropped")
 
     # --- looking after them ----------------------------------------------------------------------------------------
 
@@ -210,19 +229,19 @@ class SpareAgents:
         async with self._looking:
             now = self._clock.now_ms()
             await self._learn_logins()
-            for pair, spare in list(self._spares.items()):
+            for key, spare in list(self._spares.items()):
                 if now - spare.started_ms >= UNUSED_MS:
-                    self._pairs[pair].is_unused = True
-                    self._forget(pair, "nobody took it")
+                    self._histories[key].is_unused = True
+                    self._forget(key, "nobody took it")
                 elif not self._has_memory():
-                    self._forget(pair, "memory is short")
-                elif await self._is_out_of_date(spare) and self._spares.get(pair) is spare:
-                    self._end(pair, "out of date")
+                    self._forget(key, "memory is short")
+                elif await self._is_out_of_date(spare) and self._spares.get(key) is spare:
+                    self._end(key, "out of date")
             self._trim()
-            for pair in self._candidates():
-                due_ms = self._pairs[pair].due_ms
-                if pair not in self._spares and due_ms is not None and due_ms <= now and self._is_idle():
-                    await self._start(pair)
+            for key in self._candidates():
+                due_ms = self._histories[key].due_ms
+                if key not in self._spares and due_ms is not None and due_ms <= now and self._is_idle():
+                    await self._start(key)
 
     async def _learn_logins(self) -> None:
         """Take over what answers have told about logins. A login whose sign can be seen is one only while it can."""
@@ -248,30 +267,30 @@ class SpareAgents:
             return True
         return bool(spare.tree) and await working_tree(directory) != spare.tree
 
-    async def _start(self, pair: Pair) -> None:
+    async def _start(self, key: SpareKey) -> None:
         """Start a spare, unless something forbids it; then it is tried again later, a few times for one use."""
-        agent = self._agents.get(pair[0])
-        spare = await self._prepare(agent, pair[1]) if agent is not None else None
-        if self._is_closed or pair not in self._pairs or self._pairs[pair].due_ms is None:
+        agent = self._agents.get(key.agent)
+        spare = await self._prepare(agent, key) if agent is not None else None
+        if self._is_closed or key not in self._histories or self._histories[key].due_ms is None:
             return
         if spare is None or len(self._spares) >= self.limit:
-            self._delay(pair)
+            self._delay(key)
             return
-        self._spares[pair] = spare
+        self._spares[key] = spare
         try:
             # A context of its own: no log line and no trace takes the spare for part of a session.
-            await asyncio.create_task(spare.start(self._agents), name=f"spare {pair[0]}", context=Context())
+            await asyncio.create_task(spare.start(self._agents), name=f"spare {key.agent}", context=Context())
         except Exception as error:  # whatever it is, the others are looked after
-            log.warning("agent.spare_failed", agent=pair[0], exc_info=not isinstance(error, AgentError))
+            log.warning("agent.spare_failed", agent=key.agent, exc_info=not isinstance(error, AgentError))
             self._lose(spare, str(error))
         else:
-            log.info("agent.spare_started", agent=pair[0], directory=pair[1])
-        if self._is_closed and pair in self._spares:
-            self._end(pair, "the server stops")
+            log.info("agent.spare_started", agent=key.agent, directory=key.directory)
+        if self._is_closed and key in self._spares:
+            self._end(key, "the server stops")
 
-    async def _prepare(self, agent: Agent, directory: str) -> Spare | None:
+    async def _prepare(self, agent: Agent, key: SpareKey) -> Spare | None:
         """A spare that is not started yet, with all that its start depends on. None if there may be none."""
-        use = agent.spec.spare
+        use, directory = agent.spec.spare, key.directory
         if use is None or not agent.usable or not self._has_memory():
             return None
         try:
@@ -286,7 +305,13 @@ class SpareAgents:
         if state is None or tree is None:
             return None
         codec = agent.spec.make(self._ids.factory())
-        options = LaunchOptions(agent.located.path or "", directory, rules=self._config_rules(directory))
+        options = LaunchOptions(
+            agent.located.path or "",
+            directory,
+            native_session_id=key.conversation or None,
+            resume=bool(key.conversation),
+            rules=self._config_rules(directory),
+        )
         return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
 
     def _has_memory(self) -> bool:
@@ -296,55 +321,55 @@ class SpareAgents:
 
     # --- the pairs -------------------------------------------------------------------------------------------------
 
-    def _history(self, pair: Pair) -> _History:
-        """The history of a pair, which becomes the last used one."""
-        history = self._pairs.pop(pair, None) or _History()
-        self._pairs[pair] = history
-        for old in list(self._pairs)[: max(0, len(self._pairs) - PAIRS)]:
+    def _history(self, key: SpareKey) -> _History:
+        """The history of a spare, which becomes the last used one."""
+        history = self._histories.pop(key, None) or _History()
+        self._histories[key] = history
+        for old in list(self._histories)[: max(0, len(self._histories) - HISTORIES)]:
             self._forget(old, "too many directories")
-            del self._pairs[old]
+            del self._histories[old]
         return history
 
-    def _candidates(self) -> list[Pair]:
-        """Pairs that have a spare or may get one, the last used ones last."""
+    def _candidates(self) -> list[SpareKey]:
+        """SpareKeys that have a spare or may get one, the last used ones last."""
         return [
-            pair
-            for pair, history in self._pairs.items()
-            if pair in self._spares
+            key
+            for key, history in self._histories.items()
+            if key in self._spares
             or (history.due_ms is not None and history.losses < MOST_LOSSES and history.changes < MOST_LOSSES)
         ]
 
     def _trim(self) -> None:
-        """Give up the pairs above the limit, those that were not used for longest."""
+        """Give up the spares above the limit, those that were not used for longest."""
         wanted = self._candidates()
-        for pair in wanted[: max(0, len(wanted) - self.limit)]:
-            self._forget(pair, "others were used since")
+        for key in wanted[: max(0, len(wanted) - self.limit)]:
+            self._forget(key, "others were used since")
 
-    def _forget(self, pair: Pair, why: str) -> None:
-        """End a pair's spare, and start no other until the next use."""
-        self._pairs[pair].due_ms = None
-        if pair in self._spares:
-            self._end(pair, why)
-            self._pairs[pair].due_ms = None
+    def _forget(self, key: SpareKey, why: str) -> None:
+        """End a spare, and start no other until the next use."""
+        self._histories[key].due_ms = None
+        if key in self._spares:
+            self._end(key, why)
+            self._histories[key].due_ms = None
 
-    def _end(self, pair: Pair, why: str) -> None:
-        """End a pair's spare in the background. One that is out of date is replaced later."""
-        spare = self._spares.pop(pair)
-        log.info("agent.spare_ended", agent=pair[0], directory=pair[1], why=why)
+    def _end(self, key: SpareKey, why: str) -> None:
+        """End a spare in the background. One that is out of date is replaced later."""
+        spare = self._spares.pop(key)
+        log.info("agent.spare_ended", agent=key.agent, directory=key.directory, why=why)
         if why == "out of date":
-            self._delay(pair)
-        task = asyncio.get_running_loop().create_task(spare.stop(), name=f"stop spare {pair[0]}")
+            self._delay(key)
+        task = asyncio.get_running_loop().create_task(spare.stop(), name=f"stop spare {key.agent}")
         self._ending[task] = spare
         task.add_done_callback(lambda done: self._ending.pop(done, None))
 
-    def _delay(self, pair: Pair) -> None:
-        """Let some time pass before the next start. After MOST_LOSSES times the pair waits for its next use."""
-        self._pairs[pair].changes += 1
-        self._pairs[pair].due_ms = self._clock.now_ms() + CHANGED_MS
+    def _delay(self, key: SpareKey) -> None:
+        """Let some time pass before the next start. After MOST_LOSSES times it waits for its next use."""
+        self._histories[key].changes += 1
+        self._histories[key].due_ms = self._clock.now_ms() + CHANGED_MS
 
     def _lose(self, spare: Spare, why: str) -> None:
         """Forget a spare that has failed, and count that."""
-        if self._spares.get(spare.pair) is not spare:
+        if self._spares.get(spare.key) is not spare:
             return
-        self._pairs[spare.pair].losses += 1
-        self._forget(spare.pair, why)
+        self._histories[spare.key].losses += 1
+        self._forget(spare.key, why)

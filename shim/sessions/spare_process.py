@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
 
 import structlog
 
@@ -20,6 +21,14 @@ HELD_FACTS = 100
 """Maximum facts that a spare keeps for its session. An agent that says more without a prompt is ended."""
 NOTES = frozenset({ItemKind.STATUS, ItemKind.SYSTEM})
 """Kinds of items that an agent may report when it starts. All others mean that it works."""
+
+
+class SpareKey(NamedTuple):
+    """What a spare waits for: a new session of an agent in a directory, or one that continues `conversation`."""
+
+    agent: str
+    directory: str
+    conversation: str = ""
 
 
 class Spare:
@@ -54,9 +63,9 @@ class Spare:
         self._exit: OnExit | None = None
 
     @property
-    def pair(self) -> tuple[str, str]:
-        """Agent and directory."""
-        return self.agent.spec.name, self.options.directory
+    def key(self) -> SpareKey:
+        """What it waits for."""
+        return SpareKey(self.agent.spec.name, self.options.directory, self.options.native_session_id or "")
 
     @property
     def is_usable(self) -> bool:

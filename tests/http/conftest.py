@@ -108,6 +108,9 @@ class FakeSessions:
     def visit(self, directory: str) -> None:
         """No agent is started ahead."""
 
+    def note_read(self, session_id: str, read: str, client: str, *, is_page: bool = False) -> None:
+        """No agent is started ahead."""
+
     def records(self) -> Sequence[SessionRecord]:
         return list(map(importer.session, self.known))
 

@@ -16,7 +16,7 @@ from shim.app import SERVICES, apply_settings
 from shim.clock import ManualClock
 from shim.host.snapshot import Snapshots
 from shim.sessions.agent_process import AgentProcess
-from shim.sessions.spare_agents import REFILL_MS, SpareAgents
+from shim.sessions.spare_agents import OPEN_MS, REFILL_MS, SpareAgents
 from shim.sessions.spare_process import Spare
 from tests.support.heron import BODY, herons, install, processes
 from tests.support.live import Live, live
@@ -129,7 +129,7 @@ async def test_disposing_the_instance_ends_its_spare(server: Server) -> None:
 
 async def test_a_listing_of_sessions_starts_a_spare_where_an_agent_has_answered(server: Server) -> None:
     await server.say("one")
-    server.spares._pairs.clear()  # as after a restart of the server
+    server.spares._histories.clear()  # as after a restart of the server
     before = len(server.pids())
     await server.live.api.get("/session", status=200)
     await server.until(lambda: len(server.pids()) > before)
@@ -233,3 +233,60 @@ async def test_an_abort_right_after_the_prompt_reached_the_spare_ends_the_turn_o
             await server.live.api.post(f"/session/{event['properties']['sessionID']}/abort", status=200)
 
     await server.live.turn("hang", act, **BODY)
+
+
+# --- the agent of an opened session -----------------------------------------------------------------------------------
+
+
+async def read_all(server: Server, session: str) -> None:
+    """What a TUI reads when a person opens a session."""
+    for part in ("message", "todo", "diff"):
+        await server.live.api.get(f"/session/{session}/{part}", status=200)
+
+
+async def wait_ahead(server: Server) -> list[int]:
+    """The processes after the time in which an opened session gets its agent."""
+    server.clock.value_ms += OPEN_MS
+    await server.spares.look()
+    return server.pids()
+
+
+async def test_a_session_that_a_person_opens_gets_its_agent_ahead(server: Server) -> None:
+    session, _ = await server.say("one")
+    await server.live.api.post("/instance/dispose", status=200)
+    server.spares._histories.clear()
+    async with server.live.api.stream("/event"):
+        await read_all(server, session)
+        pids = await wait_ahead(server)
+        assert len(pids) == 2
+        await server.live.ask(session, "two", **BODY)
+    messages = await server.live.messages(session)
+    assert [part["text"] for part in messages[-1]["parts"] if part["type"] == "text"] == [f"{pids[-1]}: two"]
+
+
+@pytest.mark.parametrize("reads", [("message",), ("message", "todo"), ("",)])
+async def test_a_client_that_lists_or_polls_starts_no_agent(server: Server, reads: tuple[str, ...]) -> None:
+    session, _ = await server.say("one")
+    await server.live.api.post("/instance/dispose", status=200)
+    server.spares._histories.clear()
+    async with server.live.api.stream("/event"):
+        for read in reads * 3:
+            await server.live.api.get(f"/session/{session}/{read}".rstrip("/"), status=200)
+        assert len(await wait_ahead(server)) == 1
+
+
+async def test_without_a_stream_of_events_an_opened_session_starts_no_agent(server: Server) -> None:
+    session, _ = await server.say("one")
+    await server.live.api.post("/instance/dispose", status=200)
+    server.spares._histories.clear()
+    await server.until(lambda: not server.live.api.raw.app[SERVICES].hub.has_reader(str(server.live.directory)))
+    await read_all(server, session)
+    assert len(await wait_ahead(server)) == 1
+
+
+async def test_a_session_whose_agent_runs_gets_no_other(server: Server) -> None:
+    session, _ = await server.say("one")
+    server.spares._histories.clear()
+    async with server.live.api.stream("/event"):
+        await read_all(server, session)
+        assert len(await wait_ahead(server)) == 1

@@ -20,7 +20,7 @@ from shim.host.project_settings import ProjectScanner
 from shim.host.trust import ProjectTrust, TrustFile
 from shim.ids import Ids
 from shim.sessions import spare_agents
-from shim.sessions.spare_agents import CHANGED_MS, LEAST_FREE_BYTES, MOST_LOSSES, REFILL_MS, UNUSED_MS, SpareAgents
+from shim.sessions.spare_agents import CHANGED_MS, LEAST_FREE_BYTES, MOST_LOSSES, OPEN_MS, REFILL_MS, UNUSED_MS, SpareAgents
 from shim.sessions.spare_process import Spare
 from shim.store.memory import MemoryStore
 from tests.support.heron import HERON, KEY, HeronProcess, install, processes
@@ -427,10 +427,10 @@ async def test_disposing_a_directory_ends_its_spare_alone(p: Pool) -> None:
 
 
 async def test_the_number_of_pairs_that_are_remembered_is_bounded(p: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spare_agents, "PAIRS", 3)
+    monkeypatch.setattr(spare_agents, "HISTORIES", 3)
     for number in range(6):
         await p.use(p.project(str(number)))
-    assert len(p.spares._pairs) == 3
+    assert len(p.spares._histories) == 3
     assert p.spares.count == 2
 
 
@@ -465,3 +465,71 @@ async def test_a_directory_that_changes_all_the_time_gets_none_until_its_next_us
     assert len(p.processes()) == MOST_LOSSES
     await p.use(directory)
     assert p.spares.count == 1
+
+
+# --- the agent of an opened session -------------------------------------------------------------------------------------
+
+
+async def test_an_opened_session_gets_its_agent_ahead(p: Pool) -> None:
+    directory = p.project()
+    p.spares.note_open(p.agent, directory, "heron-session")
+    await p.look()
+    assert p.processes() == [], "a look through sessions starts nothing"
+    p.clock.value_ms += OPEN_MS
+    await p.look()
+    [row] = p.processes()
+    assert await p.take(directory) is None, "it is not for a new session"
+    assert await p.take(directory, resume=True, native_session_id="other") is None
+    assert await p.take(directory, resume=True, native_session_id="heron-session", resume_at="x") is None
+    assert await p.take(directory, resume=True, native_session_id="heron-session") == row.pid
+    assert p.taken[0].options.resume
+
+
+async def test_of_many_opened_sessions_only_the_last_gets_its_agent(p: Pool) -> None:
+    directory = p.project()
+    for number in range(5):
+        p.spares.note_open(p.agent, directory, f"session-{number}")
+        p.clock.value_ms += OPEN_MS // 2
+        await p.look()
+    assert p.processes() == []
+    p.clock.value_ms += OPEN_MS
+    await p.look()
+    assert len(p.processes()) == 1
+    p.spares.note_open(p.agent, directory, "session-9")
+    await p.settle()
+    assert p.spares.count == 0, "the person has gone on"
+    p.clock.value_ms += OPEN_MS
+    await p.look()
+    assert await p.take(directory, resume=True, native_session_id="session-9") == p.processes()[-1].pid
+
+
+async def test_an_opened_session_takes_no_others_place(p: Pool) -> None:
+    for name in ("one", "two"):
+        await p.use(p.project(name))
+    p.spares.note_open(p.agent, p.project("one"), "heron-session")
+    p.clock.value_ms += OPEN_MS
+    await p.look()
+    assert len(p.processes()) == 2
+
+
+async def test_an_opened_session_without_a_prompt_keeps_no_agent(p: Pool) -> None:
+    directory = p.project()
+    p.spares.note_open(p.agent, directory, "heron-session")
+    p.clock.value_ms += OPEN_MS
+    await p.look()
+    p.clock.value_ms += UNUSED_MS
+    await p.look()
+    assert p.spares.count == 0
+    p.spares.note_open(p.agent, directory, "heron-session")
+    p.clock.value_ms += OPEN_MS
+    await p.look()
+    assert len(p.processes()) == 1
+
+
+async def test_an_agent_that_is_started_for_its_session_needs_none_ahead(p: Pool) -> None:
+    directory = p.project()
+    p.spares.note_open(p.agent, directory, "heron-session")
+    p.spares.forget_conversation("heron", directory, "heron-session")
+    p.clock.value_ms += OPEN_MS
+    await p.look()
+    assert p.processes() == []

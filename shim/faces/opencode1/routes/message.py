@@ -16,7 +16,7 @@ from shim.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.errors import CursorInvalid
-from shim.faces.opencode1.routes.session import SessionPath, need_idle
+from shim.faces.opencode1.routes.session import SessionPath, need_idle, note_read
 from shim.http.long_list import send
 from shim.http.operation import Ctx, to_response
 from shim.sessions.checkpoints import read_ahead, read_ids
@@ -54,6 +54,7 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     """List messages, oldest first. With a limit, the newest ones, and `x-next-cursor` if there are older ones."""
     state = await ctx.services.sessions.readable_state(path.sessionID)
     state.on_read()
+    note_read(ctx, path.sessionID, "messages")
     session = state.session
     before = None if query.before is None else _cursor_of(query.before)
     id_, count = before[0] if before is not None else None, (query.limit or 0) + 2

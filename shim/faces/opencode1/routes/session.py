@@ -15,6 +15,7 @@ from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.host.roots import visible_sessions
 from shim.http.operation import Ctx, need_id
+from shim.sessions.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session
 from universal.diffs import relative
 from universal.session.importer import session_model
@@ -32,6 +33,14 @@ def _number(text: Any) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) else None
+
+
+def note_read(ctx: Ctx, session_id: str, read_part: Read) -> None:
+    """Tell the sessions what a client has read: it may show that a person has opened a session."""
+    headers = ctx.request.headers
+    client = f"{ctx.request.remote} {headers.get('User-Agent', '')}"
+    is_page = headers.get("Sec-Fetch-Site") == "same-origin"
+    ctx.services.sessions.note_read(session_id, read_part, client, is_page=is_page)
 
 
 Number = Annotated[float | None, BeforeValidator(_number)]
@@ -214,6 +223,7 @@ async def status(ctx: Ctx) -> object:
 @operation("session.todo")
 async def todo(ctx: Ctx, path: SessionPath) -> object:
     """Return the session's todo list."""
+    note_read(ctx, path.sessionID, "todos")
     return list(map(read.todo, (await ctx.services.sessions.session(path.sessionID)).todos))
 
 
@@ -226,6 +236,7 @@ class DiffQuery(BaseModel):
 @operation("session.diff")
 async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
     """List the session's file changes."""
+    note_read(ctx, path.sessionID, "diffs")
     session = await ctx.services.sessions.session(path.sessionID)
     diffs = session.diffs
     if query.messageID is not None:

@@ -7,7 +7,7 @@ reads its messages, as a page of the same origin. Clients that list or poll sess
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 Read: TypeAlias = Literal["messages", "todos", "diffs"]
@@ -37,10 +37,10 @@ class OpenSigns:
 
     def note(self, client: str, session_id: str, read: Read, now_ms: int) -> bool:
         """Note a read of a client. True if it completes the sign that a person has opened the session."""
-        last = self._reads.pop(client, None)
-        is_same = last is not None and last.session_id == session_id and now_ms - last.since_ms <= TOGETHER_MS
-        reads = _Reads(session_id, last.since_ms, last.parts | {read}) if last is not None and is_same else None
-        reads = reads or _Reads(session_id, now_ms, frozenset((read,)))
+        reads = self._reads.pop(client, None)
+        if reads is None or reads.session_id != session_id or now_ms - reads.since_ms > TOGETHER_MS:
+            reads = _Reads(session_id, now_ms, frozenset[Read]())
+        reads = replace(reads, parts=reads.parts | {read})
         if reads.parts == ALL_READS:
             return True
         self._reads[client] = reads

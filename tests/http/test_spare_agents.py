@@ -257,11 +257,12 @@ async def test_a_session_that_a_person_opens_gets_its_agent_ahead(server: Server
     server.spares._histories.clear()
     async with server.live.api.stream("/event"):
         await read_all(server, session)
-        pids = await wait_ahead(server)
-        assert len(pids) == 2
+        await wait_ahead(server)
+        await server.until(lambda: len(server.pids()) == 2)
         await server.live.ask(session, "two", **BODY)
     messages = await server.live.messages(session)
-    assert [part["text"] for part in messages[-1]["parts"] if part["type"] == "text"] == [f"{pids[-1]}: two"]
+    assert [part["text"] for part in messages[-1]["parts"] if part["type"] == "text"] == [f"{server.pids()[-1]}: two"]
+    assert len(server.pids()) == 2
 
 
 @pytest.mark.parametrize("reads", [("message",), ("message", "todo"), ("",)])

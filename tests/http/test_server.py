@@ -17,24 +17,23 @@ from shim.http.operation import collect
 from tests.http.conftest import Place
 
 SESSION = "ses_e002443f4ffeLOJ75TSClkenVm"
-
-
 PREVIEW_TUI = {"User-Agent": "opencode/1.18.33"}
+"""Clients of 1.x are told by it from those of OpenCode 2, which have another answer at the same path."""
 
 
-async def test_health(place: Place) -> None:
+async def test_health_answers_each_client_in_its_form(place: Place) -> None:
     assert (await place.api.get("/global/health", status=200)).body == {"healthy": True, "version": OPENCODE_VERSION}
     assert (await place.api.get("/api/health", headers=PREVIEW_TUI, status=200)).body == {"healthy": True}
     assert (await place.api.get("/health", status=200)).body == {"healthy": True}
 
 
-async def test_health_of_opencode2(place: Place) -> None:
+async def test_health_tells_clients_of_opencode2_the_version_and_the_process(place: Place) -> None:
     # The web UI turns to OpenCode 2 by the number, if /global/health did not answer.
     async with place.api.raw.get("/api/health") as answer:
         assert await answer.json() == {"healthy": True, "version": OPENCODE2_VERSION, "pid": os.getpid()}
 
 
-async def test_dispose_of_a_directory(place: Place) -> None:
+async def test_dispose_ends_the_work_in_one_directory_and_tells_its_clients(place: Place) -> None:
     async with place.api.stream("/event") as events, place.api.stream("/global/event") as all_events:
         assert (await place.api.post("/instance/dispose", status=200)).body is True
         assert (await events.until("server.instance.disposed"))[-1]["properties"] == {"directory": place.directory}
@@ -43,7 +42,7 @@ async def test_dispose_of_a_directory(place: Place) -> None:
     assert place.sessions.disposed == [place.directory]
 
 
-async def test_dispose_of_all(place: Place) -> None:
+async def test_dispose_of_all_tells_the_clients_of_every_directory(place: Place) -> None:
     place.sessions.known = [{"id": SESSION, "directory": "/elsewhere"}]
     async with place.api.stream("/global/event") as events, place.api.stream("/event") as here:
         assert (await place.api.post("/global/dispose", status=200)).body is True
@@ -57,7 +56,7 @@ async def test_dispose_of_all(place: Place) -> None:
 
 
 @pytest.mark.parametrize(("level", "logged"), [("debug", "debug"), ("info", "info"), ("warn", "warning"), ("error", "error")])
-async def test_log(place: Place, level: str, logged: str) -> None:
+async def test_a_clients_log_line_is_logged_at_its_level(place: Place, level: str, logged: str) -> None:
     body = {"service": "tui", "level": level, "message": "m", "extra": {"event": "forged"}}
     with structlog.testing.capture_logs() as logs:
         assert (await place.api.post("/log", body, status=200)).body is True
@@ -65,12 +64,12 @@ async def test_log(place: Place, level: str, logged: str) -> None:
     assert (line["log_level"], line["service"], line["message"], line["extra"]) == (logged, "tui", "m", {"event": "forged"})
 
 
-async def test_log_of_another_level(place: Place) -> None:
+async def test_a_log_line_of_an_unknown_level_is_refused(place: Place) -> None:
     answer = await place.api.post("/log", {"service": "x", "level": "loud", "message": "m"}, status=400)
     assert answer.body["data"]["message"] == 'Expected "debug" | "info" | "error" | "warn", got "loud"\n  at ["level"]'
 
 
-async def test_document_is_what_is_served(place: Place) -> None:
+async def test_the_document_lists_exactly_what_is_served(place: Place) -> None:
     document = (await place.api.get("/doc", status=200)).body
     assert document["info"]["title"] == "opencode-shim"
     served = {item["operationId"] for methods in document["paths"].values() for item in methods.values()}
@@ -92,14 +91,14 @@ async def test_document_is_what_is_served(place: Place) -> None:
         ("/experimental/worktree", []),
     ],
 )
-async def test_empty_server(place: Place, path: str, body: Any) -> None:
+async def test_lists_without_a_source_here_are_empty(place: Place, path: str, body: Any) -> None:
     assert (await place.api.get(path, status=200)).body == body
 
 
 # --- the preview calls of 1.x clients ----------------------------------------------------------------------
 
 
-async def test_operations_of_the_preview_name_themselves(place: Place) -> None:
+async def test_an_unserved_operation_of_the_preview_says_which_it_is(place: Place) -> None:
     refused = await place.api.get("/api/integration/attempt/x", status=501)
     assert "those of 1.x" in refused.body["message"]
 
@@ -129,7 +128,9 @@ async def test_operations_of_the_preview_name_themselves(place: Place) -> None:
         ("select-session", {"sessionID": SESSION}, "tui.session.select", {"sessionID": SESSION}),
     ],
 )
-async def test_remote_control(place: Place, path: str, body: Any, kind: str, properties: dict[str, Any]) -> None:
+async def test_remote_control_becomes_an_event_for_the_tui(
+    place: Place, path: str, body: Any, kind: str, properties: dict[str, Any]
+) -> None:
     place.sessions.known = [{"id": SESSION, "directory": place.directory}]
     async with place.api.stream("/event") as events:
         assert (await place.api.post(f"/tui/{path}", body, status=200)).body is True
@@ -147,7 +148,7 @@ async def test_remote_control(place: Place, path: str, body: Any, kind: str, pro
         ("append-prompt", None, 400),
     ],
 )
-async def test_bad_remote_control(place: Place, path: str, body: Any, status: int) -> None:
+async def test_bad_remote_control_is_refused(place: Place, path: str, body: Any, status: int) -> None:
     await place.api.post(f"/tui/{path}", body, status=status)
 
 

@@ -69,10 +69,8 @@ def first_line(process: subprocess.Popen[str]) -> str:
 
 
 def test_the_version_is_all_that_it_prints(folder: Path, tmp_path: Path) -> None:
-    assert (run_opencode(folder, tmp_path, "--version").stdout, run_opencode(folder, tmp_path, "--version").stderr) == (
-        "1.18.33\n",
-        "",
-    )
+    done = run_opencode(folder, tmp_path, "--version")
+    assert (done.stdout, done.stderr) == ("1.18.33\n", "")
     assert run_opencode(folder, tmp_path, "--version", name="opencode2").stdout == "2.1.2\n"
 
 

@@ -21,21 +21,21 @@ LOCK_S = 180
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class VersionRange:
     """The place of an agent's `tested=(...)`: lines and columns of the tuple."""
 
     path: Path
     node: ast.Tuple
 
 
-def rows(name: str, folder: Path = AGENTS) -> Iterator[Row]:
-    """All specs with this name. A correct registry has one."""
+def version_ranges(name: str, folder: Path = AGENTS) -> Iterator[VersionRange]:
+    """Find the range of tested versions in each spec with this name. A correct registry has one."""
     for path in sorted(folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and _owner(node, path) == name:
                 for word in node.keywords:
                     if word.arg == "tested" and isinstance(word.value, ast.Tuple):
-                        yield Row(path, word.value)
+                        yield VersionRange(path, word.value)
 
 
 def _owner(call: ast.Call, path: Path) -> str:
@@ -54,19 +54,19 @@ def with_version(tested: tuple[str, ...], version: str) -> tuple[str, ...]:
 
 def set_tested(name: str, version: str, folder: Path = AGENTS) -> Path | None:
     """Write a version into the spec of an agent. Returns the file, or None if it needs no change."""
-    [row] = list(rows(name, folder))
-    before: tuple[str, ...] = ast.literal_eval(row.node)
+    [place] = list(version_ranges(name, folder))
+    before: tuple[str, ...] = ast.literal_eval(place.node)
     after = with_version(before, version)
     if after == before:
         return None
-    lines = row.path.read_text("utf-8").splitlines(keepends=True)
-    node = row.node
+    lines = place.path.read_text("utf-8").splitlines(keepends=True)
+    node = place.node
     assert node.end_lineno == node.lineno, "a range of two versions stands on one line"
     line = lines[node.lineno - 1]
     words = ", ".join(json.dumps(one) for one in after) + ("," if len(after) == 1 else "")
     lines[node.lineno - 1] = f"{line[: node.col_offset]}({words}){line[node.end_col_offset :]}"
-    row.path.write_text("".join(lines), "utf-8")
-    return row.path
+    place.path.write_text("".join(lines), "utf-8")
+    return place.path
 
 
 def set_pin(package: str, version: str, folder: Path = E2E) -> Path | None:

@@ -100,10 +100,13 @@ __all__ = [
 class Snapshots:
     """The session's snapshots of files. All are names of trees; None as long as there is none.
 
-    first   before the session's first turn           base     before the prompt that is being answered
-    last    the newest one                            restored right after an undo has put files back
-    is_on   snapshots are taken in this turn          is_due   a tool was called since `base`
-    diffs   the session's diffs of before an undo, for the redo
+    first     before the session's first turn
+    base      before the prompt that is being answered
+    last      the newest one
+    restored  right after an undo has put files back
+    is_on     snapshots are taken in this turn
+    is_due    a tool was called since `base`
+    diffs     the session's diffs before an undo, for the redo
     """
 
     first: str | None = None
@@ -121,12 +124,12 @@ class Session:
 
     agent       the agent that answers, or answered last
     calls       call id -> the message and part that show it
-    changes     what tools have told of changed files, of all turns
-    mcp         agent -> its MCP servers as it told them last: {name: {status, error?}}
+    changes     changes of files that tools reported, of all turns since the session was moved last
+    mcp         agent -> its MCP servers as it reported them last: {name: {status, error?}}
     elsewhere   messages of before the session was moved: their snapshots and files belong to another directory
     in_order    whether `messages` are in order of time; not when the clock was put back
     lasting     how many changes so far are part of the session's history (`universal.session.changes.LASTING`)
-    timeline    the same in the order in which it happened, with choices and ends of turns
+    timeline    the conversation in the order in which it happened, with choices and ends of turns
     """
 
     record: SessionRecord

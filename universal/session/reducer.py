@@ -252,7 +252,7 @@ class Reducer:
             self.transcript.result(item, at_ms)
 
     def _is_at_work(self) -> bool:
-        """Whether a turn runs. Ends a retry's wait, since something came."""
+        """Return whether a turn runs, and count what comes when none does. Ends a retry's wait, since something came."""
         if self.session.status.type == "retry":
             self._set_status(BUSY)
         if not self.session.is_busy:

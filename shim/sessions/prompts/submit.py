@@ -57,11 +57,11 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
 
 
 async def resume(manager: SessionManager, actor: SessionActor) -> None:
-    """Dispatch the parked prompts. Those of OpenCode 2 get the agent and model that the session has now."""
+    """Dispatch the parked prompts. Those of OpenCode 2 get the session's current agent and model, if it can be chosen."""
     for message_id, accepted in list(actor.prompt_queue.parked.items()):
         if accepted.sent.details.delivery is None:
             continue
-        with suppress(UnknownChoice):  # then it fails as it did, or would have
+        with suppress(UnknownChoice):  # then it keeps its own choice, with which it runs or fails
             choice = await prompt_request.choose(manager.deps.agents, actor.main.session, PromptRequest(()))
             again = accepted.with_choice(choice.agent.spec.name, choice.model, ModelChoice(choice.mode, choice.model_ref))
             actor.prompt_queue.replace_parked(message_id, again)

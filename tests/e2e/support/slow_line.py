@@ -9,10 +9,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 END_S = 5
+"""For each thread, after its sockets were closed."""
 
 
 class SlowLine:
-    """Hands bytes on, both ways; answers to GET requests of a path with `slow` in it `delay_s` later than they came."""
+    """Forwards bytes both ways. Answers to GET requests whose path contains `slow` are `delay_s` late.
+
+    delayed  how many answers were late
+    url      where the client connects
+    """
 
     def __init__(self, port: int, slow: bytes, delay_s: float) -> None:
         self._to, self._slow, self._delay_s = port, slow, delay_s
@@ -29,18 +34,18 @@ class SlowLine:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(("127.0.0.1", self._to))
                 self._open += [client, server]
-                waits = threading.Event()
-                for way in ((client, server, waits, True), (server, client, waits, False)):
-                    self._threads.append(threading.Thread(target=self._carry, args=way, daemon=True))
+                is_slow = threading.Event()  # the last request was one whose answer is delayed
+                for way in ((client, server, is_slow, True), (server, client, is_slow, False)):
+                    self._threads.append(threading.Thread(target=self._forward, args=way, daemon=True))
                     self._threads[-1].start()
 
-    def _carry(self, source: socket.socket, to: socket.socket, waits: threading.Event, asks: bool) -> None:
+    def _forward(self, source: socket.socket, to: socket.socket, is_slow: threading.Event, from_client: bool) -> None:
         with suppress(OSError):
             while data := source.recv(65_536):
-                if asks and data.startswith(b"GET ") and self._slow in data.split(b"\r\n", 1)[0]:
-                    waits.set()
-                elif not asks and waits.is_set():
-                    waits.clear()
+                if from_client and data.startswith(b"GET ") and self._slow in data.split(b"\r\n", 1)[0]:
+                    is_slow.set()
+                elif not from_client and is_slow.is_set():
+                    is_slow.clear()
                     self.delayed += 1
                     time.sleep(self._delay_s)
                 to.sendall(data)
@@ -48,7 +53,7 @@ class SlowLine:
             to.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Ends it, and all that goes over it."""
+        """End the proxy and its connections."""
         for one in (self._listener, *self._open):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
@@ -59,6 +64,7 @@ class SlowLine:
 
 @contextmanager
 def slow_line(url: str, slow: bytes, delay_s: float) -> Iterator[SlowLine]:
+    """A `SlowLine` to the server at this URL."""
     line = SlowLine(int(url.rpartition(":")[2]), slow, delay_s)
     try:
         yield line

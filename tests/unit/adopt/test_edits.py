@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tools.adopt import edits
-from tools.adopt.edits import rows, set_pin, set_tested, with_version
+from tools.adopt.edits import set_pin, set_tested, version_ranges, with_version
 from universal.registry import agents
 
 SPEC = 'PI = AgentSpec(\n    name=NAME,\n    tested=("0.73.1", "0.87.1"),\n)\n'
@@ -57,7 +57,7 @@ def test_tested_versions_are_the_oldest_and_the_newest(tested: tuple[str, ...], 
 def test_each_tested_agent_of_the_registry_has_one_row_on_one_line() -> None:
     for name, spec in agents().items():
         if spec.tested:
-            [row] = rows(name)
+            [row] = version_ranges(name)
             assert row.node.lineno == row.node.end_lineno
 
 

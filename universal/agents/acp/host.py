@@ -36,12 +36,13 @@ from universal.jsonvalue import arr, obj
 from universal.permissions import Decision
 
 TERMINALS = 16
-"""So many may be open at a time, released ones not counted. Agents use one or two."""
+"""Maximum terminals that are open at a time, without released ones. Agents use one or two."""
 KEPT_BYTES = 1024 * 1024
-"""Output that an agent can ask for, if it names no limit, and at most 4 times that if it does. The end is kept."""
+"""Bytes of a terminal's output that are kept for the agent if it names no limit. The end is kept."""
 KEPT_MOST_BYTES = 4 * KEPT_BYTES
+"""Maximum for a limit that the agent names."""
 SHOWN_CHARS = 1_000_000
-"""Output of a terminal that a tool call shows. The beginning is kept, as of a person's own commands."""
+"""Maximum characters of a terminal's output in a tool call. The beginning is kept, as for a person's commands."""
 CUT = "\n(The output goes on; the rest is not shown.)\n"
 CODES: Mapping[str, int] = {"not_found": -32002, "refused": INVALID_PARAMS, "failed": -32603}
 """`universal.host.Trouble` -> code of the error response."""

@@ -1,11 +1,11 @@
 """Status items in a session's timeline: the inbox, the session's properties, undo, skills. Pure.
 
-`STATUSES` is the table: label -> what it does. Their metadata, where no other module writes it:
+`STATUSES` is the table: label -> what it does. Metadata of labels that no other module describes:
 
-    prompt     state "delivery" with item_id, delivery; "withdrawn" with item_id: taken out of the inbox by a person
+    prompt     state "delivery" with item_id, delivery; "withdrawn" with item_id: a person took it out of the inbox
     viewed     idle (ms): the end of a turn that a person has seen
     skill      id, name, text
-    synthetic  text, description?, metadata?: put into the conversation, for no agent to answer
+    synthetic  text, description?, metadata?: a text in the conversation that no agent answers
 """
 
 from __future__ import annotations
@@ -261,4 +261,4 @@ STATUSES: dict[str, Callable[[StatusesWriter, Metadata], object]] = {
     "part.removed": StatusesWriter.part_changed,
     "part.updated": StatusesWriter.part_changed,
 }
-"""Labels without a row have no effect here, or have it by the changes that the reducer makes of them (retry ...)."""
+"""Other labels change no timeline, or do it by the reducer's changes (retry ...)."""

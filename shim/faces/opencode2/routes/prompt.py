@@ -92,11 +92,11 @@ async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
     return next((one for one in found if one.id == skill_id), None)
 
 
-async def _skills(ctx: Ctx, session_id: str, given: list[SkillBody] | None) -> tuple[list[Part], list[JsonObject]]:
+async def _skills(ctx: Ctx, session_id: str, bodies: list[SkillBody] | None) -> tuple[list[Part], list[JsonObject]]:
     """The parts for the mentioned skills, and their entries in the inbox item. Raises InvalidRequest."""
     parts: list[Part] = []
     named: list[JsonObject] = []
-    for body in given or ():
+    for body in bodies or ():
         skill = await skill_of(ctx, session_id, body.id)
         if skill is None:
             raise InvalidRequest(f"Skill not found: {body.id}. GET /api/skill lists those that there are", path=("skills",))

@@ -30,11 +30,11 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeAlias, TypeVar
 T = TypeVar("T")
 
 PAGE_CHARS = 2**18
-"""A page with more JSON text than this takes no further value."""
+"""A page with this much JSON text, in characters, takes no further value."""
 UNPACKED = 8
-"""Pages that are kept unpacked for readers that go through values one by one."""
+"""Maximum pages that stay unpacked for readers that go through values one by one."""
 LENGTH = struct.Struct(">I")
-"""Stands before the index of a page: its length."""
+"""The length of a page's index, which stands before it."""
 
 KnownBy = frozenset[str]
 ReadPage: TypeAlias = Callable[[int, int], bytes]

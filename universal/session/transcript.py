@@ -43,15 +43,15 @@ from universal.tools import cards
 COST_ROUNDING = 1e-9
 """USD. Smaller differences between a turn's cost and its steps' are floating point."""
 INTERRUPTED = "Tool execution aborted"
-"""Native's words for a call that did not run. The TUI draws an error that has them as refused, not as failed."""
+"""Native OpenCode's error of a call that was aborted. The TUI draws an error with these words as refused, not as failed."""
 NO_RESULT = "The agent went on without a result for this tool call."
 PERSONS_COMMAND = "shell"
 """`metadata.origin` of items that are a person's shell command."""
 
 ITEMS = 1024
-"""Items and calls, of each kind, that are remembered after a turn; the oldest are forgotten then."""
+"""Maximum items, and calls, that are remembered after a turn. If there are more, the oldest are forgotten."""
 ITEMS_LEFT = 512
-"""So many are left then."""
+"""Items, and calls, that are left after that."""
 
 Emit = Callable[[Change], None]
 T = TypeVar("T")
@@ -217,7 +217,7 @@ class Transcript:
             self.session.messages.learn(message_id, agent)
 
     def summarise(self, diffs: tuple[FileDiff, ...] | None = None) -> None:
-        """Set the file diffs of the prompt that is being answered. Without `diffs`, they are what tools have reported."""
+        """Set the file diffs of the prompt that is being answered, if it has none. Without `diffs`: what tools reported."""
         message = self.session.messages.get(self.parent_id or "")
         changes, self._changes = self._changes, []
         if message is None or not isinstance(message.info, UserInfo):
@@ -233,7 +233,7 @@ class Transcript:
     # --- assistant messages ------------------------------------------------------------------------------
 
     def assistant(self, item: Item, at_ms: int) -> Message:
-        """The message of this item, made (with its step's start) if it is new."""
+        """Return the message of this item, begun if it is new. While a compaction is under way, it is the summary's message."""
         found = self.session.messages.get(self._message_of_item.get(item.item_id, ""))
         if found is not None:
             return found
@@ -253,7 +253,7 @@ class Transcript:
         self.parent_id = parent
 
     def _compaction_prompt(self, number: int, at_ms: int) -> str:
-        """The prompt of a compaction that nobody asked for. Its ids depend on the journal alone."""
+        """Add the prompt of a compaction that nobody asked for, and return its id. Its ids depend on the journal alone."""
         record = self.session.record
         info = UserInfo(self._id("msg", at_ms), at_ms, record.mode or "build", self.model())
         message = Message(info, is_said=True, is_over=True)

@@ -50,7 +50,7 @@ _PERMISSION = {"monitor": "bash", "write": "edit"}
 
 
 def denied_tools(rules: Sequence[Rule]) -> tuple[str, ...]:
-    """Tools of Claude that the rules deny whatever the call. No hook can allow what Claude's own settings deny."""
+    """Return Claude's tools whose every call the rules deny. No hook can allow what Claude's own settings deny."""
     found: list[str] = []
     for name, row in TOOLS.items():
         key = row.permission or row.tool

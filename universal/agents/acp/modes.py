@@ -19,7 +19,7 @@ _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
 
 
 def name_of(native: str) -> str:
-    """`autoEdit` -> `auto-edit`; of Copilot's `https://agentclientprotocol.com/protocol/session-modes#plan`, `plan`."""
+    """Return our id of an agent's mode: `autoEdit` -> `auto-edit`, Copilot's `https://.../session-modes#plan` -> `plan`."""
     last = re.split(r"[#/]", native.rstrip("#/"))[-1]
     return "-".join(word.lower() for word in _WORDS.split(last) if word) or native
 
@@ -27,7 +27,7 @@ def name_of(native: str) -> str:
 def offered_modes(
     profile_modes: Sequence[Mode], rows: Sequence[Msg], usual: str, has_option: Callable[[str, str], bool]
 ) -> tuple[Mode, ...]:
-    """What a person can choose, `build` first.
+    """Return the modes that a person can choose, `build` first.
 
     In: `profile_modes`, the first one is `build`; `rows`, what the agent offers, {value | id, name, description};
     `usual`, the mode that it begins in; `has_option(option, value)` for modes of the form `option=value`.

@@ -202,7 +202,7 @@ class Turns:
             self._outside.append(msg.raw)
 
     def end_own_work(self) -> Iterator[Output]:
-        """The agent says that work which it began without a prompt is over."""
+        """Handle the end of work that the agent began without a prompt."""
         if not self._is_at_work():
             yield from self._end_outside_turn()
 
@@ -223,7 +223,7 @@ class Turns:
             yield Signal(Input.DONE, metadata=total or None)
 
     def on_chunk(self, update: Msg, raw: Json) -> Iterator[Output]:
-        """A piece of what the agent says."""
+        """Handle a piece of text: an answer, a remark of the adapter, or what may be an error."""
         yield from self._settle_suspect(None)
         content = obj(update.get("content"))
         text, native_id = get_text(content, "text"), get_text(update, "messageId")
@@ -239,7 +239,7 @@ class Turns:
             yield from self._conn.talk.chunk("text", content, native_id, raw)
 
     def on_thought(self, update: Msg, raw: Json) -> Iterator[Output]:
-        """A piece of what the agent thinks."""
+        """Handle a piece of thinking."""
         yield from self._settle_suspect(None)
         yield from self._conn.talk.chunk("reasoning", obj(update.get("content")), get_text(update, "messageId"), raw)
 

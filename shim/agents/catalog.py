@@ -79,9 +79,9 @@ def modes(offers: Sequence[Offer], first: str | None = None) -> list[OfferedMode
     described = {id_: _mode_description(id_, having, len(offers)) for id_, having in found.items()} or {
         BUILD.id: BUILD.description
     }
-    wanted = [name for name in (first, *FIRST_MODES) if name in described]
+    modes = [name for name in (first, *FIRST_MODES) if name in described]
     specs = {id_: tuple(offer.spec for offer, _ in having) for id_, having in found.items()}
-    listed = [OfferedMode(name, described[name], specs.get(name, ())) for name in dict.fromkeys([*wanted, *described])]
+    listed = [OfferedMode(name, described[name], specs.get(name, ())) for name in dict.fromkeys([*modes, *described])]
     return [*listed, GENERAL] if any(offer.spec.capabilities.subagents for offer in offers) else listed
 
 

@@ -130,7 +130,7 @@ class AgentDirectory:
         self._record_dir = record_dir
         self._agents: dict[str, Agent] = {}
         self._stamps: dict[str, str | None] = {}
-        self._told = {name: asyncio.Event() for name in self._specs}
+        self._has_offer = {name: asyncio.Event() for name in self._specs}
         """Set once an agent's catalogue is known, or its discovery has failed."""
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
@@ -143,22 +143,22 @@ class AgentDirectory:
         Raises AgentNotFound for an unknown `default_agent`.
         """
         for owner in self._orphans():
-            if left := await asyncio.to_thread(process_family.end_owned, owner):
-                log.warning("agent.orphans_ended", count=left)
+            if orphans := await asyncio.to_thread(process_family.end_owned, owner):
+                log.warning("agent.orphans_ended", count=orphans)
         self.set_default(self._default_name)
         for broken in self.broken:
             log.warning("plugin.left_out", entry=broken.entry, package=broken.package, why=broken.why)
-        kept = await self._stored_offers()
-        found = await asyncio.gather(*(asyncio.to_thread(self._find, spec) for spec in self._specs.values()))
-        for spec, (located, stamp) in zip(self._specs.values(), found, strict=True):
+        offers = await self._stored_offers()
+        programs = await asyncio.gather(*(asyncio.to_thread(self._find, spec) for spec in self._specs.values()))
+        for spec, (located, stamp) in zip(self._specs.values(), programs, strict=True):
             self._stamps[spec.name] = stamp
             self._agents[spec.name] = Agent(spec, located, spec.default_catalogue)
-            known = kept.get(spec.name)
-            if known is not None and known.path == located.path and known.stamp == stamp:
-                self._agents[spec.name] = Agent(spec, replace(located, version=known.version), known.catalogue)
-                self._told[spec.name].set()
+            offer = offers.get(spec.name)
+            if offer is not None and offer.path == located.path and offer.stamp == stamp:
+                self._agents[spec.name] = Agent(spec, replace(located, version=offer.version), offer.catalogue)
+                self._has_offer[spec.name].set()
             if located.why:
-                self._told[spec.name].set()
+                self._has_offer[spec.name].set()
             else:
                 self._ask(spec.name)
 
@@ -172,8 +172,8 @@ class AgentDirectory:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._owner and (left := await asyncio.to_thread(process_family.end_owned, self._owner)):
-            log.info("agent.left_ended", count=left)
+        if self._owner and (orphans := await asyncio.to_thread(process_family.end_owned, self._owner)):
+            log.info("agent.left_ended", count=orphans)
 
     async def settle(self) -> None:
         """Wait for all running discoveries. Bounded by the discovery's timeout and the time to stop a process."""
@@ -209,10 +209,10 @@ class AgentDirectory:
         if self._default_name is not None:
             return self._agents[self._default_name]
         usable = [a for a in self._agents.values() if a.usable]
-        chosen = next((a for a in usable if a.spec.binaries), None) or next(iter(usable), None)
-        if chosen is None:
+        agent = next((a for a in usable if a.spec.binaries), None) or next(iter(usable), None)
+        if agent is None:
             raise AgentNotFound("No agent is installed, and none is built in.")
-        return chosen
+        return agent
 
     async def available(self, timeout_s: float = DISCOVERY_WAIT_S, *, only: str = "") -> list[Agent]:
         """Return the usable agents, the default first, after the discoveries of all (or `only` one), `timeout_s` at most.
@@ -223,8 +223,8 @@ class AgentDirectory:
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 for name in names:
-                    if name in self._told:
-                        await self._told[name].wait()
+                    if name in self._has_offer:
+                        await self._has_offer[name].wait()
         first = self.default().spec.name
         return sorted((a for a in self._agents.values() if a.usable), key=lambda a: a.spec.name != first)
 
@@ -255,8 +255,8 @@ class AgentDirectory:
         handle: AgentHandle
         if self._record_dir is not None:
             recorder = Recorder(self._record_dir, name, located.version, launch)
-            own = options.variables
-            inner = await self._spawn(agent, located, launch, own, recorder.lines(on_lines), recorder.exits(on_exit))
+            variables = options.variables
+            inner = await self._spawn(agent, located, launch, variables, recorder.lines(on_lines), recorder.exits(on_exit))
             handle = RecordedHandle(inner, recorder)
         else:
             handle = await self._spawn(agent, located, launch, options.variables, on_lines, on_exit)
@@ -269,13 +269,13 @@ class AgentDirectory:
         agent: Agent,
         located: ProgramLocation,
         launch: LaunchSpec,
-        own: Mapping[str, str],
+        variables: Mapping[str, str],
         on_lines: OnLines,
         on_exit: OnExit,
     ) -> AgentHandle:
         name = agent.spec.name
         keys = await asyncio.to_thread(self.keys.environment, agent.spec)  # the first call reads a file
-        env = {**keys, **child_environment(own, {}), **launch.env}
+        env = {**keys, **child_environment(variables, {}), **launch.env}
         launch = replace(launch, env=env)  # after the recorder was created, so that it records no key
         if located.path is None:
             program = self._programs.get(name)
@@ -298,16 +298,16 @@ class AgentDirectory:
 
     async def _still_there(self, spec: AgentSpec) -> ProgramLocation:
         """Return where the program is now. It notices one that was moved, removed or replaced since the start."""
-        known = self._agents[spec.name]
+        agent = self._agents[spec.name]
         if not spec.binaries:
-            return known.located
-        stamp = await asyncio.to_thread(stamp_of, known.located.path) if known.located.path else None
+            return agent.located
+        stamp = await asyncio.to_thread(stamp_of, agent.located.path) if agent.located.path else None
         if stamp is not None and stamp == self._stamps[spec.name]:
-            return known.located
+            return agent.located
         located, self._stamps[spec.name] = await asyncio.to_thread(self._find, spec)
-        self._agents[spec.name] = replace(known, located=located)
+        self._agents[spec.name] = replace(agent, located=located)
         if located.why:
-            log.warning("agent.lost", agent=spec.name, path=known.located.path)
+            log.warning("agent.lost", agent=spec.name, path=agent.located.path)
             raise AgentNotFound(f"{spec.title} cannot be started: {located.why}")
         log.info("agent.changed", agent=spec.name, path=located.path)
         self._ask(spec.name)
@@ -319,7 +319,7 @@ class AgentDirectory:
         located, self._stamps[name] = await asyncio.to_thread(self._find, spec)
         self._agents[name] = replace(self._agents[name], located=located, trouble="")
         if not located.why:
-            self._told[name].clear()
+            self._has_offer[name].clear()
             self._ask(name)
         return self._agents[name]
 
@@ -337,7 +337,7 @@ class AgentDirectory:
         except StoreError:
             log.warning("agent.kept_unreadable", exc_info=True)
             return {}
-        return {name: kept for name, value in values.items() if (kept := from_store(value)) is not None}
+        return {name: offer for name, value in values.items() if (offer := from_store(value)) is not None}
 
     def _ask(self, name: str) -> None:
         """Start an agent's discovery in the background, unless one is running."""
@@ -363,7 +363,7 @@ class AgentDirectory:
             log.exception("agent.discovery_failed", agent=name)
             self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {error}")
         finally:
-            self._told[name].set()
+            self._has_offer[name].set()
             log.debug("agent.asked", agent=name, duration_ms=self._clock.now_ms() - before_ms)
 
     async def _version(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
@@ -384,11 +384,11 @@ class AgentDirectory:
             located = replace(before.located, version=before.located.version or catalogue.version)
             agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False)
             self._agents[spec.name] = agent
-            self._told[spec.name].set()
+            self._has_offer[spec.name].set()
             log.info("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))
             if agent.located.path is not None and stamp is not None:
-                kept = StoredOffer(agent.located.path, stamp, agent.located.version, catalogue)
-                self._store.set_value(NAMESPACE, spec.name, to_store(kept))
+                offer = StoredOffer(agent.located.path, stamp, agent.located.version, catalogue)
+                self._store.set_value(NAMESPACE, spec.name, to_store(offer))
 
         async def spawn(codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
             return await self.spawn(self._agents[spec.name], options, codec, on_lines, on_exit)

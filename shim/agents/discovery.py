@@ -47,17 +47,17 @@ async def discover(
 
     Cancelling it ends the process at once. Raises DiscoveryFailed, and the errors of `spawn`.
     """
-    known: asyncio.Future[Catalogue] = asyncio.get_running_loop().create_future()
+    catalogue: asyncio.Future[Catalogue] = asyncio.get_running_loop().create_future()
     handle: AgentHandle | None = None
 
     def act(outputs: Sequence[Output]) -> None:
-        if codec.catalogue is not None and not known.done():
-            known.set_result(codec.catalogue)
+        if codec.catalogue is not None and not catalogue.done():
+            catalogue.set_result(codec.catalogue)
         for output in outputs:
             if isinstance(output, WriteLine) and handle is not None and handle.alive:
                 handle.write(output.data)
-            elif (trouble := _trouble(output)) and not known.done():
-                known.set_exception(trouble)
+            elif (trouble := _trouble(output)) and not catalogue.done():
+                catalogue.set_exception(trouble)
 
     def on_lines(lines: list[bytes]) -> None:
         for line in lines:
@@ -65,14 +65,14 @@ async def discover(
 
     def on_exit(exit_: Exit) -> None:
         act(codec.eof(exit_))
-        if not known.done():
-            known.set_exception(DiscoveryFailed(_exit_reason(exit_)))
+        if not catalogue.done():
+            catalogue.set_exception(DiscoveryFailed(_exit_reason(exit_)))
 
     handle = await spawn(codec, on_lines, on_exit)
     try:
         act(codec.start())
         async with asyncio.timeout(timeout_s):
-            tell(await known)
+            tell(await catalogue)
     except TimeoutError:
         raise DiscoveryFailed(f"it did not say what it offers within {timeout_s:g} s") from None
     except asyncio.CancelledError:
@@ -145,9 +145,9 @@ def stamp_of(path: str) -> str | None:
     return f"{real} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
-def to_store(kept: StoredOffer) -> Json:
+def to_store(offer: StoredOffer) -> Json:
     """Encode an offer as a JSON value."""
-    return _offer_adapter().dump_python(kept, mode="json")
+    return _offer_adapter().dump_python(offer, mode="json")
 
 
 def from_store(value: Json) -> StoredOffer | None:

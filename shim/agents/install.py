@@ -65,23 +65,23 @@ class Installer:
         self._clock = clock
         self._timeout_s = timeout_s
         self._running: dict[str, _RunningInstall] = {}
-        self._known: dict[str, Installation] = {}
+        self._installations: dict[str, Installation] = {}
 
     def state(self, agent: str) -> Installation | None:
         """The running or last installation of an agent, or None if there was none since the server's start."""
-        known, running = self._known.get(agent), self._running.get(agent)
-        return known if known is None or running is None else replace(known, lines=_last_lines(running))
+        installation, running = self._installations.get(agent), self._running.get(agent)
+        return installation if installation is None or running is None else replace(installation, lines=_last_lines(running))
 
     async def install(self, agent: str) -> None:
         """Install or update an agent. Returns when the program is found. Raises InstallFailed."""
         running = self._running.get(agent)
         if running is None:
-            known = self._agents.get(agent)
-            packages = known.spec.npm if known is not None else ()
+            registered = self._agents.get(agent)
+            packages = registered.spec.npm if registered is not None else ()
             if not packages:
-                hint = known.spec.install_hint if known is not None else ""
+                hint = registered.spec.install_hint if registered is not None else ""
                 raise InstallFailed(f"{agent} is not installed with npm, so it cannot be done from here. {hint}".rstrip())
-            self._known[agent] = Installation("running", packages, self._clock.now_ms())
+            self._installations[agent] = Installation("running", packages, self._clock.now_ms())
             task = asyncio.create_task(self._run(agent, packages), name=f"install {agent}")
             running = self._running[agent] = _RunningInstall(task)
         await asyncio.shield(running.task)
@@ -99,26 +99,28 @@ class Installer:
         error: str | None = "The server was stopped."
         try:
             await self._npm(agent, packages)
-            found = await self._agents.refresh(agent)
-            if not found.usable:
-                raise InstallFailed(f"npm has installed {', '.join(packages)}, but: {found.located.why}")
+            installed = await self._agents.refresh(agent)
+            if not installed.usable:
+                raise InstallFailed(f"npm has installed {', '.join(packages)}, but: {installed.located.why}")
             error = None
         except AgentError as failure:
             error = str(failure)
             raise
         finally:
-            done = self._running.pop(agent)
-            known = self._known[agent]
+            ended = self._running.pop(agent)
+            installation = self._installations[agent]
             state = "failed" if error else "done"
-            self._known[agent] = replace(known, state=state, ended_ms=self._clock.now_ms(), error=error, lines=_last_lines(done))
+            self._installations[agent] = replace(
+                installation, state=state, ended_ms=self._clock.now_ms(), error=error, lines=_last_lines(ended)
+            )
             log.info("install.ended", agent=agent, state=state)
 
     async def _npm(self, agent: str, packages: tuple[str, ...]) -> None:
         environment = self._agents.environment()
         npm = shutil.which("npm", path=environment.get("PATH", ""))
         if npm is None:
-            known = self._agents.get(agent)
-            hint = known.spec.install_hint if known is not None else ""
+            registered = self._agents.get(agent)
+            hint = registered.spec.install_hint if registered is not None else ""
             raise InstallFailed(
                 f"npm was not found on PATH. Install Node.js 22 or newer (nodejs.org), then try again. Or: {hint}"
             )
@@ -153,8 +155,8 @@ class Installer:
             with suppress(asyncio.CancelledError):
                 await process.stop()
         if exit_.code != 0:
-            said = "\n".join(_last_lines(running)[-15:])
-            raise InstallFailed(f"npm failed ({exit_.code if exit_.signal is None else f'signal {exit_.signal}'}):\n{said}")
+            output = "\n".join(_last_lines(running)[-15:])
+            raise InstallFailed(f"npm failed ({exit_.code if exit_.signal is None else f'signal {exit_.signal}'}):\n{output}")
 
 
 def _last_lines(running: _RunningInstall) -> tuple[str, ...]:

@@ -46,11 +46,11 @@ class KeyStore:
         if self._keys is None:
             assert self._path is not None
             try:
-                given = obj(json.loads(self._path.read_text()))
+                rows = obj(json.loads(self._path.read_text()))
             except (OSError, ValueError):  # missing or invalid: the person is asked again
-                given = {}
-            found = {name: text(obj(row).get("key")) for name, row in given.items()}
-            self._keys = {name: key for name, key in found.items() if key}
+                rows = {}
+            keys = {name: text(obj(row).get("key")) for name, row in rows.items()}
+            self._keys = {name: key for name, key in keys.items() if key}
         return self._keys
 
     def environment(self, spec: AgentSpec) -> dict[str, str]:

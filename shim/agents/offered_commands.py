@@ -88,23 +88,23 @@ class OfferedCommand:
     subtask: bool = False
 
 
-def commands(offers: Sequence[Offer], templates: Iterable[Template], chosen: str | None = None) -> list[OfferedCommand]:
+def commands(offers: Sequence[Offer], templates: Iterable[Template], agent: str | None = None) -> list[OfferedCommand]:
     """List the templates first, then the agents' commands.
 
     `offers` has the default agent first. `chosen` is the `provider/model` of the configuration. Clients request the list without
     a session, so it has the commands of all agents, and a command that only some agents have names them.
     """
-    found = {command.name: _template_command(command) for command in templates}
-    taken = RESERVED.union(found)
-    listed = _offers_of(offers, chosen)
+    offered = {command.name: _template_command(command) for command in templates}
+    names = RESERVED.union(offered)
+    listed = _offers_of(offers, agent)
     for offer in listed:
         for command in offer.catalogue.commands:
             if withheld(offer.spec, command.name) or command.name in CLIENTS_DO_IT:
                 continue
-            prefixed = command.name in taken
+            prefixed = command.name in names
             name = f"{offer.spec.name}{SEPARATOR}{command.name}" if prefixed else command.name
-            found.setdefault(name, _agent_command(name, command, "" if prefixed else _owners(command.name, listed)))
-    return list(found.values())
+            offered.setdefault(name, _agent_command(name, command, "" if prefixed else _owners(command.name, listed)))
+    return list(offered.values())
 
 
 def withheld(spec: AgentSpec, name: str) -> str:
@@ -121,9 +121,9 @@ def native_name(offer: Offer, name: str) -> str | None:
     return rest if owner == offer.spec.name and rest in names else None
 
 
-def _offers_of(offers: Sequence[Offer], chosen: str | None) -> list[Offer]:
+def _offers_of(offers: Sequence[Offer], agent: str | None) -> list[Offer]:
     """Leave out built-in agents (the mock), unless one is the default or the configuration names it."""
-    provider = (chosen or "").partition("/")[0]
+    provider = (agent or "").partition("/")[0]
     return [offer for at, offer in enumerate(offers) if at == 0 or offer.spec.binaries or offer.spec.name == provider]
 
 

@@ -66,16 +66,16 @@ class Plugins:
     packages: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-def load(taken: Collection[str], found: Iterable[EntryPoint] | None = None) -> Plugins:
+def load(reserved: Collection[str], installed: Iterable[EntryPoint] | None = None) -> Plugins:
     """Load all entry points of the group. `taken`: names that a package may not use. Raises nothing."""
     specs: dict[str, AgentSpec] = {}
     broken: list[BrokenPlugin] = []
     packages: dict[str, str] = {}
-    for entry in entry_points(group=GROUP) if found is None else found:
+    for entry in entry_points(group=GROUP) if installed is None else installed:
         package = entry.dist.name if entry.dist is not None else entry.module
         try:
             spec = _spec(entry.load())
-            if spec.name in taken or spec.name in specs:
+            if spec.name in reserved or spec.name in specs:
                 raise _Unusable(f'the name "{spec.name}" is taken. Ask its author for another one')
         except _Unusable as error:
             broken.append(BrokenPlugin(entry.name, package, f"{error}."))

@@ -170,7 +170,7 @@ class Snapshots:
             result = await self._git(directory, project, "diff-tree", "-r", "-p", "--no-renames", before, after)
         return result.text.rstrip("\n")
 
-    async def restore(self, directory: str, wanted: Mapping[str, str]) -> list[str]:
+    async def restore(self, directory: str, tree_by_file: Mapping[str, str]) -> list[str]:
         """Restore each of these files from its tree; a file that the tree lacks is removed.
 
         Out: sentences about files that were not restored, because the user's files are in their place.
@@ -178,7 +178,7 @@ class Snapshots:
         """
         async with self._open_project(directory) as project:
             trees: dict[str, list[str]] = {}
-            for name, tree in sorted(wanted.items()):
+            for name, tree in sorted(tree_by_file.items()):
                 trees.setdefault(tree, []).append(name)
             async with threads.scratch_folder("restore-", self._git_dir(directory)) as scratch:
                 indexes = {tree: str(Path(scratch, tree)) for tree in trees}

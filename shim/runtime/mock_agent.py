@@ -134,10 +134,10 @@ async def _play(run: Run) -> None:
 
 async def _cancel(*tasks: asyncio.Task[None] | asyncio.Task[bytes | None] | None) -> None:
     """Cancel the tasks, wait for their end, and drop their results."""
-    left = [task for task in tasks if task is not None]
-    for task in left:
+    running = [task for task in tasks if task is not None]
+    for task in running:
         task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 def _model() -> Frame:

@@ -75,7 +75,7 @@ class Step:
         self.child = child
         self._run = run
         self._input = tokens(run.text) + 40
-        self._said = ""
+        self._answer = ""
         self._thought = ""
         self._parts = 0
 
@@ -99,7 +99,7 @@ class Step:
                 await self._run.pause(pause_s)
             await self._run.write(type=kind, step=self.name, part=part, delta=delta)
             if kind == "text":
-                self._said += delta
+                self._answer += delta
             else:
                 self._thought += delta
 
@@ -122,7 +122,7 @@ class Step:
 
     def step_end_frame(self, reason: str) -> Frame:
         """Return the line that ends the step, with its usage so far."""
-        output, reasoning = tokens(self._said), tokens(self._thought)
+        output, reasoning = tokens(self._answer), tokens(self._thought)
         usage = {"input": self._input, "output": output, "reasoning": reasoning, "cache_read": 0, "cache_write": 0}
         cost = round(self._input * INPUT_USD + (output + reasoning) * OUTPUT_USD, 8)
         frame = {"type": "step_finish", "step": self.name, "finish": reason, "usage": usage, "cost": cost}

@@ -198,13 +198,13 @@ async def _refuse(run: Run, step: Step, name: str, why: str) -> None:
 
 async def todo(run: Run, args: list[str]) -> None:
     """Keep a todo list and complete its entries."""
-    for done in range(len(TODOS) + 1):
-        states = ["completed"] * done + ["in_progress"] + ["pending"] * len(TODOS)
+    for count in range(len(TODOS) + 1):
+        states = ["completed"] * count + ["in_progress"] + ["pending"] * len(TODOS)
         todos = [
             {"content": content, "status": state, "priority": "medium"} for content, state in zip(TODOS, states, strict=False)
         ]
         step = await run.step()
-        call = await step.tool("todowrite", {"todos": todos}, f"{len(TODOS) - done} todos")
+        call = await step.tool("todowrite", {"todos": todos}, f"{len(TODOS) - count} todos")
         await step.finish("tool-calls")
         await run.write(type="todo", todos=todos)
         await call.finish_tool("The list is kept.", todos=todos)

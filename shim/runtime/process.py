@@ -114,7 +114,7 @@ class _Pipes(asyncio.SubprocessProtocol):
         self.at_once: Callable[[bytes], bytes | None] = lambda data: data
         self.chunks_seen = 0
         self._chunks: list[bytes] = []
-        self._held = 0
+        self._buffered = 0
         self._paused = False
         self._stdout_open = True
         self._arrived = asyncio.Event()
@@ -139,9 +139,9 @@ class _Pipes(asyncio.SubprocessProtocol):
         if rest is None:
             return
         self._chunks.append(rest)
-        self._held += len(rest)
+        self._buffered += len(rest)
         self._arrived.set()
-        if self._held >= HELD_BYTES and not self._paused and self._stdout is not None:
+        if self._buffered >= HELD_BYTES and not self._paused and self._stdout is not None:
             self._paused = True
             self._stdout.pause_reading()
 
@@ -171,7 +171,7 @@ class _Pipes(asyncio.SubprocessProtocol):
                 self.waiting = False
         data = b"".join(self._chunks)
         self._chunks.clear()
-        self._held = 0
+        self._buffered = 0
         return data
 
 
@@ -299,8 +299,8 @@ class AgentProcess:
         self._pipes.at_once = partial(self._context.run, self._at_once)
         try:
             await self._until_gone(pump)
-            if left := await asyncio.to_thread(self._sweep):
-                log.warning("agent.family_left", pid=self.pid, left=sorted(process.pid for process in left))
+            if survivors := await asyncio.to_thread(self._sweep):
+                log.warning("agent.family_left", pid=self.pid, left=sorted(process.pid for process in survivors))
             await self._drain(pump)
         finally:
             pump.cancel()
@@ -370,9 +370,9 @@ class AgentProcess:
         deadline = asyncio.get_running_loop().time() + self._waits.drain_s
         quiet = False
         while not pump.done() and not quiet and asyncio.get_running_loop().time() < deadline:
-            seen = self._pipes.chunks_seen
+            chunks = self._pipes.chunks_seen
             await asyncio.wait({pump}, timeout=min(self._waits.quiet_s, self._waits.drain_s))
-            quiet = self._pipes.waiting and self._pipes.chunks_seen == seen
+            quiet = self._pipes.waiting and self._pipes.chunks_seen == chunks
 
     def _sweep(self) -> set[process_family.Process]:
         """End leftover processes, with SIGTERM first. Blocks."""
@@ -403,8 +403,8 @@ class AgentProcess:
         except asyncio.CancelledError:  # our loop closes
             self.kill()
             raise
-        done, _ = await asyncio.wait({self._task}, timeout=self._waits.reap_s * 2 + self._waits.drain_s)
-        if not done:
+        ended, _ = await asyncio.wait({self._task}, timeout=self._waits.reap_s * 2 + self._waits.drain_s)
+        if not ended:
             self._task.cancel()
             await asyncio.wait({self._task})
 

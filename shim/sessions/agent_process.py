@@ -204,7 +204,7 @@ class AgentProcess:
             handle.kill()
         task = asyncio.get_running_loop().create_task(handle.stop(), name=f"stop {self._session_id}")
         self._stopping[task] = handle
-        task.add_done_callback(lambda done: self._stopping.pop(done, None))
+        task.add_done_callback(lambda ended: self._stopping.pop(ended, None))
         return True
 
     def _detach(self) -> AgentHandle | None:

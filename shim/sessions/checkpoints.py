@@ -196,7 +196,7 @@ def take(state: SessionState) -> Snapshot:
         state.ended.model_dump(mode="json") if state.ended is not None else None,
         dict(state.instructions.entries),
         dict(state.instructions.announced),
-        tuple((id_, one.item.model_dump(mode="json")) for id_, one in waiting.items() if id_ in messages),
+        tuple((id_, prompt.item.model_dump(mode="json")) for id_, prompt in waiting.items() if id_ in messages),
         core.state_of(state.reducer),
         tuple(core.detach(message) for message in messages.held_values()),
         tuple(entries.held_values()),
@@ -273,8 +273,8 @@ async def open_from(state: SessionState, store: Store) -> bool:
         return False
     read_page = reader_of(state, store)
     messages = Messages.of(saved.messages, [stored_page(MESSAGES, ref, read_page) for ref in saved.message_pages])
-    held = ((entry.id, entry) for entry in saved.entries)
-    entries = Entries(held, [stored_page(ENTRIES, ref, read_page) for ref in saved.entry_pages])
+    loose = ((entry.id, entry) for entry in saved.entries)
+    entries = Entries(loose, [stored_page(ENTRIES, ref, read_page) for ref in saved.entry_pages])
     state.reducer = core.restore(saved.reducer, messages, entries)
     state.journal.sequence, state.journal.event_id = saved.sequence, saved.event_id
     state.journal.native_session_id, state.turn_id = saved.native_session_id, saved.turn_id
@@ -313,7 +313,7 @@ async def read_entries_ahead(session: Session, id_: str | None, count: int, *, i
     entries = session.timeline.entries
     await _unpack(entries, entries.pages_near(id_, count, is_back=is_back))
     ids = (entries.ids_until(id_) if is_back else entries.ids_since(id_)) if id_ is not None else ()
-    message_id = next((one for one in islice(ids, count) if one in session.messages), None)
+    message_id = next((known_id for known_id in islice(ids, count) if known_id in session.messages), None)
     if id_ is None or message_id is not None:
         await read_ahead(session, message_id, count, is_back=is_back)
 
@@ -326,12 +326,12 @@ async def read_ids(session: Session) -> None:
 
 async def _unpack(values: PagedDict[T], pages: Sequence[Page[T]]) -> None:
     """Unpack these pages in a thread, at most `READ_AHEAD` of them."""
-    wanted = [page for page in pages if values.needs(page)][:READ_AHEAD]
-    if wanted:
-        unpacked = await asyncio.to_thread(lambda: [page.unpack() for page in wanted])
-        for page, found in zip(wanted, unpacked, strict=True):
+    packed = [page for page in pages if values.needs(page)][:READ_AHEAD]
+    if packed:
+        unpacked = await asyncio.to_thread(lambda: [page.unpack() for page in packed])
+        for page, content in zip(packed, unpacked, strict=True):
             if page in values.pages:
-                values.keep(page, found)
+                values.keep(page, content)
 
 
 def mend(state: SessionState, whole: Session) -> None:

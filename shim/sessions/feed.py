@@ -94,13 +94,13 @@ class ChangeFeed:
 
     def forget(self, observer: ChangeObserver) -> None:
         """Stop calling the observer. A second call does nothing."""
-        self._observers = tuple(one for one in self._observers if one != observer)
+        self._observers = tuple(registered for registered in self._observers if registered != observer)
 
     def publish(self, changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> None:
         """Publish changes to all observers."""
-        made = SessionChanges(changes, session, at_ms, is_resent)
+        published = SessionChanges(changes, session, at_ms, is_resent)
         for observer in self._observers:
-            observer(made)
+            observer(published)
 
 
 class Listener:
@@ -134,10 +134,10 @@ class Listener:
 
     def drain(self) -> list[UniversalEvent]:
         """Take all waiting events."""
-        taken = list(self._queue)
+        events = list(self._queue)
         self._queue.clear()
         self._more.clear()
-        return taken
+        return events
 
     async def wait(self, until: float | None) -> None:
         """Wait for an event, for the end, or for the loop time `until`."""
@@ -172,7 +172,7 @@ class Feed:
 
     def lag(self) -> int:
         """Number of events that wait for the slowest reader."""
-        return max((one.waiting_events for some in self._listeners.values() for one in some), default=0)
+        return max((listener.waiting_events for some in self._listeners.values() for listener in some), default=0)
 
     def observe(self, observer: Observer) -> None:
         """Call the observer with every event, in order, until `forget`. It must not wait. Its exceptions are logged."""
@@ -180,7 +180,7 @@ class Feed:
 
     def forget(self, observer: Observer) -> None:
         """Stop calling the observer. May be called again."""
-        self._observers = [one for one in self._observers if one != observer]
+        self._observers = [registered for registered in self._observers if registered != observer]
 
     def publish(self, event: UniversalEvent) -> None:
         """Publish a stamped event to observers and listeners. Never waits, never raises."""
@@ -196,7 +196,7 @@ class Feed:
 
     def listen(self, session_id: str) -> Listener:
         """Add a reader of one session's live events."""
-        listener = Listener(lambda one: self._leave(session_id, one), self._queue)
+        listener = Listener(lambda closed_listener: self._leave(session_id, closed_listener), self._queue)
         self._listeners.setdefault(session_id, []).append(listener)
         if self._is_closed:
             listener.end()
@@ -218,7 +218,7 @@ class Feed:
             self.end(session_id)
 
     def _leave(self, session_id: str, listener: Listener) -> None:
-        rest = [one for one in self._listeners.get(session_id, ()) if one is not listener]
+        rest = [other_listener for other_listener in self._listeners.get(session_id, ()) if other_listener is not listener]
         if rest:
             self._listeners[session_id] = rest
         else:
@@ -235,14 +235,14 @@ class Follower(Generic[T]):
     def __init__(self, feed: Feed, session_id: str, read: Read[T], after: int) -> None:
         self._listener = feed.listen(session_id)
         self._read = read
-        self._held: list[UniversalEvent] = []
+        self._unread: list[UniversalEvent] = []
         self._behind = True
         self.position = after
 
     @property
     def over(self) -> bool:
         """True if no item will follow."""
-        return self._listener.ended and not self._behind and not self._held and not self._listener.waiting_events
+        return self._listener.ended and not self._behind and not self._unread and not self._listener.waiting_events
 
     async def take(self, until: float | None = None) -> Sequence[T | UniversalEvent]:
         """Wait for the next events. Returns none at the loop time `until`, and when it is `over`. Raises StoreError."""
@@ -262,7 +262,7 @@ class Follower(Generic[T]):
             elif fresh := self._fresh():
                 if not self._listener.behind and fresh[0].sequence == self.position + 1:
                     return self._events(fresh)
-                self._held, self._behind = fresh, True
+                self._unread, self._behind = fresh, True
             elif self._listener.ended:
                 return []
             else:
@@ -275,7 +275,7 @@ class Follower(Generic[T]):
         self._listener.close()
 
     def _fresh(self) -> list[UniversalEvent]:
-        waiting, self._held = [*self._held, *self._listener.drain()], []
+        waiting, self._unread = [*self._unread, *self._listener.drain()], []
         return [event for event in waiting if event.sequence > self.position]
 
     def _events(self, events: Sequence[UniversalEvent]) -> Sequence[UniversalEvent]:

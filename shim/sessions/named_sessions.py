@@ -103,27 +103,27 @@ class NamedSessions:
 
     # --- creating --------------------------------------------------------------------------------------------
 
-    async def create(self, name: str, wanted: NewSession, directory: str, project: ProjectLike) -> str:
+    async def create(self, name: str, request: NewSession, directory: str, project: ProjectLike) -> str:
         """Create a session with this name and return its id in the core. Raises RequestError for a bad or used name or value."""
         self._free(name)
-        unattended = unattended_policy_of(wanted.unattended, UNATTENDED_KEY)
+        unattended = unattended_policy_of(request.unattended, UNATTENDED_KEY)
         metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else None
-        agent = await self._agent(wanted)
-        model = self._model(agent, wanted)
-        mode, rules = self._mode(agent, wanted)
+        agent = await self._agent(request)
+        model = self._model(agent, request)
+        mode, rules = self._mode(agent, request)
         await require(directory, self.manager.deps.roots)
         self._free(name)  # agents may have been discovered meanwhile
         record = self.manager.create(
             directory,
             project,
-            title=wanted.title,
+            title=request.title,
             permission=rules,
             agent_name=agent.spec.name,
             mode=mode,
             model=model,
             metadata=metadata,
         )
-        permission_mode = wanted.permission_mode or "default"
+        permission_mode = request.permission_mode or "default"
         self._learn(name, record.id, permission_mode)
         self._store.set_value(NAMESPACE, name, {"session": record.id, "permission_mode": permission_mode})
         await self._store.flush()
@@ -136,48 +136,49 @@ class NamedSessions:
         if self._exists(self._ids.get(name, name)):
             raise SessionExists(name)
 
-    async def _agent(self, wanted: NewSession) -> Agent:
-        known = self._agents.get(wanted.agent)
-        if known is None:
-            raise AgentUnknown(wanted.agent, (a.spec.name for a in self._agents.list_agents()))
-        await self._agents.available(only=wanted.agent)
-        agent = self._agents.get(wanted.agent) or known
+    async def _agent(self, request: NewSession) -> Agent:
+        registered = self._agents.get(request.agent)
+        if registered is None:
+            raise AgentUnknown(request.agent, (a.spec.name for a in self._agents.list_agents()))
+        await self._agents.available(only=request.agent)
+        agent = self._agents.get(request.agent) or registered
         if not agent.usable:
             raise AgentNotInstalled(agent.spec.title, agent.located.why)
         version = agent.located.version
-        if wanted.version not in (None, "", "latest", version):
-            raise InvalidRequest(f"{agent.spec.title} is installed in version {version}, not {wanted.version}.", None)
+        if request.version not in (None, "", "latest", version):
+            raise InvalidRequest(f"{agent.spec.title} is installed in version {version}, not {request.version}.", None)
         return agent
 
-    def _model(self, agent: Agent, wanted: NewSession) -> ModelRef:
+    def _model(self, agent: Agent, request: NewSession) -> ModelRef:
         catalogue = agent.catalogue
         default = catalogue.default_model or (catalogue.models[0].id if catalogue.models else "default")
-        asked = (wanted.model or default).removeprefix(f"{agent.spec.name}/")
-        model = next((m for m in catalogue.models if m.id == asked), None)
-        if model is None and wanted.model:
+        model_id = (request.model or default).removeprefix(f"{agent.spec.name}/")
+        model = next((m for m in catalogue.models if m.id == model_id), None)
+        if model is None and request.model:
             names = ", ".join(m.id for m in catalogue.models)
-            raise InvalidRequest(f"{agent.spec.title} has no model {wanted.model!r}. It offers: {names}.", None)
-        if wanted.variant and (model is None or wanted.variant not in model.variants):
+            raise InvalidRequest(f"{agent.spec.title} has no model {request.model!r}. It offers: {names}.", None)
+        if request.variant and (model is None or request.variant not in model.variants):
             names = ", ".join(model.variants if model is not None else ()) or "none"
-            raise InvalidRequest(f"Model {asked!r} has no variant {wanted.variant!r}. It has: {names}.", None)
-        return ModelRef(agent.spec.name, asked, wanted.variant or None)
+            raise InvalidRequest(f"Model {model_id!r} has no variant {request.variant!r}. It has: {names}.", None)
+        return ModelRef(agent.spec.name, model_id, request.variant or None)
 
-    def _mode(self, agent: Agent, wanted: NewSession) -> tuple[str, list[JsonObject] | None]:
+    def _mode(self, agent: Agent, request: NewSession) -> tuple[str, list[JsonObject] | None]:
         """Our mode, and rules if the agent has no such mode."""
-        known = [mode.id for mode in modes_of(agent.spec, agent.catalogue)]
-        if wanted.mode and wanted.mode not in known:
-            have = ", ".join(known)
-            raise ModeNotSupported(f"{agent.spec.title} has no mode {wanted.mode!r}. It has: {have}.")
-        asked = {"accept-edits": "acceptEdits"}.get(wanted.permission_mode or "default", wanted.permission_mode or "default")
-        if asked not in MODES:
-            raise ModeNotSupported(f"No permissionMode {asked!r}. There are: {', '.join(MODES)}.")
-        if asked == "default" or MODES[asked] == wanted.mode:
-            return wanted.mode or "build", None
-        if MODES[asked] in known and wanted.mode in (None, "build"):
-            return MODES[asked], None
-        if asked not in RULES:
-            raise ModeNotSupported(f"{agent.spec.title} has no {asked} mode beside {wanted.mode!r}.")
-        return wanted.mode or "build", [dict(RULES[asked].to_json())]
+        modes = [mode.id for mode in modes_of(agent.spec, agent.catalogue)]
+        if request.mode and request.mode not in modes:
+            have = ", ".join(modes)
+            raise ModeNotSupported(f"{agent.spec.title} has no mode {request.mode!r}. It has: {have}.")
+        permission_mode = request.permission_mode or "default"
+        permission_mode = {"accept-edits": "acceptEdits"}.get(permission_mode, permission_mode)
+        if permission_mode not in MODES:
+            raise ModeNotSupported(f"No permissionMode {permission_mode!r}. There are: {', '.join(MODES)}.")
+        if permission_mode == "default" or MODES[permission_mode] == request.mode:
+            return request.mode or "build", None
+        if MODES[permission_mode] in modes and request.mode in (None, "build"):
+            return MODES[permission_mode], None
+        if permission_mode not in RULES:
+            raise ModeNotSupported(f"{agent.spec.title} has no {permission_mode} mode beside {request.mode!r}.")
+        return request.mode or "build", [dict(RULES[permission_mode].to_json())]
 
     # --- reading -------------------------------------------------------------------------------------------
 

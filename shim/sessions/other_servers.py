@@ -106,8 +106,8 @@ class OtherServers:
 
     def statuses(self) -> dict[str, Status]:
         """Return a busy status for each session of another server in which a turn runs."""
-        entry = ((id_, self._index.find(id_)) for id_ in self._owners)
-        return {id_: BUSY for id_, one in entry if one is not None and one.busy}
+        entries = ((id_, self._index.find(id_)) for id_ in self._owners)
+        return {id_: BUSY for id_, entry in entries if entry is not None and entry.busy}
 
     async def _follow(self) -> None:
         while True:
@@ -159,10 +159,10 @@ class OtherServers:
         for session_id in ours:
             del self._owners[session_id]
         await self._deps.clean_up(server_id)
-        left = [session_id for session_id in ours if (entry := self._index.find(session_id)) is not None and entry.busy]
-        if left:
-            log.warning("other_servers.took_over", server=server_id, sessions=len(left))
-        for session_id in left:
+        orphans = [session_id for session_id in ours if (entry := self._index.find(session_id)) is not None and entry.busy]
+        if orphans:
+            log.warning("other_servers.took_over", server=server_id, sessions=len(orphans))
+        for session_id in orphans:
             with suppress(SessionElsewhere):  # a third server was quicker
                 await self._load(session_id)
 

@@ -45,10 +45,10 @@ class Resync:
 
     def note(self, change: Change) -> None:
         """Note published changes. Ignored unless `waits`."""
-        found = _subject(change)
-        if found is not None:
-            self._changed.pop(found, None)
-            self._changed[found] = asyncio.get_running_loop().time()
+        subject = _subject(change)
+        if subject is not None:
+            self._changed.pop(subject, None)
+            self._changed[subject] = asyncio.get_running_loop().time()
 
     def _due(self, after_s: float) -> None:
         del self._timers[after_s]

@@ -95,21 +95,21 @@ class SessionIndex:
 
     def children(self, session_id: str) -> list[SessionRecord]:
         """The records of the child sessions, oldest first."""
-        found = (record for record in self.records() if record.parent_id == session_id)
-        return sorted(found, key=lambda record: record.created_ms)
+        children = (record for record in self.records() if record.parent_id == session_id)
+        return sorted(children, key=lambda record: record.created_ms)
 
     def with_all_below(self, session_id: str) -> list[str]:
         """A session and its descendants, parents first, each once, because an imported session may name itself as its parent."""
         children: dict[str, list[str]] = {}
         for record in self.records():
             children.setdefault(record.parent_id or "", []).append(record.id)
-        found = {session_id: None}
-        left = [session_id]
-        while left:
-            below = [id_ for id_ in children.get(left.pop(), ()) if id_ not in found]
-            found.update(dict.fromkeys(below))
-            left += below
-        return list(found)
+        family = {session_id: None}
+        waiting = [session_id]
+        while waiting:
+            below = [id_ for id_ in children.get(waiting.pop(), ()) if id_ not in family]
+            family.update(dict.fromkeys(below))
+            waiting += below
+        return list(family)
 
     def busy(self) -> list[Session]:
         """Sessions whose turn runs here."""
@@ -118,8 +118,8 @@ class SessionIndex:
 
     def actors(self) -> list[SessionActor]:
         """The actors, each once. A subagent has its parent's."""
-        found = (entry.actor for entry in self._entries.values() if entry.actor is not None)
-        return list(dict.fromkeys(found))
+        actors = (entry.actor for entry in self._entries.values() if entry.actor is not None)
+        return list(dict.fromkeys(actors))
 
     def directories_at_work(self) -> set[str]:
         """Directories in which an agent's process runs."""

@@ -337,5 +337,5 @@ class SessionState:
 
 def _label(item: Item) -> str:
     """The name of a status item, or "" for other items."""
-    found = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
-    return found if item.kind is ItemKind.STATUS else ""
+    label = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
+    return label if item.kind is ItemKind.STATUS else ""

@@ -20,10 +20,10 @@ KEPT = 1_000
 class UnparsedLimit:
     """The limit for one session."""
 
-    def __init__(self, session_id: str, kept: int = KEPT) -> None:
+    def __init__(self, session_id: str, limit: int = KEPT) -> None:
         self._session_id = session_id
-        self._bound = kept
-        self._kept = 0
+        self._bound = limit
+        self._recorded = 0
         self._more = 0
         self._last = ""
 
@@ -31,11 +31,11 @@ class UnparsedLimit:
         """Whether to record a fact. Facts of other types are always recorded."""
         if fact.type is not EventType.UNPARSED:
             return True
-        if self._kept < self._bound:
-            self._kept += 1
+        if self._recorded < self._bound:
+            self._recorded += 1
             return True
         if self._more == 0:
-            log.warning("agent.unparsed_too_much", session_id=self._session_id, kept=self._kept)
+            log.warning("agent.unparsed_too_much", session_id=self._session_id, kept=self._recorded)
         self._more += 1
         if isinstance(fact.data, UnparsedData):
             self._last = fact.data.location
@@ -43,7 +43,7 @@ class UnparsedLimit:
 
     def end(self) -> UnparsedData | None:
         """End the turn: the data of the event with the number of dropped lines, or None. Counting begins anew."""
-        more, self._kept, self._more = self._more, 0, 0
+        more, self._recorded, self._more = self._more, 0, 0
         if not more:
             return None
         log.warning("agent.unparsed_total", session_id=self._session_id, dropped=more)

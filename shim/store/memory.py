@@ -109,8 +109,8 @@ class MemoryStore:
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
         self._check_open()
-        found = self._events.get(session_id, [])[max(after, 0) :]
-        return found if limit is None else found[: max(limit, 0)]
+        events = self._events.get(session_id, [])[max(after, 0) :]
+        return events if limit is None else events[: max(limit, 0)]
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
         """The journal as stored texts."""

@@ -59,7 +59,7 @@ class EventRow(NamedTuple):
     raw: str | None
 
 
-def dump(value: Any, what: str = "a value") -> str:
+def dump(value: Any, subject: str = "a value") -> str:
     """Encode a value as JSON text that any UTF-8 store takes.
 
     Raises StoreError that names `what`, if it is no JSON.
@@ -70,7 +70,7 @@ def dump(value: Any, what: str = "a value") -> str:
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, only an escape
         return json.dumps(value, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise StoreError(f"Cannot store {what}, it is not JSON: {error}. This is a bug of the server.") from error
+        raise StoreError(f"Cannot store {subject}, it is not JSON: {error}. This is a bug of the server.") from error
     return text
 
 
@@ -97,12 +97,12 @@ def is_cut(text: str) -> bool:
     return text.startswith(_CUT)
 
 
-def load(text: str, what: str) -> Any:
+def load(text: str, subject: str) -> Any:
     """The inverse of `dump`. Raises StoreError that names `what`, if the text is damaged."""
     try:
         return json.loads(text)
     except ValueError as error:
-        raise StoreError(f"The stored {what} is damaged: {error}. Restore the data directory from a backup.") from error
+        raise StoreError(f"The stored {subject} is damaged: {error}. Restore the data directory from a backup.") from error
 
 
 def row_of(event: UniversalEvent) -> EventRow:
@@ -227,16 +227,16 @@ def follow(last: Mapping[str, int], events: Iterable[UniversalEvent]) -> dict[st
     return new
 
 
-def need_whole(found: list[int], session_id: str, after: int, limit: int | None, last: int) -> None:
+def need_whole(sequences: list[int], session_id: str, after: int, limit: int | None, last: int) -> None:
     """Raise StoreError for a hole, because SQLite does not notice if a damaged index returns too few rows.
 
     In: `found`, the sequences that were read after `after`, at most `limit`; `last`, the journal's last sequence before and after
     the read (a session that was deleted meanwhile has none).
     """
     after = max(after, 0)
-    missing = next((wanted for wanted, one in enumerate(found, after + 1) if one != wanted), None)
-    if missing is None and (limit is None or len(found) < limit) and after + len(found) < last:
-        missing = after + len(found) + 1
+    missing = next((number for number, sequence in enumerate(sequences, after + 1) if sequence != number), None)
+    if missing is None and (limit is None or len(sequences) < limit) and after + len(sequences) < last:
+        missing = after + len(sequences) + 1
     if missing is not None:
         raise StoreError(
             f"Event {missing} of session {session_id} is not found. The file of the journal is damaged. Nothing was changed."

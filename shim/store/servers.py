@@ -74,8 +74,8 @@ def forget(directory: Path, server_id: str) -> None:
 
 def _read(server_id: str, file: Path) -> ServerRef:
     try:
-        said = json.loads(file.read_text("utf-8"))
-        return ServerRef(server_id, int(said["pid"]), str(said["url"]))
+        content = json.loads(file.read_text("utf-8"))
+        return ServerRef(server_id, int(content["pid"]), str(content["url"]))
     except (OSError, ValueError, KeyError, TypeError):
         return ServerRef(server_id)  # the server is about to write it
 

@@ -141,7 +141,7 @@ class _OpenDatabase:
     presence: Presence
     writer: GroupWriter
     last: dict[str, int]
-    found: Present
+    present: Present
     version: int
     stretches: Stretches = field(default_factory=Stretches)
     pages_lock: Lock = field(default_factory=Lock)
@@ -156,14 +156,14 @@ def explain(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
 
 def migrations() -> tuple[Migration, ...]:
     """The steps of `sql/NNNN_*.sql`, in order, numbered from 1 without holes."""
-    found = [
+    steps = [
         Migration(int(match[1]), file.read_text(encoding="utf-8"))
         for file in resources.files("shim.store").joinpath("sql").iterdir()
         if (match := re.fullmatch(r"(\d{4})_\w+\.sql", file.name))
     ]
-    found.sort()
-    assert [step.version for step in found] == list(range(1, len(found) + 1)), "migrations have holes"
-    return tuple(found)
+    steps.sort()
+    assert [step.version for step in steps] == list(range(1, len(steps) + 1)), "migrations have holes"
+    return tuple(steps)
 
 
 class SqliteStore:
@@ -303,16 +303,16 @@ class SqliteStore:
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
         last = self.last_sequence(session_id)
-        found = await self._read(EVENTS, _page(session_id, after, limit), lambda cells: event_of(_event_row(cells)))
-        need_whole([event.sequence for event in found], session_id, after, limit, min(last, self.last_sequence(session_id)))
-        return found
+        events = await self._read(EVENTS, _page(session_id, after, limit), lambda cells: event_of(_event_row(cells)))
+        need_whole([event.sequence for event in events], session_id, after, limit, min(last, self.last_sequence(session_id)))
+        return events
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
         """The journal as stored texts."""
         last = self.last_sequence(session_id)
-        found = await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
-        need_whole([row.sequence for row in found], session_id, after, limit, min(last, self.last_sequence(session_id)))
-        return found
+        rows = await self._read(EVENTS if with_raw else EVENTS_WITHOUT_RAW, _page(session_id, after, limit), _event_row)
+        need_whole([row.sequence for row in rows], session_id, after, limit, min(last, self.last_sequence(session_id)))
+        return rows
 
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""
@@ -356,7 +356,7 @@ class SqliteStore:
 
     def is_shared(self) -> bool:
         """Whether other servers were alive at the last look."""
-        return self._use().found.living.keys() - {self.server_id} != set()
+        return self._use().present.living.keys() - {self.server_id} != set()
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Claim a session for this server, or return the living server that owns it."""
@@ -384,10 +384,10 @@ class SqliteStore:
         cells = (opened.version, self.server_id)
         rows = await self._run_read(lambda connection: connection.execute(CHANGES, cells).fetchall())
         now = await self._in_thread(lambda: present(self.path.parent))
-        ended = tuple(server_id for server_id in opened.found.living if server_id not in now.living)
+        ended = tuple(server_id for server_id in opened.present.living if server_id not in now.living)
         if rows:
             opened.version = rows[-1][0]
-        opened.found = now
+        opened.present = now
         changes = [
             SessionChange(
                 text_of(row[2]), now.living.get(row[1], ServerRef(row[1])), None if row[3] is None else _session(row[3:])
@@ -398,7 +398,7 @@ class SqliteStore:
 
     def dead(self) -> tuple[str, ...]:
         """Ids of servers that were dead at this server's start."""
-        return self._use().found.dead
+        return self._use().present.dead
 
     def forget(self, server_id: str) -> None:
         """Forget a dead server, of which nothing is left. Blocking."""
@@ -450,7 +450,7 @@ class SqliteStore:
                 write.execute(FORGET_DELETED)
             last = {text_of(id_): sequence for id_, sequence in read.execute(LAST_SEQUENCES)}
             version: int = read.execute(VERSION).fetchone()[0]
-            found = present(directory)
+            servers = present(directory)
             presence.enter()
             if alone:
                 lock.share()
@@ -463,7 +463,7 @@ class SqliteStore:
                 raise explain(error, self.path, "open") from error
             raise
         writer = GroupWriter(lambda batch: self._commit(write, batch), self._limits)
-        return _OpenDatabase(read, write, claims, pages, lock, presence, writer, last, found, version)
+        return _OpenDatabase(read, write, claims, pages, lock, presence, writer, last, servers, version)
 
     def _prepare(self) -> None:
         """Create the file, or move a damaged one aside, before it is opened and while no other server has it."""
@@ -518,11 +518,11 @@ class SqliteStore:
 
 
 def _add_events(connection: sqlite3.Connection, rows: Sequence[Sequence[str | bytes | int | None]]) -> None:
-    done = 0
+    stored = 0
     for size in AT_ONCE:
-        while len(rows) - done >= size:
-            connection.execute(ADD_EVENTS[size], list(chain.from_iterable(rows[done : done + size])))
-            done += size
+        while len(rows) - stored >= size:
+            connection.execute(ADD_EVENTS[size], list(chain.from_iterable(rows[stored : stored + size])))
+            stored += size
 
 
 def _close(opened: _OpenDatabase) -> None:
@@ -543,14 +543,14 @@ def damage(path: Path) -> str:
         return ""
     connection = sqlite3.connect(path, isolation_level=None, timeout=BUSY_MS / 1000)
     try:
-        said = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
+        report = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.Error as error:
         if (getattr(error, "sqlite_errorcode", 0) & 0xFF) not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             raise  # locked or unreadable, which is no reason to move it
         return str(error)
     finally:
         connection.close()
-    return "" if said == "ok" else said
+    return "" if report == "ok" else report
 
 
 def move_aside(path: Path) -> Path:
@@ -628,15 +628,15 @@ def _session(cells: tuple[Any, ...]) -> SessionRow:
 
 def _brief(connection: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[EventRow]:
     """Read events up to the next stretch, then the stretch, and so on, until there are enough. A stretch is read whole."""
-    found: list[EventRow] = []
+    rows: list[EventRow] = []
     while True:
         cells = connection.execute(NEXT_STRETCH, bind((session_id, after))).fetchone()
         stretch = None if cells is None else Stretch(text_of(cells[0]), cells[1], cells[2], text_of(cells[3]))
         before = LAST_INTEGER if stretch is None else stretch.first
-        found += map(_event_row, connection.execute(EVENTS_BEFORE, bind((session_id, after, before, limit - len(found)))))
-        if stretch is None or len(found) >= limit:
-            return found
-        found += rows_of(stretch)
+        rows += map(_event_row, connection.execute(EVENTS_BEFORE, bind((session_id, after, before, limit - len(rows)))))
+        if stretch is None or len(rows) >= limit:
+            return rows
+        rows += rows_of(stretch)
         after = stretch.last
 
 

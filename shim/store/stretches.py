@@ -98,8 +98,8 @@ class Stretches:
 
 def rows_of(stretch: Stretch) -> list[EventRow]:
     """The rows of a stretch, without raw payloads. Raises StoreError if it is damaged."""
-    what = f"stretch {stretch.first} of session {stretch.session_id}"
+    subject = f"stretch {stretch.first} of session {stretch.session_id}"
     try:
-        return [EventRow(stretch.session_id, *cells, raw=None) for cells in load(stretch.rows, what)]
+        return [EventRow(stretch.session_id, *cells, raw=None) for cells in load(stretch.rows, subject)]
     except TypeError as error:
-        raise StoreError(f"The stored {what} cannot be read: {error}. Was it written by another version?") from error
+        raise StoreError(f"The stored {subject} cannot be read: {error}. Was it written by another version?") from error

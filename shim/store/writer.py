@@ -146,10 +146,10 @@ class GroupWriter:
                 return
             if self._ended:
                 raise StoreError(str(self._failure or "The store is closed."))
-            done: asyncio.Future[None] = loop.create_future()
-            self._waiting.append((self._accepted, done))
+            written: asyncio.Future[None] = loop.create_future()
+            self._waiting.append((self._accepted, written))
             self._changed.notify()
-        await done
+        await written
 
     async def close(self) -> None:
         """Commit the queued rows and end the thread. Raises StoreError if rows could not be written."""
@@ -159,11 +159,11 @@ class GroupWriter:
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join, self._limits.close_s)
         with self._changed:
-            left, failure = len(self._queue), self._failure
+            queued, failure = len(self._queue), self._failure
         if self._thread.is_alive():
-            raise StoreError(f"The disk has not answered for {self._limits.close_s:g} s; {left} rows may not be written.")
-        if left:
-            raise StoreError(f"{left} rows were not written: {failure}")
+            raise StoreError(f"The disk has not answered for {self._limits.close_s:g} s; {queued} rows may not be written.")
+        if queued:
+            raise StoreError(f"{queued} rows were not written: {failure}")
 
     # In the thread.
 
@@ -202,29 +202,29 @@ class GroupWriter:
     def _hurry(self) -> bool:
         return bool(self._waiting) or self._urgent or self._closing
 
-    def _settle(self, failure: StoreError | None, written: int) -> None:
+    def _settle(self, failure: StoreError | None, count: int) -> None:
         """End a commit: remove its rows from the queue, and wake the waiting calls. All of them get a failure."""
         with self._changed:
             before, self._failure = self._failure, failure
-            for _ in range(written):
+            for _ in range(count):
                 self._bytes -= self._queue.popleft().size
-            self._committed += written
-            told = [wait for wait in self._waiting if failure is not None or wait[0] <= self._committed]
-            self._waiting = [wait for wait in self._waiting if wait not in told]
+            self._committed += count
+            settled = [wait for wait in self._waiting if failure is not None or wait[0] <= self._committed]
+            self._waiting = [wait for wait in self._waiting if wait not in settled]
             queued = len(self._queue)
         if failure is not None and before is None:
             log.error("store.failed", reason=str(failure), queued=queued)
         elif failure is None and before is not None:
             log.info("store.recovered", queued=queued)
-        for _, done in told:
+        for _, waiter in settled:
             with suppress(RuntimeError):  # its loop is closed, so no call waits
-                done.get_loop().call_soon_threadsafe(_finish, done, failure)
+                waiter.get_loop().call_soon_threadsafe(_finish, waiter, failure)
 
 
-def _finish(done: asyncio.Future[None], failure: StoreError | None) -> None:
-    if done.done():
+def _finish(waiter: asyncio.Future[None], failure: StoreError | None) -> None:
+    if waiter.done():
         return
     if failure is None:
-        done.set_result(None)
+        waiter.set_result(None)
     else:
-        done.set_exception(StoreError(str(failure)))
+        waiter.set_exception(StoreError(str(failure)))

@@ -157,10 +157,10 @@ class Hub:
         return HubStats(readers, self._published, counts["dropped"], counts["replayed"], counts["replay_missed"])
 
     def _readers_of(self, face: str) -> _Readers:
-        found = self._faces.get(face)
-        if found is None:
-            found = self._faces[face] = _Readers(Face(face))
-        return found
+        readers = self._faces.get(face)
+        if readers is None:
+            readers = self._faces[face] = _Readers(Face(face))
+        return readers
 
     # --- events ----------------------------------------------------------------------------------------------
 
@@ -196,8 +196,9 @@ class Hub:
                 audience.pending.append(frame)
                 arrived = True
                 urgent = urgent or frame.urgent
-        kept = event if size and self._readers_of(face).face.keeps_events else None  # an event without bytes would not be bounded
-        self._ring.add(Entry(position, face, scope, event.subject, event.event_id, frames, size, kept))
+        # An event without bytes would not be bounded.
+        stored_event = event if size and self._readers_of(face).face.keeps_events else None
+        self._ring.add(Entry(position, face, scope, event.subject, event.event_id, frames, size, stored_event))
         if arrived:
             self.bursts.notify(urgent=urgent)
 
@@ -219,9 +220,9 @@ class Hub:
         for audience in due:
             frames, audience.pending = audience.pending, []
             encoder = audience.encoder
-            made = batches(compact(frames) if encoder.joins else frames, encoder.layout)
+            encoded = batches(compact(frames) if encoder.joins else frames, encoder.layout)
             for reader in tuple(audience.readers):
-                for batch in made:
+                for batch in encoded:
                     reader.put(batch)
 
     def _audiences_of(self, scope: str | None) -> list[Audience]:
@@ -299,8 +300,10 @@ class Hub:
         """
         self.bursts.deliver()
         scope = None if directory is None else normal_scope(directory)
-        wanted = [reader for reader in self._all_readers() if face in (None, reader.encoder.face) and _wants(reader.scope, scope)]
-        waits = [asyncio.ensure_future(reader.settle()) for reader in wanted]
+        recipients = [
+            reader for reader in self._all_readers() if face in (None, reader.encoder.face) and _wants(reader.scope, scope)
+        ]
+        waits = [asyncio.ensure_future(reader.settle()) for reader in recipients]
         if waits:
             _, late = await asyncio.wait(waits, timeout=timeout_s)
             for wait in late:

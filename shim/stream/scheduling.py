@@ -90,7 +90,7 @@ class WriteQueue:
     """
 
     def __init__(self, at_once: int = WRITES_AT_ONCE) -> None:
-        self._at_once = self._left = at_once
+        self._at_once = self._remaining = at_once
         self._queue: deque[asyncio.Future[None]] = deque()
         self._is_turning = False
         self._open: dict[int, tuple[Callable[[], bool], Callable[[], None]]] = {}
@@ -129,8 +129,8 @@ class WriteQueue:
     async def enter(self) -> None:
         """Wait until the caller may write: at once, or in one of the next turns of the loop."""
         self._turn_soon()
-        if self._left > 0 and not self._queue:
-            self._left -= 1
+        if self._remaining > 0 and not self._queue:
+            self._remaining -= 1
             return
         turn = asyncio.get_running_loop().create_future()
         self._queue.append(turn)
@@ -143,11 +143,11 @@ class WriteQueue:
 
     def _turn(self) -> None:
         self._is_turning = False
-        self._left = self._at_once
-        while self._queue and self._left > 0:
+        self._remaining = self._at_once
+        while self._queue and self._remaining > 0:
             turn = self._queue.popleft()
             if not turn.done():  # it may have been cancelled
                 turn.set_result(None)
-                self._left -= 1
+                self._remaining -= 1
         if self._queue:
             self._turn_soon()

@@ -70,7 +70,7 @@ class Subscription:
         self._closed = closed
         self._opening = deque(batches(compact(opening) if encoder.joins else opening, encoder.layout))
         self._live: deque[Batch] = deque()
-        self._held: deque[Batch] | None = None
+        self._delayed: deque[Batch] | None = None
         """Live frames since `hold`, or None without a hold."""
         self._frames = self._bytes = 0
         self._is_urgent = True
@@ -128,8 +128,8 @@ class Subscription:
         self._frames += len(batch.frames)
         self._bytes += len(batch.data)
         over = self._is_over(1)
-        if self._held is not None:
-            self._held.append(batch)
+        if self._delayed is not None:
+            self._delayed.append(batch)
             if over:
                 self.release()
             return
@@ -150,13 +150,13 @@ class Subscription:
 
     def hold(self) -> None:
         """Hold back new frames. Frames that wait already are sent. May be called again."""
-        if self._held is None:
-            self._held = deque()
+        if self._delayed is None:
+            self._delayed = deque()
 
     def release(self) -> None:
         """Send the held frames in order, and new ones. Does nothing without a `hold`."""
-        held, self._held = self._held, None
-        for batch in held or ():
+        delayed, self._delayed = self._delayed, None
+        for batch in delayed or ():
             self._frames -= len(batch.frames)
             self._bytes -= len(batch.data)
             self.put(batch)
@@ -197,7 +197,7 @@ class Subscription:
     def _forget(self) -> None:
         self._opening.clear()
         self._live.clear()
-        self._held = None
+        self._delayed = None
         self._frames = self._bytes = 0
         self._more.set()
         self._now.set()

@@ -215,9 +215,9 @@ class Requests:
     def _with_loop(self, state: SessionState, data: PermissionData, needed: tuple[Access, ...]) -> tuple[Access, ...]:
         """The accesses of a call without those that a person has granted. `doom_loop` comes first after too many equal calls."""
         meta = obj(data.metadata)
-        *others, call = needed
+        *external, call = needed
         granted = self._granted.get(state.id, {}).get(text(meta.get("call_id")), [])
-        accesses = (*(access for access in others if access not in granted), call)
+        accesses = (*(access for access in external if access not in granted), call)
         tool = text(meta.get("tool"), data.action)
         calls = self._calls.setdefault(state.id, _Calls())
         call_id = text(meta.get("call_id"))
@@ -255,10 +255,10 @@ class Requests:
 
     def withdraw(self, permission_id: str) -> bool:
         """Withdraw a request for the agent. True if no person has seen it yet."""
-        kept = [arrival for arrival in self._arrivals if arrival.data.permission_id != permission_id]
-        was_waiting = len(kept) < len(self._arrivals)
+        remaining = [arrival for arrival in self._arrivals if arrival.data.permission_id != permission_id]
+        was_waiting = len(remaining) < len(self._arrivals)
         if was_waiting:
-            self._arrivals = deque(kept)
+            self._arrivals = deque(remaining)
         return was_waiting
 
     def drop_arrivals(self) -> None:
@@ -431,7 +431,7 @@ def _with_metadata(data: PermissionData, **extra: Json) -> PermissionData:
 def _request_data(request: _Request) -> PermissionData:
     """The request for one access of a call, for the journal and the clients."""
     data, access = request.data, request.access
-    shown = data.model_copy(update={"permission_id": request.shown_id})
+    visible = data.model_copy(update={"permission_id": request.shown_id})
     if access == primary_access(request.agent, data, request.state.session.record.directory):
-        return shown
-    return _with_metadata(shown, **access_metadata(access))
+        return visible
+    return _with_metadata(visible, **access_metadata(access))

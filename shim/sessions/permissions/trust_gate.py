@@ -111,8 +111,8 @@ class TrustGate:
         if id_ not in self._state.session.questions:  # the turn's end has closed it
             return False
         label = {"trusted": TRUST, "declined": data.options[1]}.get(answer or "")
-        given = {"status": "answered", "answers": ((label,),), "response": label} if label else {"status": "rejected"}
-        self._state.record(EventType.QUESTION_RESOLVED, data.model_copy(update=given))
+        outcome = {"status": "answered", "answers": ((label,),), "response": label} if label else {"status": "rejected"}
+        self._state.record(EventType.QUESTION_RESOLVED, data.model_copy(update=outcome))
         self._answers[settings.digest] = answer
         if answer is not None:
             try:
@@ -139,14 +139,14 @@ class TrustGate:
     def _without(self, spec: AgentSpec, settings: ProjectSettings, *, answered: bool) -> bool:
         """Go on without the settings, with one notice. Raises AgentError if the agent cannot."""
         use = spec.project_settings
-        own = [setting for setting in settings.settings if setting.family in use.reads]
-        kept = [setting for setting in own if not use.leaves_out or setting.key in use.always]
+        read_settings = [setting for setting in settings.settings if setting.family in use.reads]
+        used = [setting for setting in read_settings if not use.leaves_out or setting.key in use.always]
         command = f"`opencode-shim trust {self._directory}`"
-        if kept:
+        if used:
             raise AgentError(
                 f"{spec.title} was not started: this project brings settings that run programs or allow calls, nobody has "
-                f"trusted them, and {spec.title} cannot be started without them ({kept[0].line}"
-                f"{f', and {len(kept) - 1} more' if len(kept) > 1 else ''}). To trust them: {command}."
+                f"trusted them, and {spec.title} cannot be started without them ({used[0].line}"
+                f"{f', and {len(used) - 1} more' if len(used) > 1 else ''}). To trust them: {command}."
             )
         if settings.digest not in self._noticed:
             self._noticed.add(settings.digest)

@@ -35,7 +35,7 @@ class TrustQuestions:
         future: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
         key = settings.root, settings.digest
         self._waiting.setdefault(key, []).append(future)
-        future.add_done_callback(lambda done: self._leave(key, done))
+        future.add_done_callback(lambda answer: self._leave(key, answer))
         return future
 
     def answer(self, settings: ProjectSettings, answer: Answer) -> None:
@@ -45,7 +45,7 @@ class TrustQuestions:
                 future.set_result(answer)
 
     def _leave(self, key: tuple[str, str], future: asyncio.Future[Answer | None]) -> None:
-        rest = [other for other in self._waiting.get(key, ()) if other is not future]
+        rest = [waiting for waiting in self._waiting.get(key, ()) if waiting is not future]
         if rest:
             self._waiting[key] = rest
         else:
@@ -59,15 +59,15 @@ def question_of(id_: str, spec: AgentSpec, settings: ProjectSettings) -> Questio
     if (more := len(settings.settings) - SHOWN) > 0:
         lines.append(f"and {more} more: `opencode-shim trust {settings.root}` lists all")
     use = spec.project_settings
-    own = [setting for setting in settings.settings if setting.family in use.reads]
-    left_out = use.leaves_out and not any(setting.key in use.always for setting in own)
+    read_settings = [setting for setting in settings.settings if setting.family in use.reads]
+    left_out = use.leaves_out and not any(setting.key in use.always for setting in read_settings)
     prompt = (
         f"This project brings settings of its own that would run programs or allow calls when {spec.title} starts in "
         f"{settings.root}:\n\n" + "\n".join(lines) + "\n\nDo you trust them? You are asked again when they change."
     )
     no = (
         QuestionOption(label=WITHOUT, description="The agent starts without these settings.")
-        if left_out or not own
+        if left_out or not read_settings
         else QuestionOption(label=REFUSE, description=f"{spec.title} cannot be started without these settings.")
     )
     options = (QuestionOption(label=TRUST, description="They run and count from now on, until they change."), no)

@@ -60,7 +60,7 @@ class BuiltInCommand:
 
 def templates(directory: str, configured: Iterable[Template]) -> tuple[Template, ...]:
     """The templates of the server and of the configuration. The configuration replaces a server's template of the same name."""
-    own = (
+    built_in = (
         BuiltInCommand(INIT, INIT_TEMPLATE.replace("{directory}", directory), "guided AGENTS.md setup"),
         BuiltInCommand(
             REVIEW,
@@ -69,5 +69,5 @@ def templates(directory: str, configured: Iterable[Template]) -> tuple[Template,
             subtask=True,
         ),
     )
-    found: dict[str, Template] = {command.name: command for command in (*own, *configured)}
-    return tuple(found.values())
+    by_name: dict[str, Template] = {command.name: command for command in (*built_in, *configured)}
+    return tuple(by_name.values())

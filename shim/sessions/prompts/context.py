@@ -40,7 +40,7 @@ NOTHING = MissedContext("", ())
 def missed_context(session: Session, agent: str, leave_out: Collection[str]) -> MissedContext:
     """The messages that `agent` has missed, without those of `leave_out` (the prompt itself, queued ones)."""
     ids = [id_ for id_ in session.messages.unknown_to(agent) if id_ not in leave_out]
-    kept: list[str] = []
+    excerpts: list[str] = []
     size = 0
     for id_ in reversed(ids):
         message = session.messages.peek(id_)
@@ -48,13 +48,13 @@ def missed_context(session: Session, agent: str, leave_out: Collection[str]) -> 
         block = _block(message)
         size += len(block)
         if size > CONTEXT_LIMIT_CHARS:
-            kept.append("(older messages are left out)")
+            excerpts.append("(older messages are left out)")
             break
         if block:
-            kept.append(block)
-    if not kept:
+            excerpts.append(block)
+    if not excerpts:
         return MissedContext("", tuple(ids))
-    body = "\n\n".join(reversed(kept))
+    body = "\n\n".join(reversed(excerpts))
     text = f"<earlier-in-this-conversation>\n{body}\n</earlier-in-this-conversation>\n\n"
     return MissedContext(text, tuple(ids), _handover(session, agent, ids, cut=size > CONTEXT_LIMIT_CHARS))
 

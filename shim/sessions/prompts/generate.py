@@ -70,10 +70,10 @@ async def _turn(deps: SessionDeps, choice: Choice, directory: str, prompt: str, 
     await store.open()
     deps = replace(deps, store=store, changes=ChangeFeed(), feed=Feed(), snapshots=_no_snapshots)
     once = _Once(deps, choice, directory)
-    told = context.missed_context(session, "", ()).text if session is not None else ""
-    body = PromptRequest((Text("", told + prompt),), system=SYSTEM)
-    own = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
-    mode = next((mode for mode in QUIET if mode in own), choice.mode)
+    conversation = context.missed_context(session, "", ()).text if session is not None else ""
+    body = PromptRequest((Text("", conversation + prompt),), system=SYSTEM)
+    modes = {mode.id for mode in modes_of(choice.agent.spec, choice.agent.catalogue)}
+    mode = next((mode for mode in QUIET if mode in modes), choice.mode)
     accepted, _ = await accept(body, replace(choice, mode=mode), deps.ids)
     try:
         once.actor.prompt(accepted)
@@ -135,8 +135,8 @@ class _Once:
 
     def answer(self) -> str:
         """The text of the answer. Raises NotGenerated."""
-        said = [m.text() for m in self.state.session.messages.values() if not m.is_user]
-        answer = "\n".join(words for words in said if words).strip()
+        answers = [m.text() for m in self.state.session.messages.values() if not m.is_user]
+        answer = "\n".join(words for words in answers if words).strip()
         if self._why or not answer:
             raise NotGenerated(self._why or f"{self._title} gave no text.")
         return answer

@@ -33,7 +33,7 @@ class PendingPrompt:
     """
 
     item: Item
-    sent: UserPrompt
+    user_prompt: UserPrompt
     prompt: Prompt
     agent: str
     message_id: str = ""
@@ -44,7 +44,7 @@ class PendingPrompt:
     @property
     def waits_for_all(self) -> bool:
         """True if it waits for all others (`delivery` "queue" of OpenCode 2). Others go before such prompts."""
-        return self.sent.details.delivery == "queue"
+        return self.user_prompt.details.delivery == "queue"
 
     def require_choice(self) -> None:
         """Raise AgentError if no agent can get it."""
@@ -63,14 +63,14 @@ class PendingPrompt:
     def journal_entry(self) -> JsonObject:
         """The journal's entry about its dispatch."""
         entry: JsonObject = {"item_id": self.item.item_id, "agent": self.agent}
-        if self.choice is not None and (self.choice.mode, self.choice.model) != (self.sent.mode, self.sent.model):
+        if self.choice is not None and (self.choice.mode, self.choice.model) != (self.user_prompt.mode, self.user_prompt.model):
             entry["chosen"] = {"agent": self.choice.mode, "model": model_json(self.choice.model)}
         return entry
 
     def with_delivery(self, delivery: Delivery) -> PendingPrompt:
         """The prompt with another delivery."""
-        sent = self.sent.with_delivery(delivery)
-        return replace(self, item=with_prompt(self.item, sent), sent=sent)
+        user_prompt = self.user_prompt.with_delivery(delivery)
+        return replace(self, item=with_prompt(self.item, user_prompt), user_prompt=user_prompt)
 
     def launch_options(
         self, binary: str, directory: str, native: NativeSession | None, variables: Mapping[str, str]

@@ -174,24 +174,24 @@ class PromptDispatcher:
 
         The snapshot of the files before the prompt is taken while the agent starts.
         """
-        begun = ""
+        started_key = ""
         while (pending := self._queue.pending.get(self._waiting_key or "")) is not None:
             key = pending.prompt.key
-            if begun == key and self._is_ready_for(pending):
+            if started_key == key and self._is_ready_for(pending):
                 self._send(pending)
                 continue  # an agent that must be started again for it has given the prompt back
             try:
-                if begun != key and not await self._ask_for_trust(pending):
+                if started_key != key and not await self._ask_for_trust(pending):
                     continue
-                if not begun:  # the rules hold from the agent's first call on
+                if not started_key:  # the rules hold from the agent's first call on
                     await self._deps.config_refresh(self._directory)
                     self._place = self._place or await self._deps.find_place(self._directory)
                     self._snapshots.look()
                 if self._waiting_key != key:
                     continue  # aborted meanwhile: no agent is started for it
                 start = () if self._is_ready_for(pending) else (self._start_agent(pending),)
-                snapshot = () if begun == key else (self._snapshots.begin(),)
-                begun = key
+                snapshot = () if started_key == key else (self._snapshots.begin(),)
+                started_key = key
                 await asyncio.gather(*start, *snapshot)
             except AgentError as error:
                 self._fail(pending, str(error))

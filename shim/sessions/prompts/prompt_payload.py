@@ -81,19 +81,19 @@ def pending_prompt_of(item: Item) -> PendingPrompt | None:
     payload = PromptPayload.of(item)
     if item.kind is not ItemKind.MESSAGE or item.role is not ItemRole.USER or payload is None:
         return None
-    sent = importer.user_prompt(item)
-    pieces = (_text(piece, sent.parts) for piece in payload.text)
+    user_prompt = importer.user_prompt(item)
+    pieces = (_text(piece, user_prompt.parts) for piece in payload.text)
     prompt = Prompt(
         key=item.item_id,
         text=COMPACT if payload.is_compact else SEPARATOR.join(piece for piece in pieces if piece),
-        attachments=tuple(_attachment(file, sent.parts) for file in payload.files),
+        attachments=tuple(_attachment(file, user_prompt.parts) for file in payload.files),
         model=payload.model,
-        variant=(sent.model.variant if sent.model is not None else None) or None,
-        mode=sent.mode or None,
-        system=sent.system or None,
+        variant=(user_prompt.model.variant if user_prompt.model is not None else None) or None,
+        mode=user_prompt.mode or None,
+        system=user_prompt.system or None,
         compact=payload.is_compact,
     )
-    return PendingPrompt(item, sent, prompt, payload.agent, refused=payload.refused, unattended_policy=payload.unattended)
+    return PendingPrompt(item, user_prompt, prompt, payload.agent, refused=payload.refused, unattended_policy=payload.unattended)
 
 
 def accepted_prompt(

@@ -44,7 +44,7 @@ class PromptQueue:
 
     def _order(self, pending: PendingPrompt) -> None:
         if not pending.waits_for_all:
-            patient = [key for key, other in self.pending.items() if other.waits_for_all]
+            patient = [key for key, prompt in self.pending.items() if prompt.waits_for_all]
             self._state.machine.advance(pending.prompt.key, patient)
 
     def park(self, pending: PendingPrompt) -> None:

@@ -80,16 +80,16 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     last = session.record.model or ModelRef("", "")
     if agents.get(last.provider_id) is None and _is_imported(session, last):
         last = ModelRef("", "")  # it was another server's
-    asked = body.model or ModelRef("", "")
-    provider = asked.provider_id or last.provider_id
-    model_id = asked.model_id or last.model_id
-    found = await agents.available(only=provider or agents.default().spec.name)
+    wish = body.model or ModelRef("", "")
+    provider = wish.provider_id or last.provider_id
+    model_id = wish.model_id or last.model_id
+    usable = await agents.available(only=provider or agents.default().spec.name)
     if not provider:
         default = agents.default()
         provider, model_id = default.spec.name, ""
-    agent = next((a for a in found if a.spec.name == provider), None)
+    agent = next((a for a in usable if a.spec.name == provider), None)
     if agent is None:
-        names = ", ".join(a.spec.name for a in found)
+        names = ", ".join(a.spec.name for a in usable)
         missing = agents.get(provider)
         why = f" {missing.located.why}" if missing is not None and missing.located.why else ""
         raise UnknownChoice(f'Provider not found: "{provider}".{why} Available: {names}.')
@@ -99,13 +99,14 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     if model is None:
         raise UnknownChoice(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
     mode = body.mode or session.record.mode or "build"
-    modes = {m.id for a in found for m in modes_of(a.spec, a.catalogue)}
+    modes = {m.id for a in usable for m in modes_of(a.spec, a.catalogue)}
     if mode not in modes:
         raise UnknownChoice(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
-    own = [m.id for m in modes_of(agent.spec, agent.catalogue)]
-    if mode not in own:
+    agent_modes = [m.id for m in modes_of(agent.spec, agent.catalogue)]
+    if mode not in agent_modes:
         if mode in CAREFUL:
-            raise UnknownChoice(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {", ".join(own)}.')
+            modes_text = ", ".join(agent_modes)
+            raise UnknownChoice(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {modes_text}.')
         mode = "build"
     same_model = body.model is None or last.model_id == model_id
     variant = body.variant or (last.variant if same_model else None)
@@ -131,9 +132,9 @@ def _is_imported(session: Session, model: ModelRef) -> bool:
 def _model(agent: Agent, id_: str) -> Model | None:
     """The model of this id; None if there is none. Before an agent has told its models, it is the judge of their ids."""
     models = agent.catalogue.models
-    found = next((m for m in models if m.id == id_), None)
+    offer = next((m for m in models if m.id == id_), None)
     untold = not models or agent.catalogue is agent.spec.default_catalogue
-    return found or (Model(id_, id_) if untold or id_ == OWN_CHOICE else None)
+    return offer or (Model(id_, id_) if untold or id_ == OWN_CHOICE else None)
 
 
 def check_ids(session: Session, body: PromptRequest) -> None:

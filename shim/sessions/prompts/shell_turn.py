@@ -50,8 +50,10 @@ class _Run:
         environment = child_environment(manager.deps.agents.environment() | actor.main.variables, {})
         self._process = ShellCommand(command, actor.directory, environment, self._on_output)
 
-    def _item(self, item_id: str, kind: ItemKind, role: ItemRole, *content: ContentPart, done: bool, **metadata: Any) -> ItemData:
-        status = ItemStatus.COMPLETED if done else ItemStatus.IN_PROGRESS
+    def _item(
+        self, item_id: str, kind: ItemKind, role: ItemRole, *content: ContentPart, complete: bool, **metadata: Any
+    ) -> ItemData:
+        status = ItemStatus.COMPLETED if complete else ItemStatus.IN_PROGRESS
         parent = None if kind is ItemKind.MESSAGE else self._message
         item = Item(
             item_id=item_id, parent_id=parent, kind=kind, role=role, status=status, content=content, metadata=metadata or None
@@ -68,15 +70,16 @@ class _Run:
         state.record(EventType.ITEM_COMPLETED, ItemData(item=user_item(user, prompt, (text,), origin="shell")))
         self._actor.begin_local_work(self._process.stop)
         state.status("prompt", state="own", item_id=user)
-        message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, done=False, origin="shell")
+        message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, complete=False, origin="shell")
         state.record(EventType.ITEM_STARTED, message)
         arguments = json.dumps({"command": self._command}, ensure_ascii=False)
         call = ToolCallPart(name="bash", arguments=arguments, call_id=self._call_id)
         state.record(
-            EventType.ITEM_COMPLETED, self._item(self._call, ItemKind.TOOL_CALL, ItemRole.TOOL, call, done=True, origin="shell")
+            EventType.ITEM_COMPLETED,
+            self._item(self._call, ItemKind.TOOL_CALL, ItemRole.TOOL, call, complete=True, origin="shell"),
         )
         empty = ToolResultPart(call_id=self._call_id, output="")
-        state.record(EventType.ITEM_STARTED, self._item(self._result, ItemKind.TOOL_RESULT, ItemRole.TOOL, empty, done=False))
+        state.record(EventType.ITEM_STARTED, self._item(self._result, ItemKind.TOOL_RESULT, ItemRole.TOOL, empty, complete=False))
 
     def _on_output(self, text: str) -> None:
         self._output.append(text)
@@ -105,8 +108,8 @@ class _Run:
         metadata = {"exit_code": code, "duration_ms": int((time.monotonic() - started) * 1000)}
         result = ToolResultPart(call_id=self._call_id, output="".join(self._output))
         state = self._state
-        data = self._item(self._result, ItemKind.TOOL_RESULT, ItemRole.TOOL, result, done=True, **metadata)
+        data = self._item(self._result, ItemKind.TOOL_RESULT, ItemRole.TOOL, result, complete=True, **metadata)
         state.record(EventType.ITEM_COMPLETED, data)
-        message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, done=True, origin="shell")
+        message = self._item(self._message, ItemKind.MESSAGE, ItemRole.ASSISTANT, complete=True, origin="shell")
         state.record(EventType.ITEM_COMPLETED, message)
         self._actor.end_local_work()

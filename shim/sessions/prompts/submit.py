@@ -59,7 +59,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
 async def resume(manager: SessionManager, actor: SessionActor) -> None:
     """Dispatch the parked prompts. Those of OpenCode 2 get the session's current agent and model, if it can be chosen."""
     for message_id, accepted in list(actor.prompt_queue.parked.items()):
-        if accepted.sent.details.delivery is None:
+        if accepted.user_prompt.details.delivery is None:
             continue
         with suppress(UnknownChoice):  # then it keeps its own choice, with which it runs or fails
             choice = await prompt_request.choose(manager.deps.agents, actor.main.session, PromptRequest(()))

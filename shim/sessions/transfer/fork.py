@@ -57,13 +57,13 @@ def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None)
     if before is None:
         return list(events)
     reducer = Reducer(session_id, "")
-    kept: list[UniversalEvent] = []
+    copies: list[UniversalEvent] = []
     for event in events:
         reducer.load(event, from_rfc3339(event.time))
         if before in reducer.session.messages:
             break
-        kept.append(event)
-    return kept
+        copies.append(event)
+    return copies
 
 
 def replay(target: SessionState, events: Sequence[UniversalEvent]) -> None:

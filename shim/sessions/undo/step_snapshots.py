@@ -131,17 +131,17 @@ class StepSnapshots:
         if phase == "step":
             self._step_due = False
         try:
-            said = await self._track(phase)
+            report = await self._track(phase)
         except ShimError as error:
-            said = {"failed": str(error)}
+            report = {"failed": str(error)}
             self._report(error)
         except Exception as error:
-            said = {"failed": f"unexpected: {error}"}
+            report = {"failed": f"unexpected: {error}"}
             log.exception("snapshot.failed", session_id=self._state.id, directory=self._directory)
         if phase == "end" and self._late:  # the next prompt is being answered
             phase = "step"
         if self._state.machine.turn == turn and self._state.machine.busy:  # otherwise it is too late for its turn
-            self._state.status("snapshot", phase=phase, **said)
+            self._state.status("snapshot", phase=phase, **report)
 
     def _report(self, error: ShimError) -> None:
         if not isinstance(error, NoSnapshots):
@@ -154,15 +154,15 @@ class StepSnapshots:
         trees = self._current
         assert trees is not None
         tree = await trees.track(self._directory)
-        known = self._state.session.snapshots
-        if phase == "start" or known.last is None or known.base is None:
+        snapshots = self._state.session.snapshots
+        if phase == "start" or snapshots.last is None or snapshots.base is None:
             return {"tree": tree}
-        files = await trees.changed_files(self._directory, known.last, tree)
+        files = await trees.changed_files(self._directory, snapshots.last, tree)
         if phase == "step":
             return {"tree": tree, "files": files}
-        mine = await trees.changed_files(self._directory, known.base, tree)
-        diffs = await diffs_of(trees, self._directory, known.base, tree, mine)
-        first = known.first or known.base
+        changed = await trees.changed_files(self._directory, snapshots.base, tree)
+        diffs = await diffs_of(trees, self._directory, snapshots.base, tree, changed)
+        first = snapshots.first or snapshots.base
         touched = sorted({*names_in(self._state.session), *files})
         try:
             whole = await diffs_of(trees, self._directory, first, tree, touched)

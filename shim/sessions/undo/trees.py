@@ -45,7 +45,7 @@ class Trees(Protocol):
         """All differences as a patch of git."""
         ...
 
-    async def restore(self, directory: str, wanted: dict[str, str]) -> list[str]:
+    async def restore(self, directory: str, tree_by_file: dict[str, str]) -> list[str]:
         """Restore files from a tree. Returns sentences about files that were left alone."""
         ...
 

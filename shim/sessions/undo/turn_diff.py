@@ -24,11 +24,11 @@ async def changes(session: Session, trees: Trees | None, first: str | None, last
     here = not any(m.info.id in session.elsewhere for m in messages)
     if here and trees is not None and before is not None and after is not None:
         try:
-            found = await diffs_between(trees, session.record.directory, before, after, names, context)
+            diffs = await diffs_between(trees, session.record.directory, before, after, names, context)
         except ShimError:  # they are kept for a limited time
-            found = None
-        if found is not None:
-            return found
+            diffs = None
+        if diffs is not None:
+            return diffs
     prompts = (message.info for message in messages if isinstance(message.info, UserInfo))
     return [diff for info in prompts for diff in info.diffs or ()]
 

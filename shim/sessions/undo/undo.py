@@ -41,7 +41,7 @@ async def revert(
             if message_id in session.messages:
                 raise PartNotFound(message_id, part_id)
             raise MessageNotFound(session_id, message_id)
-        wanted = plan.files_at(session, point)
+        files_before = plan.files_at(session, point)
         info = {"messageID": point.message_id, **({"partID": point.part_id} if point.part_id else {})}
         if not files:
             await _leave_files(manager, actor, info)
@@ -54,13 +54,13 @@ async def revert(
             why = "snapshots are switched off in opencode.json" if trees is None else "there are no snapshots of this session"
             say(actor.main, f"The messages are undone, but no files were put back: {why}.")
             return session.record
-        now, kept = await _restore(actor, trees, wanted)
+        now, redo_tree = await _restore(actor, trees, files_before)
         after = await trees.track(actor.directory)
-        diff = await trees.patch(actor.directory, kept, after)
-        diffs = await diffs_of(trees, actor.directory, after, kept, sorted(wanted))
-        actor.main.status("revert", revert={**info, "snapshot": kept, "diff": diff}, after=after, diffs=to_json(diffs))
+        diff = await trees.patch(actor.directory, redo_tree, after)
+        diffs = await diffs_of(trees, actor.directory, after, redo_tree, sorted(files_before))
+        actor.main.status("revert", revert={**info, "snapshot": redo_tree, "diff": diff}, after=after, diffs=to_json(diffs))
         actor.main.notify_changed()
-        log.info("session.reverted", session_id=session_id, files=len(wanted), before=now)
+        log.info("session.reverted", session_id=session_id, files=len(files_before), before=now)
     return session.record
 
 
@@ -125,8 +125,8 @@ async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
 
 async def _rewind(manager: SessionManager, actor: SessionActor, messages: list[str], point: plan.Point) -> frozenset[str]:
     """Rewind the conversations of agents that can do it, and return their names. Others get a note."""
-    known = {name for id_ in messages for name in actor.main.session.messages.known_by(id_)}
-    specs = [agent.spec for name in known if (agent := manager.deps.agents.get(name)) is not None]
+    agents = {name for id_ in messages for name in actor.main.session.messages.known_by(id_)}
+    specs = [agent.spec for name in agents if (agent := manager.deps.agents.get(name)) is not None]
     able = [spec.name for spec in specs if spec.rewinds]
     if point.part_id is not None or not able:
         return frozenset()
@@ -150,8 +150,8 @@ def _need_idle(actor: SessionActor) -> None:
         raise SessionBusy(actor.main.id)
 
 
-async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) -> tuple[str, str]:
-    """Restore the files of `wanted`, and those of an earlier undo to their state before it.
+async def _restore(actor: SessionActor, trees: Trees, files_before: dict[str, str]) -> tuple[str, str]:
+    """Restore files to their trees, and those of an earlier undo to their state before it.
 
     Out: the tree before this, and the tree that a redo restores. Raises InvalidRequest if it cannot be done.
     """
@@ -159,12 +159,12 @@ async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) ->
     old = plan.pending(session)
     try:
         now = await trees.track(directory)
-        kept = (session.record.revert.snapshot if session.record.revert is not None else None) or now
+        redo_tree = (session.record.revert.snapshot if session.record.revert is not None else None) or now
         if old is not None:
             again = plan.files_at(session, old)
-            await _say_replaced(actor, trees, now, {*again, *wanted})
-            wanted = {**dict.fromkeys(again, kept), **wanted}
-        problems = await trees.restore(directory, wanted)
+            await _say_replaced(actor, trees, now, {*again, *files_before})
+            files_before = {**dict.fromkeys(again, redo_tree), **files_before}
+        problems = await trees.restore(directory, files_before)
     except ShimError as error:
         raise InvalidRequest(
             f"The files cannot be put back, and nothing was changed: {error} Snapshots are kept for a limited time, and are "
@@ -173,7 +173,7 @@ async def _restore(actor: SessionActor, trees: Trees, wanted: dict[str, str]) ->
     if problems:
         log.warning("session.revert_incomplete", session_id=actor.main.id, problems=problems)
         say(actor.main, " ".join(problems[:NAMES_SHOWN]))
-    return now, kept
+    return now, redo_tree
 
 
 async def _say_replaced(actor: SessionActor, trees: Trees, now: str, names: set[str]) -> None:

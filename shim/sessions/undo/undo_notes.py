@@ -27,8 +27,10 @@ class UndoNote:
 
     def note(self) -> str:
         """The text for an agent that cannot forget."""
-        what = f'the last {self.prompts} prompts, from "{self.first}" on,' if self.prompts > 1 else f'the prompt "{self.first}"'
-        part = f"{what} and everything that you did for it" if self.whole else f'a part of your answer to "{self.first}"'
+        prompts = f'the prompt "{self.first}"'
+        if self.prompts > 1:
+            prompts = f'the last {self.prompts} prompts, from "{self.first}" on,'
+        part = f"{prompts} and everything that you did for it" if self.whole else f'a part of your answer to "{self.first}"'
         state = "are what they were before" if self.files else "were not put back: your changes to them are still there"
         return (
             f"<undone>\nThe person has undone {part}. The files that you changed there {state}. "
@@ -38,9 +40,9 @@ class UndoNote:
 
 def undo_note_of(session: Session, messages: Sequence[str], agent: str, *, whole: bool, files: bool = True) -> UndoNote | None:
     """The note about messages that will be removed, or None if the agent does not know them."""
-    known = [session.messages[id_] for id_ in messages if agent in session.messages.known_by(id_)]
-    prompts = [m for m in known if m.is_user]
-    if not known and whole:
+    removed = [session.messages[id_] for id_ in messages if agent in session.messages.known_by(id_)]
+    prompts = [m for m in removed if m.is_user]
+    if not removed and whole:
         return None
     users = prompts or [m for m in (session.messages.peek(session.last_user() or ""),) if m is not None]
     return UndoNote(len(prompts), title_of(users[0].text()) if users else "", whole, files)
@@ -73,10 +75,10 @@ class UndoNotes:
     ) -> None:
         """Add notes about messages that will be removed, for agents that know them and cannot forget."""
         for agent in {name for id_ in messages for name in session.messages.known_by(id_)} - leave_out:
-            if (told := undo_note_of(session, messages, agent, whole=whole, files=files)) is not None:
-                self._undone[agent] = told
+            if (note := undo_note_of(session, messages, agent, whole=whole, files=files)) is not None:
+                self._undone[agent] = note
 
     def note(self, agent: str) -> str:
         """Take the text for the agent's next prompt, or ""."""
-        told = self._undone.pop(agent, None)
-        return told.note() if told is not None else ""
+        note = self._undone.pop(agent, None)
+        return note.note() if note is not None else ""

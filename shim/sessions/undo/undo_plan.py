@@ -38,7 +38,7 @@ def point_of(session: Session, message_id: str, part_id: str | None = None) -> P
         before = list(message.parts)[: list(message.parts).index(part_id)]
         if any(isinstance(message.parts[p], SAID) for p in before):
             return Point(message_id, part_id)
-    user = next((one.info.id for one in session.messages.until(message_id) if one.is_user), None)
+    user = next((m.info.id for m in session.messages.until(message_id) if m.is_user), None)
     return Point(user or message_id)
 
 
@@ -71,13 +71,13 @@ def removed_items(session: Session, point: Point) -> tuple[list[str], list[tuple
 
 def files_at(session: Session, point: Point) -> dict[str, str]:
     """File that changed from the point on -> the tree with its earlier state. Names as in snapshots."""
-    wanted: dict[str, str] = {}
+    trees: dict[str, str] = {}
     for message, part_ids in from_point(session, point):
         for part in (message.parts[id_] for id_ in part_ids):
             if isinstance(part, Patch):
                 for name in _names(session, message, part):
-                    wanted.setdefault(name, part.hash)
-    return wanted
+                    trees.setdefault(name, part.hash)
+    return trees
 
 
 def names_in(session: Session, leave_out: frozenset[str] = frozenset()) -> set[str]:

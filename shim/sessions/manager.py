@@ -44,7 +44,8 @@ from universal.jsonvalue import obj, text
 from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
 from universal.session.changes import SessionDeleted
 from universal.session.model import Fields, ModelRef, Session, SessionRecord, Status
-from universal.session.record_json import RecordChanges, record_json
+from universal.session.record_json import RecordChanges, fork_json, record_json
+from universal.session.values import ForkSource
 
 log = structlog.get_logger()
 
@@ -191,12 +192,11 @@ class SessionManager:
         model: ModelRef | None = None,
         metadata: Fields | None = None,
         extra: Fields | None = None,
-        fork: Fields | None = None,
+        fork: ForkSource | None = None,
     ) -> SessionRecord:
         """Create an empty session and return its record. Publishes `session.created`.
 
-        `session_id`: an id that a client chose; `extra`: further fields of OpenCode's JSON that the record keeps;
-        `fork`: the source of a fork in OpenCode 2's form: `{sessionID, boundary: {type, messageID}}`.
+        `session_id`: an id that a client chose; `extra`: further fields of OpenCode's JSON that the record keeps.
         The caller has checked the directory (`roots.require`), because that follows links on the disk.
         Raises LimitReached, BadRequest (`metadata.unattended`).
         """
@@ -222,22 +222,23 @@ class SessionManager:
         )
         return self.add(record, agent_name, fork=fork)
 
-    def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: Fields | None = None) -> SessionRecord:
+    def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: ForkSource | None = None) -> SessionRecord:
         """Add an imported session with its record. Raises LimitReached, BadRequest."""
         check_unattended(record.metadata)
         if len(self.index) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
         name = agent_name or self.deps.agents.default().spec.name
-        entry = SessionEntry(record, name, {}, facts={"fork": fork} if fork else {})
+        facts = {"fork": fork_json(fork)} if fork is not None else {}
+        entry = SessionEntry(record, name, {}, facts=facts)
         self.index.add(entry)
         self._open(entry, self._new_state(record.id, name))
         assert entry.state is not None
-        metadata = {"record": record_json(record), "agent": name, **({"fork": fork} if fork else {})}
+        metadata = {"record": record_json(record), "agent": name, **facts}
         entry.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
         self.index.save(entry)
         return entry.state.session.record
 
-    def copy_of(self, session_id: str, title: str, fork: Fields | None) -> SessionState:
+    def copy_of(self, session_id: str, title: str, fork: ForkSource | None) -> SessionState:
         """Create an empty session with the directory, agent, model and rules of another. `fork` as for `create`."""
         record = self.index.record(session_id)
         made = self.create(

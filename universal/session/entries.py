@@ -15,6 +15,7 @@ from universal.session.values import (
     IDLE,
     Failure,
     Fields,
+    ForkSource,
     ModelRef,
     QuestionRequest,
     Revert,
@@ -314,7 +315,7 @@ class Timeline:
     shells: dict[str, str] = field(default_factory=dict[str, str])
     questions: dict[str, ClosedQuestion] = field(default_factory=dict[str, ClosedQuestion])
     record: SessionRecord | None = None
-    fork: Fields | None = None
+    fork: ForkSource | None = None
     mode: str | None = None
     model: ModelRef | None = None
     usage: Usage = field(default_factory=Usage)

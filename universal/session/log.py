@@ -26,15 +26,24 @@ from universal.session.entries import (
     StepEntry,
     TextPiece,
 )
-from universal.session.values import Fields, PermissionRequest, QuestionRequest, SessionRecord, Status, ToolCall, Usage
+from universal.session.values import (
+    Fields,
+    ForkSource,
+    PermissionRequest,
+    QuestionRequest,
+    SessionRecord,
+    Status,
+    ToolCall,
+    Usage,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionBegan:
-    """The session exists. `fork` names the session and the place that it was forked from."""
+    """The session exists."""
 
     record: SessionRecord
-    fork: Fields | None = None
+    fork: ForkSource | None = None
 
 
 @dataclass(frozen=True, slots=True)

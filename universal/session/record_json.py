@@ -11,10 +11,10 @@ from typing import Any, TypedDict
 
 from pydantic import TypeAdapter
 
-from universal.jsonvalue import obj
+from universal.jsonvalue import obj, text
 from universal.session import importer
 from universal.session.model import SessionRecord
-from universal.session.values import Fields, ModelRef
+from universal.session.values import Fields, ForkSource, ModelRef
 
 _RECORD = TypeAdapter(SessionRecord)
 _NAMES = {"mode": "agent", "archived_ms": "archived"}
@@ -40,6 +40,20 @@ def changes_json(changes: RecordChanges) -> dict[str, Any]:
         variant = {} if model.variant is None else {"variant": model.variant}
         fields["model"] = {"id": model.model_id, "providerID": model.provider_id, **variant}
     return fields
+
+
+def fork_json(fork: ForkSource) -> dict[str, Any]:
+    """The source of a fork as the journal and the session's row have it: in OpenCode 2's form."""
+    boundary = {"type": "through" if fork.is_included else "before", "messageID": fork.message_id}
+    return {"sessionID": fork.session_id, "boundary": boundary}
+
+
+def fork_of(value: Any) -> ForkSource | None:
+    """Read `fork_json` back; None if there is none."""
+    fork, boundary = obj(value), obj(obj(value).get("boundary"))
+    if not fork:
+        return None
+    return ForkSource(text(fork.get("sessionID")), text(boundary.get("messageID")), boundary.get("type") == "through")
 
 
 def record_json(record: SessionRecord) -> dict[str, Any]:

@@ -78,6 +78,15 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
+class ForkSource:
+    """The session that this one is a copy of, up to a message. `is_included`: the message is in the copy."""
+
+    session_id: str
+    message_id: str
+    is_included: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Failure:
     """Why a prompt failed. `details` as in `ErrorData`; `agent` is the agent that failed."""
 

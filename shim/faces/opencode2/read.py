@@ -64,7 +64,7 @@ def info(session: Session) -> types.SessionInfo:
     if timeline.outcome is not None:
         wire["outcome"] = timeline.outcome
     if timeline.fork is not None:
-        wire["fork"] = cast("types.SessionInfoFork", dict(timeline.fork))
+        wire["fork"] = session_info.fork(timeline.fork)
     staged = revert(session)
     if staged is not None:
         wire["revert"] = staged

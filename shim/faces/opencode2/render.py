@@ -172,7 +172,7 @@ def session_deleted(session: Session, at_ms: int) -> Event:
 
 def _session_created(event: SessionBegan, session: Session) -> SessionEvent:
     if event.fork is not None:
-        return "session.forked", {"parentID": event.fork["sessionID"], "boundary": event.fork["boundary"]}
+        return "session.forked", {"parentID": event.fork.session_id, "boundary": session_info.boundary(event.fork)}
     return "session.created", session_info.created_data(session_info.info_of(event.record), event.record.slug)
 
 

@@ -10,6 +10,7 @@ from shim.faces.opencode2.names import model_ref, rules
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from universal.diffs import FileDiff
 from universal.session.model import Revert, SessionRecord, Status, Usage
+from universal.session.values import ForkSource
 
 if TYPE_CHECKING:
     from shim.faces.opencode2 import event_types, types
@@ -52,6 +53,16 @@ def counts(usage: Usage) -> types.TokenUsageInfo:
     """The `TokenUsageInfo` of a usage."""
     cache: types.TokenUsageInfoCache = {"read": usage.cache_read, "write": usage.cache_write}
     return {"input": usage.input, "output": usage.output, "reasoning": usage.reasoning, "cache": cache}
+
+
+def fork(source: ForkSource) -> types.SessionInfoFork:
+    """The `fork` of a `SessionInfo`."""
+    return {"sessionID": source.session_id, "boundary": boundary(source)}
+
+
+def boundary(source: ForkSource) -> types.SessionForkBoundary:
+    """Where a fork begins to differ from its source."""
+    return {"type": "through" if source.is_included else "before", "messageID": source.message_id}
 
 
 def status(value: Status) -> event_types.SessionStatus:

@@ -7,7 +7,6 @@ Its agent starts a new conversation, and gets this one as text with the first pr
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from shim.clock import from_rfc3339
 from shim.errors import MessageNotFound
@@ -22,6 +21,7 @@ from universal.session.changes import MessageChanged, PartChanged
 from universal.session.model import Session, SessionRecord
 from universal.session.reducer import Reducer
 from universal.session.user_prompt import UserPrompt, with_prompt
+from universal.session.values import ForkSource
 from universal.turn import Input
 
 
@@ -34,7 +34,7 @@ async def fork(manager: SessionManager, session_id: str, before: str | None) -> 
     events = up_to(await manager.deps.store.events(session_id), session_id, before)
     title = f"{source.record.title} (fork #"
     number = 1 + sum(record.title.startswith(title) for record in manager.index.records())
-    target = manager.copy_of(session_id, f"{title}{number})", _fork_of(source, before))
+    target = manager.copy_of(session_id, f"{title}{number})", _source_of(source, before))
     replay(target, events)
     manager.restore_pending_prompts(target.id)
     if source.elsewhere:  # of what was said there nothing can be put back here, wherever the copy was cut
@@ -45,11 +45,10 @@ async def fork(manager: SessionManager, session_id: str, before: str | None) -> 
     return target.session.record
 
 
-def _fork_of(source: Session, before: str | None) -> dict[str, Any] | None:
-    """The `fork` of OpenCode 2, or None without any message, because that is a new session."""
+def _source_of(source: Session, before: str | None) -> ForkSource | None:
+    """The source of the copy, or None without any message, because that is a new session."""
     last = before or next(reversed(source.messages), None)
-    boundary = {"type": "through" if before is None else "before", "messageID": last}
-    return {"sessionID": source.id, "boundary": boundary} if last is not None else None
+    return None if last is None else ForkSource(source.id, last, is_included=before is None)
 
 
 def up_to(events: Sequence[UniversalEvent], session_id: str, before: str | None) -> list[UniversalEvent]:

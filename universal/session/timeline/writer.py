@@ -43,6 +43,7 @@ from universal.session.log import (
     WentIdle,
 )
 from universal.session.model import Session
+from universal.session.record_json import fork_of
 from universal.session.timeline.asides import AsidesWriter
 from universal.session.timeline.log_writer import LogWriter
 from universal.session.timeline.statuses import STATUSES, StatusesWriter, plain
@@ -121,7 +122,7 @@ class TimelineWriter:
         timeline, record = self._timeline, self._session.record
         if timeline.record is not None or not self._session.is_begun:
             return
-        timeline.record, timeline.fork = record, obj(obj(data.metadata).get("fork")) or None
+        timeline.record, timeline.fork = record, fork_of(obj(data.metadata).get("fork"))
         timeline.mode, timeline.model = record.mode or None, plain(record.model)
         timeline.usage, timeline.cost = Usage() + record.usage, record.cost or 0
         self._log.write(SessionBegan(record, timeline.fork))

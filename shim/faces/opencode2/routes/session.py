@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
 from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
-from shim.faces.opencode2 import read
+from shim.faces.opencode2 import read, session_info
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
@@ -26,7 +26,7 @@ from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
 from universal.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
-from universal.session.record_json import RecordChanges
+from universal.session.record_json import RecordChanges, fork_of
 
 if TYPE_CHECKING:
     from shim.faces.opencode2 import types
@@ -181,8 +181,8 @@ def _session_json(ctx: Ctx, record: SessionRecord) -> types.SessionInfo:
     facts, shown = ctx.services.sessions.index.facts(record.id), info_of(record)
     if "outcome" in facts:
         shown["outcome"] = facts["outcome"]
-    if "fork" in facts:
-        shown["fork"] = facts["fork"]
+    if (source := fork_of(facts.get("fork"))) is not None:
+        shown["fork"] = session_info.fork(source)
     if "idle" in facts:
         shown["time"]["idle"] = facts["idle"]
     if "viewed" in facts:

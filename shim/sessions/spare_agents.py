@@ -46,7 +46,7 @@ MOST_LOSSES = 3
 OPEN_MS = 2_000
 """Milliseconds until the agent of an opened session is started, so that a look through many sessions starts one at most."""
 LOOK_S = 5.0
-"""Seconds between looks."""
+"""Seconds between looks, at most."""
 HISTORIES = 256
 """Number of spares whose history is kept, the last used ones."""
 CLOSE_S = 3.0
@@ -214,7 +214,7 @@ class SpareAgents:
     async def _keep(self) -> None:
         while True:
             try:
-                async with asyncio.timeout(LOOK_S):
+                async with asyncio.timeout(self._pause_s()):
                     await self._due.wait()
             except TimeoutError:
                 pass
@@ -223,6 +223,14 @@ class SpareAgents:
                 await self.look()
             except Exception:
                 log.exception("agent.spares_failed")
+
+    def _pause_s(self) -> float:
+        """Seconds until the next look: LOOK_S, or less if a spare is due before."""
+        now = self._clock.now_ms()
+        due = [
+            history.due_ms - now for history in self._histories.values() if history.due_ms is not None and history.due_ms > now
+        ]
+        return min([LOOK_S, *(ms / 1000 for ms in due)])
 
     async def look(self) -> None:
         """End spares that are old, out of date, or too many; start those that are due, if the machine is idle."""

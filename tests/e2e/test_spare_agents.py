@@ -6,8 +6,12 @@ import urllib.request
 
 import pytest
 
+from .support import webui
 from .support.bench import CLAUDE, Bench, Watch, bench, nightly
+from .support.browser import Browser, url64
 from .support.children import wait_for
+from .support.places import program
+from .support.tui import tui
 from .support.wire import Stream, texts
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -42,3 +46,31 @@ def test_the_next_session_gets_the_process_that_waits(agent: str) -> None:
         assert {path.name for path in server.place.project.iterdir()} == files, "it leaves nothing in the project"
         assert texts(second.wait_for_end(second.prompt("[scene:text] three"))) == ["You said: two", "You said: three"]
         assert server.unparsed_messages() == []
+
+
+@pytest.mark.parametrize("client", ["tui", *nightly("web")])
+def test_a_session_that_is_opened_in_a_client_gets_its_agent_ahead(client: str) -> None:
+    web = {"SHIM_WEB_UI": "true", "SHIM_OPENCODE_BIN": program("opencode")} if client == "web" else {}
+    with bench(CLAUDE, SHIM_SPARE_AGENTS="2", **web) as server:
+        server.models()
+        stream = Stream(server.api)
+        first = Watch.on(server.api, stream)
+        first.wait_for_end(first.prompt("[scene:text] one"))
+        stream.close()
+        server.restart()
+        if client == "tui":
+            server.later(tui(server.place, server.url, session=first.session).close)
+        else:
+            browser = Browser(server.place)
+            server.later(browser.close)
+            webui.know_project(browser, server.place)
+            browser.goto(f"{server.url}/server/{url64(server.url)}/session/{first.session}")
+        wait_for(lambda: spares(server) == 2, START_S, "one spare for a new session, one that continues the opened session")
+        stream = Stream(server.api)
+        server.later(stream.close)
+        again = Watch(server.api, stream, first.session, stream.mark())
+        at = again.prompt("[scene:text] two")
+        stream.idle(first.session, since=at)
+        assert texts(server.api.messages(first.session)) == ["You said: one", "You said: two"]
+        [spawned] = [line for line in server.shim.child.log().splitlines() if "agent.spawned" in line and "resume=True" in line]
+        assert "spare=True" in spawned

@@ -19,6 +19,7 @@ from shim.clock import ManualClock
 from shim.host.project_settings import ProjectScanner
 from shim.host.trust import ProjectTrust, TrustFile
 from shim.ids import Ids
+from shim.process_family import end_owned
 from shim.sessions import spare_agents
 from shim.sessions.spare_agents import CHANGED_MS, LEAST_FREE_BYTES, MOST_LOSSES, OPEN_MS, REFILL_MS, UNUSED_MS, SpareAgents
 from shim.sessions.spare_process import Spare
@@ -95,14 +96,22 @@ class Pool:
 
 
 @asynccontextmanager
-async def pool(tmp_path: Path, *, spec: AgentSpec = HERON, limit: int = 2, **more: object) -> AsyncIterator[Pool]:
+async def pool(
+    tmp_path: Path, *, spec: AgentSpec = HERON, limit: int = 2, owner: str = "", **more: object
+) -> AsyncIterator[Pool]:
     home = tmp_path / "home"
     home.mkdir()
     environ = {**install(home), **{k: v for k, v in more.pop("environ", {}).items()}}  # type: ignore[attr-defined]
     clock, store = ManualClock(step_ms=0), MemoryStore()
     await store.open()
     agents = AgentDirectory(
-        {"heron": spec}, clock=clock, ids=Ids(clock), store=store, environ=environ, keys=KeyStore(tmp_path / "auth.json")
+        {"heron": spec},
+        clock=clock,
+        ids=Ids(clock),
+        store=store,
+        environ=environ,
+        keys=KeyStore(tmp_path / "auth.json"),
+        owner=owner,
     )
     await agents.start()
     await agents.settle()
@@ -401,6 +410,26 @@ async def test_a_spare_that_dies_while_it_waits_is_forgotten(p: Pool) -> None:
     assert await p.take(directory) is None
     await p.look()
     assert len(p.processes()) == 1
+
+
+async def test_a_spare_of_a_killed_server_is_found_by_the_next_one(tmp_path: Path) -> None:
+    async with pool(tmp_path, owner="data-test-spares") as p:
+        await p.use(p.project())
+        assert p.spares.count == 1
+        assert await asyncio.to_thread(end_owned, "data-test-spares") == 1
+        await p.until_lost(0)
+
+
+async def test_a_spare_is_started_as_soon_as_it_is_due(p: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keeper sleeps no longer than until then."""
+    monkeypatch.setattr(spare_agents, "LOOK_S", 3600.0)
+    p.clock.step_ms = REFILL_MS // 2  # each reading
+    p.spares.start()
+    p.spares.note_visit(p.agent, p.project("one"))
+    p.spares.note_use(p.agent, p.project("two"))
+    async with asyncio.timeout(WAIT_S):
+        while p.spares.count < 2:
+            await asyncio.sleep(0)
 
 
 async def test_two_sessions_never_get_the_same_spare(p: Pool) -> None:

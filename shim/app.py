@@ -62,8 +62,8 @@ from shim.sessions.named_sessions import NamedSessions
 from shim.sessions.spare_agents import SpareAgents
 from shim.settings import CustomAgent, Settings
 from shim.store.base import Store
+from shim.store.choose import DATABASE, store_of
 from shim.store.ownership import Ownership
-from shim.store.sqlite import SqliteStore
 from shim.stream.hub import Hub
 from shim.telemetry.hooks import Hooks
 from shim.telemetry.meters import Meters
@@ -84,8 +84,6 @@ ANNOUNCE: web.AppKey[Callable[[str], None]] = web.AppKey("announce")
 """Publishes the URL of this server to other servers on the same store, and to the user's programs."""
 
 log = structlog.get_logger()
-
-DATABASE = "opencode-shim.db"
 
 
 def owner_of(data_dir: Path) -> str:
@@ -159,14 +157,14 @@ def build_app(
 ) -> web.Application:
     """Build an application that is ready to run. It opens and starts nothing before aiohttp's startup.
 
-    In, all for tests: `store` replaces the SQLite store of the data directory, `environ` this process's environment, `clock` the
+    In, all for tests: `store` replaces the store of the settings, `environ` this process's environment, `clock` the
     system clock, `specs` the registry of agents, and `programs` adds agents that run in this process.
     """
     environment = os.environ if environ is None else environ
     clock = clock or SystemClock()
     ids = Ids(clock)
     hub = Hub(clock, ids, faces=(OPENCODE1,))
-    kept = store if store is not None else SqliteStore(settings.data_dir / DATABASE, move_aside=settings.move_aside_damaged)
+    kept = store if store is not None else store_of(settings)
     config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment, tuple(map(str, settings.roots)))
     added = plugins.load(agents_of(settings))
     leftovers = _Leftovers(owner_of(settings.data_dir) if store is None else "", kept.ownership)

@@ -52,11 +52,11 @@ DENIED_PREFIX = "SHIM_"
 """Prefix of this server's settings, which include its password."""
 
 
-OWN_PASSWORDS = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD")
+OWN_PASSWORDS = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD", "SHIM_CLUSTER_PASSWORD")
 
 
 def blank_passwords() -> None:
-    """Overwrite this server's password in `/proc/PID/environ`, where every program of the person could read it.
+    """Overwrite this server's passwords in `/proc/PID/environ`, where every program of the person could read it.
 
     That file shows the memory of the process's first environment, and a terminal or agent knows the PID of its parent.
     `os.environ` is a copy and keeps the password.

@@ -525,3 +525,10 @@ class AgentStuck(AgentError):
 
 class StoreError(ShimError):
     """The server cannot read or write the journal."""
+
+
+class StoreUnavailable(StoreError, ServiceUnavailable):
+    """The journal is on other machines, and cannot be reached at present. A request may be repeated later."""
+
+    def __init__(self, message: str) -> None:
+        ServiceUnavailable.__init__(self, message, "store")

@@ -38,6 +38,8 @@ from universal.unattended_policy import parse as parse_unattended
 
 EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - only with a password (`shim.cli.server.listen`)
 ENV_PREFIX = "SHIM_"
+EMBEDDED = "embedded"
+"""The value of `cluster` for a NATS server of our own."""
 PROJECT_FILE = "shim.toml"
 FILE_LIMIT_BYTES = 2**20
 """Maximum size of a settings file."""
@@ -87,7 +89,7 @@ LIVE = frozenset(
     }
 )
 """Settings that a running server applies at a reload (SIGHUP, or a changed file). All others need a restart."""
-SECRET_FIELDS = frozenset({"password", "agents", "hooks"})
+SECRET_FIELDS = frozenset({"password", "agents", "hooks", "cluster_password"})
 """Settings whose values are never shown, not even in errors."""
 JSON_FIELDS = frozenset({"agents", "hooks"})
 """Settings that are tables. In the environment they are JSON."""
@@ -188,6 +190,22 @@ def _parse_unattended(value: str) -> str:
 
 def _paths(value: object) -> object:
     return [part for part in value.split(os.pathsep) if part] if isinstance(value, str) else value
+
+
+def _nats_servers(value: object) -> object:
+    """Return `embedded`, or the URLs of NATS servers joined by commas. A host without a scheme gets `nats://`."""
+    if not isinstance(value, str) or value.strip() == EMBEDDED:
+        return value.strip() if isinstance(value, str) else value
+    urls = [part if "://" in part else f"nats://{part}" for part in (part.strip() for part in value.split(",")) if part]
+    for url in urls:
+        parts = urlsplit(url)
+        if parts.scheme not in ("nats", "tls", "ws", "wss") or not parts.hostname or parts.path.strip("/") or parts.query:
+            raise ValueError(f"use nats://HOST[,HOST...] or {EMBEDDED}")
+        if parts.username or parts.password:
+            raise ValueError("others could read a password here: set it in cluster_password")
+    if not urls:
+        raise ValueError(f"use nats://HOST[,HOST...] or {EMBEDDED}")
+    return ",".join(urls)
 
 
 class CustomAgent(BaseModel):
@@ -333,6 +351,44 @@ class Settings(BaseModel):
         default_factory=_default_data_dir,
         validate_default=True,
         description="Folder of the sessions (SQLite) and of the log of `tui`. Servers may share it: each session belongs to one.",
+    )
+
+    cluster: Annotated[str, BeforeValidator(_nats_servers)] | None = Field(
+        default=None,
+        description="NATS servers (JetStream) that keep the sessions instead of SQLite, so that servers on several machines "
+        "share them: `nats://HOST[,HOST...]`; `embedded` starts one for a trial (docs/cluster.md). Needs the extra `cluster`.",
+    )
+
+    cluster_prefix: str = Field(
+        default="shim",
+        pattern=r"^[A-Za-z0-9_-]{1,32}$",
+        description="Begin of the names of all streams of the cluster, so that two clusters can share a NATS.",
+    )
+
+    cluster_replicas: int = Field(
+        default=1, ge=1, le=5, description="Copies of each stream among the NATS servers, when it is created; 3 for a service."
+    )
+
+    cluster_credentials: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
+        default=None, description="File with the credentials of NATS (`.creds`)."
+    )
+
+    cluster_password: Annotated[SecretStr, AfterValidator(_password)] | None = Field(
+        default=None,
+        description="Password for NATS: a token, or USER:PASSWORD. Has no flag, since others could read it in the list of "
+        "processes.",
+    )
+
+    cluster_tls_ca: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
+        default=None, description="Certificates (PEM) that may sign those of the NATS servers; unset: the system's."
+    )
+
+    cluster_tls_cert: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
+        default=None, description="Certificate (PEM) of this server for NATS; `cluster_tls_key` goes with it."
+    )
+
+    cluster_tls_key: Annotated[Path, AfterValidator(_existing_file)] | None = Field(
+        default=None, description="Private key (PEM) of `cluster_tls_cert`."
     )
 
     move_aside_damaged: bool = Field(

@@ -66,6 +66,8 @@ Roots: TypeAlias = Annotated[list[str] | None, _flag("roots", "DIR")]
 TrustAll: TypeAlias = Annotated[bool | None, _flag("trust_all", "")]
 Unattended: TypeAlias = Annotated[str | None, _flag("unattended", "WHAT")]
 MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
+Cluster: TypeAlias = Annotated[str | None, _flag("cluster", "URLS")]
+ClusterPrefix: TypeAlias = Annotated[str | None, _flag("cluster_prefix", "NAME")]
 EnvFile: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
@@ -118,6 +120,8 @@ def serve(
     move_aside_damaged: MoveAside = None,
     mdns: Mdns = None,
     mdns_domain: MdnsDomain = None,
+    cluster: Cluster = None,
+    cluster_prefix: ClusterPrefix = None,
     env_file: EnvFile = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
@@ -149,6 +153,8 @@ def web(
     move_aside_damaged: MoveAside = None,
     mdns: Mdns = None,
     mdns_domain: MdnsDomain = None,
+    cluster: Cluster = None,
+    cluster_prefix: ClusterPrefix = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address instead of opening a browser.")] = False,
 ) -> None:
     """Start the server with OpenCode's own web UI and open it in the browser. The UI's files come from `opencode`."""

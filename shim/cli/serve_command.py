@@ -46,6 +46,10 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
     settings = load()
     if settings.mdns:
         mdns.require_zeroconf()
+    if settings.cluster is not None:
+        from shim.store.choose import require_cluster_extra  # late: it loads the stores
+
+        require_cluster_extra(settings)
     need_directory_inside(settings)
     tls_of(settings)
     protected = settings.password is not None
@@ -98,8 +102,8 @@ def show_page(page: str, *, browser: bool) -> None:
 
 def secrets(settings: Settings) -> frozenset[str]:
     """Return the texts that no log may hold."""
-    password = {settings.password.get_secret_value()} if settings.password is not None else set[str]()
-    return secrets_of(os.environ) | password
+    passwords = {secret.get_secret_value() for secret in (settings.password, settings.cluster_password) if secret is not None}
+    return secrets_of(os.environ) | passwords
 
 
 def open_log(settings: Settings) -> TextIO:

@@ -123,10 +123,28 @@ class OtherServers:
     async def look(self) -> None:
         """Apply what other servers have done since the last look."""
         look = await self._ownership.look()
+        for session_id, owner in look.lost:
+            await self._give_up(session_id, owner)
         for change in look.changes:
             self._apply(change)
         for server_id in look.ended:
             await self._take_over(server_id)
+
+    async def _give_up(self, session_id: str, owner: ServerRef) -> None:
+        """End our agent and turn in a session that another server has taken, and forget what is loaded. Nothing is stored."""
+        entry = self._index.find(session_id)
+        if entry is None or entry.state is None:
+            return
+        log.warning("other_servers.session_taken", session_id=session_id, owner=str(owner))
+        entry.state.journal.is_closed = True
+        if entry.actor is not None and entry.subagent:
+            entry.actor.abort()  # of its parent, whose agent works in it
+        elif entry.actor is not None:
+            await entry.actor.close(delete=True)
+        entry.state = entry.actor = None
+        if owner.pid:
+            self._owners[session_id] = owner
+        self._deps.feed.end(session_id)
 
     def _apply(self, change: SessionChange) -> None:
         entry = self._index.find(change.session_id)

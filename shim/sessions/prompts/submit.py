@@ -25,7 +25,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     full disk). Then nothing is stored or dispatched. A prompt for an inbox (one with details) is accepted with
     an unknown agent or model, and its turn fails.
     """
-    await manager.deps.store.flush()
+    await manager.deps.store.flush(session_id)
     actor = await manager.actor(session_id)
     state = actor.main
     if reply and actor.queued_prompts >= (limit := manager.deps.max_queued_prompts):

@@ -12,8 +12,6 @@ import json
 import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import nats.errors
@@ -21,8 +19,8 @@ import structlog
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from shim.errors import StoreError
-from shim.store.jetstream.layout import FORMAT, FORMAT_KEY, Layout, Stream
+from shim.errors import StoreError, StoreUnavailable
+from shim.store.jetstream.layout import FORMAT, FORMAT_KEY, ClusterOptions, Layout, Stream
 
 log = structlog.get_logger(__name__)
 
@@ -61,25 +59,6 @@ ADVICE: dict[int, str] = {
     10008: "JetStream has no leader at present. Look at its servers; what waits to be written is kept and tried again.",
 }
 """JetStream's error code -> what to do."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """How to reach the NATS of a cluster. `servers` are URLs; `prefix` separates clusters that share a NATS."""
-
-    servers: tuple[str, ...]
-    prefix: str = "shim"
-    replicas: int = 1
-    credentials: Path | None = None
-    token: str = field(default="", repr=False)
-    tls_ca: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-
-    @property
-    def address(self) -> str:
-        """The servers without passwords, for messages."""
-        return ", ".join(server.rpartition("@")[2].removeprefix("nats://") for server in self.servers)
 
 
 class ConnectionLostError(Exception):
@@ -135,8 +114,9 @@ class Connection:
         more: dict[str, Any] = {}
         if options.credentials is not None:
             more["user_credentials"] = str(options.credentials)
-        if options.token:
-            more["token"] = options.token
+        user, colon, password = options.secret.partition(":")
+        if options.secret:
+            more |= {"user": user, "password": password} if colon else {"token": user}
         try:
             if options.tls_ca is not None or options.tls_cert is not None or any(s.startswith("tls:") for s in options.servers):
                 more["tls"] = _tls(options)
@@ -367,9 +347,9 @@ class Connection:
     def _error(self, doing: str, code: int, why: str) -> StoreError:
         return StoreError(f"Cannot {doing} in NATS at {self.options.address}: {why}. {ADVICE.get(code, '')}".rstrip())
 
-    def _unavailable(self, doing: str, error: Exception) -> StoreError:
+    def _unavailable(self, doing: str, error: Exception) -> StoreUnavailable:
         why = self._fault or str(error) or type(error).__name__
-        return StoreError(
+        return StoreUnavailable(
             f"Cannot {doing}: NATS at {self.options.address} does not answer ({why}). What waits to be written is kept and tried "
             "again. Look at the network and at NATS."
         )

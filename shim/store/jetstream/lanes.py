@@ -238,7 +238,7 @@ class LaneWriter:
         self._failure = error
         waiting, lane.waiting = lane.waiting, []
         for _, done in waiting:
-            _finish(done, StoreError(str(error)))
+            _finish(done, type(error)(str(error)))
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.retry_s):
                 await lane.hurry.wait()

@@ -15,8 +15,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from shim.errors import StoreError
@@ -29,6 +30,28 @@ FORMAT_KEY = "opencode-shim-format"
 TOKEN_CHARS = 200
 """Maximum characters of a key's readable form. A longer key is replaced by its hash; the entry holds the key itself."""
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """How to reach the NATS of a cluster. `servers` are URLs; `prefix` separates clusters that share a NATS.
+
+    secret  a token, or USER:PASSWORD
+    """
+
+    servers: tuple[str, ...]
+    prefix: str = "shim"
+    replicas: int = 1
+    credentials: Path | None = None
+    secret: str = field(default="", repr=False)
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+
+    @property
+    def address(self) -> str:
+        """The servers without passwords, for messages."""
+        return ", ".join(server.rpartition("@")[2].rpartition("://")[2] for server in self.servers)
 
 
 @dataclass(frozen=True, slots=True)

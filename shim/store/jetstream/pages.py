@@ -12,8 +12,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, TypeVar
 
 from shim.errors import StoreError
-from shim.store.jetstream.connection import CONNECT_S, REQUEST_S, ClusterOptions, Connection
-from shim.store.jetstream.layout import Stream
+from shim.store.jetstream.connection import CONNECT_S, REQUEST_S, Connection
+from shim.store.jetstream.layout import ClusterOptions, Stream
 
 T = TypeVar("T")
 

@@ -22,11 +22,12 @@ from typing import Any
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.jetstream.batches import Reader, encode_event, envelope_of
-from shim.store.jetstream.connection import ClusterOptions, Connection, Message
+from shim.store.jetstream.connection import Connection, Message
 from shim.store.jetstream.journals import Delete, Events, Journal, Journals, Row, SaveCheckpoint
 from shim.store.jetstream.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
-from shim.store.jetstream.layout import Layout, SessionRecord, Stream, decode_record
+from shim.store.jetstream.layout import ClusterOptions, Layout, SessionRecord, Stream, decode_record
 from shim.store.jetstream.leases import LEASE_S, Leases
+from shim.store.jetstream.nats_process import EmbeddedServer
 from shim.store.jetstream.pages import PageReader
 from shim.store.lock import DirectoryLock, make_directory
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
@@ -104,7 +105,8 @@ class _OpenStore:
 class JetStreamStore:
     """A `Store` in NATS JetStream, and the `Ownership` of its sessions.
 
-    In: `directory`, the data directory of this machine, in which the server is announced; None: it is not.
+    In: `directory`, the data directory of this machine, in which the server is announced; None: it is not. `embedded`: a NATS
+    server to start at `open` and end at `close`.
 
     Call it from the event loop that opened it. Writes never wait; reads see all earlier writes of this server.
     """
@@ -116,8 +118,10 @@ class JetStreamStore:
         directory: Path | None = None,
         limits: Limits = DEFAULT_LIMITS,
         lease_s: float = LEASE_S,
+        embedded: EmbeddedServer | None = None,
     ) -> None:
         self.options = options
+        self._embedded = embedded
         self.layout = Layout(options.prefix, lease_s)
         self.server_id = new_server_id()
         self._directory = directory
@@ -150,9 +154,14 @@ class JetStreamStore:
             raise StoreError(f"The store in NATS at {self.options.address} is open already.")
         self._is_opening = True
         try:
+            if self._embedded is not None:
+                await self._embedded.start()
+                self.options = replace(self.options, servers=(self._embedded.url,), secret=self._embedded.token)
             self._opened = await self._open()
         except BaseException:
             self._is_opening = False
+            if self._embedded is not None:
+                await self._embedded.stop()
             raise
 
     async def _open(self) -> _OpenStore:
@@ -192,6 +201,8 @@ class JetStreamStore:
                 await asyncio.to_thread(opened.pages.close)
             if opened.local is not None:
                 await asyncio.to_thread(opened.local.leave)
+            if self._embedded is not None:
+                await self._embedded.stop()
 
     def _use(self) -> _OpenStore:
         if self._opened is None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shim.store.jetstream.connection import ClusterOptions
 from shim.store.jetstream.lanes import Limits
+from shim.store.jetstream.layout import ClusterOptions
 from shim.store.jetstream.store import JetStreamStore
 from tests.support.nats_server import NatsServer
 

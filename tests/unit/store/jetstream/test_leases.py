@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from shim.store.jetstream.connection import ClusterOptions, Connection
-from shim.store.jetstream.layout import Layout
+from shim.store.jetstream.connection import Connection
+from shim.store.jetstream.layout import ClusterOptions, Layout
 from shim.store.jetstream.leases import Leases
 from tests.unit.store.jetstream.conftest import NUMBERS
 

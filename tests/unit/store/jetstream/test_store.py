@@ -14,7 +14,8 @@ import pytest
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint
 from shim.store.jetstream import connection as connections
-from shim.store.jetstream.connection import ClusterOptions, Connection
+from shim.store.jetstream.connection import Connection
+from shim.store.jetstream.layout import ClusterOptions
 from shim.store.jetstream.store import JetStreamStore
 from shim.store.ownership import ClaimedSession
 from shim.store.servers import ServerRef, present

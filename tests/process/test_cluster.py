@@ -1,0 +1,156 @@
+"""Servers of one cluster: each has a data directory of its own, and all keep their sessions in one NATS."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.process.support import is_live
+from tests.process.test_serve import RUN, START_S, environment
+from tests.process.test_two_servers import Server, server, until
+from tests.support.nats_server import NatsServer
+
+pytestmark = pytest.mark.timeout(180)
+PROMPT = {"parts": [{"type": "text", "text": "echo mine"}]}
+
+
+@pytest.fixture
+def nats(tmp_path: Path) -> Iterator[NatsServer]:
+    nats = NatsServer(tmp_path / "nats")
+    nats.start()
+    yield nats
+    nats.stop()
+
+
+@pytest.fixture
+def two_nodes(tmp_path: Path, nats: NatsServer) -> Iterator[tuple[Server, Server]]:
+    """Two servers with data directories of their own, for one project."""
+    data = [str(tmp_path / name) for name in ("one", "two")]
+    with (
+        server(tmp_path, SHIM_CLUSTER=nats.url, SHIM_DATA_DIR=data[0]) as one,
+        server(tmp_path, SHIM_CLUSTER=nats.url, SHIM_DATA_DIR=data[1]) as two,
+    ):
+        yield one, two
+
+
+def rename(node: Server, session: str) -> None:
+    """A request that is answered when all that came before it is stored."""
+    assert node.ask("PATCH", f"/session/{session}", {"title": "kept"})[0] == 200
+
+
+def test_each_shows_what_the_other_has_and_says_who_has_it(two_nodes: tuple[Server, Server]) -> None:
+    one, two = two_nodes
+    session = one.session()
+    one.prompt(session, "echo one")
+    until(lambda: session in two.titles())
+    until(lambda: two.texts(session) == ["echo one", "one"])
+    one.prompt(session, "echo two")
+    until(lambda: two.texts(session) == ["echo one", "one", "echo two", "two"])
+    for method, path, body in (
+        ("POST", f"/session/{session}/message", PROMPT),
+        ("POST", f"/api/session/{session}/prompt", {"text": "echo three"}),
+        ("PATCH", f"/session/{session}", {"title": "Mine"}),
+        ("DELETE", f"/session/{session}", None),
+        ("POST", f"/session/{session}/abort", None),
+    ):
+        status, answer = two.ask(method, path, body)
+        assert (status, one.url in answer["message"], str(one.process.pid) in answer["message"]) == (409, True, True)
+    assert one.ask("DELETE", f"/session/{session}")[0] == 200
+    until(lambda: session not in two.titles())
+
+
+def test_sessions_of_a_killed_server_go_on_in_the_other(two_nodes: tuple[Server, Server]) -> None:
+    """Its lease ends after some seconds. The turn that ran is ended once, as failed."""
+    victim, left = two_nodes
+    idle, busy = victim.session(), victim.session()
+    victim.prompt(idle, "echo kept")
+    victim.begin(busy, "hang")
+    until(lambda: left.get("/session/status").get(busy) == {"type": "busy"})
+    rename(victim, idle)
+    victim.kill()
+    until(lambda: busy not in left.get("/session/status"))
+    assert "stopped while this turn ran" in left.get(f"/session/{busy}/message")[-1]["info"]["error"]["data"]["message"]
+    left.prompt(idle, "echo on")
+    left.prompt(busy, "echo again")
+    assert left.texts(idle) == ["echo kept", "kept", "echo on", "on"]
+    assert left.texts(busy)[-2:] == ["echo again", "again"]
+
+
+def test_a_server_that_was_paused_for_longer_than_its_lease_gives_its_session_up(two_nodes: tuple[Server, Server]) -> None:
+    paused, other = two_nodes
+    session = paused.session()
+    paused.begin(session, "hang")
+    until(lambda: other.get("/session/status").get(session) == {"type": "busy"})
+    paused.process.send_signal(signal.SIGSTOP)
+    until(lambda: session not in other.get("/session/status"))
+    other.prompt(session, "echo on")
+    paused.process.send_signal(signal.SIGCONT)
+    until(lambda: session not in paused.get("/session/status"))
+    status, answer = paused.ask("POST", f"/session/{session}/message", PROMPT)
+    assert (status, other.url in answer["message"]) == (409, True)
+    assert paused.texts(session)[-2:] == ["echo on", "on"]
+    other.prompt(session, "echo last")
+    assert other.texts(session)[-2:] == ["echo last", "last"]
+    kept = paused.session()
+    paused.prompt(kept, "echo alive")
+    assert paused.texts(kept) == ["echo alive", "alive"]
+
+
+def test_a_restarted_server_has_its_sessions_at_once(nats: NatsServer, tmp_path: Path) -> None:
+    """Its data directory says that the one before is dead, so that its lease is not waited for."""
+    with server(tmp_path, SHIM_CLUSTER=nats.url) as before:
+        session = before.session()
+        before.prompt(session, "echo one")
+        rename(before, session)
+        before.kill()
+    with server(tmp_path, SHIM_CLUSTER=nats.url) as after:
+        after.prompt(session, "echo two")
+        assert after.texts(session) == ["echo one", "one", "echo two", "two"]
+        after.stop()
+
+
+def test_a_server_lives_through_a_restart_of_nats(nats: NatsServer, tmp_path: Path) -> None:
+    with server(tmp_path, SHIM_CLUSTER=nats.url) as one:
+        session = one.session()
+        one.prompt(session, "echo one")
+        nats.stop(signal.SIGKILL)
+        status, answer = one.ask("POST", f"/session/{session}/message", PROMPT)
+        assert (status, "NATS" in str(answer)) == (503, True)
+        nats.start()
+        until(lambda: one.ask("POST", f"/session/{session}/message", PROMPT)[0] == 200)
+        assert one.texts(session)[-2:] == ["echo mine", "mine"]
+        one.stop()
+
+
+def test_the_embedded_nats_ends_with_its_server_and_keeps_the_sessions(tmp_path: Path) -> None:
+    pid_file = tmp_path / ".local/share/opencode-shim/nats/pid"
+    with server(tmp_path, SHIM_CLUSTER="embedded") as one:
+        session = one.session()
+        one.prompt(session, "echo one")
+        rename(one, session)
+        killed_with = int(pid_file.read_text())
+        one.kill()
+    assert is_live(killed_with), "a killed server cannot end it"
+    with server(tmp_path, SHIM_CLUSTER="embedded") as two:
+        assert not is_live(killed_with)
+        two.prompt(session, "echo two")
+        assert two.texts(session) == ["echo one", "one", "echo two", "two"]
+        stopped_with = int(pid_file.read_text())
+        assert stopped_with != killed_with
+        second = subprocess.run(
+            [sys.executable, "-c", RUN, "serve", "--port", "0", "--directory", str(tmp_path), "--cluster", "embedded"],
+            env=environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=START_S,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert "Another opencode-shim runs an embedded NATS" in second.stderr
+        two.stop()
+    until(lambda: not is_live(stopped_with))

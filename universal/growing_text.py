@@ -61,21 +61,21 @@ class PartsRun(Generic[V]):
     A text that begins stands after all pieces that came before it.
     """
 
-    __slots__ = ("_begun", "_rest")
+    __slots__ = ("_rest", "_started")
 
     def __init__(self) -> None:
-        self._begun: set[Hashable] = set()
+        self._started: set[Hashable] = set()
         self._rest: Run[V] = Run()
 
     def add(self, key: Hashable, piece: str, value: V) -> list[tuple[V, str]]:
         """Append a piece; return the pieces that are complete now, joined."""
-        if key in self._begun:
+        if key in self._started:
             self._rest.add(key, piece, value)
             return []
-        self._begun.add(key)
+        self._started.add(key)
         return [*self._rest.take(), (value, piece)]
 
     def take(self) -> list[tuple[V, str]]:
         """Return the pieces that are left, joined, and start an empty run."""
-        self._begun = set()
+        self._started = set()
         return self._rest.take()

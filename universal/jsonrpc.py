@@ -83,15 +83,15 @@ class JsonRpc:
 
     versioned: bool = True
     first_id: int = 1
-    _sent: int = 0
+    _request_count: int = 0
     _waiting: dict[Id, str] = field(default_factory=dict[Id, str])
 
     # --- out ------------------------------------------------------------------------------------------
 
     def request(self, method: str, params: Json) -> tuple[int, bytes]:
         """Return the id and the line (without newline) of a new request."""
-        id_ = self.first_id + self._sent
-        self._sent += 1
+        id_ = self.first_id + self._request_count
+        self._request_count += 1
         self._waiting[id_] = method
         return id_, self._line({"id": id_, "method": method, "params": params})
 

@@ -204,13 +204,13 @@ def _pieces(pattern: str) -> tuple[tuple[re.Pattern[str], int], ...]:
 
 def _matches_whole(pattern: str, subject: str) -> bool:
     (first, _), *rest = _pieces(pattern)
-    found = first.match(subject)
-    if found is None or not rest:
-        return found is not None and found.end() == len(subject)
+    match = first.match(subject)
+    if match is None or not rest:
+        return match is not None and match.end() == len(subject)
     *middle, (last, length) = rest
     for piece, _ in middle:  # the first place of each leaves most room for the next
-        found = piece.search(subject, found.end())
-        if found is None:
+        match = piece.search(subject, match.end())
+        if match is None:
             return False
     start = len(subject) - length
-    return start >= found.end() and last.fullmatch(subject, start) is not None
+    return start >= match.end() and last.fullmatch(subject, start) is not None

@@ -261,7 +261,7 @@ class TurnMachine:
             case "answer":
                 self._at_work = False
             case "fail" | "lost":
-                self._fail(lost=step == "lost")
+                self._fail(is_lost=step == "lost")
             case "hold":
                 self.open.add(key)
             case "release":
@@ -321,17 +321,17 @@ class TurnMachine:
         self._reason = "completed"
         effects.append(DispatchPrompt(self.queue.pop(0)))
 
-    def _fail(self, *, lost: bool) -> None:
+    def _fail(self, *, is_lost: bool) -> None:
         """Note a failure: FAILED, or the exit of the process (`lost`), which closes all its open work.
 
         The first failure is the reason of the turn's end. The exit of a process that had nothing to do is no failure.
         """
-        failed = not lost or self.agent_at_work
+        failed = not is_lost or self.agent_at_work
         self._at_work = False
-        if lost:
+        if is_lost:
             self.open -= {key for key in self.open if not key.startswith(OURS)}
         if failed and self._reason == "completed":
-            self._reason = "agent_exited" if lost else "error"
+            self._reason = "agent_exited" if is_lost else "error"
 
     def _end(self, reason: Reason, effects: list[Effect]) -> None:
         """End the turn. Only this method does."""

@@ -198,8 +198,8 @@ def take(state: SessionState) -> Snapshot:
         dict(state.instructions.announced),
         tuple((id_, prompt.item.model_dump(mode="json")) for id_, prompt in waiting.items() if id_ in messages),
         core.state_of(state.reducer),
-        tuple(core.detach(message) for message in messages.held_values()),
-        tuple(entries.held_values()),
+        tuple(core.detach(message) for message in messages.loose_values()),
+        tuple(entries.loose_values()),
     )
     new = {page.number: page for page in pages if page.number not in stored.pages}
     return Snapshot(saved, tuple(messages.pages), tuple(entries.pages), new, frozenset(page.number for page in pages))

@@ -52,7 +52,7 @@ def small_pages() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "EVERY", 1)
         for kind in (Messages, Entries):
-            patch.setattr(kind, "HELD", 2)
+            patch.setattr(kind, "LOOSE", 2)
             patch.setattr(kind, "PAGE_SIZE", 3)
         yield
 

@@ -65,7 +65,7 @@ class QueueLostInExit(TurnMachine):
     """A crash takes the queued prompts with it."""
 
     def _fail(self, *, lost: bool) -> None:
-        super()._fail(lost=lost)
+        super()._fail(is_lost=lost)
         if lost:
             self.queue.clear()
 
@@ -84,7 +84,7 @@ class OpenSurvivesExit(TurnMachine):
 
     def _fail(self, *, lost: bool) -> None:
         left = set(self.open)
-        super()._fail(lost=lost)
+        super()._fail(is_lost=lost)
         self.open |= left
 
 
@@ -92,7 +92,7 @@ class LocalWorkLostInExit(TurnMachine):
     """The process is gone, and with it the snapshot of what it changed: idle is said too early."""
 
     def _fail(self, *, lost: bool) -> None:
-        super()._fail(lost=lost)
+        super()._fail(is_lost=lost)
         if lost:
             self.open.clear()
 
@@ -246,7 +246,7 @@ class FailureForgotten(TurnMachine):
     """A failed turn ends as if it had been completed."""
 
     def _fail(self, *, lost: bool) -> None:
-        super()._fail(lost=lost)
+        super()._fail(is_lost=lost)
         self._reason = "completed"
 
 
@@ -264,7 +264,7 @@ class LastFailureWins(TurnMachine):
 
     def _fail(self, *, lost: bool) -> None:
         self._reason = "completed"
-        super()._fail(lost=lost)
+        super()._fail(is_lost=lost)
 
 
 class AbortLooksCompleted(TurnMachine):

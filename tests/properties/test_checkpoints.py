@@ -85,8 +85,8 @@ async def check(events: Sequence[UniversalEvent], agent: str, held: int, page: i
         grown.load((event,))
         if not grown.is_at_rest or next(ends) % cut:
             continue
-        grown.session.messages.pack(MESSAGES, held=held, page_size=page)
-        grown.session.timeline.entries.pack(ENTRIES, held=held, page_size=page)
+        grown.session.messages.pack(MESSAGES, loose_count=held, page_size=page)
+        grown.session.timeline.entries.pack(ENTRIES, loose_count=held, page_size=page)
         snapshot = checkpoints.take(grown)
         await checkpoints.save_in_steps(grown, store)
         assert grown.stored.sequence == at

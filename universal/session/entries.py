@@ -259,7 +259,7 @@ class Entries(PagedDict[Entry]):
 
     __slots__ = ()
 
-    HELD: ClassVar[int] = 192
+    LOOSE: ClassVar[int] = 192
     PAGE_SIZE: ClassVar[int] = 128
     IS_FROZEN: ClassVar[bool] = True
 

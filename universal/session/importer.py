@@ -88,7 +88,7 @@ def failure(value: Any) -> Failure | None:
 
 def diffs(value: Any) -> tuple[FileDiff, ...]:
     """Diffs of files."""
-    return tuple(FileDiff.from_json(obj(one)) for one in arr(value))
+    return tuple(FileDiff.from_json(obj(diff)) for diff in arr(value))
 
 
 def revert(value: Any) -> Revert | None:
@@ -173,8 +173,8 @@ def message(value: Mapping[str, Any]) -> Message:
     """An imported message, `{info, parts}`. It is complete."""
     wire = obj(value.get("info"))
     info = user_info(wire) if wire.get("role") == "user" else step_info(wire)
-    found = [part(obj(one)) for one in arr(value.get("parts"))]
-    return Message(info, {one.id: one for one in found}, is_said=True, is_over=True)
+    parts = [part(obj(item)) for item in arr(value.get("parts"))]
+    return Message(info, {one.id: one for one in parts}, is_said=True, is_over=True)
 
 
 def user_info(wire: Json) -> UserInfo:
@@ -231,31 +231,31 @@ def step_info(wire: Json) -> StepInfo:
 
 def user_prompt(item: Item) -> UserPrompt:
     """The prompt in the item of a user message; an empty prompt if the item has none."""
-    sent = obj(obj(item.metadata).get("opencode"))
-    parts = ({key: value for key, value in obj(one).items() if value is not None} for one in arr(sent.get("parts")))
+    fields = obj(obj(item.metadata).get("opencode"))
+    parts = ({key: value for key, value in obj(row).items() if value is not None} for row in arr(fields.get("parts")))
     return UserPrompt(
-        message_id=text(sent.get("message_id")),
+        message_id=text(fields.get("message_id")),
         parts=tuple(part(one) for one in parts),
-        mode=text(sent.get("agent")),
-        model=message_model(sent.get("model")),
-        system=sent.get("system"),
-        tools=sent.get("tools"),
-        format=sent.get("format"),
-        details=_prompt_details(sent),
+        mode=text(fields.get("agent")),
+        model=message_model(fields.get("model")),
+        system=fields.get("system"),
+        tools=fields.get("tools"),
+        format=fields.get("format"),
+        details=_prompt_details(fields),
     )
 
 
-def _prompt_details(sent: Fields) -> PromptDetails:
-    delivery, kind, skill = sent.get("delivery"), sent.get("kind"), obj(sent.get("skill"))
+def _prompt_details(fields: Fields) -> PromptDetails:
+    delivery, kind, skill = fields.get("delivery"), fields.get("kind"), obj(fields.get("skill"))
     return PromptDetails(
         delivery=delivery if delivery in ("steer", "queue") else None,
         kind=kind if kind in ("user", "synthetic", "skill") else None,
         skill=SkillText(text(skill.get("id")), text(skill.get("name")), text(skill.get("text"))) if skill else None,
-        description=text(sent.get("description")),
-        metadata=obj(sent.get("metadata")) or None,
-        files=tuple(map(obj, arr(sent.get("files")))),
-        agents=tuple(map(obj, arr(sent.get("agents")))),
-        skills=tuple(map(obj, arr(sent.get("skills")))),
+        description=text(fields.get("description")),
+        metadata=obj(fields.get("metadata")) or None,
+        files=tuple(map(obj, arr(fields.get("files")))),
+        agents=tuple(map(obj, arr(fields.get("agents")))),
+        skills=tuple(map(obj, arr(fields.get("skills")))),
     )
 
 
@@ -266,8 +266,8 @@ def part(wire: Json, part_id: str | None = None) -> Part:
     """A part, `{id, type, ...}`. A given `part_id` replaces its id."""
     id_ = part_id or text(wire.get("id"))
     read = _PARTS.get(text(wire.get("type")))
-    found = read(id_, wire) if read is not None else None
-    return found or OtherPart(id_, text(wire.get("type")), without(wire, *PLACE))
+    entry = read(id_, wire) if read is not None else None
+    return entry or OtherPart(id_, text(wire.get("type")), without(wire, *PLACE))
 
 
 def _times(wire: Json) -> tuple[int | None, int | None] | None:
@@ -351,7 +351,7 @@ def _tool(id_: str, wire: Json) -> Part | None:
         output=text(state.get("output")),
         metadata=state.get("metadata"),
         error=text(state.get("error")),
-        attachments=tuple(part(obj(one)) for one in arr(attachments)) if attachments is not None else None,
+        attachments=tuple(part(obj(row)) for row in arr(attachments)) if attachments is not None else None,
         raw=text(state.get("raw")),
         extra=without(wire, *PLACE, "callID", "tool", "state"),
         state_extra=extra,

@@ -180,7 +180,7 @@ class Session:
         """The ids of the same messages in the same order."""
         if self.in_order:
             return list(self.messages)
-        return [id_ for id_, _ in sorted(self.messages.times(), key=lambda one: one[1])]
+        return [id_ for id_, _ in sorted(self.messages.times(), key=lambda row: row[1])]
 
     def newest_first(self) -> Iterator[Message]:
         """The messages newest first. Does not visit all of them if they are in order of time."""

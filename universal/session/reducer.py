@@ -145,11 +145,11 @@ class Reducer:
         """
         messages = self.session.messages
         growing = (messages[id_] for id_ in self.transcript.turn_messages if id_ in messages)
-        wanted = {message.info.id: set(message.streaming) for message in growing if message.streaming}
+        growing_parts = {message.info.id: set(message.streaming) for message in growing if message.streaming}
         for message_id, part_id in subjects:
-            wanted.setdefault(message_id, set()).add(part_id)
+            growing_parts.setdefault(message_id, set()).add(part_id)
         changes: list[Change] = []
-        for message, ids in ((messages[id_], wanted[id_]) for id_ in sorted(wanted) if id_ in messages):
+        for message, ids in ((messages[id_], growing_parts[id_]) for id_ in sorted(growing_parts) if id_ in messages):
             if "" in ids:
                 changes.append(MessageChanged(message.info))
             changes += [PartChanged(message.info.id, message.part(id_), at_ms) for id_ in message.parts if id_ in ids]
@@ -271,7 +271,7 @@ class Reducer:
         for part in message.parts.values():
             if isinstance(part, ToolCall) and part.tool == "todowrite" and part.status == "completed":
                 todos = arr(obj(part.metadata).get("todos")) or arr(part.input.get("todos"))
-                if all({"content", "status", "priority"} <= obj(one).keys() for one in todos):
+                if all({"content", "status", "priority"} <= obj(todo).keys() for todo in todos):
                     self.session.todos = tuple(map(importer.imported_todo, todos))  # an export has no list of its own
 
     # --- statuses ------------------------------------------------------------------------------------------
@@ -336,8 +336,8 @@ class Reducer:
             note = text(meta.get("handover"))
             self.transcript.note_dispatch(item_id, map(text, arr(meta.get("carried"))), self.session.agent, note)
             message = self.session.messages.get(self.transcript.parent_id or "")
-            if message is not None and not isinstance(message.info, StepInfo) and (chosen := obj(meta.get("chosen"))):
-                mode, model = text(chosen.get("agent"), message.info.mode), importer.message_model(chosen.get("model"))
+            if message is not None and not isinstance(message.info, StepInfo) and (choice := obj(meta.get("chosen"))):
+                mode, model = text(choice.get("agent"), message.info.mode), importer.message_model(choice.get("model"))
                 message.info = replace(message.info, mode=mode, model=model or message.info.model)
                 self._emit(MessageChanged(message.info))
             if note:

@@ -170,15 +170,15 @@ class Transcript:
             self._put(message, part, at_ms)
         return info
 
-    def _parts_of(self, sent: Sequence[Part], item: Item, at_ms: int) -> Iterable[Part]:
+    def _parts_of(self, parts: Sequence[Part], item: Item, at_ms: int) -> Iterable[Part]:
         """The parts that a client sent, else those of the item's content (a subagent's prompt, another face)."""
-        for part in sent:
+        for part in parts:
             if part.id:
                 self.ids.saw(part.id, at_ms)
                 yield part
             else:
                 yield replace(part, id=self._id("prt", at_ms))
-        for content in () if sent else item.content:
+        for content in () if parts else item.content:
             if isinstance(content, TextPart):
                 yield Text(self._id("prt", at_ms), content.text)
             elif isinstance(content, ImagePart):
@@ -234,9 +234,9 @@ class Transcript:
 
     def assistant(self, item: Item, at_ms: int) -> Message:
         """Return the message of this item, begun if it is new. While a compaction is under way, it is the summary's message."""
-        found = self.session.messages.get(self._message_of_item.get(item.item_id, ""))
-        if found is not None:
-            return found
+        message = self.session.messages.get(self._message_of_item.get(item.item_id, ""))
+        if message is not None:
+            return message
         compaction = self.session.messages.get(self.compaction_id or "")
         if compaction is not None and not compaction.is_over:  # what is said in it is the summary
             self._message_of_item[item.item_id] = compaction.info.id
@@ -285,18 +285,18 @@ class Transcript:
         user = prompt.info if prompt is not None else None
         mode = "compaction" if compacts else user.mode if user is not None else record.mode or "build"
         model = user.model if user is not None else self.model()
-        made = self._id("msg", at_ms)
+        message_id = self._id("msg", at_ms)
         place = record.directory
-        info = StepInfo(made, parent or self._id("msg", at_ms), at_ms, mode, model, place, place, compacts=compacts)
+        info = StepInfo(message_id, parent or self._id("msg", at_ms), at_ms, mode, model, place, place, compacts=compacts)
         message = Message(info)
         is_persons = item is not None and obj(item.metadata).get("origin") == PERSONS_COMMAND
         if not is_persons:
             message.known_by.add(self.session.agent)
         self.session.add(message)
-        self.turn_messages.append(made)
-        self.open_id = made
+        self.turn_messages.append(message_id)
+        self.open_id = message_id
         if item is not None:
-            self._message_of_item[item.item_id] = made
+            self._message_of_item[item.item_id] = message_id
         self._emit(MessageChanged(info))
         if (item is not None and not is_persons) or compacts:
             self._put(message, StepStart(self._id("prt", at_ms), self._tree()), at_ms)
@@ -350,9 +350,9 @@ class Transcript:
             return
         if part_id is None:
             kind = Text if isinstance(part, TextPart) else Reasoning
-            made = kind(self._id("prt", at_ms), "", at_ms)
-            part_id = message.text_parts[index] = made.id
-            message.parts[part_id] = made
+            new_part = kind(self._id("prt", at_ms), "", at_ms)
+            part_id = message.text_parts[index] = new_part.id
+            message.parts[part_id] = new_part
         message.streaming.pop(part_id, None)
         shown = message.parts[part_id]
         assert isinstance(shown, (Text, Reasoning))
@@ -540,7 +540,7 @@ class Transcript:
             call = replace(call, tool="todowrite", input={"todos": todos_json(self.session.todos)})
         card = cards.view_result(cards.ToolView(call.tool, dict(call.input)), item, self._context(call))
         attachments = tuple(File(self._id("prt", at_ms), a.mime or "image/png", url_of(a)) for a in card.attachments)
-        done = replace(
+        ended = replace(
             call,
             status="completed",
             output=card.output,
@@ -550,7 +550,7 @@ class Transcript:
             end_ms=at_ms,
             attachments=attachments or None,
         )
-        self.put_call(done, at_ms)
+        self.put_call(ended, at_ms)
 
     def _fail_call(self, call: ToolCall, error: str, at_ms: int, *, interrupted: bool = False) -> None:
         metadata: dict[str, object] = {"output": call.output} if call.output else {}

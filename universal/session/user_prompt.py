@@ -72,7 +72,7 @@ class UserPrompt:
         return replace(self, message_id="", parts=tuple(replace(part, id="") for part in self.parts))
 
 
-def user_item(item_id: str, sent: UserPrompt, content: tuple[ContentPart, ...] = (), **metadata: Json) -> Item:
+def user_item(item_id: str, user_prompt: UserPrompt, content: tuple[ContentPart, ...] = (), **metadata: Json) -> Item:
     """The item of a prompt's user message. `metadata`: what it holds besides."""
     return Item(
         item_id=item_id,
@@ -80,7 +80,7 @@ def user_item(item_id: str, sent: UserPrompt, content: tuple[ContentPart, ...] =
         role=ItemRole.USER,
         status=ItemStatus.COMPLETED,
         content=content,
-        metadata={"opencode": prompt_json(sent), **metadata},
+        metadata={"opencode": prompt_json(user_prompt), **metadata},
     )
 
 
@@ -91,10 +91,10 @@ def with_prompt(item: Item, prompt: UserPrompt) -> Item:
 
 def prompt_json(prompt: UserPrompt) -> dict[str, Any]:
     """The prompt as an item keeps it."""
-    kept = _without_empty(message_id=prompt.message_id) | {"parts": [part_json(part) for part in prompt.parts]}
-    kept |= _without_empty(agent=prompt.mode, model=None if prompt.model is None else model_json(prompt.model))
-    kept |= _present(system=prompt.system, tools=prompt.tools, format=prompt.format)
-    return kept | _details_json(prompt.details)
+    stored = _without_empty(message_id=prompt.message_id) | {"parts": [part_json(part) for part in prompt.parts]}
+    stored |= _without_empty(agent=prompt.mode, model=None if prompt.model is None else model_json(prompt.model))
+    stored |= _present(system=prompt.system, tools=prompt.tools, format=prompt.format)
+    return stored | _details_json(prompt.details)
 
 
 def model_json(model: ModelRef) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def part_json(part: Part) -> dict[str, Any]:
     match part:
         case Text():
             time = _present(start=part.start_ms, end=part.end_ms)
-            told = _present(synthetic=part.synthetic, ignored=part.ignored, metadata=part.metadata)
-            return _part_json(part.id, "text", {"text": part.text} | told | _without_empty(time=time) | dict(part.extra))
+            flags = _present(synthetic=part.synthetic, ignored=part.ignored, metadata=part.metadata)
+            return _part_json(part.id, "text", {"text": part.text} | flags | _without_empty(time=time) | dict(part.extra))
         case File():
             name = _present(filename=part.filename)
             fields = {"mime": part.mime} | name | {"url": part.url} | _present(source=part.source) | dict(part.extra)

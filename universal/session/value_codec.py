@@ -95,8 +95,8 @@ def _collection(kind: type[Any], item: Shape) -> Shape:
     write, read = item.write, item.read
 
     def write_all(values: Any) -> list[Any]:
-        written = list(values) if write is None else [write(value) for value in values]
-        return sorted(written) if kind in (set, frozenset) else written
+        rows = list(values) if write is None else [write(value) for value in values]
+        return sorted(rows) if kind in (set, frozenset) else rows
 
     def read_all(values: Any) -> Any:
         return kind(values if read is None else [read(value) for value in values])
@@ -110,16 +110,16 @@ def _mapping(key: Any, value: Shape) -> Shape:
     write, read = value.write or _identity, value.read or _identity
 
     def write_object(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: write(one) for name, one in values.items()}
+        return {name: write(item) for name, item in values.items()}
 
     def read_object(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: read(one) for name, one in values.items()}
+        return {name: read(item) for name, item in values.items()}
 
     def write_pairs(values: Mapping[Any, Any]) -> list[list[Any]]:
-        return [[name, write(one)] for name, one in values.items()]
+        return [[name, write(item)] for name, item in values.items()]
 
     def read_pairs(pairs: Sequence[list[Any]]) -> dict[Any, Any]:
-        return {name: read(one) for name, one in pairs}
+        return {name: read(item) for name, item in pairs}
 
     return Shape(write_object, read_object) if key is str else Shape(write_pairs, read_pairs)
 
@@ -200,7 +200,7 @@ def _dataclass(kind: type[Any]) -> Shape:
 @cache
 def _fields(kind: type[Any]) -> tuple[Convert, Convert]:
     hints = get_type_hints(kind)
-    names = [one.name for one in fields(kind)]
+    names = [field.name for field in fields(kind)]
     values = attrgetter(*names, "__class__")  # two names at least, so that it gives a tuple
 
     def make(row: list[Any]) -> Any:
@@ -224,15 +224,17 @@ def shape_of(*kinds: Any) -> str:
 
     The modules of the classes are not in the hash, so that a class can be moved.
     """
-    left, seen = list(kinds), dict[str, str]()
-    while left:
-        hint = left.pop()
-        left += get_args(hint)
-        if isinstance(hint, type) and is_dataclass(hint) and hint.__name__ not in seen:
+    waiting, shapes = list(kinds), dict[str, str]()
+    while waiting:
+        hint = waiting.pop()
+        waiting += get_args(hint)
+        if isinstance(hint, type) and is_dataclass(hint) and hint.__name__ not in shapes:
             hints = get_type_hints(hint)
-            seen[hint.__name__] = ", ".join(f"{one.name}: {_MODULES.sub('', str(hints[one.name]))}" for one in fields(hint))
-            left += hints.values()
-    return hashlib.sha256(json.dumps(seen, sort_keys=True).encode()).hexdigest()[:16]
+            shapes[hint.__name__] = ", ".join(
+                f"{field.name}: {_MODULES.sub('', str(hints[field.name]))}" for field in fields(hint)
+            )
+            waiting += hints.values()
+    return hashlib.sha256(json.dumps(shapes, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def encode(value: Any, hint: Any) -> str:
@@ -271,7 +273,7 @@ class ValuePacker(Generic[T]):
 class MessagePacker(ValuePacker[Message]):
     """A packer of messages without `known_by`, which their page has."""
 
-    _KNOWN_AT = [one.name for one in fields(Message)].index("known_by")
+    _KNOWN_AT = [field.name for field in fields(Message)].index("known_by")
 
     def _row(self, value: Message) -> Any:
         row = self._write(value)

@@ -93,7 +93,7 @@ class Reader(StatementReader):
         """The words of a command in one list. The grammar builds a tree of the words of a test (`[ ... ]`)."""
         if node.type != "test_command":
             return node.children
-        found: list[Node] = []
+        nodes: list[Node] = []
         stack = [node]
         while stack:
             child = stack.pop()
@@ -101,8 +101,8 @@ class Reader(StatementReader):
             if child is node or child.type in ("binary_expression", "unary_expression", "negation_expression"):
                 stack += reversed(child.children)
             else:
-                found.append(child)
-        return found
+                nodes.append(child)
+        return nodes
 
     def _run(
         self,
@@ -451,8 +451,8 @@ class Reader(StatementReader):
         directories: Values = None
         if values is not None and (state.directories is not None or all(value.startswith(("/", "~")) for value in values)):
             bases = state.directories or ("",)
-            found = [value if value[:1] in ("/", "~") else posixpath.join(base, value) for base in bases for value in values]
-            directories = tuple(dict.fromkeys(found)) if len(found) <= VALUES_LIMIT else None
+            paths = [value if value[:1] in ("/", "~") else posixpath.join(base, value) for base in bases for value in values]
+            directories = tuple(dict.fromkeys(paths)) if len(paths) <= VALUES_LIMIT else None
         if directories is None:
             self.paths_known = False
         success = replace(state, directories=directories)

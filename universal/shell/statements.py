@@ -158,12 +158,12 @@ class StatementReader(RedirectionReader):
     def _choices(self, words: list[Word] | None) -> Values:
         if not words:
             return None
-        found: list[str] = []
+        values: list[str] = []
         for word in words:
             if word.values is None or word.split:
                 return None
-            found += word.values
-        return tuple(dict.fromkeys(found))
+            values += word.values
+        return tuple(dict.fromkeys(values))
 
     def _case(self, node: Node, state: State) -> Outcome:
         before: Node | None = None

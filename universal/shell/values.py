@@ -40,13 +40,13 @@ class State:
 
     def merge(self, other: State) -> State:
         """The state that holds if either of two states is the real one."""
-        mine, theirs = dict(self.variables), dict(other.variables)
-        variables = {name: _union(mine.get(name), theirs.get(name)) for name in {**mine, **theirs}}
+        ours, theirs = dict(self.variables), dict(other.variables)
+        variables = {name: _union(ours.get(name), theirs.get(name)) for name in {**ours, **theirs}}
         return State(_union(self.directories, other.directories), tuple(sorted(variables.items())))
 
 
-def _union(one: Values, two: Values) -> Values:
-    values = None if one is None or two is None else tuple(dict.fromkeys(one + two))
+def _union(first: Values, two: Values) -> Values:
+    values = None if first is None or two is None else tuple(dict.fromkeys(first + two))
     return values if values is None or len(values) <= VALUES_LIMIT else None
 
 

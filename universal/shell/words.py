@@ -126,7 +126,9 @@ class WordReader(Source):
         if name == "HOME":
             return Piece(None, quoted, ("~",))
         if name == "PWD":
-            return Piece(None, quoted, None if state.directories is None else tuple(one or "." for one in state.directories))
+            return Piece(
+                None, quoted, None if state.directories is None else tuple(directory or "." for directory in state.directories)
+            )
         values = state.value(name)
         number = name in ("?", "#", "$", "!") or are_numbers(values)
         return Piece(None, quoted, values, number)
@@ -209,8 +211,8 @@ class WordReader(Source):
         name = self._of(children[0])
         if IDENTIFIER.fullmatch(name) is None:
             raise reject("an unusual assignment")
-        for one, two in pairwise(children):
-            if one.end_byte != two.start_byte:
+        for before, two in pairwise(children):
+            if before.end_byte != two.start_byte:
                 raise reject("an unusual assignment")
         if len(children) < 2 or children[1].type not in ("=", "+=") or len(children) > 3:
             raise reject("an unusual assignment")

@@ -211,7 +211,7 @@ def _outside(paths: Iterable[str], meta: JsonObject, place: Place) -> tuple[Acce
 
 def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -> tuple[Access, ...]:
     """The accesses `external_directory`, one for each folder outside of the project. A file stands for its folder."""
-    found: dict[str, Access] = {}
+    accesses: dict[str, Access] = {}
     for path in paths:
         absolute = place.absolute(path)
         if place.is_inside(absolute):
@@ -222,8 +222,8 @@ def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -
         folder = target if is_folder else posixpath.dirname(target)
         patterns = tuple(dict.fromkeys(f"{posixpath.join(name, '*')}" for name in (folder, place.resolve(folder))))
         metadata = {"filepath": absolute, "parentDir": folder}
-        found.setdefault(patterns[0], Access("external_directory", patterns, patterns, metadata))
-    return tuple(found.values())
+        accesses.setdefault(patterns[0], Access("external_directory", patterns, patterns, metadata))
+    return tuple(accesses.values())
 
 
 def _path(input_: JsonObject) -> str:

@@ -137,8 +137,8 @@ def view_result(view: ToolView, item: Item, context: ToolContext) -> ResultView:
     if len(result.output) <= SHOWN_CHARS:
         return result
     output = shorten(result.output, context.session_id)
-    told = {"output": output} if result.metadata.get("output") == result.output else {}
-    return ResultView(output, result.title, {**result.metadata, **told, "truncated": True}, result.attachments)
+    result_output = {"output": output} if result.metadata.get("output") == result.output else {}
+    return ResultView(output, result.title, {**result.metadata, **result_output, "truncated": True}, result.attachments)
 
 
 def shorten(output: str, session_id: str) -> str:
@@ -185,8 +185,8 @@ _Result = Callable[[ToolView, str, list[FileRefPart], Mapping[str, Any], ToolCon
 
 def _path(view: ToolView, context: ToolContext) -> tuple[str, str]:
     """Return the path of the call's file: absolute, and relative to the directory."""
-    given = str(view.input.get("filePath") or view.input.get("path") or "")
-    absolute = posixpath.normpath(posixpath.join(context.directory, given)) if given else context.directory
+    path = str(view.input.get("filePath") or view.input.get("path") or "")
+    absolute = posixpath.normpath(posixpath.join(context.directory, path)) if path else context.directory
     return absolute, relative(absolute, context.directory)
 
 
@@ -249,7 +249,7 @@ def _apply_patch(
     changes = [obj(change) for change in arr(obj(meta.get("structured")).get("changes"))]
     if len(changes) != len(files):
         changes = [obj(None) for _ in files]
-    shown: list[JsonObject] = []
+    rows: list[JsonObject] = []
     lines: list[str] = []
     for file, change in zip(files, changes, strict=True):
         absolute = posixpath.normpath(posixpath.join(context.directory, file.path))
@@ -259,10 +259,10 @@ def _apply_patch(
         added, removed = count(patch)
         name = relative(absolute, context.directory)
         entry = {"filePath": before, "relativePath": name, "type": kind, "patch": patch, "additions": added, "deletions": removed}
-        shown.append({**entry, "movePath": absolute} if kind == "move" else entry)
+        rows.append({**entry, "movePath": absolute} if kind == "move" else entry)
         lines.append(f"{_PATCH_LETTERS.get(kind, 'M')} {name}")
     text = "\n".join(["Success. Updated the following files:", *lines])
-    return ResultView(text, text, {"diff": "".join(entry["patch"] for entry in shown), "files": shown, "diagnostics": {}})
+    return ResultView(text, text, {"diff": "".join(entry["patch"] for entry in rows), "files": rows, "diagnostics": {}})
 
 
 def _bash(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
@@ -299,19 +299,19 @@ def _task_metadata(context: ToolContext) -> JsonObject:
 
 
 def _task(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
-    shown = output
+    text = output
     if context.child_session_id:
-        shown = f'<task id="{context.child_session_id}" state="completed">\n<task_result>\n{output}\n</task_result>\n</task>'
+        text = f'<task id="{context.child_session_id}" state="completed">\n<task_result>\n{output}\n</task_result>\n</task>'
     metadata = _task_metadata(context)
     if meta.get("background"):
         metadata["background"] = True
-    return ResultView(shown, str(view.input.get("description", "")), metadata)
+    return ResultView(text, str(view.input.get("description", "")), metadata)
 
 
 def _glob(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
-    found = [line for line in output.splitlines() if line.strip() and not line.startswith("No files found")]
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("No files found")]
     title = relative(str(view.input.get("path", "")), context.directory) if view.input.get("path") else ""
-    return ResultView(output, title, {"count": len(found)})
+    return ResultView(output, title, {"count": len(lines)})
 
 
 def _grep(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:

@@ -23,7 +23,7 @@ def message(number: int, *known_by: str) -> Message:
 
 def packed_messages(*known_by: str) -> Messages:
     messages = Messages.of(message(number, *known_by) for number in range(COUNT))
-    messages.pack(MESSAGES, held=2, page_size=3)
+    messages.pack(MESSAGES, loose_count=2, page_size=3)
     return messages
 
 
@@ -39,7 +39,7 @@ def messages_in_store(messages: Messages) -> tuple[Messages, list[int]]:
     for number, page in enumerate(messages.pages, 1):
         page.number, bodies[number] = number, page.bytes()
     pages = [stored_page(MESSAGES, page.ref(), read) for page in messages.pages]
-    return Messages.of(messages.held_values(), pages), reads
+    return Messages.of(messages.loose_values(), pages), reads
 
 
 def test_packing_changes_no_message() -> None:
@@ -54,7 +54,7 @@ def test_a_message_that_was_got_may_be_changed() -> None:
     got.parts.clear()
     got.known_by.add("mock")
     assert messages.peek(id_of(1)) is got
-    messages.pack(MESSAGES, held=2, page_size=3)
+    messages.pack(MESSAGES, loose_count=2, page_size=3)
     again = messages.peek(id_of(1))
     assert again is not None and again is not got
     assert (again.parts, messages.known_by(id_of(1))) == ({}, {"mock"})

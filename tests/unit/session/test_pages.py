@@ -27,7 +27,7 @@ def note(number: int, text: str = "") -> NoteEntry:
 
 def entries_of(count: int, *, held: int = 2, page_size: int = 3) -> Entries:
     entries = Entries((id_of(number), note(number)) for number in range(count))
-    assert not entries.pack(ENTRIES, held=held, page_size=page_size)
+    assert not entries.pack(ENTRIES, loose_count=held, page_size=page_size)
     return entries
 
 
@@ -48,7 +48,7 @@ class Shelf:
         for number, page in enumerate(entries.pages, 1):
             page.number = number
             self.bodies[number] = page.bytes()
-        held = ((entry.id, entry) for entry in entries.held_values())
+        held = ((entry.id, entry) for entry in entries.loose_values())
         return Entries(held, [stored_page(ENTRIES, page.ref(), self.read) for page in entries.pages])
 
 
@@ -59,7 +59,7 @@ ACTIONS: dict[str, Callable[[dict[str, Entry] | Entries, int], object]] = {
     "delete": lambda values, number: values.pop(id_of(number), None),
     "move to the end": lambda values, number: (values.pop(id_of(number), None), values.__setitem__(id_of(number), note(number))),
     "pack": lambda values, number: (
-        values.pack(ENTRIES, held=number % 4, page_size=1 + number % 3) if isinstance(values, Entries) else None
+        values.pack(ENTRIES, loose_count=number % 4, page_size=1 + number % 3) if isinstance(values, Entries) else None
     ),
     "copy": lambda values, number: values.copy() == values,
     "length": lambda values, number: len(values),
@@ -89,7 +89,7 @@ def test_a_copy_does_not_follow_the_original() -> None:
     assert copied.peek(id_of(1)) == note(1)
     assert copied.peek(id_of(4)) == note(4)
     assert id_of(9) in copied
-    assert not copied.pack(ENTRIES, held=2, page_size=3)
+    assert not copied.pack(ENTRIES, loose_count=2, page_size=3)
     assert copied.peek(id_of(0)) == note(0, "open")
 
 
@@ -112,7 +112,7 @@ def test_first_of_is_the_oldest() -> None:
 def test_ids_that_do_not_ascend_are_found() -> None:
     numbers = [5, 1, 9, 3, 7, 0, 8, 2]
     entries = Entries((id_of(number), note(number)) for number in numbers)
-    entries.pack(ENTRIES, held=1, page_size=2)
+    entries.pack(ENTRIES, loose_count=1, page_size=2)
     assert list(entries) == [id_of(number) for number in numbers]
     assert [entries.peek(id_of(number)) for number in range(10)] == [note(n) if n in numbers else None for n in range(10)]
 
@@ -144,16 +144,16 @@ def test_a_page_is_packed_again_only_if_it_was_opened() -> None:
 
 def test_packing_goes_page_by_page() -> None:
     entries = Entries((id_of(number), note(number)) for number in range(8))
-    assert entries.pack(ENTRIES, held=2, page_size=3, most=1)
+    assert entries.pack(ENTRIES, loose_count=2, page_size=3, most=1)
     assert [page.size for page in entries.pages] == [3]
-    assert not entries.pack(ENTRIES, held=2, page_size=3, most=1)
+    assert not entries.pack(ENTRIES, loose_count=2, page_size=3, most=1)
     assert [page.size for page in entries.pages] == [3, 3]
 
 
 def test_large_values_make_small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "PAGE_CHARS", 100)
     entries = Entries((id_of(number), note(number, "x" * 60)) for number in range(6))
-    entries.pack(ENTRIES, held=0, page_size=6)
+    entries.pack(ENTRIES, loose_count=0, page_size=6)
     assert [page.size for page in entries.pages] == [1] * 6
 
 
@@ -161,7 +161,7 @@ def test_an_unwritable_page_stays_as_it_was() -> None:
     entries = Entries((id_of(number), note(number)) for number in range(6))
     entries[id_of(4)] = replace(note(4), metadata={"no": object()})
     with pytest.raises(TypeError):
-        entries.pack(ENTRIES, held=0, page_size=3)
+        entries.pack(ENTRIES, loose_count=0, page_size=3)
     assert list(entries) == [id_of(number) for number in range(6)]
     assert [page.size for page in entries.pages] == [3]
 

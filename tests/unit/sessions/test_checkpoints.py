@@ -72,8 +72,8 @@ async def save_checkpoint(story: Story, store: MemoryStore) -> tuple[SessionStat
     store.append(story.journal)
     state = state_over(store, story)
     state.load(story.journal)
-    state.session.messages.pack(MESSAGES, held=1, page_size=2)
-    state.session.timeline.entries.pack(ENTRIES, held=1, page_size=2)
+    state.session.messages.pack(MESSAGES, loose_count=1, page_size=2)
+    state.session.timeline.entries.pack(ENTRIES, loose_count=1, page_size=2)
     state.stored.sequence = -checkpoints.EVERY  # due
     checkpoints.save(state, store)
     written = await store.checkpoint(story.id)

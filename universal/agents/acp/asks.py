@@ -279,18 +279,18 @@ def _content(fields: Sequence[_Field], answers: Sequence[Sequence[str]]) -> Msg:
     """Return the `content` of an accepted form: field -> value."""
     content: Msg = {}
     for row, labels in zip(fields, answers, strict=False):
-        chosen = [row.values[label] for label in labels if label in row.values]
+        values = [row.values[label] for label in labels if label in row.values]
         words = ", ".join(label for label in labels if label not in row.values and label)
         if words and row.companion:
             content[row.companion] = words
-            if not chosen and row.required and row.values:
-                chosen = [row.values.get("None of the above", list(row.values.values())[-1])]
+            if not values and row.required and row.values:
+                values = [row.values.get("None of the above", list(row.values.values())[-1])]
         elif words and not row.values:
-            chosen = [_convert(row.type, words)]
-        if row.multiple and chosen:
-            content[row.name] = chosen
-        elif chosen:
-            content[row.name] = chosen[0]
+            values = [_convert(row.type, words)]
+        if row.multiple and values:
+            content[row.name] = values
+        elif values:
+            content[row.name] = values[0]
     return content
 
 

@@ -51,13 +51,13 @@ _PERMISSION = {"monitor": "bash", "write": "edit"}
 
 def denied_tools(rules: Sequence[Rule]) -> tuple[str, ...]:
     """Return Claude's tools whose every call the rules deny. No hook can allow what Claude's own settings deny."""
-    found: list[str] = []
+    paths: list[str] = []
     for name, row in TOOLS.items():
         key = row.permission or row.tool
         key = _PERMISSION.get(key, key)
         if name not in UNCHECKED and denies_whole(rule for rule in rules if matches(rule.permission, key)):
-            found.append(name)
-    return tuple(found)
+            paths.append(name)
+    return tuple(paths)
 
 
 def _meta(rules: Sequence[Rule]) -> dict[str, Json]:

@@ -81,7 +81,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._turns = Turns(self._conn)
         self._options: LaunchOptions | None = None
         self._ready = False
-        self._held: list[Prompt] = []
+        self._delayed: list[Prompt] = []
         self._tried: set[str] = set()
         self._change: Change | None = None
 
@@ -134,7 +134,7 @@ class AcpCodec(kit.BaseCodec[Context]):
             case Prompt():
                 if self._needs_restart(command.rules):
                     return [StopProcess("other permission rules need another process", again=True)]
-                self._held.append(command)
+                self._delayed.append(command)
                 return self._stamp(self._pump())
             case Interrupt():
                 return self._stamp(self._interrupt())
@@ -154,29 +154,29 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _pump(self) -> Iterator[Output]:
         """Advance the next prompt: send its next setting, or the prompt itself once all are set."""
-        while self._ready and self._held and self._change is None and not self._turns.has_prompt:
-            prompt = self._held[0]
+        while self._ready and self._delayed and self._change is None and not self._turns.has_prompt:
+            prompt = self._delayed[0]
             step = self._setup.next(prompt, self._conn.session, self._tried)
             if isinstance(step, Change):
                 self._change = step
                 self._tried.add(step.setting)
                 yield self._ask(step.method, step.params)
             elif isinstance(step, MissingChoice) and step.setting == "mode":
-                self._held.pop(0)
+                self._delayed.pop(0)
                 self._tried.clear()
                 yield from errors.prompt_failed(f"{self._profile.title} has no mode for {step.value}.", "mode_unavailable", None)
             elif isinstance(step, MissingChoice):
                 self._tried.add(step.setting)
                 yield errors.unavailable(step.setting, f"{self._profile.title} does not offer {step.value} here.", None)
             else:
-                self._held.pop(0)
+                self._delayed.pop(0)
                 self._tried.clear()
                 yield from self._turns.write(prompt)
 
     def _interrupt(self) -> Iterator[Output]:
-        if self._held and not self._turns.has_prompt:  # the prompt was not written yet, so there is nothing to stop
+        if self._delayed and not self._turns.has_prompt:  # the prompt was not written yet, so there is nothing to stop
             self._tried.clear()
-            count, self._held = len(self._held), []
+            count, self._delayed = len(self._delayed), []
             for _ in range(count):
                 yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True)
             return
@@ -271,8 +271,8 @@ class AcpCodec(kit.BaseCodec[Context]):
         elif capabilities.get("loadSession") is True:
             yield self._ask("session/load", params)
         else:
-            lost = errors.make(f"{self._profile.title} cannot continue earlier conversations.", errors.SESSION_NOT_FOUND)
-            yield from self._fail_setup(lost, msg.raw)
+            error = errors.make(f"{self._profile.title} cannot continue earlier conversations.", errors.SESSION_NOT_FOUND)
+            yield from self._fail_setup(error, msg.raw)
 
     def _on_session(self, msg: Response) -> Iterator[Output]:
         resumed = msg.method != "session/new"
@@ -288,7 +288,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._setup.read(result, resumed=resumed)
         self._conn.spending.begin(resumed=resumed)
         self._ready = True
-        if self._held or not self._profile.tells_commands or self._setup.commands is not None:
+        if self._delayed or not self._profile.tells_commands or self._setup.commands is not None:
             self.catalogue = self._setup.catalogue(self._conn.agent)
 
     def _on_set(self, msg: Response) -> Iterator[Output]:
@@ -299,8 +299,8 @@ class AcpCodec(kit.BaseCodec[Context]):
             self._setup.note_change(change, obj(msg.result))
             yield from self._notes.mode(msg.raw)
         elif change.setting.startswith("mode"):
-            if self._held:
-                self._held.pop(0)
+            if self._delayed:
+                self._delayed.pop(0)
                 self._tried.clear()
                 yield from errors.prompt_failed(msg.message, "mode_unavailable", msg.raw)
         else:
@@ -308,7 +308,7 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _fail_setup(self, error: Msg, raw: Json) -> Iterator[Output]:
         """Fail every waiting prompt, because there will be no session and the process is of no use."""
-        count, self._held = len(self._held), []
+        count, self._delayed = len(self._delayed), []
         yield kit.error_fact(error, raw)
         for _ in range(count):
             yield Signal(Input.FAILED, error=error)

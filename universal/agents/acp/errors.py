@@ -87,8 +87,8 @@ _NUMBER = re.compile(r"\d{1,9}")
 
 def is_older(version: str, than: str) -> bool:
     """Return whether a version comes before another. A version that the agent does not report comes before all."""
-    numbers, others = ([int(number) for number in _NUMBER.findall(text)] for text in (version, than))
-    return numbers < others
+    numbers, limits = ([int(number) for number in _NUMBER.findall(text)] for text in (version, than))
+    return numbers < limits
 
 
 def too_old(title: str, version: str, needed: str) -> Msg:
@@ -99,9 +99,9 @@ def too_old(title: str, version: str, needed: str) -> Msg:
 
 def other_protocol(title: str, version: object, spoken: Sequence[int]) -> Msg:
     """Return the error for an agent that answers `initialize` with a protocol version that is unknown here."""
-    known = " and ".join(map(str, spoken))
+    versions = " and ".join(map(str, spoken))
     message = (
-        f"{title} answered with version {version} of the Agent Client Protocol, but this server speaks {known}. "
+        f"{title} answered with version {version} of the Agent Client Protocol, but this server speaks {versions}. "
         f"Install a version of {title} that speaks one of them, or update opencode-shim."
     )
     return make(message, "protocol_version")
@@ -125,8 +125,8 @@ def response_error(error: Msg, logins: object = None, login_hint: str = "") -> M
         if login_hint:
             made["details"]["hint"] = login_hint
         return {**made, "message": f"{message} (ways to log in: {names})"} if names else made
-    told = _STATUS.match(message)
-    number = int(told[1]) if told else number
+    match = _STATUS.match(message)
+    number = int(match[1]) if match else number
     kind = get_text(data, "errorKind")
     usual = "max_output_tokens" if _OUTPUT_LIMIT in message else "agent_error"
     code = kind if kind not in ("", "unknown") else "resource_not_found" if number == NOT_FOUND else usual
@@ -135,27 +135,27 @@ def response_error(error: Msg, logins: object = None, login_hint: str = "") -> M
 
 def is_text(profile: Profile, text: str, native_id: str) -> bool:
     """Return whether this agent sends errors of the model as such a piece of a message, by its profile."""
-    begun = bool(profile.errors_begin) and text.startswith(profile.errors_begin)
-    return begun or (profile.id_less_errors and bool(text) and not native_id)
+    is_error = bool(profile.errors_begin) and text.startswith(profile.errors_begin)
+    return is_error or (profile.id_less_errors and bool(text) and not native_id)
 
 
 def of_text(text: str) -> Msg:
     """Return the error that an agent sent as a message."""
     message = readable(text)
-    told = _TOLD_STATUS.match(message)
-    if told:
-        return make(told[2], "model_error", int(told[1]))
+    match = _TOLD_STATUS.match(message)
+    if match:
+        return make(match[2], "model_error", int(match[1]))
     return make(message, "max_output_tokens" if _OUTPUT_LIMIT in message else "model_error")
 
 
 def readable(text: str) -> str:
     """Return the message inside an error that is JSON text (`{"error": {"message": ...}}`), else the text."""
     try:
-        found = obj(json.loads(text))
+        body = obj(json.loads(text))
     except (ValueError, RecursionError):
         return text.strip()
-    inner = found.get("error")
-    return get_text(obj(inner), "message") or get_text(found, "message") or (inner if isinstance(inner, str) else text.strip())
+    inner = body.get("error")
+    return get_text(obj(inner), "message") or get_text(body, "message") or (inner if isinstance(inner, str) else text.strip())
 
 
 def usage_of(usage: Msg) -> dict[str, int]:
@@ -168,9 +168,9 @@ def usage_of(usage: Msg) -> dict[str, int]:
     return {"input": input_, "output": output, "reasoning": thought, "cache_read": read, "cache_write": write}
 
 
-def unavailable(what: str, message: str, raw: Json) -> Fact:
+def unavailable(subject: str, message: str, raw: Json) -> Fact:
     """Return the error for a setting (`what`: model or variant) that the agent does not offer or has refused."""
-    return kit.error_fact(make(message, f"{what}_unavailable"), raw)
+    return kit.error_fact(make(message, f"{subject}_unavailable"), raw)
 
 
 def prompt_failed(message: str, code: str, raw: Json) -> Iterator[Output]:

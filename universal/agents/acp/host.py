@@ -115,7 +115,7 @@ class Host:
         self._terminals: dict[str, _Terminal] = {}
         self._files: dict[str, tuple[Id, bool]] = {}
         """Calls for files: the request's id, whether it reads."""
-        self._made = 0
+        self._last_number = 0
 
     # --- asked ------------------------------------------------------------------------------------------
 
@@ -130,8 +130,8 @@ class Host:
         return WriteLine(self._rpc.error(id_, message, code))
 
     def _new(self, kind: str) -> str:
-        self._made += 1
-        return f"{kind}_{self._made}"
+        self._last_number += 1
+        return f"{kind}_{self._last_number}"
 
     def _read(self, msg: Request) -> Iterator[Output]:
         call = self._new("file")

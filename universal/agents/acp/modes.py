@@ -33,18 +33,18 @@ def offered_modes(
     `usual`, the mode that it begins in; `has_option(option, value)` for modes of the form `option=value`.
     """
     by_id = {get_text(row, "value", "id"): row for row in rows if get_text(row, "value", "id")}
-    first, *others = profile_modes
+    first, *rest = profile_modes
     build = next((value for value in by_id if name_of(value) == BUILD_ID), first.native or usual)
     native = first.native or (build if build in by_id else "")
     words = get_text(by_id.get(build, {}), "description")
     modes = {BUILD_ID: Mode(BUILD_ID, words if words and not first.native else first.description, native)}
-    for mode in others:
+    for mode in rest:
         option, equals, value = mode.native.partition("=")
         if equals and has_option(option, value):
             modes[mode.id] = mode
     for value, row in by_id.items():
-        curated = next((mode for mode in others if value == mode.native), None)
-        curated = curated or next((mode for mode in others if mode.id == name_of(value)), None)
+        curated = next((mode for mode in rest if value == mode.native), None)
+        curated = curated or next((mode for mode in rest if mode.id == name_of(value)), None)
         if value in (build, modes[BUILD_ID].native):
             continue
         mode = curated or Mode(name_of(value), get_text(row, "description", "name"), value)

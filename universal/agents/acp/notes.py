@@ -42,10 +42,10 @@ class Notes:
         ]
         yield self.ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, raw)
 
-    def on_compaction_start(self, *, wanted: bool) -> Iterator[Fact]:
+    def on_compaction_start(self, *, is_wanted: bool) -> Iterator[Fact]:
         """Report a compaction if the prompt is the agent's command for it (`wanted`). The protocol has no request for it."""
-        self._compacting = wanted
-        if wanted:
+        self._compacting = is_wanted
+        if is_wanted:
             yield self.ctx.status("compaction", None, {"phase": "started", "auto": False}, None)
 
     def on_compaction_end(self, raw: Json, *, failed: bool) -> Iterator[Fact]:

@@ -104,18 +104,18 @@ class Transcript(kit.Items[Context]):
         If it continues the text so far, the rest is a delta. Other text is seen when the message is completed.
         """
         message = self._open
-        known = message is not None and not message.calls and native_id in message.ids
-        if native_id in self._ended and not known:
+        is_repeat = message is not None and not message.calls and native_id in message.ids
+        if native_id in self._ended and not is_repeat:
             self.ctx.ignore("whole message that is over")
             return
-        parts = [part for part in message.parts if part.kind == kind] if message is not None and known else []
+        parts = [part for part in message.parts if part.kind == kind] if message is not None and is_repeat else []
         before, text = "".join(part.growing.text for part in parts), "".join(map(block_text, blocks))
         if text.startswith(before):
             yield from self.chunk(kind, {"type": "text", "text": text[len(before) :]}, native_id, raw)
         else:
             for index, part in enumerate(parts):
                 part.growing = GrowingText("" if index else text)
-        for block in blocks if not known else []:
+        for block in blocks if not is_repeat else []:
             if not block_text(block):
                 yield from self.chunk(kind, block, native_id, raw)
 
@@ -167,7 +167,7 @@ class Transcript(kit.Items[Context]):
 
     # --- tools ----------------------------------------------------------------------------------------
 
-    def tool(self, update: Msg, raw: Json, *, asked: bool = False) -> Iterator[Fact]:
+    def tool(self, update: Msg, raw: Json, *, is_asked: bool = False) -> Iterator[Fact]:
         """Read a `tool_call`, a `tool_call_update`, or (`asked`) the call of a permission request."""
         call_id, status = get_text(update, "toolCallId"), get_text(update, "status")
         if not call_id:
@@ -180,7 +180,7 @@ class Transcript(kit.Items[Context]):
         if call is None:
             call = yield from self._begin_call(call_id, update, raw)
         call.merge(update)
-        yield from self._whole(call, raw, ran=asked or status in ("in_progress", "completed", "failed") or bool(call.response))
+        yield from self._whole(call, raw, ran=is_asked or status in ("in_progress", "completed", "failed") or bool(call.response))
         yield from self._output(call, obj(update.get("_meta")), status, raw)
         if status in ("completed", "failed"):
             self._forget(call)

@@ -102,9 +102,9 @@ def _input_object(raw_input: Json) -> Msg:
 def name_of(update: Msg) -> str:
     """Return the agent's name of a tool, or the kind of work if it gives none or the name is unknown here."""
     kind, title = get_text(update, "kind"), get_text(update, "title")
-    given = obj(update.get("rawInput"))
-    if obj(update.get("_meta")).get("is_mcp_tool_call") is True and get_text(given, "tool"):  # codex-acp
-        return f"mcp__{get_text(given, 'server')}__{get_text(given, 'tool')}"
+    raw_input = obj(update.get("rawInput"))
+    if obj(update.get("_meta")).get("is_mcp_tool_call") is True and get_text(raw_input, "tool"):  # codex-acp
+        return f"mcp__{get_text(raw_input, 'server')}__{get_text(raw_input, 'tool')}"
     name = get_text(update, "name") or get_text(obj(obj(update.get("_meta")).get("claudeCode")), "toolName")
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
     if name and not about:
@@ -127,25 +127,25 @@ def title_of(call: Call) -> str:
 
 def arguments_of(call: Call) -> Msg:
     """Return `rawInput`, completed from other fields of the call: the command, the path, the texts of its only diff."""
-    given = dict(call.raw_input)
-    if call.name.startswith("mcp__") and {"server", "tool", "arguments"} <= given.keys():
-        return dict(obj(given["arguments"]))
+    arguments = dict(call.raw_input)
+    if call.name.startswith("mcp__") and {"server", "tool", "arguments"} <= arguments.keys():
+        return dict(obj(arguments["arguments"]))
     diffs = _diffs(call)
-    if call.kind == "execute" or call.name in _SHELLS or isinstance(given.get("command"), list):
-        command = _command(given.get("command")) or _command(given.get("cmd")) or "\n".join(_commands(given))
+    if call.kind == "execute" or call.name in _SHELLS or isinstance(arguments.get("command"), list):
+        command = _command(arguments.get("command")) or _command(arguments.get("cmd")) or "\n".join(_commands(arguments))
         if command or (call.title and call.title != call.name):
-            given["command"] = command or call.title
-    if call.kind in _FILE_KINDS and not any(given.get(key) for key in _PATH_KEYS):
-        path = _first_path(call) or ", ".join(_listed_paths(given))
+            arguments["command"] = command or call.title
+    if call.kind in _FILE_KINDS and not any(arguments.get(key) for key in _PATH_KEYS):
+        path = _first_path(call) or ", ".join(_listed_paths(arguments))
         if path:
-            given["path"] = path
-    if call.kind == "edit" and len(diffs) == 1 and not any(key in given for key in _EDIT_KEYS):
+            arguments["path"] = path
+    if call.kind == "edit" and len(diffs) == 1 and not any(key in arguments for key in _EDIT_KEYS):
         old, new = _sides(diffs[0])
         if len(old) + len(new) <= _EDIT_CHARS:
-            given.update({"oldText": old, "newText": new})
-    if call.kind == "search" and call.title and not any(given.get(key) for key in _SEARCH_KEYS):
-        given["pattern"] = call.title
-    return given
+            arguments.update({"oldText": old, "newText": new})
+    if call.kind == "search" and call.title and not any(arguments.get(key) for key in _SEARCH_KEYS):
+        arguments["pattern"] = call.title
+    return arguments
 
 
 # --- what permission rules look at ------------------------------------------------------------------------
@@ -161,15 +161,19 @@ def rule_metadata(call: Call | None, request: Msg) -> Msg:
 
     `request` is the `toolCall` of `session/request_permission`.
     """
-    given = {**(call.raw_input if call else {}), **obj(request.get("rawInput"))}
+    raw_input = {**(call.raw_input if call else {}), **obj(request.get("rawInput"))}
     title, kind = get_text(request, "title"), get_text(request, "kind") or (call.kind if call else "")
     if title in _OPENCODE_QUESTIONS:
-        return access_metadata(_opencode_question(title, given))
-    lines = _commands(given)
-    paths = _paths(call, request, given)
-    known = bool(lines) or bool(_command(given.get("command")) or _command(given.get("cmd")))
+        return access_metadata(_opencode_question(title, raw_input))
+    lines = _commands(raw_input)
+    paths = _paths(call, request, raw_input)
+    has_input = bool(lines) or bool(_command(raw_input.get("command")) or _command(raw_input.get("cmd")))
     name = (call.name if call else "") or name_of(request)
-    opaque = (kind == "execute" and not known) or (kind in _CHANGING_KINDS and not paths) or (kind in ("", "other") and not given)
+    opaque = (
+        (kind == "execute" and not has_input)
+        or (kind in _CHANGING_KINDS and not paths)
+        or (kind in ("", "other") and not raw_input)
+    )
     return {
         **({"commands": lines} if lines else {}),
         **({"paths": paths} if paths and (kind in _FILE_KINDS or name in _PATCH_TOOLS) else {}),
@@ -180,41 +184,41 @@ def rule_metadata(call: Call | None, request: Msg) -> Msg:
 _PATCH_TOOLS = frozenset({"apply_patch", "patch"})
 
 
-def _paths(call: Call | None, request: Msg, given: Msg) -> list[str]:
+def _paths(call: Call | None, request: Msg, raw_input: Msg) -> list[str]:
     """Return every path in the arguments, the patch, the diffs and the locations of a call."""
     blocks = [*(call.content if call else []), *map(obj, arr(request.get("content")))]
     places = [*(call.locations if call else []), *map(obj, arr(request.get("locations")))]
-    patches = [text for key in ("input", "patch", "patchText") if isinstance(text := given.get(key), str)]
-    found = [
-        *(get_text(given, key) for key in (*_PATH_KEYS, "destination", "newPath", "new_path", "to")),
-        *_listed_paths(given),
+    patches = [text for key in ("input", "patch", "patchText") if isinstance(text := raw_input.get(key), str)]
+    paths = [
+        *(get_text(raw_input, key) for key in (*_PATH_KEYS, "destination", "newPath", "new_path", "to")),
+        *_listed_paths(raw_input),
         *(path for patch in patches for path in _PATCH_PATH.findall(patch)),
         *(get_text(block, key) for block in blocks if block.get("type") == "diff" for key in ("path", "oldPath")),
         *(get_text(place, "path") for place in places),
     ]
-    return [path for path in dict.fromkeys(found) if path]
+    return [path for path in dict.fromkeys(paths) if path]
 
 
-def _listed_paths(given: Msg) -> list[str]:
+def _listed_paths(raw_input: Msg) -> list[str]:
     """Return the paths of a call that names several files: `files: [{path}]`, `paths: [PATH]`."""
-    rows = [row for key in ("files", "edits", "paths") for row in arr(given.get(key))]
-    found = (row if isinstance(row, str) else get_text(obj(row), *_PATH_KEYS) for row in rows)
-    return [path for path in dict.fromkeys(found) if path]
+    rows = [row for key in ("files", "edits", "paths") for row in arr(raw_input.get(key))]
+    paths = (row if isinstance(row, str) else get_text(obj(row), *_PATH_KEYS) for row in rows)
+    return [path for path in dict.fromkeys(paths) if path]
 
 
-def _commands(given: Msg) -> list[str]:
+def _commands(raw_input: Msg) -> list[str]:
     """Return the shell lines of a call that runs several: `commands: [LINE]` or `commands: [{command}]`."""
-    rows = arr(given.get("commands"))
+    rows = arr(raw_input.get("commands"))
     return [
         line for line in (_command(obj(row).get("command")) if isinstance(row, dict) else _command(row) for row in rows) if line
     ]
 
 
-def _opencode_question(permission: str, given: Msg) -> Access:
+def _opencode_question(permission: str, raw_input: Msg) -> Access:
     """Return the access of OpenCode's own request. Its ACP server sends the folder (`parentDir`), but not the patterns."""
-    folder = get_text(given, "parentDir")
-    pattern = f"{folder.rstrip('/')}/*" if folder else get_text(given, "tool", "filepath") or "*"
-    return Access(permission, (pattern,), (pattern,), given)
+    folder = get_text(raw_input, "parentDir")
+    pattern = f"{folder.rstrip('/')}/*" if folder else get_text(raw_input, "tool", "filepath") or "*"
+    return Access(permission, (pattern,), (pattern,), raw_input)
 
 
 def _command(value: Json) -> str:
@@ -238,8 +242,8 @@ def _first_path(call: Call) -> str:
 def texts(content: list[Msg]) -> str:
     """Return the text of `content` blocks, without the Markdown fences that agents put around output."""
     blocks = [obj(block.get("content")) for block in content if block.get("type") == "content"]
-    told = "\n".join(strip_fence(text) for text in map(block_text, blocks) if text)
-    return _SHELL_END.sub("", told)
+    output = "\n".join(strip_fence(text) for text in map(block_text, blocks) if text)
+    return _SHELL_END.sub("", output)
 
 
 def block_text(block: Msg) -> str:
@@ -267,8 +271,8 @@ def hidden_content(content: list[Msg]) -> Iterator[str]:
 
 def strip_fence(text: str) -> str:
     """Return the content of a text that is a single code block, else the text itself."""
-    found = _FENCE.match(text)
-    return found[2] if found else text
+    match = _FENCE.match(text)
+    return match[2] if match else text
 
 
 def output_of(call: Call) -> str:
@@ -288,20 +292,20 @@ def _raw_text(raw: Json) -> str:
         return raw
     if isinstance(raw, list):
         return "\n".join(text for text in map(_row_text, arr(raw)) if text)
-    found = obj(raw)
-    found = obj(found.get("result")) or found  # codex-acp's MCP tools: {result: {content}, error}
-    told = get_text(found, *_OUTPUT_KEYS) or get_text(obj(found.get("error")), "message")
-    told = told or _SHELL_END.sub("", get_text(found, "content", "message", "result"))
-    return told or "\n".join(get_text(obj(block), "text") for block in arr(found.get("content")))
+    result = obj(raw)
+    result = obj(result.get("result")) or result  # codex-acp's MCP tools: {result: {content}, error}
+    output = get_text(result, *_OUTPUT_KEYS) or get_text(obj(result.get("error")), "message")
+    output = output or _SHELL_END.sub("", get_text(result, "content", "message", "result"))
+    return output or "\n".join(get_text(obj(block), "text") for block in arr(result.get("content")))
 
 
 def _row_text(row: Json) -> str:
     """Return the text of one result in a list. Cline sends {query, result, error?, success}."""
     if isinstance(row, str):
         return row
-    found = obj(row)
-    told = [text for text in (get_text(found, *_RESULT_KEYS), get_text(found, "error")) if text]
-    return "\n".join(told) or get_text(found, *_OUTPUT_KEYS) or _unknown_output(row)
+    result = obj(row)
+    texts = [text for text in (get_text(result, *_RESULT_KEYS), get_text(result, "error")) if text]
+    return "\n".join(texts) or get_text(result, *_OUTPUT_KEYS) or _unknown_output(row)
 
 
 def _unknown_output(raw: Json) -> str:
@@ -393,9 +397,9 @@ def _exact_patch(call: Call) -> str:
 
     The diff in `content` only has the piece that is replaced.
     """
-    told = get_text(obj(obj(call.raw_output).get("metadata")), "diff")
-    if "\n@@ " in told:
-        return told[told.index("--- ") :] if "--- " in told else told
+    patch = get_text(obj(obj(call.raw_output).get("metadata")), "diff")
+    if "\n@@ " in patch:
+        return patch[patch.index("--- ") :] if "--- " in patch else patch
     hunks = [obj(hunk) for hunk in arr(call.response.get("structuredPatch"))]
     path = get_text(call.response, "filePath")
     if not hunks or not path:
@@ -410,8 +414,8 @@ def _exact_patch(call: Call) -> str:
 
 def pending_diff(call: Call) -> str:
     """Return the change that a call will make as a unified diff, or "" if the agent has not sent it."""
-    told = get_text(call.raw_input, "diff")
-    return told or "".join(_block_diff(diff, get_text(diff, "path")) for diff in _diffs(call))
+    patch = get_text(call.raw_input, "diff")
+    return patch or "".join(_block_diff(diff, get_text(diff, "path")) for diff in _diffs(call))
 
 
 def _is_created(diff: Msg) -> bool:

@@ -83,7 +83,7 @@ class Turns:
         self._stopping = False
         self._prompted = True
         self._slash = prompt.text.lstrip().startswith("/")
-        yield from c.notes.on_compaction_start(wanted=prompt.compact)
+        yield from c.notes.on_compaction_start(is_wanted=prompt.compact)
         embedded = obj(obj(c.agent.get("agentCapabilities")).get("promptCapabilities")).get("embeddedContext") is True
         content = prompt_content(prompt, images=c.setup.images, embedded=embedded)
         self._running, line = c.rpc.request("session/prompt", {"sessionId": c.session, "prompt": content})
@@ -312,7 +312,7 @@ class Turns:
         if permission:
             tool_call = obj(msg.params.get("toolCall"))
             if get_text(tool_call, "toolCallId") and not self._conn.talk.has_ended(get_text(tool_call, "toolCallId")):
-                yield from self._conn.talk.tool({**tool_call, "status": "pending"}, msg.raw, asked=True)
+                yield from self._conn.talk.tool({**tool_call, "status": "pending"}, msg.raw, is_asked=True)
             yield from self._conn.asks.permission(msg, self._call_of(tool_call))
         elif get_text(msg.params, "mode") in ("", "form"):
             yield from self._conn.asks.form(msg, self._call_of(msg.params))

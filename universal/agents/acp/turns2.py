@@ -209,8 +209,8 @@ class Turns2(Turns):
             self._conn.ctx.ignore(f"plan of type {get_text(plan, 'type') or 'none'}")
 
     def _notice(self, update: Msg, raw: Json) -> Iterator[Output]:
-        told = [text for text in (get_text(update, "title"), get_text(update, "description")) if text]
-        yield self._conn.ctx.note("\n".join(told), raw)
+        texts = [text for text in (get_text(update, "title"), get_text(update, "description")) if text]
+        yield self._conn.ctx.note("\n".join(texts), raw)
 
     def _compaction(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._conn.notes.compaction(update, raw)

@@ -65,10 +65,10 @@ def batch_of(line: bytes) -> list[bytes]:
 
 def tool_update(update: Msg) -> Msg:
     """Return a `tool_call_update` in the form of version 1. A null `content` empties it; other null fields change nothing."""
-    known = {key: value for key, value in update.items() if value is not None}
+    fields = {key: value for key, value in update.items() if value is not None}
     if "content" in update:
-        known["content"] = [part for block in arr(update["content"]) for part in content_blocks(obj(block))]
-    return known
+        fields["content"] = [part for block in arr(update["content"]) for part in content_blocks(obj(block))]
+    return fields
 
 
 def content_blocks(block: Msg) -> list[Msg]:

@@ -82,7 +82,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         self._directory = ""
         self._rules: tuple[Rule, ...] = ()
         """The written permission rules that Amp was started with."""
-        self._handed = 0
+        self._prompt_count = 0
         """Number of written prompts without an answer."""
         self._stopping = False
         self._login = False
@@ -124,7 +124,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
                     return [Stop(f"Amp is to run in the mode {model} ({mode})", again=True)]
                 if command.rules != self._rules and (restricts(command.rules) or restricts(self._rules)):
                     return [Stop("other permission rules need another process", again=True)]
-                self._handed += 1
+                self._prompt_count += 1
                 self._stopping = False
                 return [prompt_line(command.text, command.attachments, command.system)]
             case Interrupt():
@@ -163,7 +163,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
     def _eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._speech.close(None)
         error = exit_error(exit_.stderr)
-        if error is not None and self._handed:
+        if error is not None and self._prompt_count:
             yield kit.error_fact(error, None)
             yield from self._end_turn(error)
 
@@ -203,8 +203,8 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         stop, calls = get_text(native, "stop_reason"), any(block.get("type") == "tool_use" for block in blocks)
         model: dict[str, Json] = {"provider_id": NAME, "model_id": self._model, "variant": None}
         self._fresh = False
-        if not self._handed:
-            self._handed = 1
+        if not self._prompt_count:
+            self._prompt_count = 1
             yield Signal(Input.ACTIVITY)
         yield from self._speech.begin(msg, native_id=get_text(native, "id"), model=model)
         for place, block in enumerate(blocks):
@@ -238,7 +238,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         """
         yield from self._speech.close(msg)
         yield Stop("Amp has said its result")
-        if not self._handed:
+        if not self._prompt_count:
             self._ctx.ignore("result, the turn has ended")
             return
         if msg.get("is_error") is not True:
@@ -256,7 +256,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
 
     def _end_turn(self, error: dict[str, Json] | None) -> Iterator[Output]:
         metadata: dict[str, Json] | None = {"usage": self._usage} if self._usage else None
-        self._handed, self._usage = 0, {}
+        self._prompt_count, self._usage = 0, {}
         if error is None:
             yield Signal(Input.DONE, metadata=metadata)
         else:

@@ -91,19 +91,19 @@ _STARS = 4
 """Maximum stars in a pattern, because more could keep Amp busy. Beyond it, a refusal matches more and an `allow` nothing."""
 
 
-def settings_with_rules(own: Mapping[str, Any], rules: Sequence[Rule], mode: str, directory: str) -> dict[str, Any]:
+def settings_with_rules(settings: Mapping[str, Any], rules: Sequence[Rule], mode: str, directory: str) -> dict[str, Any]:
     """The person's settings of Amp, with our entries first. In `bypass` the person's entries do not apply, as in Amp."""
     entries = entries_of(rules, directory)
-    allows_all = mode == BYPASS or own.get(ALLOW_ALL) is True
-    rest: list[Any] = [{"tool": "*", "action": "allow"}] if allows_all else arr(own.get(PERMISSIONS))
-    disabled = [*arr(own.get(DISABLED)), *disabled_tools(rules)]
-    return {**own, PERMISSIONS: [*entries, *rest], ALLOW_ALL: False, DISABLED: list(dict.fromkeys(disabled))}
+    allows_all = mode == BYPASS or settings.get(ALLOW_ALL) is True
+    rest: list[Any] = [{"tool": "*", "action": "allow"}] if allows_all else arr(settings.get(PERMISSIONS))
+    disabled = [*arr(settings.get(DISABLED)), *disabled_tools(rules)]
+    return {**settings, PERMISSIONS: [*entries, *rest], ALLOW_ALL: False, DISABLED: list(dict.fromkeys(disabled))}
 
 
 def personal_settings_files(environment: Mapping[str, str], directory: str) -> tuple[str, ...]:
     """Paths of the person's settings, in Amp's order."""
-    if chosen := environment.get("AMP_SETTINGS_FILE"):
-        return (posixpath.join(directory, chosen),)
+    if file := environment.get("AMP_SETTINGS_FILE"):
+        return (posixpath.join(directory, file),)
     folder = environment.get("XDG_CONFIG_HOME") or posixpath.join(environment.get("HOME", "/"), ".config")
     return tuple(posixpath.join(directory, folder, "amp", name) for name in ("settings.json", "settings.jsonc"))
 
@@ -122,7 +122,7 @@ def entries_of(rules: Sequence[Rule], directory: str) -> list[dict[str, Any]]:
     """Entries of `amp.permissions` that refuse what these rules deny or ask about."""
     if not restricts(rules):
         return []
-    found = [_refuse(tool, "edit", {argument or "patchText": _OWN_SETTINGS}) for tool, argument in TOOLS["edit"][:-1]]
+    refusals = [_refuse(tool, "edit", {argument or "patchText": _OWN_SETTINGS}) for tool, argument in TOOLS["edit"][:-1]]
     for key, tools in TOOLS.items():
         about = _about(rules, key)
         if not restricts(about):
@@ -130,12 +130,12 @@ def entries_of(rules: Sequence[Rule], directory: str) -> list[dict[str, Any]]:
         whole = _is_whole(about)
         for tool, argument in tools:
             regex = None if whole or not argument else _refused_pattern(key, about, directory)
-            found.append(_refuse(tool, key, {argument: f"/{regex}/"} if regex else {}))
+            refusals.append(_refuse(tool, key, {argument: f"/{regex}/"} if regex else {}))
     outside = _about(rules, "external_directory")
     if restricts(outside):
-        found += [_refuse(tool, "external_directory", {arg: f"/{_outside(outside, directory)}/"}) for tool, arg in PATHS]
-        found += [_refuse(tool, "external_directory", {arg: f"/{_LEAVES}/"}) for tool, arg in TOOLS["bash"]]
-    return [*found, *_of_other_tools(rules)]
+        refusals += [_refuse(tool, "external_directory", {arg: f"/{_outside(outside, directory)}/"}) for tool, arg in PATHS]
+        refusals += [_refuse(tool, "external_directory", {arg: f"/{_LEAVES}/"}) for tool, arg in TOOLS["bash"]]
+    return [*refusals, *_of_other_tools(rules)]
 
 
 def _about(rules: Sequence[Rule], key: str) -> list[Rule]:
@@ -143,12 +143,12 @@ def _about(rules: Sequence[Rule], key: str) -> list[Rule]:
 
     For `bash` all rules count, because a line that is not understood is refused if any rule could refuse it.
     """
-    found: list[Rule] = []
+    active_rules: list[Rule] = []
     for rule in rules:
         if matches(rule.permission, key):
             is_end = rule.action == "allow" and _is_everything(rule) and key != "bash"
-            found = [] if is_end else [*found, rule]
-    return found
+            active_rules = [] if is_end else [*active_rules, rule]
+    return active_rules
 
 
 def _is_everything(rule: Rule) -> bool:
@@ -173,17 +173,17 @@ def _refuse(tool: str, key: str, conditions: Mapping[str, str]) -> dict[str, Any
 
 def _of_other_tools(rules: Sequence[Rule]) -> list[dict[str, Any]]:
     """Entries for MCP tools (`SERVER_TOOL` in rules) and tools that only `*` concerns. A later `allow` does not count."""
-    found: list[dict[str, Any]] = []
+    refusals: list[dict[str, Any]] = []
     for rule in rules:
         if rule.action == "allow" or rule.permission in (*TOOLS, "external_directory", "doom_loop"):
             continue
         if not rule.permission.strip("*"):
-            found += [_refuse(tool, rule.permission, {}) for tool in OTHER_TOOLS]
+            refusals += [_refuse(tool, rule.permission, {}) for tool in OTHER_TOOLS]
             continue
         name = re.sub(r"[^A-Za-z0-9]+", "*", rule.permission)
         tools = (rule.permission if "_" not in rule.permission else name, f"mcp__*{name}", "read_mcp_resource")
-        found += [_refuse(tool, rule.permission, {}) for tool in dict.fromkeys(tools)]
-    return found
+        refusals += [_refuse(tool, rule.permission, {}) for tool in dict.fromkeys(tools)]
+    return refusals
 
 
 # --- patterns -------------------------------------------------------------------------------------------
@@ -201,11 +201,11 @@ def _refused_pattern(key: str, rules: Sequence[Rule], directory: str) -> str:
 
 def _alternatives(rules: Sequence[Rule]) -> str:
     """A refusing rule, except where a later one allows."""
-    found: list[str] = []
+    patterns: list[str] = []
     for number, rule in enumerate(rules):
         if rule.action != "allow":
-            found.append(_but_for(rules[number + 1 :]) + _expression(rule.pattern))
-    return "|".join(found)
+            patterns.append(_but_for(rules[number + 1 :]) + _expression(rule.pattern))
+    return "|".join(patterns)
 
 
 def _but_for(rules: Iterable[Rule]) -> str:
@@ -228,8 +228,8 @@ def _body(pattern: str, *, exact: bool) -> str:
     pieces = re.sub(r"\*+", "*", pattern).split("*")
     if not exact and len(pieces) > _STARS:
         pieces = [*pieces[:_STARS], ""]
-    one = r"[^\ud800-\udfff]" if exact else r"[\s\S]{1,2}"
-    return _ANY.join(one.join(map(_literal, piece.split("?"))) for piece in pieces)
+    character = r"[^\ud800-\udfff]" if exact else r"[\s\S]{1,2}"
+    return _ANY.join(character.join(map(_literal, piece.split("?"))) for piece in pieces)
 
 
 def _literal(text: str) -> str:

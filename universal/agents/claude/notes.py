@@ -35,9 +35,9 @@ class Notes:
 
     def servers(self, msg: Msg) -> Iterator[Fact]:
         """The MCP servers of `system/init`, if they have changed."""
-        told = self._servers.update(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
-        if told is not None:
-            yield self.ctx.status("mcp", summary(told), told, msg)
+        report = self._servers.update(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
+        if report is not None:
+            yield self.ctx.status("mcp", summary(report), report, msg)
 
     def mode(self, native: str, raw: Msg) -> Iterator[Fact]:
         """The mode that the CLI has changed to, after an approved plan."""
@@ -121,15 +121,15 @@ class Notes:
         auto, self._auto, self._boundary = self._auto, None, None
         if item is None:
             return
-        done = self._compacted and not failure
-        metadata: dict[str, Json] = {"phase": "completed" if done else "failed"}
+        is_done = self._compacted and not failure
+        metadata: dict[str, Json] = {"phase": "completed" if is_done else "failed"}
         if auto is not None:
             metadata["auto"] = auto
         if summary:
             metadata["summary"] = summary
-        detail = "The conversation was compacted" if done else failure or "The compaction was interrupted"
+        detail = "The conversation was compacted" if is_done else failure or "The compaction was interrupted"
         update: dict[str, Any] = {
-            "status": ItemStatus.COMPLETED if done else ItemStatus.FAILED,
+            "status": ItemStatus.COMPLETED if is_done else ItemStatus.FAILED,
             "content": (StatusPart(label="compaction", detail=detail),),
             "metadata": metadata,
         }

@@ -64,7 +64,7 @@ class Settings:
         default_factory=dict[str, "tuple[str, Callable[[], None] | None]"]
     )
     """Requests without an answer: id -> (subtype, function that takes the assumption back)."""
-    _sent: int = 0
+    _request_count: int = 0
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv and environment.
@@ -96,8 +96,8 @@ class Settings:
 
     def request(self, request: Msg, undo: Callable[[], None] | None = None) -> Output:
         """Write a control request. `undo` runs if Claude refuses it."""
-        self._sent += 1
-        request_id = f"req_{self._sent}"
+        self._request_count += 1
+        request_id = f"req_{self._request_count}"
         self._waiting[request_id] = (get_text(request, "subtype"), undo)
         return control_request(request_id, request)
 

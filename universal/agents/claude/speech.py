@@ -90,8 +90,8 @@ class Transcript(kit.Items[Context]):
             message.stop_reason = get_text(obj(event.get("delta")), "stop_reason") or message.stop_reason
             message.usage = {**message.usage, **{k: v for k, v in obj(event.get("usage")).items() if v is not None}}
         elif kind == "message_stop":
-            lost = obj(raw.get("abandoned_blocks")).get("from_block_index") == 0
-            yield from self._end(raw, interrupted=lost or not message.stop_reason)
+            is_lost = obj(raw.get("abandoned_blocks")).get("from_block_index") == 0
+            yield from self._end(raw, interrupted=is_lost or not message.stop_reason)
 
     def piece(self, event: Msg, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
         """Handle a `content_block_delta`. It uses no generators, for speed, because nearly all lines are one.
@@ -257,7 +257,7 @@ class Transcript(kit.Items[Context]):
         message, self._open = self._open, None
         if message is not None:
             status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
-            yield self.item_fact(EventType.ITEM_COMPLETED, self._message_item(message, status, done=True), raw)
+            yield self.item_fact(EventType.ITEM_COMPLETED, self._message_item(message, status, is_done=True), raw)
 
     # --- building -------------------------------------------------------------------------------------
 
@@ -279,13 +279,13 @@ class Transcript(kit.Items[Context]):
         self.calls[call.call_id] = call
         return call
 
-    def _message_item(self, message: _Message, status: ItemStatus, *, done: bool = False) -> Item:
+    def _message_item(self, message: _Message, status: ItemStatus, *, is_done: bool = False) -> Item:
         metadata: dict[str, Json] = {}
         if message.model == SYNTHETIC_MODEL:
             metadata["synthetic_text"] = True
         elif message.model:
             metadata["model"] = self.ctx.model_of(message.model)
-        if done:
+        if is_done:
             if message.usage and message.model != SYNTHETIC_MODEL:
                 metadata["usage"] = usage_of(message.usage)
             finish = FINISH.get(message.stop_reason, message.stop_reason) or ("tool-calls" if message.calls else "")
@@ -293,7 +293,7 @@ class Transcript(kit.Items[Context]):
                 metadata["finish"] = finish
             if status is ItemStatus.FAILED:
                 metadata["interrupted"] = True
-        content = kit.contents(message.parts) if done else ()
+        content = kit.contents(message.parts) if is_done else ()
         return kit.message_item(message.item_id, message.native_id, status, content, metadata)
 
     def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:

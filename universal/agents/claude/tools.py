@@ -119,10 +119,10 @@ _BYTES = ("base64", "originalFile", "original_file", "updated_file")
 
 
 def _without_bytes(details: Msg) -> Msg:
-    kept = {key: value for key, value in details.items() if key not in _BYTES}
-    if "base64" in obj(kept.get("file")):
-        kept["file"] = {key: value for key, value in obj(kept["file"]).items() if key not in _BYTES}
-    return kept
+    fields = {key: value for key, value in details.items() if key not in _BYTES}
+    if "base64" in obj(fields.get("file")):
+        fields["file"] = {key: value for key, value in obj(fields["file"]).items() if key not in _BYTES}
+    return fields
 
 
 # --- files and diffs ----------------------------------------------------------------------------------

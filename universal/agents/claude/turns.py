@@ -35,7 +35,7 @@ class _Prompt:
     """A prompt that was written to the CLI and is not answered."""
 
     uuid: str
-    begun: bool = False
+    has_begun: bool = False
     lifecycle: bool = False
     """True if the CLI reports on this prompt by its uuid. Other signs then do not count."""
 
@@ -97,7 +97,7 @@ class Turns:
     def init(self) -> Iterator[Signal]:
         """Handle `system/init`: a turn begins. Without states, it is the only sign of an unprompted turn."""
         for prompt in self._prompts:
-            prompt.begun = prompt.begun or not prompt.lifecycle
+            prompt.has_begun = prompt.has_begun or not prompt.lifecycle
         if not self._prompts and not self._state and not self._woken:
             self._woken = True
             yield Signal(Input.ACTIVITY)
@@ -116,8 +116,8 @@ class Turns:
 
     def _idle(self) -> Iterator[Signal]:
         """End all work, because nothing runs and nothing is queued: the prompts were answered, even without a result."""
-        answered = [prompt for prompt in self._prompts if prompt.begun]
-        self._prompts = [prompt for prompt in self._prompts if not prompt.begun]
+        answered = [prompt for prompt in self._prompts if prompt.has_begun]
+        self._prompts = [prompt for prompt in self._prompts if not prompt.has_begun]
         for _ in answered or ([None] if self._woken and not self._prompts else []):
             yield Signal(Input.DONE, metadata=self._take_carried())
         self._woken = self._turning = False
@@ -134,8 +134,8 @@ class Turns:
             return
         prompt.lifecycle = True
         if state == "started":
-            prompt.begun = True
-        elif state in ("cancelled", "discarded", "refused") and not prompt.begun:
+            prompt.has_begun = True
+        elif state in ("cancelled", "discarded", "refused") and not prompt.has_begun:
             self._prompts.remove(prompt)
             message = f"Claude Code did not take the prompt ({state})."
             yield Signal(Input.FAILED, aborted=state == "cancelled", error={"message": message, "code": f"prompt_{state}"})

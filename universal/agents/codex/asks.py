@@ -104,16 +104,16 @@ class Asks:
 
     def permissions(self, request: Request, thread: Thread) -> Iterator[Output]:
         """`item/permissions/requestApproval`: more than the sandbox allows, for the turn or the session."""
-        wanted = obj(request.params.get("permissions"))
+        permissions = obj(request.params.get("permissions"))
 
         def decide(decision: Decision) -> Json:
-            granted = {} if decision == "reject" else {key: value for key, value in wanted.items() if value is not None}
+            granted = {} if decision == "reject" else {key: value for key, value in permissions.items() if value is not None}
             return {"permissions": granted, "scope": "session" if decision == "accept_for_session" else "turn"}
 
         reason = get_text(request.params, "reason")
-        arguments: Msg = {"permissions": wanted, "cwd": get_text(request.params, "cwd")}
+        arguments: Msg = {"permissions": permissions, "cwd": get_text(request.params, "cwd")}
         yield from self._permission(
-            request, thread, "request_permissions", arguments, reason or kit.dumps(wanted), reason, decide=decide
+            request, thread, "request_permissions", arguments, reason or kit.dumps(permissions), reason, decide=decide
         )
 
     def elicitation(self, request: Request, thread: Thread) -> Iterator[Output]:

@@ -224,12 +224,12 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     def _adopt(self, thread_id: str, raw: Msg) -> Generator[Output, None, Thread]:
         """Open a thread that sends before its call names it. It belongs to the spawning call without a receiver."""
-        known = {thread.child for thread in self._children.values()}
+        children = {thread.child for thread in self._children.values()}
         waiting = [
             (call.call_id, thread, call.source)
             for thread in (self._main, *self._children.values())
             for call in thread.calls.values()
-            if call.source.get("tool") == "spawnAgent" and call.call_id not in known
+            if call.source.get("tool") == "spawnAgent" and call.call_id not in children
         ]
         key, parent, source = waiting[0] if waiting else (thread_id, self._main, {})
         prompt = get_text(source, "prompt")
@@ -381,9 +381,9 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     def _on_server(self, params: Msg, raw: Msg) -> Iterator[Output]:
         """Handle the state of an MCP server. Subagents have the same servers."""
-        told = self._servers.update([of_codex(params)], whole=False) if self._is_main(params) else None
-        if told is not None:
-            yield self._ctx.status("mcp", summary(told), told, raw)
+        report = self._servers.update([of_codex(params)], whole=False) if self._is_main(params) else None
+        if report is not None:
+            yield self._ctx.status("mcp", summary(report), report, raw)
 
     def _on_rerouted(self, params: Msg, raw: Msg) -> Iterator[Output]:
         model, reason = get_text(params, "toModel"), get_text(params, "reason")

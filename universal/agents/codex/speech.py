@@ -275,16 +275,16 @@ class Thread(kit.Items[Context]):
         message, self._open = self._open, None
         if message is not None:
             status = ItemStatus.FAILED if interrupted else ItemStatus.COMPLETED
-            item = self._message_item(message, status, usage=usage, done=True)
+            item = self._message_item(message, status, usage=usage, is_done=True)
             yield self.item_fact(EventType.ITEM_COMPLETED, item, raw)
 
     # --- building -------------------------------------------------------------------------------------
 
     def _message_item(
-        self, message: _Message, status: ItemStatus, *, usage: dict[str, int] | None = None, done: bool = False
+        self, message: _Message, status: ItemStatus, *, usage: dict[str, int] | None = None, is_done: bool = False
     ) -> Item:
         metadata: dict[str, Json] = {"model": self.ctx.model_of()}
-        if done:
+        if is_done:
             if usage:
                 metadata["usage"] = usage
             if status is ItemStatus.COMPLETED:
@@ -292,7 +292,7 @@ class Thread(kit.Items[Context]):
             else:
                 metadata["interrupted"] = True
         native_id = next((key.partition("/")[0] for key in message.parts), None)
-        content = kit.contents(message.parts.values()) if done else ()
+        content = kit.contents(message.parts.values()) if is_done else ()
         return kit.message_item(message.item_id, native_id, status, content, metadata)
 
     def _call_fact(self, type_: EventType, call: Call, status: ItemStatus, raw: Json) -> Fact:

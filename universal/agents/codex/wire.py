@@ -65,7 +65,7 @@ DEFAULT_CATALOGUE = Catalogue(
 
 def read_models(data: Json) -> tuple[tuple[Model, ...], dict[str, str], str | None]:
     """`data[]` of `model/list`: the models that are not hidden, their own efforts by model, and the default model."""
-    found: list[Model] = []
+    models: list[Model] = []
     efforts: dict[str, str] = {}
     default: str | None = None
     for row in map(obj, arr(data)):
@@ -75,7 +75,7 @@ def read_models(data: Json) -> tuple[tuple[Model, ...], dict[str, str], str | No
         variants = tuple(e for e in (get_text(obj(v), "reasoningEffort") for v in arr(row.get("supportedReasoningEfforts"))) if e)
         efforts[id_] = get_text(row, "defaultReasoningEffort")
         default = id_ if default is None or row.get("isDefault") is True else default
-        found.append(
+        models.append(
             Model(
                 id=id_,
                 name=get_text(row, "displayName") or id_,
@@ -85,7 +85,7 @@ def read_models(data: Json) -> tuple[tuple[Model, ...], dict[str, str], str | No
                 images="image" in arr(row.get("inputModalities")),
             )
         )
-    return tuple(found), efforts, default
+    return tuple(models), efforts, default
 
 
 # --- prompts ------------------------------------------------------------------------------------------
@@ -126,14 +126,14 @@ def _attachment_blocks(attachments: Iterable[Attachment]) -> Iterable[Msg]:
 
 def usage_of(usage: Msg) -> dict[str, int]:
     """Tokens of one model call. The five numbers do not overlap: Codex counts cached tokens as input, thinking as output."""
-    cached, written = get_int(usage, "cachedInputTokens"), get_int(usage, "cacheWriteInputTokens")
+    cached, cache_writes = get_int(usage, "cachedInputTokens"), get_int(usage, "cacheWriteInputTokens")
     thinking = get_int(usage, "reasoningOutputTokens")
     return {
-        "input": max(get_int(usage, "inputTokens") - cached - written, 0),
+        "input": max(get_int(usage, "inputTokens") - cached - cache_writes, 0),
         "output": max(get_int(usage, "outputTokens") - thinking, 0),
         "reasoning": thinking,
         "cache_read": cached,
-        "cache_write": written,
+        "cache_write": cache_writes,
     }
 
 

@@ -153,8 +153,8 @@ class MockCodec(kit.LineCodec[kit.Context]):
         out += [self._message(step, ItemStatus.FAILED, {"model": step.model}, None) for step in self._steps.values()]
         error = {"message": f"The mock agent exited ({how}).", "code": "agent_exited"}
         out += [Signal(Input.FAILED, error=error, child=key) for key in self._children]
-        for gone in (self._tools, self._steps, self._children, self._holds, self._runs):
-            gone.clear()
+        for table in (self._tools, self._steps, self._children, self._holds, self._runs):
+            table.clear()
         return self._stamp(out)
 
     # --- building facts ------------------------------------------------------------------------------

@@ -151,5 +151,5 @@ def wait_of(frame: Frame) -> dict[str, Json]:
 
 def compaction_of(frame: Frame) -> dict[str, Json]:
     """Metadata of a compaction's status. Raises Bad."""
-    told = {"phase": need(frame, "phase"), "auto": frame.get("auto") is True, "summary": text(frame.get("summary"))}
-    return {key: value for key, value in told.items() if value != ""}
+    note = {"phase": need(frame, "phase"), "auto": frame.get("auto") is True, "summary": text(frame.get("summary"))}
+    return {key: value for key, value in note.items() if value != ""}

@@ -213,7 +213,7 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         if not course.active:
             return
         course.stopping = True
-        if course.begun:
+        if course.has_begun:
             yield self._abort()
 
     def _abort(self) -> WriteLine:
@@ -359,7 +359,7 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         status = obj(p.get("status"))
         kind, course, thread = text(status.get("type")), session.course, session.thread
         if kind == "idle":
-            course.idle = course.begun
+            course.idle = course.has_begun
         elif kind in ("busy", "retry"):
             yield from self._work(session)
             if kind == "busy":
@@ -398,7 +398,7 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
             course.aborted = True
         elif course.active:
             course.error = native
-            if not course.begun and text(obj(native.get("data")).get("message")).startswith(UNKNOWN_AGENT):
+            if not course.has_begun and text(obj(native.get("data")).get("message")).startswith(UNKNOWN_AGENT):
                 yield from self._fail_prompt(error_of(native), event)
         else:
             self._ctx.ignore("session.error while idle")

@@ -79,7 +79,7 @@ class Thread(kit.Items[Context]):
     claims: bool = False
     """True if the next user message is our prompt, whose id we could not choose."""
     _open: dict[str, _Message] = field(default_factory=dict[str, _Message])
-    _done: set[str] = field(default_factory=set[str])
+    _complete_parts: set[str] = field(default_factory=set[str])
     _users: dict[str, _User] = field(default_factory=dict[str, _User])
     _early: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """Texts of messages that have not come yet."""
@@ -103,7 +103,7 @@ class Thread(kit.Items[Context]):
         if info.get("role") == "user":
             self._user(native_id, raw)
             return
-        if native_id in self._done:
+        if native_id in self._complete_parts:
             self.ctx.ignore("message.updated, completed before")
             return
         if native_id not in self._open:
@@ -139,7 +139,7 @@ class Thread(kit.Items[Context]):
 
     def _end(self, message: _Message, raw: Json) -> Iterator[Fact]:
         del self._open[message.native_id]
-        self._done.add(message.native_id)
+        self._complete_parts.add(message.native_id)
         self.last = message.native_id
         self.error = message.info.get("error")
         for key, value in usage_of(message.info.get("tokens")).items():
@@ -188,7 +188,7 @@ class Thread(kit.Items[Context]):
             self.ctx.ignore(f"part/{kind}")
         elif kind not in ("text", "reasoning"):
             yield self.ctx.report_unparsed(f"part/{kind or '?'}", "unknown part of a message", raw)
-        elif native_id not in self._open and native_id not in self._done and "time" not in part:
+        elif native_id not in self._open and native_id not in self._complete_parts and "time" not in part:
             self._early.setdefault(native_id, []).append(as_text(part.get("text")))
         else:
             yield from self._text(part, "text" if kind == "text" else "reasoning", raw)
@@ -226,7 +226,7 @@ class Thread(kit.Items[Context]):
     def _message_of(self, value: Msg, raw: Msg) -> Generator[Fact, None, _Message | None]:
         """The open message of a part, or a stub for an unknown one. None if it is complete."""
         native_id = as_text(value.get("messageID"))
-        if native_id in self._done:
+        if native_id in self._complete_parts:
             self.ctx.ignore("part of a completed message")
             return None
         if native_id not in self._open:
@@ -242,7 +242,7 @@ class Thread(kit.Items[Context]):
             self.ctx.ignore("tool part, ended before")
             return
         if part_id not in self.calls:
-            if native_id not in self._open and native_id not in self._done:
+            if native_id not in self._open and native_id not in self._complete_parts:
                 yield from self._begin(native_id, {}, raw)
             message = self._open.get(native_id)
             call = Call(

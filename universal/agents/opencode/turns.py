@@ -22,7 +22,7 @@ class Course:
 
     active: bool = False
     """True while an answer is due, to a prompt or to unprompted work."""
-    begun: bool = False
+    has_begun: bool = False
     idle: bool = False
     stopping: bool = False
     aborted: bool = False
@@ -30,20 +30,20 @@ class Course:
 
     def start(self) -> None:
         """A prompt was sent."""
-        self.active, self.begun, self.idle = True, False, False
+        self.active, self.has_begun, self.idle = True, False, False
         self.stopping = self.aborted = False
         self.error = None
 
     def busy(self) -> bool:
         """Note that OpenCode works. True if the answer has just begun."""
         self.idle = False
-        first, self.begun = not self.begun, True
+        first, self.has_begun = not self.has_begun, True
         return first
 
     def rests(self, *, speaking: bool) -> bool:
         """Whether the answer is complete. `speaking`: a message is not complete."""
-        return self.active and self.begun and self.idle and not speaking
+        return self.active and self.has_begun and self.idle and not speaking
 
     def end(self) -> None:
         """Note that the end was signalled."""
-        self.active = self.begun = False
+        self.active = self.has_begun = False

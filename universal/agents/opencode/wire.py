@@ -91,8 +91,8 @@ def time_of(event_id: str) -> int | None:
 
 def delay_ms(next_ms: int, event_id: str, attempt: int) -> int:
     """Milliseconds until a retry: from its event to `next`, or the observed 2 s, 4 s, 8 s ... if that is not valid."""
-    made = time_of(event_id)
-    if made is not None and 0 <= (wait := (next_ms - made) % 2**36) <= 3_600_000:
+    time_ms = time_of(event_id)
+    if time_ms is not None and 0 <= (wait := (next_ms - time_ms) % 2**36) <= 3_600_000:
         return wait
     return 1000 * 2 ** min(max(attempt, 1), 5)
 
@@ -107,38 +107,38 @@ def prompt_body(prompt: Prompt, message: str) -> Msg:
     """The body of `prompt_async`."""
     parts: list[Msg] = [{"type": "text", "text": prompt.text}] if prompt.text or not prompt.attachments else []
     body: Msg = {"parts": [*parts, *file_parts(prompt)]}
-    given = {
+    fields = {
         "messageID": message,
         "model": model_ref(prompt.model),
         "variant": prompt.variant,
         "agent": prompt.mode,
         "system": prompt.system,
     }
-    return body | {key: value for key, value in given.items() if value}
+    return body | {key: value for key, value in fields.items() if value}
 
 
 def command_body(prompt: Prompt, message: str, name: str, arguments: str) -> Msg:
     """The body of `command`, for a prompt that begins with a command of OpenCode."""
     body: Msg = {"command": name, "arguments": arguments}
-    given = {
+    fields = {
         "messageID": message,
         "model": prompt.model if model_ref(prompt.model) else None,
         "variant": prompt.variant,
         "agent": prompt.mode,
         "parts": file_parts(prompt),
     }
-    return body | {key: value for key, value in given.items() if value}
+    return body | {key: value for key, value in fields.items() if value}
 
 
 def file_parts(prompt: Prompt) -> list[Msg]:
     """Attachments as file parts: bytes as data URLs, else a URL of the file."""
-    found: list[Msg] = []
+    rows: list[Msg] = []
     for attachment in prompt.attachments:
         url = kit.attachment_url(attachment)
         if url:
             name = {"filename": attachment.filename} if attachment.filename else {}
-            found.append({"type": "file", "mime": attachment.mime, "url": url, **name})
-    return found
+            rows.append({"type": "file", "mime": attachment.mime, "url": url, **name})
+    return rows
 
 
 def read_catalogue(providers: Json, config: Json, commands: Json, agents: Json) -> Catalogue:
@@ -149,9 +149,9 @@ def read_catalogue(providers: Json, config: Json, commands: Json, agents: Json) 
         for model in obj(obj(provider).get("models")).values()
     ]
     ids = {model.id for model in models}
-    wanted = [text(obj(config).get("model"))]
-    wanted += [f"{provider}/{model}" for provider, model in obj(obj(providers).get("default")).items()]
-    default = next((id_ for id_ in wanted if id_ in ids), DEFAULT_MODEL.id)
+    model_ids = [text(obj(config).get("model"))]
+    model_ids += [f"{provider}/{model}" for provider, model in obj(obj(providers).get("default")).items()]
+    default = next((id_ for id_ in model_ids if id_ in ids), DEFAULT_MODEL.id)
     rows = [obj(command) for command in arr(commands)]
     return Catalogue(
         models=(*models, DEFAULT_MODEL),
@@ -168,11 +168,11 @@ def read_catalogue(providers: Json, config: Json, commands: Json, agents: Json) 
 def read_modes(agents: Json) -> tuple[Mode, ...]:
     """Agents that a person can choose, also of the configuration, with `build` first. () if there are none."""
     rows = [obj(row) for row in arr(agents) if obj(row).get("mode") in ("primary", "all") and obj(row).get("hidden") is not True]
-    known = {mode.id: mode for mode in MODES}
-    found = {
-        name: known.get(name) or Mode(name, text(row.get("description")), name) for row in rows if (name := text(row.get("name")))
+    by_id = {mode.id: mode for mode in MODES}
+    modes = {
+        name: by_id.get(name) or Mode(name, text(row.get("description")), name) for row in rows if (name := text(row.get("name")))
     }
-    return tuple(sorted(found.values(), key=lambda mode: mode.id != "build"))
+    return tuple(sorted(modes.values(), key=lambda mode: mode.id != "build"))
 
 
 def _model(provider: Msg, model: Msg) -> Model:
@@ -202,10 +202,10 @@ def usage_of(tokens: Json) -> dict[str, int]:
 
 def error_of(native: Json) -> dict[str, Json]:
     """Convert an error `{name, data}` (or `{_tag, message}`) to a universal one. `details.opencode` is the original."""
-    given, data = obj(native), obj(obj(native).get("data"))
-    name = text(given.get("name")) or text(given.get("_tag")) or "UnknownError"
-    message = text(data.get("message")) or text(given.get("message")) or name
-    details = error_details(given) if given.get("name") and "data" in given else {}
+    fields, data = obj(native), obj(obj(native).get("data"))
+    name = text(fields.get("name")) or text(fields.get("_tag")) or "UnknownError"
+    message = text(data.get("message")) or text(fields.get("message")) or name
+    details = error_details(fields) if fields.get("name") and "data" in fields else {}
     if isinstance(data.get("statusCode"), int):
         details["status_code"] = data["statusCode"]
     if isinstance(data.get("isRetryable"), bool):

@@ -112,7 +112,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         self._main = _Session(Thread(self._ctx, ""))
         self._children: dict[str, _Session] = {}
         """Subagents' sessions by OpenCode's id."""
-        self._held: dict[str, list[Msg]] = {}
+        self._early_events: dict[str, list[Msg]] = {}
         """Events of subagents' sessions whose tool call is not known yet."""
         self._infos: dict[str, Msg] = {}
         self._offers: dict[str, Json] = {}
@@ -185,10 +185,10 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
     def _prepare(self, prompt: Prompt, dialect: Dialect) -> Iterator[Output]:
         """Queue the requests of a prompt and send the first."""
         self._steps.clear()
-        wanted = self._session_settings(prompt, dialect)
-        changed = {key: value for key, value in wanted.items() if self._settings.get(key) != value}
+        settings = self._session_settings(prompt, dialect)
+        changed = {key: value for key, value in settings.items() if self._settings.get(key) != value}
         if self.native_session_id is None:
-            body: Msg = {key: value for key, value in wanted.items() if key != "system" and value}
+            body: Msg = {key: value for key, value in settings.items() if key != "system" and value}
             if self._ctx.directory:
                 body["location"] = {"directory": self._ctx.directory}
             self._steps.append(_Step("create", "POST", "", body))
@@ -201,22 +201,22 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
             self._steps.append(_Step("model", "POST", "/model", {"model": changed["model"]}))
         if "system" in changed:
             self._steps.append(_system_step(text(changed["system"])))
-        self._settings |= wanted
+        self._settings |= settings
         yield from self._next_step()
 
     def _session_settings(self, prompt: Prompt, dialect: Dialect) -> dict[str, Json]:
         """Return the settings that a session is to have for a prompt. What a prompt does not name stays as it is."""
-        wanted: dict[str, Json] = {}
+        settings: dict[str, Json] = {}
         rules = ruleset(prompt.rules)
         if dialect.takes_rules and (rules or self._settings.get("permissions") or self._resumed):
-            wanted["permissions"] = rules
+            settings["permissions"] = rules
         if prompt.mode:
-            wanted["agent"] = prompt.mode
+            settings["agent"] = prompt.mode
         if model := model_ref(prompt.model, prompt.variant):
-            wanted["model"] = model
+            settings["model"] = model
         if dialect.takes_system and (prompt.system or self._settings.get("system")):
-            wanted["system"] = prompt.system or ""
-        return wanted
+            settings["system"] = prompt.system or ""
+        return settings
 
     def _next_step(self) -> Iterator[Output]:
         """Make the next request of the prompt, the prompt itself at the end. An interrupt before it keeps it back."""
@@ -396,7 +396,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
                 yield self._ctx.report_unparsed(kind or "event", "unknown type of event", event, hash_)
         elif kind == "session.created":
             self._on_session_created(session_id, data)
-        elif session_id in self._held:
+        elif session_id in self._early_events:
             yield from self._hold(session_id, event)
         elif (session := self._session(session_id)) is not None:
             yield from handler(self, session, data, event)
@@ -424,14 +424,14 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         parent = text(info.get("parentID"))
         if session_id and (parent in self._infos or self._session(parent) is not None):
             self._infos[session_id] = info
-            self._held[session_id] = []
+            self._early_events[session_id] = []
         else:
             self._ctx.ignore("session.created")
 
     def _hold(self, session_id: str, event: Msg) -> Iterator[Output]:
-        held = self._held[session_id]
-        held.append(event)
-        if len(held) >= EVENTS_HELD:  # no call names it, but it is shown anyway
+        early = self._early_events[session_id]
+        early.append(event)
+        if len(early) >= EVENTS_HELD:  # no call names it, but it is shown anyway
             yield from self._open_child(session_id, session_id, {}, event)
 
     def _open_child(self, session_id: str, call_id: str, arguments: Msg, event: Msg) -> Iterator[Output]:
@@ -440,8 +440,8 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         self._children[session_id] = _Session(Thread(self._ctx, session_id, child=call_id))
         metadata = child_metadata(call_id, arguments, info, "agent")
         yield Fact(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata), raw=event, child=call_id)
-        for held in self._held.pop(session_id, []):
-            yield from self._event(held, "")
+        for early in self._early_events.pop(session_id, []):
+            yield from self._event(early, "")
 
     # --- turns ----------------------------------------------------------------------------------------
 
@@ -564,7 +564,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
     def _name_child(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         """Open the subagent's session that a tool call names."""
         child_id = text(obj(data.get("metadata")).get("sessionID"))
-        if child_id in self._held:
+        if child_id in self._early_events:
             call_id = text(data.get("id"))
             call = session.thread.speech.calls.get(call_id)
             yield from self._open_child(child_id, call_id, (call.arguments if call else None) or {}, event)

@@ -140,11 +140,11 @@ def command_body(dialect: Dialect, prompt: Prompt, name: str, arguments: str) ->
 
 def file_inputs(prompt: Prompt) -> list[Msg]:
     """Return the attachments as files of a prompt: bytes and texts as data URLs, others by the file's URL."""
-    found: list[Msg] = []
+    rows: list[Msg] = []
     for attachment in prompt.attachments:
         if uri := kit.attachment_url(attachment):
-            found.append({"uri": uri, **({"name": attachment.filename} if attachment.filename else {})})
-    return found
+            rows.append({"uri": uri, **({"name": attachment.filename} if attachment.filename else {})})
+    return rows
 
 
 def ruleset(rules: Iterable[Rule]) -> list[Msg]:
@@ -164,11 +164,11 @@ def read_catalogue(answers: Mapping[str, Json]) -> Catalogue:
     preferred = obj(obj(answers.get("/api/model/default")).get("data"))
     default = f"{text(preferred.get('providerID'))}/{text(preferred.get('id'))}"
     commands = [SlashCommand(name, text(row.get("description"))) for name, row in _pairs(rows.get("/api/command", []), "name")]
-    taken = {command.name for command in commands}
+    names = {command.name for command in commands}
     skills = [SlashCommand(name, text(row.get("description"))) for name, row in _pairs(rows.get("/api/skill", []), "id")]
     return Catalogue(
         models=(*models, DEFAULT_MODEL),
-        commands=(*commands, *(skill for skill in skills if skill.name not in taken)),
+        commands=(*commands, *(skill for skill in skills if skill.name not in names)),
         default_model=default if any(model.id == default for model in models) else DEFAULT_MODEL.id,
         modes=_modes(rows.get("/api/agent", [])),
     )
@@ -185,13 +185,13 @@ def _pairs(rows: Iterable[Json], key: str) -> list[tuple[str, Msg]]:
 
 def _modes(agents: Iterable[Json]) -> tuple[Mode, ...]:
     """Return the agents that a person can choose, `build` first."""
-    known = {mode.id: mode for mode in MODES}
-    found = {
-        id_: known.get(id_) or Mode(id_, text(row.get("description")), id_)
+    by_id = {mode.id: mode for mode in MODES}
+    modes = {
+        id_: by_id.get(id_) or Mode(id_, text(row.get("description")), id_)
         for id_, row in _pairs(agents, "id")
         if row.get("mode") in ("primary", "all") and row.get("hidden") is not True
     }
-    return tuple(sorted(found.values(), key=lambda mode: mode.id != "build"))
+    return tuple(sorted(modes.values(), key=lambda mode: mode.id != "build"))
 
 
 def _model(row: Msg) -> Model:

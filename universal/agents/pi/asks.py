@@ -84,11 +84,11 @@ class Asks:
         yield ToolCheck(fact) if self._is_let_through(tool) else fact
 
     def _gate(self, msg: Msg) -> tuple[str, Msg] | None:
-        found = _GATE.fullmatch(get_text(msg, "title"))
-        if msg.get("method") != "select" or found is None or msg.get("options") != _GATE_OPTIONS:
+        match = _GATE.fullmatch(get_text(msg, "title"))
+        if msg.get("method") != "select" or match is None or msg.get("options") != _GATE_OPTIONS:
             return None
-        arguments = _json(found[2])
-        return (found[1], obj(arguments)) if isinstance(arguments, dict) else None
+        arguments = _json(match[2])
+        return (match[1], obj(arguments)) if isinstance(arguments, dict) else None
 
     def _is_let_through(self, tool: str) -> bool:
         """Whether the mode allows a tool without asking."""
@@ -104,9 +104,9 @@ class Asks:
 
     def _call_of(self, tool: str, arguments: Msg) -> kit.Call | None:
         """The call that a dialog is about. Dialogs do not name it; parallel calls differ by their arguments."""
-        asked = {ask.call.call_id for ask in self._asks if ask.call is not None}
-        mine = [call for call in self.calls.values() if call.name == tool and call.call_id not in asked]
-        return next((call for call in mine if call.arguments == arguments), next(iter(mine), None))
+        asked_calls = {ask.call.call_id for ask in self._asks if ask.call is not None}
+        calls = [call for call in self.calls.values() if call.name == tool and call.call_id not in asked_calls]
+        return next((call for call in calls if call.arguments == arguments), next(iter(calls), None))
 
     def _question(self, msg: Msg) -> Iterator[Output]:
         method, title = get_text(msg, "method"), get_text(msg, "title")

@@ -81,7 +81,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._speech = kit.Speech(self._ctx)
         self._voice = Voice(self._ctx, self._speech)
         self._asks = Asks(self._ctx, self._speech.calls)
-        self._sent = 0
+        self._request_count = 0
         self._waiting: dict[str, tuple[str, str]] = {}
         """Commands without an answer: id -> (command, purpose)."""
         self._start_answers: dict[str, Msg] = {}
@@ -95,9 +95,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """Ids of settings without an answer. Pi may begin a prompt before it has applied a setting that came just before."""
         self._anchor = self._rewind = ""
         """The entry of the last answered prompt, from `gate.ts`; the entry after which the conversation is cut."""
-        self._held: Output | None = None
+        self._delayed: Output | None = None
         """The prompt that waits for these answers."""
-        self._begun = False
+        self._has_begun = False
         self._running = False
         """True while Pi works, on a prompt or unprompted."""
         self._ending = self._retrying = self._stopping = False
@@ -134,8 +134,8 @@ class PiCodec(kit.LineCodec[kit.Context]):
         return [*lines, self._setting("get_fork_messages")] if self._rewind else lines
 
     def _command(self, kind: str, purpose: str = "", **fields: Json) -> Output:
-        self._sent += 1
-        id_ = f"req_{self._sent}"
+        self._request_count += 1
+        id_ = f"req_{self._request_count}"
         self._waiting[id_] = (kind, purpose)
         return write({"id": id_, "type": kind, **fields})
 
@@ -176,7 +176,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         notes = [note for note in (command.system, PLAN_NOTE if self._asks.mode == "plan" else "") if note]
         message, images = prompt_of(command.text, list(command.attachments), notes)
         if not self._running:
-            self._stopping = self._begun = False
+            self._stopping = self._has_begun = False
         if command.compact:
             yield from self._when_settled(self._command("compact"))
             return
@@ -185,14 +185,14 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def _setting(self, kind: str, purpose: str = "", **fields: Json) -> Output:
         line = self._command(kind, purpose, **fields)
-        self._unsettled.add(f"req_{self._sent}")
+        self._unsettled.add(f"req_{self._request_count}")
         return line
 
     def _when_settled(self, line: Output) -> Iterator[Output]:
         """The line of a prompt, once Pi has answered the settings before it."""
-        self._prompt = f"req_{self._sent}"
+        self._prompt = f"req_{self._request_count}"
         if self._unsettled:
-            self._held = line
+            self._delayed = line
         else:
             yield line
 
@@ -200,7 +200,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """Interrupt Pi. Dialogs are closed first, because Pi does not stop while one is open."""
         yield from self._asks.cancel()
         self._stopping = bool(self._prompt) or self._running
-        if self._running and (self._begun or not self._prompt):
+        if self._running and (self._has_begun or not self._prompt):
             yield self._command("abort")
 
     # --- lines ----------------------------------------------------------------------------------------
@@ -251,9 +251,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         elif not kind:
             self._ctx.ignore("response to no command of ours")
         self._unsettled.discard(get_text(msg, "id"))
-        if self._held is not None and not self._unsettled:
-            held, self._held = self._held, None
-            yield held
+        if self._delayed is not None and not self._unsettled:
+            delayed, self._delayed = self._delayed, None
+            yield delayed
 
     def _learn(self, kind: str, data: Msg) -> None:
         if kind == "get_state":
@@ -279,7 +279,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         elif not failure:
             yield self._setting("get_state", "forked")
         if failure:
-            self._held = None
+            self._delayed = None
             error = lost_error(f"Pi could not take back what was undone: {failure}")
             yield kit.error_fact(error, msg)
             yield Signal(Input.FAILED, error=error)
@@ -291,7 +291,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             error = error_of(failure)
             yield kit.error_fact(error, msg)
             yield from self._end_turn(msg, error)
-        elif not self._begun:
+        elif not self._has_begun:
             yield self._command("get_state", "prompt")
 
     def _compact_answered(self, msg: Msg, failure: str) -> Iterator[Output]:
@@ -309,7 +309,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """Handle Pi's state, which was requested because something may have ended without a message."""
         if data.get("isStreaming") is True or data.get("isCompacting") is True:
             return
-        if purpose == "prompt" and self._prompt and not self._begun:
+        if purpose == "prompt" and self._prompt and not self._has_begun:
             yield from self._end_turn(msg, dict(ABORTED) if self._stopping else None)  # a command of an extension
         elif (purpose == "end" and self._ending) or (purpose == "abort" and self._running):
             yield from self._finish(msg)
@@ -322,10 +322,10 @@ class PiCodec(kit.LineCodec[kit.Context]):
             self._last = {}
             if not self._prompt:
                 yield Signal(Input.ACTIVITY)
-        held = self._stopping and not self._running
+        must_abort = self._stopping and not self._running
         self._running, self._ending, self._retrying = True, False, False
-        self._begun = self._begun or bool(self._prompt)
-        if held:
+        self._has_begun = self._has_begun or bool(self._prompt)
+        if must_abort:
             yield self._command("abort")
 
     def _on_agent_end(self, msg: Msg) -> Iterator[Output]:
@@ -358,7 +358,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         if self._anchor:
             metadata["anchor"] = self._anchor
         self._usage, self._cost, self._prompt = {}, 0.0, ""
-        self._begun = self._running = self._ending = self._retrying = self._stopping = False
+        self._has_begun = self._running = self._ending = self._retrying = self._stopping = False
         yield from self._asks.close()
         if error is None:
             yield Signal(Input.DONE, metadata=metadata or None)

@@ -55,9 +55,9 @@ def read_result(call_id: str, name: str, arguments: Msg, result: Msg, *, failed:
         content.extend(_files(name, _absolute(arguments, directory), details))
     metadata: dict[str, Json] = {"structured": details} if details else {}
     if name == "bash":
-        found = _EXIT.search(output)
-        if found:
-            metadata |= {"exit_code": int(found[1]), "stdout": output[: found.start()]}
+        match = _EXIT.search(output)
+        if match:
+            metadata |= {"exit_code": int(match[1]), "stdout": output[: match.start()]}
         elif not failed:
             metadata["exit_code"] = 0
     if failed and _ABORTED.search(output):
@@ -77,8 +77,8 @@ def _files(name: str, arguments: Msg, details: Msg) -> Iterable[FileRefPart]:
     if name == "read":
         yield FileRefPart(path=path, action="read")
     elif name == "edit":
-        shown = get_text(details, "patch") or numbered_diff(path, get_text(details, "diff"))
-        yield FileRefPart(path=path, action="patch", diff=shown or input_diff(name, arguments))
+        patch = get_text(details, "patch") or numbered_diff(path, get_text(details, "diff"))
+        yield FileRefPart(path=path, action="patch", diff=patch or input_diff(name, arguments))
     elif name == "write":
         yield FileRefPart(path=path, action="write", diff=input_diff(name, arguments))
 

@@ -38,9 +38,9 @@ class LogWriter:
 
     def saw(self, id_: str) -> None:
         """Note the id of a message or part, so that later ids sort after it."""
-        seen = IdSequence(self._timeline.highest_id)
-        seen.saw(id_, self.at)
-        self._timeline.highest_id = seen.last
+        ids = IdSequence(self._timeline.highest_id)
+        ids.saw(id_, self.at)
+        self._timeline.highest_id = ids.last
 
     def next_message_id(self) -> str:
         """The id for a message that the next event makes."""

@@ -86,7 +86,7 @@ class StatusesWriter:
 
     # --- the session's properties --------------------------------------------------------------------------
 
-    def record_changed(self, new: SessionRecord, *, chosen: frozenset[str]) -> None:
+    def record_changed(self, new: SessionRecord, *, choices: frozenset[str]) -> None:
         """Write what has changed in the record. `chosen`: which of agent and model somebody selected.
 
         A session that has neither gets those of its first step; those of a later prompt are written if they differ.
@@ -103,11 +103,11 @@ class StatusesWriter:
         if (new.permission or ()) != (old.permission or ()):
             self._log.write(RulesChanged(new))
         mode, model = timeline.mode, timeline.model
-        if new.mode and new.mode != mode and (mode is not None or "agent" in chosen):
+        if new.mode and new.mode != mode and (mode is not None or "agent" in choices):
             timeline.mode = new.mode
             self._add(ModeEntry(self._log.next_message_id(), self._log.at, new.mode, mode))
         wanted = plain(new.model)
-        if wanted is not None and wanted != plain(model) and (model is not None or "model" in chosen):
+        if wanted is not None and wanted != plain(model) and (model is not None or "model" in choices):
             timeline.model = wanted
             self._add(ModelEntry(self._log.next_message_id(), self._log.at, wanted, model))
 
@@ -128,9 +128,9 @@ class StatusesWriter:
         id_ = self._prompt_of_item(text(meta.get("item_id")))
         waiting = inbox.get(id_)
         if state == "handed":
-            carried = {text(one) for one in arr(meta.get("carried"))}
+            carried = {text(prompt_id) for prompt_id in arr(meta.get("carried"))}
             self._instructions_changed(obj(meta.get("instructions")))
-            self._deliver([one for one in inbox if one in carried and one != id_] + [id_])
+            self._deliver([prompt_id for prompt_id in inbox if prompt_id in carried and prompt_id != id_] + [id_])
         elif waiting is None:
             return
         elif state == "withdrawn" or (state == "cancelled" and waiting.kind == "compaction"):
@@ -144,8 +144,8 @@ class StatusesWriter:
 
     def take_cancelled(self) -> list[str]:
         """Take the last cancelled prompt, which belongs to the error that follows it in the journal."""
-        found, self._timeline.cancelled = self._timeline.cancelled, ""
-        return [found] if found else []
+        cancelled, self._timeline.cancelled = self._timeline.cancelled, ""
+        return [cancelled] if cancelled else []
 
     def _instructions_changed(self, meta: Metadata) -> None:
         """Write the changed instructions that go along with a prompt. The session's first ones are no message."""
@@ -198,10 +198,10 @@ class StatusesWriter:
         staged, timeline.staged = timeline.staged, None
         for message_id in {text(message_id): None for message_id, _ in map(arr, arr(meta.get("parts")))}:
             self._rewrite(message_id)
-        gone = [self._entry_id(text(message_id)) for message_id in arr(meta.get("messages"))]
-        for id_ in gone:
+        removed = [self._entry_id(text(message_id)) for message_id in arr(meta.get("messages"))]
+        for id_ in removed:
             self.withdraw(id_)
-        first = timeline.entries.first_of(gone)
+        first = timeline.entries.first_of(removed)
         if first is not None:
             self._cut(first)
         elif staged is not None:

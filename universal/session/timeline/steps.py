@@ -285,11 +285,11 @@ class StepsWriter:
 
     # --- pieces --------------------------------------------------------------------------------------------
 
-    def _index(self, message_id: str, wanted: Callable[[Piece], bool]) -> int | None:
+    def _index(self, message_id: str, is_match: Callable[[Piece], bool]) -> int | None:
         """The place of a piece in its step; the newest ones are looked at first."""
         entry = self.entry(message_id)
         content = entry.content if entry is not None else ()
-        return next((index for index in range(len(content) - 1, -1, -1) if wanted(content[index])), None)
+        return next((index for index in range(len(content) - 1, -1, -1) if is_match(content[index])), None)
 
     def _at(self, message_id: str, index: int) -> tuple[StepEntry, Piece]:
         entry = self.entry(message_id)
@@ -347,8 +347,8 @@ class StepsWriter:
             return
         refused = call.refused if call.status == "error" else None
         piece = replace(piece, progress=None, completed_ms=self._log.at, refused=refused)
-        told = CallSucceeded(entry, piece, call) if call.status == "completed" else CallFailed(entry.id, piece, call)
-        self._log.write(told)
+        change = CallSucceeded(entry, piece, call) if call.status == "completed" else CallFailed(entry.id, piece, call)
+        self._log.write(change)
         self._replace(entry, index, replace(piece, input=None) if piece.input == call.input else piece)
 
     # --- rewritten by a person -----------------------------------------------------------------------------

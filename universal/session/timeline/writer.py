@@ -128,7 +128,7 @@ class TimelineWriter:
         self._log.write(SessionBegan(record, timeline.fork))
 
     def _session_changed(self, change: SessionChanged) -> None:
-        self._statuses.record_changed(change.record, chosen=_selections(self._event, self._label))
+        self._statuses.record_changed(change.record, choices=_selections(self._event, self._label))
 
     # --- turns ---------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def running_state(ctx: Ctx) -> list[OpenCodeEvent]:
     for session in ctx.services.sessions.index.busy():
         info = read.session(session.record)
         rows: list[SessionEvent] = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
-        for message in session.messages.held_values():  # older ones are over
+        for message in session.messages.loose_values():  # older ones are over
             if not message.is_over:
                 wire = read.message(message, session.id)
                 rows.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))

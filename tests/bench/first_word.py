@@ -22,8 +22,9 @@ from shim.clock import SystemClock
 from shim.ids import Ids
 from shim.store.memory import MemoryStore
 from tests.bench import work
+from tests.bench.contenders import usage
 from tests.e2e.support.agents import AGENTS, agents_environment
-from tests.e2e.support.children import wait_for
+from tests.e2e.support.children import children_of, wait_for
 from tests.e2e.support.places import Place
 from tests.e2e.support.servers import Model, Native, Shim
 from tests.e2e.support.wire import Api
@@ -36,6 +37,8 @@ MEASURED = ("claude", "codex", "pi", "opencode", "claude-agent-acp")
 SESSIONS = 10
 TURN_S = 60
 SPARE_S = 60
+AT_REST_S = 0.05
+"""Seconds of processor that agents at rest take, at most, while it is looked."""
 PROMPT = "[scene:text] say hello"
 MARK, END = b'"message.part.delta"', b'"session.idle"'
 
@@ -118,17 +121,41 @@ def behind_shim(agent: str, *, has_spare: bool) -> work.Figures:
             api = Api(server.url, place.project)
             wait_for(lambda: _models(api, server.provider), SPARE_S, f"{agent} does not tell its models")
             rows: list[tuple[float, float]] = []
+            sizes: list[int] = []
             for _ in range(SESSIONS + 1):
                 if has_spare and rows:
                     wait_for(lambda: spares(server.port) == 1, SPARE_S, "no spare agent")
-                    time.sleep(work.SETTLE_S)
+                    wait_for(lambda: is_at_rest(server.child.pid), SPARE_S, "the spare agent does not come to rest")
+                    sizes.append(memory_below(server.child.pid))
                 session = api.session()
                 rows.append((prompt_server(api, stream, session), prompt_server(api, stream, session)))
                 api.call("DELETE", f"/session/{session}")
-            return _medians(rows[1:])
+            return {**_medians(rows[1:]), **({"spare_bytes": median(sizes)} if sizes else {})}
         finally:
             stream.close()
             server.close()
+
+
+def is_at_rest(pid: int) -> bool:
+    """Whether the processes below this one take no processor for a while: a spare agent has initialised itself then."""
+
+    def cpu_s() -> float:
+        return sum(usage(child).cpu_s for child in processes_below(pid))
+
+    before = cpu_s()
+    time.sleep(work.SETTLE_S)
+    return cpu_s() - before < AT_REST_S
+
+
+def processes_below(pid: int) -> list[int]:
+    """All descendants of a process."""
+    return [below for child in children_of(pid) for below in (child, *processes_below(child))]
+
+
+def memory_below(pid: int) -> int:
+    """Bytes that the processes below this one take, each shared page counted in part."""
+    rollups = (Path(f"/proc/{child}/smaps_rollup").read_text() for child in processes_below(pid))
+    return sum(int(line.split()[1]) * 1024 for text in rollups for line in text.splitlines() if line.startswith("Pss:"))
 
 
 def behind_native() -> work.Figures:

@@ -149,7 +149,7 @@ figures hold for this machine only; ratios travel."""
 
 FIRST_WORDS = """Real agents and a scripted model without delay; medians of 10 sessions. "Alone" is the agent's program,
 driven over its own protocol with no server in between; its first prompt starts it."""
-WORDS = ("first prompt, spare", "first prompt, none", "second prompt", "alone, first", "alone, second")
+WORDS = ("first prompt, spare", "first prompt, none", "second prompt", "alone, first", "alone, second", "memory of a spare")
 
 
 def page(found: Found, rounds: int, troubles: Sequence[str] = ()) -> str:
@@ -194,10 +194,11 @@ def first_words(found: Found) -> list[str]:
         spare, cold, alone = (by.get(f"{name} {way}", {}) for way in ("spare", "cold", "alone"))
         cells = [spare.get("first_s"), cold.get("first_s"), spare.get("second_s"), alone.get("first_s"), alone.get("second_s")]
         shown = ["" if value is None else seconds(value) for value in cells]
+        shown.append(mib(spare["spare_bytes"]) if "spare_bytes" in spare else "")
         ratio = _ratio(spare.get("first_s"), spare.get("second_s"), "less", 1.5)
         out.append(f"| {name} | {' | '.join(shown)} | {ratio} |")
     if native := by.get("native"):
-        out.append(f"| OpenCode 1.18.33 itself | | {seconds(native['first_s'])} | {seconds(native['second_s'])} | | | |")
+        out.append(f"| OpenCode 1.18.33 itself | | {seconds(native['first_s'])} | {seconds(native['second_s'])} | | | | |")
     return out
 
 

@@ -264,6 +264,7 @@ SHAPES: dict[str, tuple[str, ...]] = {
         "FormDetail",
         "FormAnswer",
         "PermissionReply",
+        "PermissionSavedInfo",
     ),
     "host_types.py": (
         "ShellInfo",

@@ -753,6 +753,23 @@ class FormDetailStateCancelled(TypedDict):
     message: NotRequired[str]
 
 
+class PermissionSavedInfo(TypedDict):
+    """`PermissionSavedInfo` of the document."""
+
+    id: str
+    projectID: str
+    action: str
+    resource: str
+    time: PermissionSavedInfoTime
+
+
+class PermissionSavedInfoTime(TypedDict):
+    """`time` of `PermissionSavedInfo`."""
+
+    created: float
+    updated: float
+
+
 Outcome: TypeAlias = Literal["succeeded", "failed", "interrupted"]
 PermissionEffect: TypeAlias = Literal["allow", "deny", "ask"]
 FileStatus: TypeAlias = Literal["added", "deleted", "modified"]

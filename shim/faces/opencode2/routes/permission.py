@@ -6,7 +6,7 @@ Source: recordings `permission_*` of v2-20260717.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -19,8 +19,10 @@ from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.sessions.permissions.grants import Grant
-from universal.jsonvalue import JsonObject
 from universal.permissions import Access
+
+if TYPE_CHECKING:
+    from shim.faces.opencode2 import types
 
 
 class RequestPath(SessionPath):
@@ -107,17 +109,21 @@ class SavedPath(BaseModel):
 
 
 @operation("permission.saved.list")
-async def list_saved(ctx: Ctx, query: SavedQuery) -> object:
+async def list_saved_info(ctx: Ctx, query: SavedQuery) -> object:
     """The grants of `always`."""
-    found = [await _grant_json(ctx, grant) for grant in ctx.services.sessions.grants.list_grants()]
+    found = [await _saved_info(ctx, grant) for grant in ctx.services.sessions.grants.list_grants()]
     return {"data": [one for one in found if query.projectID in (None, one["projectID"])]}
 
 
-async def _grant_json(ctx: Ctx, grant: Grant) -> JsonObject:
+async def _saved_info(ctx: Ctx, grant: Grant) -> types.PermissionSavedInfo:
     project = await ctx.services.projects.identity(grant.directory)
-    time = {"created": grant.at_ms, "updated": grant.updated_ms or grant.at_ms}
-    action = ACTIONS.get(grant.permission, grant.permission)
-    return {"id": grant.id, "projectID": project.id, "action": action, "resource": grant.pattern, "time": time}
+    return {
+        "id": grant.id,
+        "projectID": project.id,
+        "action": ACTIONS.get(grant.permission, grant.permission),
+        "resource": grant.pattern,
+        "time": {"created": grant.at_ms, "updated": grant.updated_ms or grant.at_ms},
+    }
 
 
 class SavedBody(BaseModel):
@@ -138,7 +144,7 @@ async def change(ctx: Ctx, path: SavedPath, body: SavedBody) -> object:
     except ValueError as error:
         message = "The project has a saved permission with this action and resource already: remove one of the two."
         raise Conflict(message) from error
-    return {"data": await _grant_json(ctx, grant)}
+    return {"data": await _saved_info(ctx, grant)}
 
 
 @operation("permission.saved.remove")

@@ -73,8 +73,8 @@ async def test_a_pattern_is_no_option_of_ripgrep(tmp_path: Path) -> None:
     lines = ["--pre=evil", "--files", "-P", "--pcre2"]
     (tmp_path / "a.txt").write_text("\n".join(lines))
     for line in lines:
-        assert [row["lines"]["text"].strip() for row in await search.texts(str(tmp_path), f"^{line}$")] == [line]
-        assert {row["lines"]["text"].strip() for row in await search.texts(str(tmp_path), line)} >= {line}
+        assert [match.line.strip() for match in await search.texts(str(tmp_path), f"^{line}$")] == [line]
+        assert {match.line.strip() for match in await search.texts(str(tmp_path), line)} >= {line}
 
 
 async def test_searching_takes_no_time_that_the_pattern_chooses(tmp_path: Path) -> None:

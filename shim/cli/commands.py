@@ -402,6 +402,30 @@ def trust(
     raise typer.Exit(job.trust(settings, directory, out, lambda question: yes or typer.confirm(question, default=False)))
 
 
+cluster = typer.Typer(no_args_is_help=True, help="Copy sessions between a data directory (SQLite) and a cluster (NATS).")
+cli.add_typer(cluster, name="cluster")
+
+
+@cluster.command(name="import")
+def cluster_import(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
+    """Copy the sessions of the data directory into the cluster. Nothing is deleted; it may be repeated."""
+    settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
+    configure("error", "console", sys.stderr, serve_command.secrets(settings))
+    from shim.cli import cluster as job  # late: most commands do not need it
+
+    raise typer.Exit(asyncio.run(job.import_sessions(settings, screen.console(sys.stdout))))
+
+
+@cluster.command(name="export")
+def cluster_export(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
+    """Copy the sessions of the cluster into the data directory. Nothing is deleted; it may be repeated."""
+    settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
+    configure("error", "console", sys.stderr, serve_command.secrets(settings))
+    from shim.cli import cluster as job  # late: most commands do not need it
+
+    raise typer.Exit(asyncio.run(job.export_sessions(settings, screen.console(sys.stdout))))
+
+
 pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, or revoke its access.")
 cli.add_typer(pair, name="pair")
 

@@ -124,3 +124,7 @@ class Store(Protocol):
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""
         ...
+
+    async def namespaces(self) -> list[str]:
+        """The namespaces that have values, in no order."""
+        ...

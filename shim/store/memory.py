@@ -131,6 +131,11 @@ class MemoryStore:
         self._check_open()
         return {key: load(text, f"value {space}/{key}") for (space, key), text in self._values.items() if space == namespace}
 
+    async def namespaces(self) -> list[str]:
+        """The namespaces that have values."""
+        self._check_open()
+        return list({space for space, _ in self._values})
+
     def _check_open(self) -> None:
         if not self._open:
             raise StoreError("The store is not open. This is a bug of the server.")

@@ -86,6 +86,7 @@ CHECKPOINT = "SELECT sequence, head FROM checkpoint WHERE session_id = ?"
 PAGES = "SELECT number FROM checkpoint_page WHERE session_id = ?"
 PAGE = "SELECT body FROM checkpoint_page WHERE session_id = ? AND number = ?"
 VALUES = "SELECT key, value FROM value WHERE namespace = ?"
+NAMESPACES = "SELECT DISTINCT namespace FROM value"
 OWNER = "SELECT server FROM session_owner WHERE session_id = ?"
 OWNERS = "SELECT session_id, server FROM session_owner WHERE server != ?"
 VERSION = "SELECT coalesce(max(version), 0) FROM session_owner"
@@ -284,11 +285,7 @@ class SqliteStore:
 
     def room(self) -> Awaitable[None] | None:
         """None, or an awaitable while the queue is half full."""
-        return self._until_written() if self._opened is not None and self._opened.writer.is_crowded else None
-
-    async def _until_written(self) -> None:
-        with suppress(StoreError):  # reported by every flush that needs it
-            await self.flush()
+        return _until_written(self) if self._opened is not None and self._opened.writer.is_crowded else None
 
     def last_sequence(self, session_id: str) -> int:
         """Number of events in its journal, including queued ones."""
@@ -318,6 +315,10 @@ class SqliteStore:
         """All values of a namespace."""
         rows = await self._read(VALUES, (namespace,))
         return {text_of(key): load(text_of(text), f"value {namespace}/{text_of(key)}") for key, text in rows}
+
+    async def namespaces(self) -> list[str]:
+        """The namespaces that have values."""
+        return await self._read(NAMESPACES, (), lambda row: text_of(row[0]))
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint, with the numbers of its existing pages."""
@@ -535,6 +536,11 @@ def _close(opened: _OpenDatabase) -> None:
         opened.write.close()
     opened.presence.leave()
     opened.lock.release()
+
+
+async def _until_written(store: SqliteStore) -> None:
+    with suppress(StoreError):  # reported by every flush that needs it
+        await store.flush()
 
 
 def damage(path: Path) -> str:

@@ -232,7 +232,7 @@ class JetStreamStore:
         opened = self._use()
         data = dump(dict(row.data), f"session {row.id}")
         size = 1024 + len(data.encode()) + len(row.directory.encode("utf-8", "surrogatepass"))
-        self._need_message(size, f"session {row.id}")
+        _need_message(opened.connection, size, f"session {row.id}")
         if opened.journals.get(row.id).lost_to is None:
             copy = replace(row, data=json.loads(data))  # the caller may change its own before it is written
             opened.lanes.put(row.id, [Write(Row(copy), 1, size)], at_once=True)
@@ -256,17 +256,14 @@ class JetStreamStore:
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small value; None removes it."""
         opened = self._use()
-        payload = None if value is None else dump({"key": key, "value": value}, f"value {namespace}/{key}").encode()
+        payload = (
+            None
+            if value is None
+            else dump({"namespace": namespace, "key": key, "value": value}, f"value {namespace}/{key}").encode()
+        )
         size = 0 if payload is None else len(payload)
-        self._need_message(size, f"value {namespace}/{key}")
+        _need_message(opened.connection, size, f"value {namespace}/{key}")
         opened.lanes.put(VALUES_LANE, [Write(_Value(self.layout.value_key(namespace, key), payload), 1, 64 + size)])
-
-    def _need_message(self, size: int, what: str) -> None:
-        limit = self._use().connection.message_bytes
-        if size > limit:
-            raise StoreError(
-                f"Cannot store {what}: it has {size} bytes, and a message in NATS at most {limit}. Raise max_payload."
-            )
 
     async def flush(self, session_id: str | None = None) -> None:
         """Wait until NATS has acknowledged all that is queued, or all of one session. Raises StoreError, SessionElsewhere."""
@@ -393,6 +390,12 @@ class JetStreamStore:
             found[value["key"]] = value["value"]
         return found
 
+    async def namespaces(self) -> list[str]:
+        """The namespaces that have values."""
+        await self._use().lanes.flush(VALUES_LANE)
+        messages = await self._read_all(self.layout.values, self.layout.values.subjects)
+        return list({str(load(message.data.decode(), "value")["namespace"]) for message in messages})
+
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint, with the numbers of its pages. None, too, if a part of it is gone."""
         opened = self._use()
@@ -496,3 +499,10 @@ class JetStreamStore:
         """Forget a dead server, of which nothing is left on this machine. Blocking."""
         if self._directory is not None:
             forget(self._directory, server_id)
+
+
+def _need_message(connection: Connection, size: int, what: str) -> None:
+    """Raise StoreError for what is larger than a message."""
+    limit = connection.message_bytes
+    if size > limit:
+        raise StoreError(f"Cannot store {what}: it has {size} bytes, and a message in NATS at most {limit}. Raise max_payload.")

@@ -234,6 +234,7 @@ async def values_are_set_replaced_and_removed(store: Store) -> None:
     store.set_value("models", "never", None)
     assert await store.values("models") == {"claude": [1, None, {"x": LONE}]}
     assert await store.values("other") == {"claude": "text"}
+    assert set(await store.namespaces()) == {"models", "other"}
     store.set_value("other", "zero", 0)
     assert (await store.values("other"))["zero"] == 0
 

@@ -19,6 +19,8 @@ from shim.store.jetstream.layout import ClusterOptions
 from shim.store.jetstream.store import JetStreamStore
 from shim.store.ownership import ClaimedSession
 from shim.store.servers import ServerRef, present
+from shim.store.sqlite import SqliteStore
+from shim.store.transfer import copy
 from tests.support.nats_server import NatsServer
 from tests.unit.store.jetstream.conftest import LIMITS, NUMBERS
 from tests.unit.store.store_contract import CASES, event, journal, row
@@ -417,3 +419,29 @@ async def test_a_living_owner_is_named_with_its_machine(store: JetStreamStore, o
     assert isinstance(owner, ServerRef)
     assert str(owner).startswith(f"pid {owner.pid} on {owner.host}, http://")
     assert await other_store.owners() == {"ses_a": owner}
+
+
+# --- import and export -----------------------------------------------------------------------------------------------
+
+
+async def test_sessions_go_into_a_cluster_and_back(store: JetStreamStore, tmp_path: Path) -> None:
+    first, second = (SqliteStore(tmp_path / name / "journal.db") for name in ("first", "second"))
+    for one in (first, second):
+        await one.open()
+    first.save_session(row(directory="/\udcff"))
+    events = [event(1, raw={"x": "\ud83d"}), *journal(2, 1_500), event(1_501, data=replace_delta("x" * 2**21))]
+    first.append(events)
+    first.save_checkpoint("ses_a", Checkpoint(1_400, b"head"), {1: b"one"})
+    first.set_value("models", "claude", [1])
+    for source, target in ((first, store), (store, second)):
+        done = await copy(source, target)
+        assert (done.sessions, done.events, done.values, done.skipped) == (1, 1_501, 1, {})
+        again = await copy(source, target)
+        assert (again.sessions, again.events, again.values, again.same) == (0, 0, 0, 1)
+    assert await second.rows("ses_a") == await first.rows("ses_a")
+    assert await second.sessions() == await first.sessions()
+    assert await second.checkpoint("ses_a") == Checkpoint(1_400, b"head", frozenset({1}))
+    assert second.checkpoint_page("ses_a", 1) == b"one"
+    assert await second.values("models") == {"claude": [1]}
+    for one in (first, second):
+        await one.close()

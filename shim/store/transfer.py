@@ -1,0 +1,112 @@
+"""Copies sessions and small values from one store to another, such as from SQLite into a cluster.
+
+Nothing is deleted and nothing that is there is changed, so that a copy may be interrupted and repeated: events that are there are
+not written again. A session that another server has at work, or that went on in both stores, is left as it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from shim.store.base import Checkpoint, Store
+from shim.store.rows import SessionRow
+from shim.store.servers import ServerRef
+
+PAGE = 1_000
+"""Events that are read and written at once."""
+
+
+@dataclass(slots=True)
+class Summary:
+    """What a copy has done.
+
+    sessions  sessions of which something was written; same: those that were there already, or are ahead there
+    skipped   session -> why it was left as it is
+    """
+
+    sessions: int = 0
+    events: int = 0
+    values: int = 0
+    same: int = 0
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+
+
+async def copy(source: Store, target: Store, report: Callable[[str], None] = lambda _: None) -> Summary:
+    """Copy all sessions and values. Both stores are open. `report` is told of each session that is written. Raises StoreError."""
+    summary = Summary()
+    there = {row.id: row for row in await target.sessions()}
+    for row in sorted(await source.sessions(), key=lambda row: row.created_ms):
+        await _copy_session(source, target, row, there.get(row.id), summary, report)
+    for namespace in await source.namespaces():
+        existing = await target.values(namespace)
+        for key, value in (await source.values(namespace)).items():
+            if key not in existing:
+                target.set_value(namespace, key, value)
+                summary.values += 1
+                await _wait_for_room(target)
+    await target.flush()
+    return summary
+
+
+async def _copy_session(
+    source: Store, target: Store, row: SessionRow, there: SessionRow | None, summary: Summary, report: Callable[[str], None]
+) -> None:
+    session_id = row.id
+    for store in (target, source):
+        claimed = await store.ownership.claim(session_id)
+        if isinstance(claimed, ServerRef):
+            summary.skipped[session_id] = f"it is at work in another opencode-shim ({claimed}): stop that one"
+            return
+        if store is source and claimed.row is not None:
+            row = claimed.row  # it may have changed since all were read
+    last, end = target.last_sequence(session_id), source.last_sequence(session_id)
+    if not await _is_same_journal(source, target, session_id, min(last, end)):
+        summary.skipped[session_id] = "it went on differently in both places"
+        return
+    if last > end or (last == end and there == row):
+        summary.same += 1
+        return
+    while page := await source.events(session_id, last, PAGE):
+        target.append(page)
+        last = page[-1].sequence
+        summary.events += len(page)
+        await _wait_for_room(target)
+    target.save_session(row)
+    await _copy_checkpoint(source, target, session_id)
+    await target.flush(session_id)
+    summary.sessions += 1
+    report(f"{session_id}  {end} events  {row.directory}")
+
+
+async def _is_same_journal(source: Store, target: Store, session_id: str, sequence: int) -> bool:
+    """Whether both journals have the same event of this sequence, or it is 0."""
+    if sequence == 0:
+        return True
+    [ours] = await source.rows(session_id, sequence - 1, 1)
+    [theirs] = await target.rows(session_id, sequence - 1, 1)
+    return ours == theirs
+
+
+async def _copy_checkpoint(source: Store, target: Store, session_id: str) -> None:
+    """Copy the checkpoint. Without one, or if a page of it is lost, the session is opened from its journal."""
+    checkpoint = await source.checkpoint(session_id)
+    if checkpoint is None:
+        return
+    pages: dict[int, bytes] = {}
+    for number in sorted(checkpoint.pages):
+        page = await asyncio.to_thread(source.checkpoint_page, session_id, number)
+        if page is None:
+            return
+        pages[number] = page
+    existing = await target.checkpoint(session_id)
+    if existing is not None and existing.sequence >= checkpoint.sequence:
+        return
+    dropped = frozenset[int]() if existing is None else existing.pages - checkpoint.pages
+    target.save_checkpoint(session_id, Checkpoint(checkpoint.sequence, checkpoint.head, checkpoint.pages), pages, dropped)
+
+
+async def _wait_for_room(store: Store) -> None:
+    if (room := store.room()) is not None:
+        await room

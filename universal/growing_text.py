@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -35,24 +35,34 @@ class Run(Generic[V]):
     sequences and ids ascend.
     """
 
-    __slots__ = ("_texts",)
+    __slots__ = ("_last_key", "_last_value", "_pieces", "_texts")
 
     def __init__(self) -> None:
         self._texts: dict[Hashable, tuple[V, list[str]]] = {}
+        """All texts but the one that grows now."""
+        self._last_key: Hashable = None
+        self._last_value: V | None = None
+        self._pieces: list[str] = []
 
     def add(self, key: Hashable, piece: str, value: V) -> None:
         """Append a piece to the text of this key."""
-        text = self._texts.pop(key, None)  # reinserted at the end, so that texts stay in the order of their last pieces
-        if text is None:
-            self._texts[key] = (value, [piece])
-        else:
-            text[1].append(piece)
-            self._texts[key] = (value, text[1])
+        if key != self._last_key:
+            self._close_text()
+            _, self._pieces = self._texts.pop(key, (value, []))  # reinserted at the end later: the order of last pieces
+            self._last_key = key
+        self._pieces.append(piece)
+        self._last_value = value
 
     def take(self) -> list[tuple[V, str]]:
         """Return the joined pieces and start an empty run."""
+        self._close_text()
         texts, self._texts = self._texts, {}
         return [(value, "".join(pieces)) for value, pieces in texts.values()]
+
+    def _close_text(self) -> None:
+        if self._last_value is not None:
+            self._texts[self._last_key] = (self._last_value, self._pieces)
+        self._last_key, self._last_value = None, None
 
 
 class PartsRun(Generic[V]):
@@ -67,11 +77,11 @@ class PartsRun(Generic[V]):
         self._started: set[Hashable] = set()
         self._rest: Run[V] = Run()
 
-    def add(self, key: Hashable, piece: str, value: V) -> list[tuple[V, str]]:
+    def add(self, key: Hashable, piece: str, value: V) -> Sequence[tuple[V, str]]:
         """Append a piece; return the pieces that are complete now, joined."""
         if key in self._started:
             self._rest.add(key, piece, value)
-            return []
+            return ()
         self._started.add(key)
         return [*self._rest.take(), (value, piece)]
 

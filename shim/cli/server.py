@@ -251,6 +251,7 @@ async def _serve(
             url = url_of(sock, tls=tls is not None)
             # All objects of the start live until the end. The collector then looks only at later ones.
             gc.freeze()
+            gc.set_threshold(50_000, 20, 100)
             gc.enable()
             _announce(app, url + (settings.base_path or "").rstrip("/"))
             return await during(RunningServer(url, app, settings, tls))

@@ -7,7 +7,7 @@ one queue (`EffectQueue`). An effect may add others, and never runs them itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -85,12 +85,12 @@ class SessionActor:
         self.native: dict[str, NativeSession] = native if native is not None else {}
         self.last_active_ms = deps.clock.now_ms()
         self._on_change = on_change
-        self._effects = EffectQueue[_Effect](self._carry_out, self._note_native_session)
+        self._effects = EffectQueue[_Effect](self._carry_out)
         self.process = AgentProcess(
             deps,
             state.id,
             directory,
-            emit=self._emit,
+            emit=self._effects.add,
             on_lines=self._on_lines,
             on_exit=self._on_exit,
             on_detach=self._on_detach,
@@ -209,10 +209,7 @@ class SessionActor:
         if state is self.main:
             self.snapshots.before(input_)
         self._effects.add([_TurnEffect(state, effect) for effect in state.apply(input_, key, **metadata)])
-
-    def _emit(self, outputs: Sequence[Output]) -> None:
-        """Queue outputs of the codec."""
-        self._effects.add(outputs)
+        self._note_native_session()
 
     def _carry_out(self, effect: _Effect) -> None:
         if isinstance(effect, _TurnEffect):
@@ -302,8 +299,10 @@ class SessionActor:
         else:
             self.last_active_ms = self.deps.clock.now_ms()
         with self.deps.changes.burst(), self.main.journal.burst():
-            if not self.process.receive(generation, lines):
-                return None
+            is_alive = self.process.receive(generation, lines)
+            self._note_native_session()
+        if not is_alive:
+            return None
         if self.main.stop_for_full_store():
             self.abort()
         return self.deps.store.room()
@@ -387,7 +386,7 @@ class SessionActor:
             log.warning("agent.spare_died", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
             return
         generation = self.process.generation
-        self._emit(codec.eof(exit_))
+        self._effects.add(codec.eof(exit_))
         self._requests.drop_arrivals()
         if generation != self.process.generation:  # the conversation is lost: a new process gets the prompt
             return

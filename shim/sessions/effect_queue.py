@@ -13,12 +13,10 @@ class EffectQueue(Generic[E]):
     """A queue of effects and the only loop that carries them out.
 
     `carry_out` handles one effect. Effects that it adds run next, in their order, before those that wait already.
-    `on_empty` is called after each run of the loop that handled all effects.
     """
 
-    def __init__(self, carry_out: Callable[[E], None], on_empty: Callable[[], None]) -> None:
+    def __init__(self, carry_out: Callable[[E], None]) -> None:
         self._carry_out = carry_out
-        self._on_empty = on_empty
         self._waiting: deque[E] = deque()
         self._is_running = False
 
@@ -39,4 +37,3 @@ class EffectQueue(Generic[E]):
         finally:
             self._is_running = False
             self._waiting.clear()
-        self._on_empty()

@@ -148,8 +148,10 @@ class Hub:
 
     def wants(self, face: str) -> bool:
         """Whether events of a face must be published: it has readers, or a reader may come back."""
-        readers = self._readers_of(face)
-        return readers.face.keep_s is None or readers.count > 0 or self._clock.now_ms() < readers.wanted_until_ms
+        return self._is_wanted(self._readers_of(face))
+
+    def _is_wanted(self, readers: _Readers) -> bool:
+        return readers.count > 0 or readers.face.keep_s is None or self._clock.now_ms() < readers.wanted_until_ms
 
     def stats(self) -> HubStats:
         """The counts for metrics and health."""
@@ -167,7 +169,7 @@ class Hub:
     def emit(self, change: object) -> None:
         """Publish the events that each face makes of a change. A face without readers is not asked."""
         for readers in tuple(self._faces.values()):
-            if self.wants(readers.face.name):
+            if readers.count or self._is_wanted(readers):
                 for event in readers.face.render(change):
                     self.publish(event)
 

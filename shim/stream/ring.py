@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -49,7 +49,9 @@ class Ring:
         self._position_by_event: dict[str, str] = {}
         self._forgotten = 0
         self._size = 0
-        self._count_by_face: Counter[str] = Counter()
+        self._size_limit = 0
+        self._length_limit = 0
+        self._count_by_face: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -66,29 +68,32 @@ class Ring:
 
     def add(self, entry: Entry) -> None:
         """Add the newest entry, and remove the oldest ones if needed. The newest always stays."""
-        entries = self._entries
-        self._last = position = entry.position
+        position, face, _, _, event_id, _, size, _ = entry
+        entries, counts = self._entries, self._count_by_face
+        if face not in counts:
+            counts[face] = 0
+            self._length_limit += self._max_frames
+            self._size_limit += self._max_size
+        self._last = position
         self._number[position] = self._forgotten + len(entries)
-        if entry.event_id is not None:
-            self._position_by_event[entry.event_id] = position
+        if event_id is not None:
+            self._position_by_event[event_id] = position
         entries.append(entry)
-        self._size += entry.size
-        self._count_by_face[entry.face] += 1
-        while len(entries) > 1 and self._is_full():
+        self._size += size
+        counts[face] += 1
+        while (
+            self._size > self._size_limit or len(entries) > self._length_limit or counts[entries[0].face] > self._max_frames
+        ) and len(entries) > 1:
             self._forget(entries.popleft())
 
-    def _is_full(self) -> bool:
-        faces = len(self._count_by_face)
-        too_many = self._count_by_face[self._entries[0].face] > self._max_frames or len(self._entries) > self._max_frames * faces
-        return too_many or self._size > self._max_size * faces
-
     def _forget(self, oldest: Entry) -> None:
-        self._size -= oldest.size
-        self._count_by_face[oldest.face] -= 1
-        del self._number[oldest.position]
-        if oldest.event_id is not None and self._position_by_event.get(oldest.event_id) == oldest.position:
-            del self._position_by_event[oldest.event_id]
-        self._origin = oldest.position
+        position, face, _, _, event_id, _, size, _ = oldest
+        self._size -= size
+        self._count_by_face[face] -= 1
+        del self._number[position]
+        if event_id is not None and self._position_by_event.get(event_id) == position:
+            del self._position_by_event[event_id]
+        self._origin = position
         self._forgotten += 1
 
     def position(self, last_event_id: str) -> str:

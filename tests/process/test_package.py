@@ -116,7 +116,7 @@ def test_the_wheel_is_small_typed_and_has_no_tests(package: Package) -> None:
     assert {"shim/py.typed", "universal/py.typed"} <= set(names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert package.wheel.stat().st_size < WHEEL_LIMIT_BYTES
-    assert metadata.get_all("Provides-Extra") == ["mdns", "otel", "speed"]
+    assert metadata.get_all("Provides-Extra") == ["cluster", "mdns", "otel", "speed"]
     assert metadata["Requires-Python"] == ">=3.11"
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     assert info["commit"] == head

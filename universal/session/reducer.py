@@ -156,7 +156,7 @@ class Reducer:
         return changes
 
     def _emit(self, change: Change) -> None:
-        if isinstance(change, LASTING):
+        if type(change) in LASTING:
             self.session.lasting += 1
         self._changes.append(change)
 

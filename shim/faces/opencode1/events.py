@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from shim.stream.frame import normal_scope
@@ -20,8 +19,7 @@ class Sync(NamedTuple):
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCodeEvent:
+class OpenCodeEvent(NamedTuple):
     """An event of the OpenCode 1.x wire.
 
     directory  the directory whose `/event` stream gets it; None: every stream (`server.*`)

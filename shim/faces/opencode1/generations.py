@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
 from shim.errors import InvalidRequest
@@ -135,7 +134,7 @@ def _permission_updated(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
     }
     if tool:
         properties["callID"] = tool["callID"]
-    return replace(event, type="permission.updated", properties=properties, legacy=None)
+    return event._replace(type="permission.updated", properties=properties, legacy=None)
 
 
 def _title(permission: str, patterns: list[str], metadata: Mapping[str, Any]) -> str:
@@ -150,7 +149,7 @@ def _permission_replied(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
         "permissionID": reply["requestID"],
         "response": reply["reply"],
     }
-    return replace(event, properties=properties, legacy=None)
+    return event._replace(properties=properties, legacy=None)
 
 
 def _question_toast(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
@@ -165,7 +164,7 @@ def _question_toast(event: OpenCodeEvent, sent_ms: int) -> OpenCodeEvent:
         "variant": "warning",
         "duration": TOAST_MS,
     }
-    return replace(event, type="tui.toast.show", properties=properties, legacy=None)
+    return event._replace(type="tui.toast.show", properties=properties, legacy=None)
 
 
 _EVENTS_OF_1_0: dict[str, Callable[[OpenCodeEvent, int], OpenCodeEvent]] = {

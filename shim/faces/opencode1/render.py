@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
@@ -50,20 +51,24 @@ URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, Reque
 
 def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> list[OpenCodeEvent]:
     """Render the changes that a session just made. Resent events are no part of its history."""
-    first = session.lasting - sum(isinstance(change, LASTING) for change in changes)
-    record = session.record
+    directory, project = session.record.directory, session.record.project_id
+    seq = session.lasting
+    if not is_resent:
+        for change in changes:
+            seq -= type(change) in LASTING
     events: list[OpenCodeEvent] = []
     for change in changes:
-        row = RENDER.get(type(change))
+        type_ = type(change)
+        row = RENDER.get(type_)
         if row is None:
             continue
         kind, properties = row(change, session)
-        legacy = _legacy(change, session)
+        legacy = LEGACY.get(type_)
         sync: Sync | None = None
-        if not is_resent and isinstance(change, LASTING):
-            sync, first = _sync(session.id, first, at_ms), first + 1
-        urgent = type(change) in URGENT
-        events.append(OpenCodeEvent(kind, properties, record.directory, record.project_id, urgent, legacy, sync))
+        if not is_resent and type_ in LASTING:
+            sync, seq = _sync(session.id, seq, at_ms), seq + 1
+        older = None if legacy is None else legacy(change, session)
+        events.append(OpenCodeEvent(kind, properties, directory, project, type_ in URGENT, older, sync))
     return events
 
 
@@ -81,28 +86,33 @@ class _GrownPart(TypedDict):
     delta: str
 
 
-def _legacy(change: Change, session: Session) -> Callable[[], OpenCodeEvent | None] | None:
-    """Return what creates the event for clients of 1.1 and older, which get the whole part of a growing text."""
-    match change:
-        case PartChanged(is_empty=True):
-            return _no_event
-        case TextGrew(message_id=message_id, part_id=part_id, delta=delta):
+Legacy: TypeAlias = Callable[[], OpenCodeEvent | None]
+"""Creates the event for clients of 1.1 and older."""
 
-            def whole() -> OpenCodeEvent | None:
-                message = session.messages.get(message_id)
-                if message is None or part_id not in message.parts:
-                    return None
-                part = read.part(message.part(part_id), session.id, message_id)
-                properties: _GrownPart = {"sessionID": session.id, "part": part, "delta": delta}
-                return OpenCodeEvent("message.part.updated", properties)
 
-            return whole
-        case _:
-            return None
+def _legacy_part(change: PartChanged, session: Session) -> Legacy | None:
+    return _no_event if change.is_empty else None
 
 
 def _no_event() -> OpenCodeEvent | None:
     return None
+
+
+def _legacy_delta(change: TextGrew, session: Session) -> Legacy:
+    return partial(_grown_part, change, session)
+
+
+def _grown_part(change: TextGrew, session: Session) -> OpenCodeEvent | None:
+    message = session.messages.get(change.message_id)
+    if message is None or change.part_id not in message.parts:
+        return None
+    part = read.part(message.part(change.part_id), session.id, change.message_id)
+    properties: _GrownPart = {"sessionID": session.id, "part": part, "delta": change.delta}
+    return OpenCodeEvent("message.part.updated", properties)
+
+
+LEGACY: Mapping[type[Any], Callable[[Any, Session], Legacy | None]] = {PartChanged: _legacy_part, TextGrew: _legacy_delta}
+"""Changes whose events differ for clients of 1.1 and older, which get the whole part of a growing text."""
 
 
 def _session_created(change: SessionCreated, session: Session) -> SessionEvent:

@@ -28,6 +28,7 @@ MAY_START = {
     "shim/host/shell_command.py": "the person's own command, as one argument of `-c`",
     "shim/host/pty.py": "the person's own terminal",
     "shim/host/command.py": "git and rg; callers are checked below",
+    "shim/store/jetstream/nats_process.py": "the bundled nats-server: constants, and paths and a port of ours",
     "shim/cli/service.py": "the service manager: constants, and a path of ours",
     "shim/cli/clients.py": "OpenCode's TUI and the browser, for the person at this terminal",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -77,11 +77,11 @@ class PartsRun(Generic[V]):
         self._started: set[Hashable] = set()
         self._rest: Run[V] = Run()
 
-    def add(self, key: Hashable, piece: str, value: V) -> Sequence[tuple[V, str]]:
+    def add(self, key: Hashable, piece: str, value: V) -> list[tuple[V, str]]:
         """Append a piece; return the pieces that are complete now, joined."""
         if key in self._started:
             self._rest.add(key, piece, value)
-            return ()
+            return []
         self._started.add(key)
         return [*self._rest.take(), (value, piece)]
 

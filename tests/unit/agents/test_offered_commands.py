@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from shim.agents.client_commands import FOUND
-from shim.agents.offered_commands import commands, native_name, withheld
-from shim.agents.reserved_commands import BREAKING, RESERVED
+from shim.agents.offered_commands import BREAKING, RESERVED, commands, native_name, withheld
 from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from universal.agents.claude.spec import CLAUDE

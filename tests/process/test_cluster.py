@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -127,20 +129,29 @@ def test_a_server_lives_through_a_restart_of_nats(nats: NatsServer, tmp_path: Pa
         one.stop()
 
 
-def test_the_embedded_nats_ends_with_its_server_and_keeps_the_sessions(tmp_path: Path) -> None:
-    pid_file = tmp_path / ".local/share/opencode-shim/nats/pid"
+@pytest.fixture
+def embedded_pid(tmp_path: Path) -> Iterator[Path]:
+    """The file with the process id of the embedded NATS, which a test that fails would leave behind."""
+    file = tmp_path / ".local/share/opencode-shim/nats/pid"
+    yield file
+    if file.exists():
+        with suppress(ProcessLookupError):
+            os.kill(int(file.read_text()), signal.SIGKILL)
+
+
+def test_the_embedded_nats_ends_with_its_server_and_keeps_the_sessions(tmp_path: Path, embedded_pid: Path) -> None:
     with server(tmp_path, SHIM_CLUSTER="embedded") as one:
         session = one.session()
         one.prompt(session, "echo one")
         rename(one, session)
-        killed_with = int(pid_file.read_text())
+        killed_with = int(embedded_pid.read_text())
         one.kill()
     assert is_live(killed_with), "a killed server cannot end it"
     with server(tmp_path, SHIM_CLUSTER="embedded") as two:
         assert not is_live(killed_with)
         two.prompt(session, "echo two")
         assert two.texts(session) == ["echo one", "one", "echo two", "two"]
-        stopped_with = int(pid_file.read_text())
+        stopped_with = int(embedded_pid.read_text())
         assert stopped_with != killed_with
         second = subprocess.run(
             [sys.executable, "-c", RUN, "serve", "--port", "0", "--directory", str(tmp_path), "--cluster", "embedded"],

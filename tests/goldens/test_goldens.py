@@ -58,7 +58,7 @@ def test_clients_see_what_they_saw(name: str) -> None:
 def test_clients_see_the_same_of_sessions_that_were_opened_from_checkpoints(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "EVERY", 1)
     for kind in (Messages, Entries):
-        monkeypatch.setattr(kind, "HELD", 1)
+        monkeypatch.setattr(kind, "LOOSE", 1)
         monkeypatch.setattr(kind, "PAGE_SIZE", 2)
     opened: list[bool] = []
     real = checkpoints.open_from

@@ -7,7 +7,7 @@ one queue (`EffectQueue`). An effect may add others, and never runs them itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -90,7 +90,7 @@ class SessionActor:
             deps,
             state.id,
             directory,
-            emit=self._effects.add,
+            emit=self._emit,
             on_lines=self._on_lines,
             on_exit=self._on_exit,
             on_detach=self._on_detach,
@@ -211,6 +211,11 @@ class SessionActor:
         self._effects.add([_TurnEffect(state, effect) for effect in state.apply(input_, key, **metadata)])
         self._note_native_session()
 
+    def _emit(self, outputs: Sequence[Output]) -> None:
+        """Queue outputs of the codec."""
+        self._effects.add(outputs)
+        self._note_native_session()
+
     def _carry_out(self, effect: _Effect) -> None:
         if isinstance(effect, _TurnEffect):
             self._carry_out_turn_effect(effect.state, effect.effect)
@@ -299,10 +304,8 @@ class SessionActor:
         else:
             self.last_active_ms = self.deps.clock.now_ms()
         with self.deps.changes.burst(), self.main.journal.burst():
-            is_alive = self.process.receive(generation, lines)
-            self._note_native_session()
-        if not is_alive:
-            return None
+            if not self.process.receive(generation, lines):
+                return None
         if self.main.stop_for_full_store():
             self.abort()
         return self.deps.store.room()
@@ -386,7 +389,7 @@ class SessionActor:
             log.warning("agent.spare_died", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
             return
         generation = self.process.generation
-        self._effects.add(codec.eof(exit_))
+        self._emit(codec.eof(exit_))
         self._requests.drop_arrivals()
         if generation != self.process.generation:  # the conversation is lost: a new process gets the prompt
             return

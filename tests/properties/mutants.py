@@ -64,9 +64,9 @@ class QueueLostAtEnd(TurnMachine):
 class QueueLostInExit(TurnMachine):
     """A crash takes the queued prompts with it."""
 
-    def _fail(self, *, lost: bool) -> None:
-        super()._fail(is_lost=lost)
-        if lost:
+    def _fail(self, *, is_lost: bool) -> None:
+        super()._fail(is_lost=is_lost)
+        if is_lost:
             self.queue.clear()
 
 
@@ -82,18 +82,18 @@ class OpenNotCleared(TurnMachine):
 class OpenSurvivesExit(TurnMachine):
     """The process is gone, its background work is waited for all the same."""
 
-    def _fail(self, *, lost: bool) -> None:
+    def _fail(self, *, is_lost: bool) -> None:
         left = set(self.open)
-        super()._fail(is_lost=lost)
+        super()._fail(is_lost=is_lost)
         self.open |= left
 
 
 class LocalWorkLostInExit(TurnMachine):
     """The process is gone, and with it the snapshot of what it changed: idle is said too early."""
 
-    def _fail(self, *, lost: bool) -> None:
-        super()._fail(is_lost=lost)
-        if lost:
+    def _fail(self, *, is_lost: bool) -> None:
+        super()._fail(is_lost=is_lost)
+        if is_lost:
             self.open.clear()
 
 
@@ -245,8 +245,8 @@ class DeletedTwice(TurnMachine):
 class FailureForgotten(TurnMachine):
     """A failed turn ends as if it had been completed."""
 
-    def _fail(self, *, lost: bool) -> None:
-        super()._fail(is_lost=lost)
+    def _fail(self, *, is_lost: bool) -> None:
+        super()._fail(is_lost=is_lost)
         self._reason = "completed"
 
 
@@ -262,9 +262,9 @@ class FailureSticks(TurnMachine):
 class LastFailureWins(TurnMachine):
     """The exit after an error hides the error."""
 
-    def _fail(self, *, lost: bool) -> None:
+    def _fail(self, *, is_lost: bool) -> None:
         self._reason = "completed"
-        super()._fail(is_lost=lost)
+        super()._fail(is_lost=is_lost)
 
 
 class AbortLooksCompleted(TurnMachine):

@@ -195,7 +195,7 @@ class SpareAgents:
         if self._spares.get(key) is not spare or not spare.is_usable:
             return None  # another session was quicker, or it has just ended
         if state != spare.state:
-            self._end(key, "out of date")
+            self._replace(key)
             return None
         if not isinstance(spare.codec, SpareCodec) or not spare.codec.adopt(options):
             return None
@@ -244,7 +244,7 @@ class SpareAgents:
                 elif not self._has_memory():
                     self._forget(key, "memory is short")
                 elif await self._is_out_of_date(spare) and self._spares.get(key) is spare:
-                    self._end(key, "out of date")
+                    self._replace(key)
             self._trim()
             for key in self._candidates():
                 due_ms = self._histories[key].due_ms
@@ -358,14 +358,16 @@ class SpareAgents:
         self._histories[key].due_ms = None
         if key in self._spares:
             self._end(key, why)
-            self._histories[key].due_ms = None
+
+    def _replace(self, key: SpareKey) -> None:
+        """End a spare that is out of date, and start another one later."""
+        self._end(key, "out of date")
+        self._delay(key)
 
     def _end(self, key: SpareKey, why: str) -> None:
-        """End a spare in the background. One that is out of date is replaced later."""
+        """End a spare in the background."""
         spare = self._spares.pop(key)
         log.info("agent.spare_ended", agent=key.agent, directory=key.directory, why=why)
-        if why == "out of date":
-            self._delay(key)
         task = asyncio.get_running_loop().create_task(spare.stop(), name=f"stop spare {key.agent}")
         self._ending[task] = spare
         task.add_done_callback(lambda done: self._ending.pop(done, None))

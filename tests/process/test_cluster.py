@@ -14,7 +14,7 @@ import pytest
 
 from tests.process.support import is_live
 from tests.process.test_serve import RUN, START_S, environment
-from tests.process.test_two_servers import Server, server, until
+from tests.process.test_two_servers import Server, assert_other_shows_session, server, until
 from tests.support.nats_server import NatsServer
 
 pytestmark = pytest.mark.timeout(180)
@@ -46,24 +46,7 @@ def rename(node: Server, session: str) -> None:
 
 
 def test_each_shows_what_the_other_has_and_says_who_has_it(two_nodes: tuple[Server, Server]) -> None:
-    one, two = two_nodes
-    session = one.session()
-    one.prompt(session, "echo one")
-    until(lambda: session in two.titles())
-    until(lambda: two.texts(session) == ["echo one", "one"])
-    one.prompt(session, "echo two")
-    until(lambda: two.texts(session) == ["echo one", "one", "echo two", "two"])
-    for method, path, body in (
-        ("POST", f"/session/{session}/message", PROMPT),
-        ("POST", f"/api/session/{session}/prompt", {"text": "echo three"}),
-        ("PATCH", f"/session/{session}", {"title": "Mine"}),
-        ("DELETE", f"/session/{session}", None),
-        ("POST", f"/session/{session}/abort", None),
-    ):
-        status, answer = two.ask(method, path, body)
-        assert (status, one.url in answer["message"], str(one.process.pid) in answer["message"]) == (409, True, True)
-    assert one.ask("DELETE", f"/session/{session}")[0] == 200
-    until(lambda: session not in two.titles())
+    assert_other_shows_session(*two_nodes)
 
 
 def test_sessions_of_a_killed_server_go_on_in_the_other(two_nodes: tuple[Server, Server]) -> None:

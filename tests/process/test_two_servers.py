@@ -112,6 +112,15 @@ def until(what: Callable[[], object]) -> None:
 
 def test_each_shows_what_the_other_has_and_says_who_has_it(two_servers: tuple[Server, Server]) -> None:
     first, second = two_servers
+    assert_other_shows_session(first, second)
+    mine = second.session()
+    second.prompt(mine, "echo mine")
+    until(lambda: mine in first.titles())
+    until(lambda: first.texts(mine) == ["echo mine", "mine"])
+
+
+def assert_other_shows_session(first: Server, second: Server) -> None:
+    """A session of the first server is shown by the second, which refuses to change it, until it is deleted."""
     session = first.session()
     first.prompt(session, "echo one")
     until(lambda: session in second.titles())
@@ -130,10 +139,6 @@ def test_each_shows_what_the_other_has_and_says_who_has_it(two_servers: tuple[Se
         status, answer = second.ask(method, path, body)
         assert (status, first.url in answer["message"], str(first.process.pid) in answer["message"]) == (409, True, True)
     assert first.texts(session) == ["echo one", "one", "echo two", "two"]
-    mine = second.session()
-    second.prompt(mine, "echo mine")
-    until(lambda: mine in first.titles())
-    until(lambda: first.texts(mine) == ["echo mine", "mine"])
     assert first.ask("DELETE", f"/session/{session}")[0] == 200
     until(lambda: session not in second.titles())
 

@@ -78,7 +78,7 @@ class Store(Protocol):
     def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
         """A page that was written before the newest checkpoint was read, or None if it is gone.
 
-        Blocks for one look-up in the database, and may be called in any thread. Raises StoreError.
+        Blocks for one look-up on this machine's disk, never for the network, and may be called in any thread. Raises StoreError.
         """
         ...
 

@@ -33,6 +33,7 @@ from shim.store.jetstream.layout import (
     encode_manifest,
     encode_record,
 )
+from shim.store.jetstream.pages import PageCopies
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)
@@ -45,6 +46,8 @@ DELETED_S = 86_400
 """Seconds that the entry of a deleted session stays, so that other servers see it."""
 STARTS = 512
 """Maximum places of a journal that are kept, from which it can be read."""
+PAGES_AT_ONCE = 16
+"""Pages of a checkpoint that are read at the same time."""
 START_EVENTS = 64
 """Minimum events between two of them."""
 
@@ -135,6 +138,7 @@ class Journal:
 class Journals:
     """The sessions that this server writes.
 
+    pages        copies of pages on this machine
     find_server  the server with an id if it lives, or None
     on_lost      called once for a session that was taken from us
     """
@@ -144,6 +148,7 @@ class Journals:
         connection: Connection,
         layout: Layout,
         server_id: str,
+        pages: PageCopies,
         *,
         find_server: Callable[[str], Awaitable[ServerRef | None]],
         on_lost: Callable[[Journal], None],
@@ -151,6 +156,7 @@ class Journals:
         self._connection = connection
         self._layout = layout
         self._server_id = server_id
+        self._pages = pages
         self._find_server = find_server
         self._on_lost = on_lost
         self._journals: dict[str, Journal] = {}
@@ -174,6 +180,7 @@ class Journals:
 
     def forget(self, session_id: str) -> None:
         """Forget a session that another server has deleted."""
+        self._pages.remove(session_id)
         self._journals.pop(session_id, None)
 
     # --- owning --------------------------------------------------------------------------------------------------
@@ -385,6 +392,7 @@ class Journals:
         journal.starts.clear()
         journal.is_ours, journal.record, journal.revision, journal.stored, journal.position = False, None, 0, 0, 0
         journal.manifest, journal.manifest_revision = None, None
+        await asyncio.to_thread(self._pages.remove, session_id)
 
     # --- checkpoints ---------------------------------------------------------------------------------------------
 
@@ -401,6 +409,18 @@ class Journals:
         """The bytes of these parts, or None if one is gone."""
         pieces = [await self._connection.by_sequence(self._layout.blobs, part) for part in parts]
         return b"".join(piece for piece in pieces if piece is not None) if None not in pieces else None
+
+    async def copy_pages(self, session_id: str, manifest: Manifest) -> None:
+        """Copy the pages of a checkpoint to this machine, as far as they are not here. One that is gone is left out."""
+        missing = await asyncio.to_thread(self._pages.keep_only, session_id, manifest.pages)
+
+        async def copy(number: int) -> None:
+            parts = manifest.pages[number]
+            if (body := await self.read_blob(parts)) is not None:
+                await asyncio.to_thread(self._pages.put, session_id, number, parts, body)
+
+        for at in range(0, len(missing), PAGES_AT_ONCE):
+            await asyncio.gather(*map(copy, missing[at : at + PAGES_AT_ONCE]))
 
     async def _save_checkpoint(self, journal: Journal, what: SaveCheckpoint) -> None:
         pages = {number: await self._put_blob(journal, body) for number, body in what.pages.items()}
@@ -424,6 +444,9 @@ class Journals:
                 journal.manifest_revision = None
                 continue
             journal.manifest, journal.manifest_revision = manifest, revision
+            for number, body in what.pages.items():
+                await asyncio.to_thread(self._pages.put, journal.session_id, number, pages[number], body)
+            await asyncio.to_thread(self._pages.remove, journal.session_id, what.dropped)
             await self._remove_blobs(old, manifest)
             return
         raise StoreError(f"The checkpoint of session {journal.session_id} could not be written: NATS still works on it.")

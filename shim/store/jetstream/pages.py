@@ -1,81 +1,76 @@
-"""Reads pages of checkpoints for callers that must not await, in a thread with a connection of its own.
+"""Copies of checkpoints' pages on this machine: a page that is asked for on the event loop never waits for the network.
 
-A page may be asked for in any thread, the event loop's included. So the request must not need that event loop.
+The copies of a session are made when its checkpoint is read or written. They are in a private database of SQLite, a file without
+a name: the operating system removes it with the process, also after `kill -9`.
 """
 
 from __future__ import annotations
 
-import asyncio
+import sqlite3
 import threading
-from collections.abc import Coroutine, Sequence
-from concurrent.futures import TimeoutError as FutureTimeoutError
-from typing import Any, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from shim.errors import StoreError
-from shim.store.jetstream.connection import CONNECT_S, REQUEST_S, Connection
-from shim.store.jetstream.layout import ClusterOptions, Stream
 
-T = TypeVar("T")
+CACHE_KIB = 4096
+"""Maximum KiB of the database in memory; the rest is in its file."""
+TABLE = """
+    CREATE TABLE page (session_id BLOB, number INTEGER, place INTEGER, body BLOB, PRIMARY KEY (session_id, number)) WITHOUT ROWID
+"""
+PUT = "INSERT OR REPLACE INTO page VALUES (?, ?, ?, ?)"
+FIND = "SELECT body FROM page WHERE session_id = ? AND number = ?"
+PLACES = "SELECT number, place FROM page WHERE session_id = ?"
+REMOVE = "DELETE FROM page WHERE session_id = ? AND number = ?"
+REMOVE_ALL = "DELETE FROM page WHERE session_id = ?"
 
-CLOSE_S = 2.0
-"""Maximum seconds for the thread to end."""
+Parts = Sequence[int]
+"""The numbers of the messages in which a page is stored."""
 
 
-class PageReader:
-    """The thread, started by the first page."""
+class PageCopies:
+    """The copies. May be used in any thread; each call blocks for a look-up on the local disk. Raises StoreError."""
 
-    def __init__(self, options: ClusterOptions, name: str, blobs: Stream) -> None:
-        self._options = options
-        self._name = name
-        self._blobs = blobs
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._connection: Connection | None = None
-        self._opening = asyncio.Lock()
+        self._database = sqlite3.connect("", check_same_thread=False, isolation_level=None)
+        self._database.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        self._database.execute(TABLE)
 
-    def read(self, parts: Sequence[int]) -> bytes | None:
-        """The bytes of these parts, or None if one is gone. Blocks. Raises StoreError."""
-        with self._lock:
-            if self._loop is None:
-                self._loop = asyncio.new_event_loop()
-                self._thread = threading.Thread(target=self._loop.run_forever, name="store-pages", daemon=True)
-                self._thread.start()
-            loop = self._loop
-        return self._wait(self._read(parts), loop, CONNECT_S + len(parts) * REQUEST_S)
+    def find(self, session_id: str, number: int) -> bytes | None:
+        """A page, or None if there is no copy."""
+        rows = self._run(FIND, session_id, number)
+        return rows[0][0] if rows else None
 
-    async def _read(self, parts: Sequence[int]) -> bytes | None:
-        async with self._opening:
-            if self._connection is None:
-                connection = Connection(self._options, self._name)
-                await connection.open()
-                self._connection = connection
-        pieces: list[bytes] = []
-        for part in parts:
-            piece = await self._connection.by_sequence(self._blobs, part)
-            if piece is None:
-                return None
-            pieces.append(piece)
-        return b"".join(pieces)
+    def put(self, session_id: str, number: int, parts: Parts, body: bytes) -> None:
+        """Keep a copy in place of the one before."""
+        self._run(PUT, session_id, number, parts[0], body)
+
+    def keep_only(self, session_id: str, pages: Mapping[int, Parts]) -> list[int]:
+        """Remove the copies that are not of these pages. Returns the numbers of those without a copy."""
+        places = dict(self._run(PLACES, session_id))
+        self.remove(session_id, [number for number, place in places.items() if number not in pages or pages[number][0] != place])
+        return [number for number, parts in pages.items() if places.get(number) != parts[0]]
+
+    def remove(self, session_id: str, numbers: Collection[int] | None = None) -> None:
+        """Remove copies of a session. In: `numbers`, None for all."""
+        if numbers is None:
+            self._run(REMOVE_ALL, session_id)
+            return
+        for number in numbers:
+            self._run(REMOVE, session_id, number)
 
     def close(self) -> None:
-        """Close the connection and end the thread. Blocks for at most CLOSE_S and a request. May be called again."""
+        """Remove all copies. May be called again."""
         with self._lock:
-            loop, thread, connection = self._loop, self._thread, self._connection
-            self._loop = self._thread = self._connection = None
-        if loop is None or thread is None:
-            return
-        if connection is not None:
-            self._wait(connection.close(), loop, 2 * REQUEST_S)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(CLOSE_S)
-        if not thread.is_alive():
-            loop.close()
+            self._database.close()
 
-    def _wait(self, work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop, seconds: float) -> T:
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+    def _run(self, statement: str, session_id: str, *values: int | bytes) -> list[Any]:
         try:
-            return future.result(seconds)
-        except FutureTimeoutError as error:
-            future.cancel()
-            raise StoreError(f"NATS at {self._options.address} does not answer. Look at the network and at NATS.") from error
+            with self._lock:
+                return self._database.execute(statement, (session_id.encode("utf-8", "surrogatepass"), *values)).fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(
+                f"A page of session {session_id} cannot be kept on this machine: {error}. Look for room in its directory for"
+                " temporary files (SQLITE_TMPDIR, TMPDIR or /var/tmp)."
+            ) from error

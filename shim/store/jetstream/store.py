@@ -28,7 +28,7 @@ from shim.store.jetstream.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
 from shim.store.jetstream.layout import ClusterOptions, Layout, SessionRecord, Stream, decode_record
 from shim.store.jetstream.leases import LEASE_S, Leases
 from shim.store.jetstream.nats_process import EmbeddedServer
-from shim.store.jetstream.pages import PageReader
+from shim.store.jetstream.pages import PageCopies
 from shim.store.lock import DirectoryLock, make_directory
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
 from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
@@ -94,7 +94,7 @@ class _OpenStore:
     leases: Leases
     journals: Journals
     lanes: LaneWriter
-    pages: PageReader
+    pages: PageCopies
     local: _LocalPresence | None
     seen: int = 0
     owners: dict[str, str] = field(default_factory=dict[str, str])
@@ -168,7 +168,8 @@ class JetStreamStore:
         name = f"opencode-shim {self.server_id}"
         connection, local = Connection(self.options, name), None
         leases = Leases(connection, self.layout, self.server_id, self._lease_s)
-        journals = Journals(connection, self.layout, self.server_id, find_server=leases.find, on_lost=self._note_lost)
+        pages = PageCopies()
+        journals = Journals(connection, self.layout, self.server_id, pages, find_server=leases.find, on_lost=self._note_lost)
         try:
             await connection.open()
             await connection.prepare(self.layout)
@@ -182,8 +183,8 @@ class JetStreamStore:
             if local is not None:
                 await asyncio.to_thread(local.leave)
             await connection.close()
+            pages.close()
             raise
-        pages = PageReader(self.options, name, self.layout.blobs)
         return _OpenStore(connection, leases, journals, LaneWriter(self._commit, self._limits), pages, local, seen)
 
     async def close(self) -> None:
@@ -197,8 +198,7 @@ class JetStreamStore:
             self._opened, self._is_opening = None, False
             await opened.leases.stop()
             await opened.connection.close()
-            with suppress(StoreError):
-                await asyncio.to_thread(opened.pages.close)
+            opened.pages.close()
             if opened.local is not None:
                 await asyncio.to_thread(opened.local.leave)
             if self._embedded is not None:
@@ -403,14 +403,12 @@ class JetStreamStore:
         manifest = await opened.journals.load_manifest(opened.journals.get(session_id))
         if manifest is None or (head := await opened.journals.read_blob(manifest.head)) is None:
             return None
+        await opened.journals.copy_pages(session_id, manifest)
         return Checkpoint(manifest.sequence, head, frozenset(manifest.pages))
 
     def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
-        """A page of the checkpoint, read by another thread while the caller's waits."""
-        opened = self._use()
-        journal = opened.journals.find(session_id)
-        parts = None if journal is None or journal.manifest is None else journal.manifest.pages.get(number)
-        return None if parts is None else opened.pages.read(parts)
+        """A page of the checkpoint, of its copy on this machine."""
+        return self._use().pages.find(session_id, number)
 
     # --- ownership ---------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,15 @@ def private_nats(tmp_path: Path) -> Iterator[NatsServer]:
 
 
 @pytest.fixture
+async def private_store(private_nats: NatsServer) -> AsyncIterator[JetStreamStore]:
+    """The store of a NATS server that the test may stop."""
+    store = JetStreamStore(ClusterOptions((private_nats.url,)), limits=LIMITS)
+    await store.open()
+    yield store
+    await store.close()
+
+
+@pytest.fixture
 def options(shared_nats: NatsServer) -> ClusterOptions:
     """A new cluster."""
     return ClusterOptions((shared_nats.url,), f"test{next(NUMBERS)}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,15 +176,6 @@ async def until_written(store: JetStreamStore) -> None:
                 await asyncio.sleep(0.01)
             else:
                 return
-
-
-@pytest.fixture
-async def private_store(private_nats: NatsServer) -> AsyncIterator[JetStreamStore]:
-    """The store of a NATS server that the test may stop."""
-    store = JetStreamStore(ClusterOptions((private_nats.url,)), limits=LIMITS)
-    await store.open()
-    yield store
-    await store.close()
 
 
 async def test_flushed_writes_survive_a_crash_of_nats(private_nats: NatsServer, private_store: JetStreamStore) -> None:

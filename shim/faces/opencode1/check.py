@@ -60,9 +60,9 @@ def _wrong_keys(schema: dict[str, Any], value: dict[str, Any], where: str) -> st
     for key in arr(schema.get("required")):
         if key not in value:
             return f'{where or "it"} has no "{key}"'
-    properties, other = obj(schema.get("properties")), obj(schema.get("additionalProperties"))
+    properties, additional = obj(schema.get("properties")), obj(schema.get("additionalProperties"))
     for key, inner in value.items():
-        member = obj(properties.get(key)) or other
+        member = obj(properties.get(key)) or additional
         wrong = _wrong(member, inner, f"{where}.{key}" if where else key) if member else None
         if wrong:
             return wrong
@@ -74,8 +74,8 @@ def _alternative_fault(schemas: list[dict[str, Any]], value: Any, where: str) ->
     wrong = [(schema, _wrong(schema, value, where)) for schema in schemas]
     if any(complaint is None for _, complaint in wrong):
         return None
-    meant = [complaint for schema, complaint in wrong if _means(schema, value)]
-    return (meant or [complaint for _, complaint in wrong])[-1]
+    complaints = [complaint for schema, complaint in wrong if _means(schema, value)]
+    return (complaints or [complaint for _, complaint in wrong])[-1]
 
 
 def _means(schema: dict[str, Any], value: Any) -> bool:

@@ -38,8 +38,8 @@ def render(served: Set[str]) -> str:
     tags: dict[str, list[str]] = {}
     refused = rows(served)
     for name, row in OPERATIONS.items():
-        what = f"{refused[name].status}: {refused[name].reason}" if name in refused else _yes(name)
-        tags.setdefault(row.tag, []).append(f"| `{name}` | {row.method} | `{row.path}` | {what} |")
+        status = f"{refused[name].status}: {refused[name].reason}" if name in refused else _yes(name)
+        tags.setdefault(row.tag, []).append(f"| `{name}` | {row.method} | `{row.path}` | {status} |")
     head = "| operation | method | path | served |\n| --- | --- | --- | --- |\n"
     tables = "\n".join(f"## {tag}\n\n{head}" + "\n".join(lines) + "\n" for tag, lines in tags.items())
     count = sum(name in served and name not in SHARED for name in OPERATIONS)

@@ -426,14 +426,14 @@ def permission(value: PermissionRequest, session_id: str) -> types.PermissionReq
 def question(value: QuestionRequest, session_id: str) -> types.QuestionRequest:
     """`QuestionRequest`."""
     questions: list[types.QuestionInfo] = []
-    for asked in value.questions:
+    for item in value.questions:
         options: list[types.QuestionOption] = [
-            {"label": option.label, "description": option.description} for option in asked.options
+            {"label": option.label, "description": option.description} for option in item.options
         ]
-        wire: types.QuestionInfo = {"question": asked.question, "header": asked.header, "options": options}
-        if asked.multiple:
+        wire: types.QuestionInfo = {"question": item.question, "header": item.header, "options": options}
+        if item.multiple:
             wire["multiple"] = True
-        if not asked.custom:
+        if not item.custom:
             wire["custom"] = False
         questions.append(wire)
     asking: types.QuestionRequest = {"id": value.id, "sessionID": session_id, "questions": questions}

@@ -94,16 +94,16 @@ def _time(ms: Any) -> str:
 
 def _message(message: MessageWithParts, children: Children, depth: int) -> str:
     info, parts = message["info"], message["parts"]
-    shown = "\n".join(filter(None, (_part(p, children, depth) for p in parts)))
+    html = "\n".join(filter(None, (_part(p, children, depth) for p in parts)))
     error = obj(info.get("error"))
     if error:
         reason = text(obj(error.get("data")).get("message")) or text(error.get("name"))
-        shown += f'<div class="error">{escape(reason)}</div>'
+        html += f'<div class="error">{escape(reason)}</div>'
     if info["role"] != "user":
-        return f'<section class="assistant">{shown}</section>' if shown else ""
+        return f'<section class="assistant">{html}</section>' if html else ""
     if any(p["type"] == "compaction" for p in parts):
         return '<div class="rule">the conversation was compacted</div>'
-    return f'<section class="user">{shown}</section>' if shown else ""
+    return f'<section class="user">{html}</section>' if html else ""
 
 
 def _part(part: Part, children: Children, depth: int) -> str:
@@ -112,8 +112,8 @@ def _part(part: Part, children: Children, depth: int) -> str:
             return "" if part.get("synthetic") or not text(part.get("text")).strip() else _prose(text(part["text"]))
         case "reasoning":
             thought = text(part.get("text")).strip()
-            shown = f'<div class="text">{escape(thought)}</div>'
-            return f'<details class="thought"><summary>Thinking</summary>{shown}</details>' if thought else ""
+            html = f'<div class="text">{escape(thought)}</div>'
+            return f'<details class="thought"><summary>Thinking</summary>{html}</details>' if thought else ""
         case "file":
             return _file(part)
         case "tool":
@@ -186,13 +186,13 @@ def _tool_body(tool: str, arguments: JsonObject, state: JsonObject, meta: JsonOb
         return f'<pre class="wrap">$ {escape(text(arguments.get("command")))}\n{escape(_cut(output))}</pre>', False
     if tool == "write" and text(arguments.get("content")):
         return f'<pre class="wrap">{escape(_cut(text(arguments["content"])))}</pre>', False
-    shown = f'<pre class="wrap">{escape(_cut(json.dumps(arguments, ensure_ascii=False, indent=1)))}</pre>' if arguments else ""
-    return shown + (f'<pre class="wrap">{escape(_cut(output))}</pre>' if output else ""), False
+    html = f'<pre class="wrap">{escape(_cut(json.dumps(arguments, ensure_ascii=False, indent=1)))}</pre>' if arguments else ""
+    return html + (f'<pre class="wrap">{escape(_cut(output))}</pre>' if output else ""), False
 
 
 def _cut(output: str) -> str:
-    left = len(output) - SHOWN_CHARS
-    return output if left <= 0 else f"{output[:SHOWN_CHARS]}\n… {left} more characters"
+    excess = len(output) - SHOWN_CHARS
+    return output if excess <= 0 else f"{output[:SHOWN_CHARS]}\n… {excess} more characters"
 
 
 def _diff(diff: str) -> str:

@@ -95,23 +95,23 @@ def form(request: QuestionRequest, session_id: str, tool: CallSource | None) -> 
 def question(request: QuestionRequest, session_id: str) -> PreviewQuestions:
     """The `QuestionV2Request` of builds before 2.0, which have no forms."""
     questions: list[PreviewQuestion] = []
-    for asked in request.questions:
-        options: list[PreviewOption] = [{"label": option.label, "description": option.description} for option in asked.options]
-        wire: PreviewQuestion = {"question": asked.question, "header": asked.header, "options": options}
-        if asked.multiple:
+    for item in request.questions:
+        options: list[PreviewOption] = [{"label": option.label, "description": option.description} for option in item.options]
+        wire: PreviewQuestion = {"question": item.question, "header": item.header, "options": options}
+        if item.multiple:
             wire["multiple"] = True
-        if not asked.custom:
+        if not item.custom:
             wire["custom"] = False
         questions.append(wire)
-    shown: PreviewQuestions = {"id": request.id, "sessionID": session_id, "questions": questions}
+    group: PreviewQuestions = {"id": request.id, "sessionID": session_id, "questions": questions}
     if request.call is not None:
-        shown["tool"] = {"messageID": request.call.message_id, "callID": request.call.call_id}
-    return shown
+        group["tool"] = {"messageID": request.call.message_id, "callID": request.call.call_id}
+    return group
 
 
 def _field(number: int, question: Question) -> types.FormField:
     options: list[types.FormOption] = [
-        {"value": one.label, "label": one.label, "description": one.description} for one in question.options
+        {"value": option.label, "label": option.label, "description": option.description} for option in question.options
     ]
     field: types.FormFieldString = {
         "key": f"q{number}",
@@ -127,13 +127,15 @@ def _field(number: int, question: Question) -> types.FormField:
 def answer(form: types.FormInfo, answers: Sequence[Sequence[str]]) -> types.FormAnswer:
     """The `FormAnswer` of the answers, which are one list for each question. A question without an answer has no key."""
     values: dict[str, str | list[str]] = {}
-    for field, given in zip(form["fields"], answers, strict=False):
-        if given:
-            values[field["key"]] = list(given) if field["type"] == "multiselect" else ", ".join(given)
+    for field, labels in zip(form["fields"], answers, strict=False):
+        if labels:
+            values[field["key"]] = list(labels) if field["type"] == "multiselect" else ", ".join(labels)
     return values
 
 
 def answers(form: types.FormInfo, answer: Mapping[str, object]) -> list[list[str]]:
     """The answers to each question, from a `FormAnswer`. A question without an answer has an empty list."""
-    given = [answer.get(field["key"]) for field in form["fields"]]
-    return [[str(v) for v in arr(value)] if isinstance(value, list) else [] if value is None else [str(value)] for value in given]
+    values = [answer.get(field["key"]) for field in form["fields"]]
+    return [
+        [str(v) for v in arr(value)] if isinstance(value, list) else [] if value is None else [str(value)] for value in values
+    ]

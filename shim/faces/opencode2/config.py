@@ -37,8 +37,8 @@ def convert(values: Mapping[str, Any]) -> ConfigInfo:
     info: JsonObject = {key: values[key] for key in SAME if values.get(key) is not None}
     for name, (key, convert) in CONVERTED.items():
         value = values.get(key)
-        if value is not None and (found := convert(value)) not in (None, {}, []):
-            info[name] = found
+        if value is not None and (converted := convert(value)) not in (None, {}, []):
+            info[name] = converted
     return cast("ConfigInfo", info)
 
 
@@ -56,7 +56,7 @@ def permissions(value: Any) -> list[types.PermissionRule]:
 
 
 def _agent(row: JsonObject) -> JsonObject:
-    kept = {key: row[key] for key in ("description", "mode", "hidden", "color", "steps") if row.get(key) is not None}
+    fields = {key: row[key] for key in ("description", "mode", "hidden", "color", "steps") if row.get(key) is not None}
     model = text(row.get("model"))
     variant = text(row.get("variant"))
     more = {
@@ -64,12 +64,12 @@ def _agent(row: JsonObject) -> JsonObject:
         "system": text(row.get("prompt")),
         "permissions": permissions(row.get("permission")) if row.get("permission") else [],
     }
-    return kept | {key: value for key, value in more.items() if value} | ({"disabled": True} if row.get("disable") else {})
+    return fields | {key: value for key, value in more.items() if value} | ({"disabled": True} if row.get("disable") else {})
 
 
 def _server(row: JsonObject) -> JsonObject:
-    kept = {key: row[key] for key in ("type", "command", "url", "cwd", "environment", "headers") if row.get(key) is not None}
-    return kept | ({"disabled": True} if row.get("enabled") is False else {})
+    fields = {key: row[key] for key in ("type", "command", "url", "cwd", "environment", "headers") if row.get(key) is not None}
+    return fields | ({"disabled": True} if row.get("enabled") is False else {})
 
 
 def _convert_values(convert: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
@@ -77,7 +77,7 @@ def _convert_values(convert: Callable[[JsonObject], JsonObject]) -> Callable[[An
 
 
 def _plugins(value: Any) -> Any:
-    return [one if isinstance(one, str) else {"package": one[0], "options": one[1]} for one in arr(value)]
+    return [plugin if isinstance(plugin, str) else {"package": plugin[0], "options": plugin[1]} for plugin in arr(value)]
 
 
 def _compaction(value: Any) -> Any:

@@ -23,6 +23,8 @@ class LocatedAnswer(dict[str, Any]):
         self.project = project
 
 
-def with_project(said: Any) -> Any:
+def with_project(answer: Any) -> Any:
     """The envelope with the project, for older dialects. Any other answer is returned unchanged."""
-    return {**said, "location": {**said["location"], "project": said.project}} if isinstance(said, LocatedAnswer) else said
+    return (
+        {**answer, "location": {**answer["location"], "project": answer.project}} if isinstance(answer, LocatedAnswer) else answer
+    )

@@ -22,13 +22,16 @@ NO_MODEL: Wire = {"providerID": "unknown", "id": "unknown"}
 
 def document(info: Wire, messages: list[Wire]) -> Wire:
     """The document in OpenCode 1's form. In: values that satisfy OpenCode 2's schema."""
-    made = _Messages(text(obj(info.get("location")).get("directory"), "/"))
+    builder = _Messages(text(obj(info.get("location")).get("directory"), "/"))
     for message in messages:
-        made.add(message)
-    kept = {key: info[key] for key in ("id", "parentID", "title", "agent", "metadata") if info.get(key) is not None}
+        builder.add(message)
+    fields = {key: info[key] for key in ("id", "parentID", "title", "agent", "metadata") if info.get(key) is not None}
     time = {key: info["time"][key] for key in ("created", "updated", "archived") if key in info["time"]}
     model = {"model": _model(obj(info["model"]))} if info.get("model") else {}
-    return {"info": {**kept, **model, "cost": info["cost"], "tokens": info["tokens"], "time": time}, "messages": made.messages}
+    return {
+        "info": {**fields, **model, "cost": info["cost"], "tokens": info["tokens"], "time": time},
+        "messages": builder.messages,
+    }
 
 
 def _model(ref: Wire) -> Wire:
@@ -48,13 +51,13 @@ class _Messages:
         """Add a message. Switches only change the agent and the model of later messages."""
         match message["type"]:
             case "user":
-                files = [_file(one) for one in arr(message.get("files"))]
+                files = [_file(entry) for entry in arr(message.get("files"))]
                 self._user(message, [{"type": "text", "text": message["text"]}, *files])
             case "synthetic" | "skill":
                 self._user(message, [{"type": "text", "text": message["text"], "synthetic": True}])
             case "assistant":
                 self._agent, self._model = message["agent"], message["model"]
-                self._assistant(message, [_part(obj(one)) for one in message["content"]])
+                self._assistant(message, [_part(obj(entry)) for entry in message["content"]])
             case "shell":
                 self._assistant(message, [_shell(message)])
             case "compaction" if message["status"] == "completed":
@@ -98,8 +101,8 @@ class _Messages:
         self.messages.append({"info": {"id": id_, **info}, "parts": numbered})
 
 
-def _file(given: Any) -> Wire:
-    file = obj(given)
+def _file(value: Any) -> Wire:
+    file = obj(value)
     url = f"data:{file['mime']};base64,{file['data']}"
     return {"type": "file", "mime": file["mime"], "url": url, **({"filename": file["name"]} if file.get("name") else {})}
 
@@ -121,16 +124,16 @@ def _state(part: Wire) -> Wire:
     span = {"start": start, "end": time.get("completed", start)}
     input_ = _arguments(part["name"], obj(state["input"]))
     if state["status"] == "completed":
-        output = "\n".join(text(obj(one).get("text")) for one in state["content"] if obj(one)["type"] == "text")
+        output = "\n".join(text(obj(entry).get("text")) for entry in state["content"] if obj(entry)["type"] == "text")
         metadata = obj(state.get("metadata"))
         return {"status": "completed", "input": input_, "output": output, "title": "", "metadata": metadata, "time": span}
     error = state["error"]["message"] if state["status"] == "error" else CUT_OFF
     return {"status": "error", "input": input_, "error": error, "time": span}
 
 
-def _arguments(tool: str, given: Mapping[str, Any]) -> Wire:
+def _arguments(tool: str, arguments: Mapping[str, Any]) -> Wire:
     names = {second: first for first, second in ARGUMENTS.get(tool, {}).items()}
-    return {names.get(key, key): value for key, value in given.items()}
+    return {names.get(key, key): value for key, value in arguments.items()}
 
 
 def _shell(message: Wire) -> Wire:

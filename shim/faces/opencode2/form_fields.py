@@ -34,26 +34,26 @@ KEYS: Mapping[str, Sequence[str]] = {
 """Type of a field -> its keys. Other keys are left out."""
 
 
-def fields_of(given: Sequence[ReadOnlyWire]) -> list[types.FormField]:
+def fields_of(rows: Sequence[ReadOnlyWire]) -> list[types.FormField]:
     """Validate the fields of a new form. Raises InvalidRequest."""
     fields: list[types.FormField] = []
-    for number, one in enumerate(given):
-        field = {key: one[key] for key in KEYS[one["type"]] if one.get(key) is not None}
-        why = _field_fault(field, {known["key"] for known in fields})
+    for number, row in enumerate(rows):
+        field = {key: row[key] for key in KEYS[row["type"]] if row.get(key) is not None}
+        why = _field_fault(field, {earlier["key"] for earlier in fields})
         if why:
             raise InvalidRequest(why, path=("fields", number))
         fields.append(cast("types.FormField", field))  # the request body and `KEYS` hold its shape
     return fields
 
 
-def _field_fault(field: ReadOnlyWire, known: set[str]) -> str:
-    if field["key"] in known:
+def _field_fault(field: ReadOnlyWire, earlier_keys: set[str]) -> str:
+    if field["key"] in earlier_keys:
         return f'There are two fields "{field["key"]}"'
     if field["type"] == "multiselect" and not field.get("options"):
         return "A multiselect has options"
     if field["type"] == "external" and not field.get("url"):
         return "An external field has a url"
-    unknown = [obj(one)["key"] for one in arr(field.get("when")) if obj(one)["key"] not in known]
+    unknown = [obj(condition)["key"] for condition in arr(field.get("when")) if obj(condition)["key"] not in earlier_keys]
     if unknown:
         return f'`when` names a field before it, not "{unknown[0]}"'
     return ""
@@ -61,17 +61,17 @@ def _field_fault(field: ReadOnlyWire, known: set[str]) -> str:
 
 def invalid(fields: Sequence[ReadOnlyWire], answer: Mapping[str, Any]) -> str | None:
     """Why an answer is invalid, in OpenCode's words where known, or None if it is valid."""
-    known = {field["key"]: field for field in fields}
+    by_key = {field["key"]: field for field in fields}
     for key in answer:
-        if key not in known:
+        if key not in by_key:
             return f"Unknown form field: {key}"
-    for key, field in known.items():
-        shown = all(_holds(obj(one), answer) for one in arr(field.get("when")))
+    for key, field in by_key.items():
+        visible = all(_holds(obj(condition), answer) for condition in arr(field.get("when")))
         if key not in answer:
-            if field.get("required") is True and shown:
+            if field.get("required") is True and visible:
                 return f"Missing form field: {key}"
             continue
-        if not shown:
+        if not visible:
             return f"Form field is not shown for these answers: {key}"
         if (wrong := _CHECKS[field["type"]](field, answer[key])) is not None:
             return f"{wrong} for form field: {key}"
@@ -110,13 +110,13 @@ def _boolean(_field: ReadOnlyWire, value: Any) -> str | None:
 
 
 def _list_fault(field: ReadOnlyWire, value: Any) -> str | None:
-    chosen: list[Any] = arr(value)
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in chosen):
+    choices: list[Any] = arr(value)
+    if not isinstance(value, list) or not all(isinstance(choice, str) for choice in choices):
         return "Expected string[]"
     options = _options(field)
-    if field.get("custom") is False and not set(chosen) <= set(options):
+    if field.get("custom") is False and not set(choices) <= set(options):
         return f"Expected one of {', '.join(options)}"
-    if len(chosen) < field.get("minItems", 0) or len(chosen) > field.get("maxItems", len(chosen)):
+    if len(choices) < field.get("minItems", 0) or len(choices) > field.get("maxItems", len(choices)):
         return f"Expected {field.get('minItems', 0)} to {field.get('maxItems', 'any number of')} items"
     return None
 

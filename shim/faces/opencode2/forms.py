@@ -52,17 +52,17 @@ class Forms:
     def __init__(self, ids: Ids, tell: Tell) -> None:
         self._ids = ids
         self._tell = tell
-        self._made: dict[str, ClientForm] = {}
+        self._forms: dict[str, ClientForm] = {}
 
     def create(self, session_id: str, directory: str, form_id: str | None, draft: FormDraft) -> types.FormInfo | None:
         """Create a form. None if the id is used. Raises LimitReached."""
-        if form_id in self._made:
+        if form_id in self._forms:
             return None
-        if sum(one.is_open for one in self._made.values()) >= MAX_OPEN:
+        if sum(entry.is_open for entry in self._forms.values()) >= MAX_OPEN:
             raise LimitReached("forms", MAX_OPEN, "Too many forms wait for an answer: cancel some.")
         id_ = form_id or f"frm_{self._ids.new('question').partition('_')[2]}"
         form: types.FormInfo = {"id": id_, "sessionID": session_id, **draft}
-        self._made[id_] = ClientForm(form, directory)
+        self._forms[id_] = ClientForm(form, directory)
         self._forget()
         created: event_types.FormCreatedData = {"form": form}
         self._tell("form.created", created, directory)
@@ -71,36 +71,38 @@ class Forms:
     def open(self, session_id: str, directory: str | None = None) -> list[types.FormInfo]:
         """The open forms, oldest first, of one directory or of all."""
         return [
-            one.form for one in self._open_forms() if one.form["sessionID"] == session_id and directory in (None, one.directory)
+            entry.form
+            for entry in self._open_forms()
+            if entry.form["sessionID"] == session_id and directory in (None, entry.directory)
         ]
 
     def of(self, directory: str) -> list[types.FormInfo]:
         """The open forms of a directory."""
-        return [one.form for one in self._open_forms() if one.directory == directory]
+        return [entry.form for entry in self._open_forms() if entry.directory == directory]
 
     def get(self, session_id: str, form_id: str) -> types.FormDetail | None:
         """The `FormDetail` of a form, or None if the session has no such form."""
-        made = self._made.get(form_id)
-        return {**made.form, "state": made.state} if made is not None and made.form["sessionID"] == session_id else None
+        entry = self._forms.get(form_id)
+        return {**entry.form, "state": entry.state} if entry is not None and entry.form["sessionID"] == session_id else None
 
     def settle(self, form_id: str, answer: types.FormAnswer | None, message: str | None = None) -> bool:
         """Answer a form, or cancel it with None. False if it was settled already or does not exist."""
-        made = self._made.get(form_id)
-        if made is None or not made.is_open:
+        entry = self._forms.get(form_id)
+        if entry is None or not entry.is_open:
             return False
-        whose = {"id": form_id, "sessionID": made.form["sessionID"]}
+        ids = {"id": form_id, "sessionID": entry.form["sessionID"]}
         if answer is None:
-            made.state = {"status": "cancelled", "message": message} if message else {"status": "cancelled"}
-            self._tell("form.cancelled", whose, made.directory)
+            entry.state = {"status": "cancelled", "message": message} if message else {"status": "cancelled"}
+            self._tell("form.cancelled", ids, entry.directory)
         else:
-            made.state = {"status": "answered", "answer": answer}
-            self._tell("form.replied", {**whose, "answer": answer}, made.directory)
+            entry.state = {"status": "answered", "answer": answer}
+            self._tell("form.replied", {**ids, "answer": answer}, entry.directory)
         return True
 
     def _open_forms(self) -> Iterable[ClientForm]:
-        return (one for one in self._made.values() if one.is_open)
+        return (entry for entry in self._forms.values() if entry.is_open)
 
     def _forget(self) -> None:
-        settled = [id_ for id_, one in self._made.items() if not one.is_open]
+        settled = [id_ for id_, entry in self._forms.items() if not entry.is_open]
         for id_ in settled[: max(0, len(settled) - MAX_OPEN)]:
-            del self._made[id_]
+            del self._forms[id_]

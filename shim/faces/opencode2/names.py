@@ -71,10 +71,10 @@ def tool_name(name: str) -> str:
     return TOOLS.get(name, name)
 
 
-def arguments(tool: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def arguments(tool: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments of a call. In: `tool`, its name in 2.x."""
     names = ARGUMENTS.get(tool, {})
-    return {names.get(key, key): value for key, value in given.items()}
+    return {names.get(key, key): value for key, value in values.items()}
 
 
 def model_ref(model: ModelRef) -> types.ModelRef:
@@ -117,8 +117,8 @@ def _error(name: str, words: str, status: object) -> types.SessionStructuredErro
     if isinstance(status, int):
         kind = next((type_ for statuses, type_ in STATUSES if status in statuses), kind)
     message = STEP_INTERRUPTED if kind == "aborted" else words or (CUT_OFF if "Length" in name else name)
-    made: types.SessionStructuredError = {"type": kind, "message": message}
-    return {**made, "status": status} if isinstance(status, int) else made
+    wire: types.SessionStructuredError = {"type": kind, "message": message}
+    return {**wire, "status": status} if isinstance(status, int) else wire
 
 
 def tool_error(words: str, *, interrupted: bool, refused: bool) -> types.SessionStructuredError:

@@ -58,12 +58,12 @@ def models(offers: Sequence[Offer]) -> list[host_types.ModelInfo]:
     return [_model(offer, model) for offer, model in _all_models(offers)]
 
 
-def default_model(offers: Sequence[Offer], chosen: str | None) -> host_types.ModelInfo | None:
+def default_model(offers: Sequence[Offer], configured: str | None) -> host_types.ModelInfo | None:
     """The `ModelInfo` for sessions without a choice. In: `chosen`, the config's `provider/model`; it may not exist."""
     defaults = default_models(offers)
-    wanted = [(offer, model) for offer, model in _all_models(offers) if f"{offer.spec.name}/{model.id}" == chosen]
+    matches = [(offer, model) for offer, model in _all_models(offers) if f"{offer.spec.name}/{model.id}" == configured]
     listed = [(offer, model) for offer, model in _all_models(offers) if defaults[offer.spec.name] == model.id]
-    return next((_model(offer, model) for offer, model in [*wanted, *listed]), None)
+    return next((_model(offer, model) for offer, model in [*matches, *listed]), None)
 
 
 def _all_models(offers: Sequence[Offer]) -> list[tuple[Offer, Model]]:

@@ -19,8 +19,8 @@ thing, and it says nothing about your project or your agent.
 
 def undecided_operations(served: Set[str]) -> UndecidedOperations:
     """Operations that are neither served nor refused, or both, and rows for operations that do not exist."""
-    known, refused = frozenset(OPERATIONS), frozenset(UNSUPPORTED)
-    return UndecidedOperations(known - refused - served, refused & served, refused - known)
+    names, refused = frozenset(OPERATIONS), frozenset(UNSUPPORTED)
+    return UndecidedOperations(names - refused - served, refused & served, refused - names)
 
 
 def rows(served: Set[str]) -> dict[str, Row]:
@@ -35,8 +35,8 @@ def render(served: Set[str]) -> str:
     tags: dict[str, list[str]] = {}
     refused = rows(served)
     for name, row in OPERATIONS.items():
-        what = f"{refused[name].status}: {refused[name].reason}" if name in refused else _yes(name)
-        tags.setdefault(row.tag, []).append(f"| `{name}` | {row.method} | `{row.path}` | {what} |")
+        status = f"{refused[name].status}: {refused[name].reason}" if name in refused else _yes(name)
+        tags.setdefault(row.tag, []).append(f"| `{name}` | {row.method} | `{row.path}` | {status} |")
     head = "| operation | method | path | served |\n| --- | --- | --- | --- |\n"
     tables = "\n".join(f"## {tag}\n\n{head}" + "\n".join(lines) + "\n" for tag, lines in tags.items())
     count = sum(name in served for name in OPERATIONS)

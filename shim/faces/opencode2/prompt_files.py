@@ -37,11 +37,11 @@ SCHEMES = ("file", "data")
 
 def sniff_type(content: bytes, name: str) -> str:
     """The media type of a file: image or PDF by its bytes, text if it decodes as text, else by its name."""
-    found = next((mime for begin, mime in MAGIC if content.startswith(begin)), None)
-    if found is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        found = "image/webp"
-    if found is not None:
-        return found
+    media_type = next((mime for begin, mime in MAGIC if content.startswith(begin)), None)
+    if media_type is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        media_type = "image/webp"
+    if media_type is not None:
+        return media_type
     try:
         content.decode()
     except UnicodeDecodeError:
@@ -50,7 +50,7 @@ def sniff_type(content: bytes, name: str) -> str:
     return guessed if guessed.startswith("text/") else TEXT
 
 
-async def files(given: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list[File], list[JsonObject]]:
+async def files(attachments: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list[File], list[JsonObject]]:
     """(parts, stored): file parts, and the files as OpenCode 2 keeps them, `{data, mime, source, name?, ...}`.
 
     Raises InvalidRequest for a URI that is neither `file:` nor `data:`, and for a file that is missing, too large or outside of
@@ -58,15 +58,15 @@ async def files(given: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list
     """
     parts: list[File] = []
     stored: list[JsonObject] = []
-    for number, one in enumerate(given):
-        uri = str(one["uri"])
+    for number, attachment in enumerate(attachments):
+        uri = str(attachment["uri"])
         scheme = uri.partition(":")[0].lower()
         if scheme not in SCHEMES:
             raise _bad(number, f'only "file:" and "data:" URIs are read, not "{uri[:100]}"')
         mime, content, source = _inline(number, uri) if scheme == "data" else await asyncio.to_thread(_read, number, uri, roots)
-        name = one.get("name") or (Path(unquote(urlsplit(uri).path)).name if scheme == "file" else None)
-        told = {key: one[key] for key in ("name", "description", "mention") if one.get(key) is not None}
-        stored.append({"data": base64.b64encode(content).decode(), "mime": mime, "source": source, **told})
+        name = attachment.get("name") or (Path(unquote(urlsplit(uri).path)).name if scheme == "file" else None)
+        labels = {key: attachment[key] for key in ("name", "description", "mention") if attachment.get(key) is not None}
+        stored.append({"data": base64.b64encode(content).decode(), "mime": mime, "source": source, **labels})
         url = uri if scheme == "file" else f"data:{mime};base64,{base64.b64encode(content).decode()}"
         parts.append(File("", TEXT if mime.startswith("text/") else mime, url, name or None))
     return parts, stored
@@ -81,9 +81,9 @@ def _inline(number: int, uri: str) -> tuple[str, bytes, JsonObject]:
     if not comma:
         raise _bad(number, "a data: URI has a comma before its data")
     _need_size(number, len(content))
-    said = head.removeprefix("data:").partition(";")[0]
-    found = sniff_type(content, "")
-    return (said if found == TEXT and said.startswith("text/") else found), content, {"type": "inline"}
+    declared = head.removeprefix("data:").partition(";")[0]
+    sniffed = sniff_type(content, "")
+    return (declared if sniffed == TEXT and declared.startswith("text/") else sniffed), content, {"type": "inline"}
 
 
 def _read(number: int, uri: str, roots: Sequence[str]) -> tuple[str, bytes, JsonObject]:
@@ -113,11 +113,11 @@ def _bad(number: int, why: str) -> InvalidRequest:
     return InvalidRequest(f"This file cannot be attached: {why}", path=("files", number, "uri"))
 
 
-def agents(given: Sequence[JsonObject]) -> list[AgentMention]:
+def agents(mentions: Sequence[JsonObject]) -> list[AgentMention]:
     """The agent parts for mentions of agents (`@agent`)."""
     parts: list[AgentMention] = []
-    for one in given:
-        mention: Any = one.get("mention")
+    for row in mentions:
+        mention: Any = row.get("mention")
         source = {"value": mention["text"], "start": mention["start"], "end": mention["end"]} if mention else None
-        parts.append(AgentMention("", one["name"], source))
+        parts.append(AgentMention("", row["name"], source))
     return parts

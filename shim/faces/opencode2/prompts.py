@@ -27,9 +27,9 @@ def item(prompt: PendingPrompt, parts: Sequence[Part]) -> types.InboxItem:
     details, delivery = prompt.details, prompt.delivery
     if prompt.kind == "compaction":
         return {"type": "compaction", "payload": {}, "delivery": delivery}
-    said = [part.text for part in parts if isinstance(part, Text) and not part.synthetic]
+    texts = [part.text for part in parts if isinstance(part, Text) and not part.synthetic]
     tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, OtherPart) and part.type == "subtask"]
-    words = "\n\n".join(said or tasks)
+    words = "\n\n".join(texts or tasks)
     if prompt.kind == "synthetic":
         note: types.SessionInboxSyntheticPayload = {"text": words}
         if details.description:
@@ -67,11 +67,11 @@ def _agent(part: AgentMention) -> types.PromptAgentAttachment:
 def _file(part: File) -> types.PromptFileAttachment:
     """A file part. If the file was only named, its bytes are left out."""
     file: types.PromptFileAttachment
-    found = _DATA_URL.match(part.url)
-    if found is None:
+    match = _DATA_URL.match(part.url)
+    if match is None:
         file = {"data": "", "mime": part.mime, "source": {"type": "uri", "uri": part.url}}
     else:
-        body = _base64(found[2], is_base64=found[1].endswith(";base64"))
+        body = _base64(match[2], is_base64=match[1].endswith(";base64"))
         file = {"data": body, "mime": part.mime, "source": {"type": "inline"}}
     if part.filename:
         file["name"] = part.filename

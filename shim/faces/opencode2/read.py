@@ -173,8 +173,8 @@ def retry(value: Retry) -> types.StepRetry:
 
 def content(entry: StepEntry, session: Session) -> list[types.AssistantContent]:
     """The texts, reasoning and tool calls of a step."""
-    found = session.messages.peek(entry.message_id)
-    parts = found.parts if found is not None else {}
+    core_message = session.messages.peek(entry.message_id)
+    parts = core_message.parts if core_message is not None else {}
     wires: list[types.AssistantContent] = []
     for piece in entry.content:
         part = parts.get(piece.part_id)
@@ -315,8 +315,8 @@ def _shell(entry: ShellEntry, session: Session) -> types.SessionMessageShell:
     if entry.exit is not None:
         wire["exit"] = entry.exit
     if entry.completed_ms is not None:
-        found = session.messages.peek(entry.message_id)
-        calls = [part for part in (found.parts.values() if found is not None else ()) if isinstance(part, ToolCall)]
+        core_message = session.messages.peek(entry.message_id)
+        calls = [part for part in (core_message.parts.values() if core_message is not None else ()) if isinstance(part, ToolCall)]
         call = next((call for call in calls if call.call_id == entry.call_id), None)
         wire["time"]["completed"] = entry.completed_ms
         wire["output"] = shell_output(call)
@@ -512,13 +512,13 @@ def form_detail(session: Session, form_id: str) -> types.FormDetail | None:
     request = question_of_form(session, form_id)
     if request is not None:
         return {**form(request, session), "state": {"status": "pending"}}
-    closed = next((one for id_, one in session.timeline.questions.items() if asks.form_id(id_) == form_id), None)
+    closed = next((question for id_, question in session.timeline.questions.items() if asks.form_id(id_) == form_id), None)
     if closed is None:
         return None
-    shown = form(closed.request, session)
+    wire = form(closed.request, session)
     if closed.answers is None:
-        return {**shown, "state": {"status": "cancelled"}}
-    return {**shown, "state": {"status": "answered", "answer": asks.answer(shown, closed.answers)}}
+        return {**wire, "state": {"status": "cancelled"}}
+    return {**wire, "state": {"status": "answered", "answer": asks.answer(wire, closed.answers)}}
 
 
 def question_of_form(session: Session, form_id: str) -> QuestionRequest | None:

@@ -126,14 +126,14 @@ class Rereads:
 
     async def _settle(self, hold: Hold) -> None:
         """Wait until the client has processed all earlier events. Skipped for a session in which nothing runs."""
-        left = hold.began + SETTLE_S - asyncio.get_running_loop().time()
-        if not hold.state.is_busy or left <= 0:
+        left_s = hold.began + SETTLE_S - asyncio.get_running_loop().time()
+        if not hold.state.is_busy or left_s <= 0:
             return
-        sent = [asyncio.create_task(reader.settle(), name="settle before an answer") for reader in hold.readers]
+        waits = [asyncio.create_task(reader.settle(), name="settle before an answer") for reader in hold.readers]
         try:
-            await asyncio.gather(asyncio.wait(sent, timeout=left), asyncio.sleep(left))
+            await asyncio.gather(asyncio.wait(waits, timeout=left_s), asyncio.sleep(left_s))
         finally:
-            for task in sent:
+            for task in waits:
                 task.cancel()
 
     def _release_in(self, hold: Hold, delay_s: float) -> None:
@@ -155,18 +155,18 @@ class Rereads:
             reader.release()
         now = self._look(hold.state.id)
         before = {*hold.state.permissions, *hold.state.questions}
-        asked = set[str]() if now is None else {*now.permissions, *now.questions} - before
-        if asked:
-            timer = asyncio.get_running_loop().call_later(REPEAT_S, lambda: self._repeat(hold, asked, timer))
+        new_ids = set[str]() if now is None else {*now.permissions, *now.questions} - before
+        if new_ids:
+            timer = asyncio.get_running_loop().call_later(REPEAT_S, lambda: self._repeat(hold, new_ids, timer))
             self._repeats.add(timer)
 
-    def _repeat(self, hold: Hold, asked: set[str], timer: asyncio.TimerHandle) -> None:
+    def _repeat(self, hold: Hold, request_ids: set[str], timer: asyncio.TimerHandle) -> None:
         self._repeats.discard(timer)
         now = self._look(hold.state.id)
         if now is None:
             return
         for request in [*now.permissions.values(), *now.questions.values()]:
-            if request.id not in asked:
+            if request.id not in request_ids:
                 continue
             if isinstance(request, PermissionRequest):
                 self._send_event(hold, "permission.asked", read.permission(request, now))

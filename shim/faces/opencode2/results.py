@@ -53,22 +53,22 @@ def _file(path: str, patch: str, directory: str, status: types.FileStatus) -> ty
     return {"file": name, "patch": with_index_header(name, patch), "additions": added, "deletions": removed, "status": status}
 
 
-def _edit(given: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
-    told = obj(meta.get("filediff"))
-    path, patch = text(told.get("file")) or text(given.get("path")), text(told.get("patch")) or text(meta.get("diff"))
+def _edit(arguments: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
+    change = obj(meta.get("filediff"))
+    path, patch = text(change.get("file")) or text(arguments.get("path")), text(change.get("patch")) or text(meta.get("diff"))
     return {"files": [_file(path, patch, directory, "modified")]} if path else {}
 
 
-def _write(given: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
-    path, patch = text(meta.get("filepath")) or text(given.get("path")), text(meta.get("diff"))
+def _write(arguments: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
+    path, patch = text(meta.get("filepath")) or text(arguments.get("path")), text(meta.get("diff"))
     if meta.get("exists") or not path:
         return {"files": [_file(path, patch, directory, "modified")]} if path else {}
-    lines = text(given.get("content")).splitlines()
-    made = f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
-    return {"files": [_file(path, hunks(patch) or made, directory, "added")]}
+    lines = text(arguments.get("content")).splitlines()
+    whole_file = f"@@ -0,0 +1,{len(lines)} @@\n" + "".join(f"+{line}\n" for line in lines)
+    return {"files": [_file(path, hunks(patch) or whole_file, directory, "added")]}
 
 
-def _patch(given: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
+def _patch(arguments: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
     files = [obj(entry) for entry in arr(meta.get("files"))]
     return {
         "files": [
@@ -83,21 +83,21 @@ def _patch(given: JsonObject, meta: JsonObject, directory: str) -> ChangedFiles:
     }
 
 
-def _shell(given: JsonObject, meta: JsonObject, directory: str) -> ShellResult:
+def _shell(arguments: JsonObject, meta: JsonObject, directory: str) -> ShellResult:
     truncated, exit_ = bool(meta.get("truncated")), meta.get("exit")
     return {"exit": exit_, "truncated": truncated} if isinstance(exit_, int) else {"truncated": truncated}
 
 
-def _subagent(given: JsonObject, meta: JsonObject, directory: str) -> SubagentResult:
+def _subagent(arguments: JsonObject, meta: JsonObject, directory: str) -> SubagentResult:
     session, status = text(meta.get("sessionId")), "running" if meta.get("background") else "completed"
     return {"sessionID": session, "status": status} if session else {"status": status}
 
 
-def _question(given: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
+def _question(arguments: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
     return {"answers": arr(meta.get("answers"))}
 
 
-def _no_details(given: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
+def _no_details(arguments: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
     return {}
 
 
@@ -112,10 +112,10 @@ METADATA: dict[str, Maker] = {
 }
 
 
-def metadata(tool: str, given: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
+def metadata(tool: str, arguments: JsonObject, meta: JsonObject, directory: str) -> Mapping[str, Any]:
     """The metadata of a finished call. In: `meta`, the metadata of its card (`universal.tools.cards`)."""
     make = METADATA.get(tool)
-    return make(given, meta, directory) if make is not None else {k: v for k, v in meta.items() if k != "truncated"}
+    return make(arguments, meta, directory) if make is not None else {k: v for k, v in meta.items() if k != "truncated"}
 
 
 def progress(tool: str, meta: JsonObject) -> Mapping[str, Any]:
@@ -133,22 +133,22 @@ def progress(tool: str, meta: JsonObject) -> Mapping[str, Any]:
 
 def _output_text(output: str) -> str:
     """The text between the first opening mark and the last closing mark, or the whole text without marks."""
-    _, begun, rest = output.partition(_TASK)
-    said, ended, _ = rest.rpartition(_TASK_END)
-    return said if begun and ended else output
+    _, start, rest = output.partition(_TASK)
+    answer, end, _ = rest.rpartition(_TASK_END)
+    return answer if start and end else output
 
 
 def content(tool: str, call: ToolCall) -> list[types.ToolContent]:
     """The content of a completed call, never empty. In: `tool`, its name in 2.x."""
     output = _output_text(call.output) if tool == "subagent" else call.output
-    made: list[types.ToolContent] = [{"type": "text", "text": output}]
+    entries: list[types.ToolContent] = [{"type": "text", "text": output}]
     exit_ = obj(call.metadata).get("exit")
     if tool == "shell" and isinstance(exit_, int):
-        made.append({"type": "text", "text": f"Command exited with code {exit_}."})
+        entries.append({"type": "text", "text": f"Command exited with code {exit_}."})
     for file in call.attachments or ():
         if isinstance(file, File):
             row: types.ToolContentFile = {"type": "file", "uri": file.url, "mime": file.mime}
             if file.filename:
                 row["name"] = file.filename
-            made.append(row)
-    return made
+            entries.append(row)
+    return entries

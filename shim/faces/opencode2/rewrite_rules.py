@@ -39,16 +39,16 @@ Answer: TypeAlias = Callable[[Any], Any]
 def rename_body(**names: str) -> Ask:
     """Rename fields of a request's body: `rename_body(reply="decision")` turns `reply` into `decision`."""
 
-    def rename(asked: RequestInput) -> RequestInput:
-        body = obj(asked.body)  # the operation itself refuses a body that is no object
-        return asked._replace(body={names.get(key, key): value for key, value in body.items()}) if body else asked
+    def rename(request: RequestInput) -> RequestInput:
+        body = obj(request.body)  # the operation itself refuses a body that is no object
+        return request._replace(body={names.get(key, key): value for key, value in body.items()}) if body else request
 
     return rename
 
 
 def without_types(*kinds: str) -> Ask:
     """Ask for messages without these types, which the dialect does not have. So a page of the list is still full."""
-    return lambda asked: asked._replace(query={**asked.query, "without": ",".join(sorted(kinds))})
+    return lambda request: request._replace(query={**request.query, "without": ",".join(sorted(kinds))})
 
 
 def of_data(change: Callable[[ReadOnlyWire], ReadOnlyWire]) -> Answer:

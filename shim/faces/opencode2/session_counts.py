@@ -71,7 +71,7 @@ class CountedSessions:
         self._store = store
         self._loaded = loaded
         self._detached = detached
-        self._kept: dict[str, Summary] = {}
+        self._summaries: dict[str, Summary] = {}
         self._reading = asyncio.Lock()
         self.read = 0
         """Number of sessions that were read from the journal."""
@@ -79,14 +79,14 @@ class CountedSessions:
     async def of(self, session_id: str) -> Summary | None:
         """The summary of a session, or None if it is gone or empty. Raises StoreError."""
         async with self._reading:
-            kept = self._kept.pop(session_id, None)
-            if kept is None or kept.sequence != self._store.last_sequence(session_id):
-                kept = await self._summary(session_id)
-            if kept is not None:
-                self._kept[session_id] = kept  # at the end: the most recently used
-                if len(self._kept) > KEPT:
-                    del self._kept[next(iter(self._kept))]
-            return kept
+            summary = self._summaries.pop(session_id, None)
+            if summary is None or summary.sequence != self._store.last_sequence(session_id):
+                summary = await self._summary(session_id)
+            if summary is not None:
+                self._summaries[session_id] = summary  # at the end: the most recently used
+                if len(self._summaries) > KEPT:
+                    del self._summaries[next(iter(self._summaries))]
+            return summary
 
     async def _summary(self, session_id: str) -> Summary | None:
         sequence = self._store.last_sequence(session_id)
@@ -124,6 +124,6 @@ def _step(entry: StepEntry, session: Session) -> CountedStep:
 
 def _call(piece: CallPiece, call: ToolCall) -> CountedCall:
     outcome: Outcome = "unfinished" if piece.ran_ms is None else OUTCOMES.get(call.status, "unfinished")
-    begun = piece.created_ms if piece.ran_ms is None else piece.ran_ms
-    duration = None if piece.completed_ms is None else piece.completed_ms - begun
+    start_ms = piece.created_ms if piece.ran_ms is None else piece.ran_ms
+    duration = None if piece.completed_ms is None else piece.completed_ms - start_ms
     return CountedCall(names.tool_name(piece.tool), outcome, duration)

@@ -48,8 +48,8 @@ class QuestionNotOpen(NotFound):
 class AgentNotServed(RequestError):
     """The agent that the path names does not exist."""
 
-    def __init__(self, name: str, known: str) -> None:
-        super().__init__(f"There is no agent {name!r}. Known: {known}.")
+    def __init__(self, name: str, choices: str) -> None:
+        super().__init__(f"There is no agent {name!r}. Known: {choices}.")
 
 
 class AgentInstallFailed(RequestError):

@@ -46,11 +46,11 @@ async def list_sessions(ctx: Ctx, query: Query) -> object:
     )
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
     projects = {project.id: project for project in await ctx.services.projects.list_all()}
-    shown: list[GlobalSession] = [
+    page: list[GlobalSession] = [
         {**read.session(record), "project": _summary(projects.get(record.project_id))} for record in matches[:limit]
     ]
-    more = {"x-next-cursor": str(shown[-1]["time"]["updated"])} if shown and len(matches) > limit else {}
-    return to_response(shown, headers=more)
+    more = {"x-next-cursor": str(page[-1]["time"]["updated"])} if page and len(matches) > limit else {}
+    return to_response(page, headers=more)
 
 
 def _is_wanted(record: SessionRecord, query: Query, directory: str) -> bool:

@@ -37,9 +37,9 @@ async def set_key(ctx: Ctx, path: ProviderPath, body: Credentials) -> object:
             'Only API keys are kept here: {"type": "api", "key": "..."}. Logins belong to the agent\'s own program, on this'
             " server's machine: for instance `claude auth login`, `codex login`, `opencode auth login`."
         )
-    known = ctx.services.agents.key_variables()
-    if path.providerID not in known:
-        raise InvalidRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {", ".join(known)}.')
+    providers = ctx.services.agents.key_variables()
+    if path.providerID not in providers:
+        raise InvalidRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {", ".join(providers)}.')
     await asyncio.to_thread(ctx.services.agents.keys.set, path.providerID, key)
     return True
 

@@ -49,11 +49,11 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
 
 def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
     """Repeat the open requests for each new stream, because the TUI has no other way to learn of them."""
-    asked = ctx.services.sessions.requests
+    index = ctx.services.sessions.requests
     events: list[OpenCodeEvent] = []
     for kind, requests in (
-        ("permission.asked", asked.permissions()),
-        ("question.asked", asked.questions()),
+        ("permission.asked", index.permissions()),
+        ("question.asked", index.questions()),
     ):
         for session, request in requests:
             wire, record = read.request(request, session.id), session.record

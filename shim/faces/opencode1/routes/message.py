@@ -72,8 +72,8 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
 
     def wire(some: Sequence[str]) -> list[MessageWithParts]:
         """Those of these messages that were not removed meanwhile."""
-        found = map(session.messages.peek, some)
-        return [read.message(message, path.sessionID) for message in found if message is not None]
+        messages = map(session.messages.peek, some)
+        return [read.message(message, path.sessionID) for message in messages if message is not None]
 
     async def prepare(some: Sequence[str]) -> None:
         """Read the pages of these messages from the store."""

@@ -66,8 +66,8 @@ class PromptPart(BaseModel):
 
 def _text(part_id: str, fields: JsonObject) -> Text:
     time = obj(fields.get("time"))
-    told = fields.get("synthetic"), fields.get("ignored"), fields.get("metadata")
-    return Text(part_id, fields["text"], time.get("start"), time.get("end"), *told)
+    optional = fields.get("synthetic"), fields.get("ignored"), fields.get("metadata")
+    return Text(part_id, fields["text"], time.get("start"), time.get("end"), *optional)
 
 
 def _file(part_id: str, fields: JsonObject) -> File:
@@ -79,8 +79,8 @@ def _agent(part_id: str, fields: JsonObject) -> AgentMention:
 
 
 def _subtask(part_id: str, fields: JsonObject) -> OtherPart:
-    kept = ("prompt", "description", "agent", "model", "command")
-    return OtherPart(part_id, SUBTASK, {key: fields[key] for key in kept if fields.get(key) is not None})
+    keys = ("prompt", "description", "agent", "model", "command")
+    return OtherPart(part_id, SUBTASK, {key: fields[key] for key in keys if fields.get(key) is not None})
 
 
 _VALUES: Mapping[str, Callable[[str, JsonObject], Part]] = {"text": _text, "file": _file, "agent": _agent, SUBTASK: _subtask}

@@ -31,8 +31,8 @@ async def history(ctx: Ctx, body: ClientSequences) -> object:
     """List the lasting events of all sessions that the client lacks, rebuilt from the journal."""
     await ctx.services.store.flush()
     rows: list[HistoryEvent] = []
-    shown = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
-    for record in sorted(shown, key=lambda entry: (entry.created_ms, entry.id)):
+    records = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
+    for record in sorted(records, key=lambda entry: (entry.created_ms, entry.id)):
         reducer = Reducer(record.id, ctx.services.sessions.index.agent_of(record.id))
         after = body.root.get(record.id, -1)
         for event in await ctx.services.store.events(record.id):

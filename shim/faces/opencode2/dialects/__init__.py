@@ -38,8 +38,8 @@ def _same_answer(operation: str, answer: Any) -> Any:
     return answer
 
 
-def _same_request(operation: str, asked: RequestInput) -> RequestInput:
-    return asked
+def _same_request(operation: str, request: RequestInput) -> RequestInput:
+    return request
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +123,7 @@ def find_dialect(name: str) -> Dialect | None:
     return DIALECTS.get(name) or LETTERS.get(name)
 
 
-def dialect_of_body(dialect: Dialect, operation: str, asked: RequestInput) -> Dialect:
+def dialect_of_body(dialect: Dialect, operation: str, request: RequestInput) -> Dialect:
     """`preview` if only its clients send such a body, else `dialect`. Nothing else reveals the JS SDK without a directory."""
-    is_preview = dialect is V2_0 and PREVIEW_FIELDS.get(operation) in obj(asked.body)
+    is_preview = dialect is V2_0 and PREVIEW_FIELDS.get(operation) in obj(request.body)
     return PREVIEW if is_preview else dialect

@@ -74,9 +74,9 @@ def _file(file: ReadOnlyWire) -> Wire:
 
 def permission(request: ReadOnlyWire) -> Wire:
     """Convert a `PermissionRequest`."""
-    shown = rename_fields(request, {"message": None}) | {"action": TOOLS.get(request["action"], request["action"])}
+    wire = rename_fields(request, {"message": None}) | {"action": TOOLS.get(request["action"], request["action"])}
     source = obj(request.get("source"))
-    return {**shown, "source": rename_fields(source, {"id": "callID"})} if source else shown
+    return {**wire, "source": rename_fields(source, {"id": "callID"})} if source else wire
 
 
 def question(form: ReadOnlyWire) -> Wire | None:
@@ -93,9 +93,9 @@ def question(form: ReadOnlyWire) -> Wire | None:
 def _question(field: ReadOnlyWire) -> Wire:
     rows = map(obj, arr(field.get("options")))  # a form that a client has made may have no options
     options = [{"label": text(row.get("label")), "description": text(row.get("description"))} for row in rows]
-    shown: Wire = {"question": text(field.get("description")), "header": text(field.get("title")), "options": options}
+    wire: Wire = {"question": text(field.get("description")), "header": text(field.get("title")), "options": options}
     multiple = {"multiple": True} if field["type"] == "multiselect" else {}
-    return shown | multiple | ({"custom": False} if field.get("custom") is False else {})
+    return wire | multiple | ({"custom": False} if field.get("custom") is False else {})
 
 
 def question_id(form_id: str) -> str:
@@ -116,9 +116,9 @@ def _labels(value: object) -> list[str]:
 
 def revert(state: ReadOnlyWire) -> Wire:
     """Convert a `SessionRevert`."""
-    kept = {key: state[key] for key in ("messageID", "partID", "snapshot") if state.get(key)}
+    fields = {key: state[key] for key in ("messageID", "partID", "snapshot") if state.get(key)}
     files = [{"path": file["file"], **rename_fields(file, {"file": None})} for file in map(obj, arr(state.get("files")))]
-    return {**kept, **({"files": files} if "files" in state else {})}
+    return {**fields, **({"files": files} if "files" in state else {})}
 
 
 # --- events ---------------------------------------------------------------------------------------------------
@@ -139,10 +139,10 @@ def _unchanged_data(event: Event) -> Wire:
 def _session_created(event: Event) -> Wire:
     data = event.data
     place: Wire = {"directory": obj(data["location"])["directory"], "path": text(data.get("subpath"))}
-    kept = {key: data[key] for key in ("slug", "projectID", "parentID", "agent", "model", "version") if key in data}
-    spent: Wire = {"cost": 0, "tokens": ZERO, "title": title(data, event.created)}
+    fields = {key: data[key] for key in ("slug", "projectID", "parentID", "agent", "model", "version") if key in data}
+    start: Wire = {"cost": 0, "tokens": ZERO, "title": title(data, event.created)}
     time = {"created": event.created, "updated": event.created}
-    return {"sessionID": data["sessionID"], "info": {"id": data["sessionID"], **kept, **place, **spent, "time": time}}
+    return {"sessionID": data["sessionID"], "info": {"id": data["sessionID"], **fields, **place, **start, "time": time}}
 
 
 def _prompt_admitted(event: Event) -> Wire | None:
@@ -186,8 +186,8 @@ def _call(event: Event) -> Wire:
 
 def _tool_called(event: Event) -> Wire:
     tool = text((event.beside or {}).get("tool"))
-    kept = rename_fields(event.data, {"id": "callID", "executed": None, "state": None})
-    return {**kept, "tool": TOOLS.get(tool, tool), "provider": PROVIDER}
+    fields = rename_fields(event.data, {"id": "callID", "executed": None, "state": None})
+    return {**fields, "tool": TOOLS.get(tool, tool), "provider": PROVIDER}
 
 
 def _progress(event: Event) -> Wire:
@@ -257,14 +257,14 @@ class Row:
 
 
 _COMPACTED = {
-    f"session.compaction.{what}": Row(f"{NEXT}compaction.{what}", _compaction) for what in ("started", "delta", "ended")
+    f"session.compaction.{stage}": Row(f"{NEXT}compaction.{stage}", _compaction) for stage in ("started", "delta", "ended")
 }
 _SAID = {
-    f"session.{kind}.{what}": Row(f"{NEXT}{kind}.{what}", _ordinal(kind))
+    f"session.{kind}.{stage}": Row(f"{NEXT}{kind}.{stage}", _ordinal(kind))
     for kind in ("text", "reasoning")
-    for what in ("started", "delta", "ended")
+    for stage in ("started", "delta", "ended")
 }
-_INPUT = {f"session.tool.input.{what}": Row(f"{NEXT}tool.input.{what}", _call) for what in ("started", "delta", "ended")}
+_INPUT = {f"session.tool.input.{stage}": Row(f"{NEXT}tool.input.{stage}", _call) for stage in ("started", "delta", "ended")}
 
 EVENTS: dict[str, Row] = {
     "session.created": Row("session.created", _session_created),
@@ -360,28 +360,28 @@ def _assistant(message: ReadOnlyWire) -> Wire:
         else:
             content.append({"type": kind, "id": f"{kind}-{counts[kind]}", **rename_fields(entry, {"type": None, "state": None})})
             counts[kind] += 1
-    kept = {key: message[key] for key in ("agent", "model", "snapshot", "finish", "cost", "tokens") if key in message}
+    fields = {key: message[key] for key in ("agent", "model", "snapshot", "finish", "cost", "tokens") if key in message}
     failed = {"error": error(obj(message["error"]))} if message.get("error") else {}
-    return {**kept, "content": content, **failed}
+    return {**fields, "content": content, **failed}
 
 
 def _tool(entry: ReadOnlyWire) -> Wire:
     state = obj(entry["state"])
     status = state["status"]
-    shown: Wire = {"status": status, "input": state["input"]}
+    wire: Wire = {"status": status, "input": state["input"]}
     if status == "streaming":
-        shown["status"] = "pending"
+        wire["status"] = "pending"
     else:
         metadata = obj(state.get("metadata"))
-        shown |= {"structured": {k: v for k, v in metadata.items() if k != "output"}, "content": arr(state.get("content"))}
+        wire |= {"structured": {k: v for k, v in metadata.items() if k != "output"}, "content": arr(state.get("content"))}
     if status == "completed":
-        shown["outputPaths"] = list[str]()
+        wire["outputPaths"] = list[str]()
     if status == "error":
-        shown["error"] = error(obj(state["error"]))
-        shown |= result_of(obj(state["error"]))
+        wire["error"] = error(obj(state["error"]))
+        wire |= result_of(obj(state["error"]))
     name = TOOLS.get(entry["name"], entry["name"])
     time = {key: entry["time"][key] for key in ("created", "ran", "completed") if key in entry["time"]}
-    return {"type": "tool", "id": entry["id"], "name": name, "provider": PROVIDER, "state": shown, "time": time}
+    return {"type": "tool", "id": entry["id"], "name": name, "provider": PROVIDER, "state": wire, "time": time}
 
 
 def _shell(message: ReadOnlyWire) -> Wire:
@@ -416,6 +416,6 @@ SESSION = ("id", "parentID", "projectID", "agent", "model", "cost", "tokens", "l
 def session(session: ReadOnlyWire) -> Wire:
     """Convert a `SessionInfo`."""
     time = {key: session["time"][key] for key in ("created", "updated", "archived") if key in session["time"]}
-    shown = {key: session[key] for key in SESSION if key in session}
-    shown |= {"time": time, "title": title(session, whole(time.get("created")))}
-    return {**shown, "revert": revert(obj(session["revert"]))} if session.get("revert") else shown
+    wire = {key: session[key] for key in SESSION if key in session}
+    wire |= {"time": time, "title": title(session, whole(time.get("created")))}
+    return {**wire, "revert": revert(obj(session["revert"]))} if session.get("revert") else wire

@@ -26,14 +26,14 @@ ALIASES: tuple[Alias, ...] = (
 )
 
 
-def _prompt(asked: RequestInput) -> RequestInput:
+def _prompt(input_: RequestInput) -> RequestInput:
     """`{prompt: {text, files?, agents?}}` is `{text, files?, agents?}` in `v2_0`."""
-    body = obj(asked.body)
+    body = obj(input_.body)
     fields = obj(body.get("prompt"))
     if not fields:
-        return asked
+        return input_
     mentions = {key: [_mention(obj(item)) for item in arr(fields[key])] for key in ("files", "agents") if key in fields}
-    return asked._replace(body={**rename_fields(body, {"prompt": None}), **fields, **mentions})
+    return input_._replace(body={**rename_fields(body, {"prompt": None}), **fields, **mentions})
 
 
 def _mention(item: ReadOnlyWire) -> Wire:
@@ -47,10 +47,10 @@ REQUESTS: Mapping[str, Ask] = {
 }
 
 
-def request(operation: str, asked: RequestInput) -> RequestInput:
+def request(operation: str, input_: RequestInput) -> RequestInput:
     """Convert the fields of a request to `v2_0`."""
     row = REQUESTS.get(operation)
-    return asked if row is None else row(asked)
+    return input_ if row is None else row(input_)
 
 
 def _admitted_prompt(item: ReadOnlyWire) -> Wire:
@@ -67,8 +67,8 @@ def _model(model: ReadOnlyWire) -> Wire:
     moved = ("modelID", "canonical", "compatibility", "package", "settings", "headers", "body")
     api: Wire = {"id": model.get("modelID", model["id"]), "type": "aisdk", "package": model.get("package", "")}
     variants = [{"id": variant["id"], **_request(variant)} for variant in model["variants"]]
-    kept = rename_fields(model, dict.fromkeys(moved))
-    return {**kept, "api": {**api, **_settings(model)}, "request": _request(model), "variants": variants}
+    fields = rename_fields(model, dict.fromkeys(moved))
+    return {**fields, "api": {**api, **_settings(model)}, "request": _request(model), "variants": variants}
 
 
 def _request(source: ReadOnlyWire) -> Wire:
@@ -80,15 +80,15 @@ def _settings(source: ReadOnlyWire) -> Wire:
 
 
 def _provider(provider: ReadOnlyWire) -> Wire:
-    kept = {key: provider[key] for key in ("id", "integrationID", "name") if key in provider}
+    fields = {key: provider[key] for key in ("id", "integrationID", "name") if key in provider}
     disabled = {"disabled": True} if provider.get("activation") == "disabled" else {}
     api = {"type": "aisdk", "package": provider["package"], **_settings(provider)}
-    return {**kept, **disabled, "api": api, "request": _request(provider)}
+    return {**fields, **disabled, "api": api, "request": _request(provider)}
 
 
 def _skill(skill: ReadOnlyWire) -> Wire:
-    kept = {key: skill[key] for key in ("name", "description", "content") if key in skill}
-    return {**kept, "location": skill["path"]}
+    fields = {key: skill[key] for key in ("name", "description", "content") if key in skill}
+    return {**fields, "location": skill["path"]}
 
 
 def _location(body: ReadOnlyWire) -> Wire:

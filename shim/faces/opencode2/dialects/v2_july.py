@@ -203,12 +203,12 @@ def message(message: ReadOnlyWire) -> Wire | None:
     kind = message["type"]
     if kind in NO_MESSAGES:
         return None
-    shown = rename_fields(message, MESSAGES.get(kind, {}))
+    wire = rename_fields(message, MESSAGES.get(kind, {}))
     if kind == "assistant":
-        shown["time"] = rename_fields(obj(message["time"]), {"streamed": None})
-        shown["content"] = [_content(obj(entry)) for entry in arr(message["content"])]
-        shown |= {"error": plain(obj(message["error"]))} if "error" in message else {}
-    return shown
+        wire["time"] = rename_fields(obj(message["time"]), {"streamed": None})
+        wire["content"] = [_content(obj(entry)) for entry in arr(message["content"])]
+        wire |= {"error": plain(obj(message["error"]))} if "error" in message else {}
+    return wire
 
 
 def _content(entry: ReadOnlyWire) -> ReadOnlyWire:
@@ -232,16 +232,16 @@ def _so_far(running: ReadOnlyWire) -> Wire:
 
 def session(session: ReadOnlyWire) -> Wire:
     """Convert a `SessionInfo`."""
-    shown = rename_fields(session, SESSION)
-    shown["time"] = rename_fields(obj(session["time"]), {"idle": None, "viewed": None})
-    shown.setdefault("title", "")
+    wire = rename_fields(session, SESSION)
+    wire["time"] = rename_fields(obj(session["time"]), {"idle": None, "viewed": None})
+    wire.setdefault("title", "")
     if model := obj(session.get("model")):
-        shown["model"] = chosen_model(model)
+        wire["model"] = chosen_model(model)
     if fork := obj(session.get("fork")):
         boundary = obj(fork.get("boundary"))
         before = {"messageID": boundary["messageID"]} if boundary.get("type") == "before" else {}
-        shown["fork"] = {"sessionID": fork["sessionID"], **before}
-    return shown
+        wire["fork"] = {"sessionID": fork["sessionID"], **before}
+    return wire
 
 
 def form(form: ReadOnlyWire) -> ReadOnlyWire:
@@ -254,5 +254,5 @@ def form(form: ReadOnlyWire) -> ReadOnlyWire:
 def permission(request: ReadOnlyWire) -> Wire:
     """Convert a `PermissionRequest`."""
     source = obj(request.get("source"))
-    shown = rename_fields(request, {"message": None})
-    return {**shown, "source": rename_fields(source, {"id": "callID"})} if source else shown
+    wire = rename_fields(request, {"message": None})
+    return {**wire, "source": rename_fields(source, {"id": "callID"})} if source else wire

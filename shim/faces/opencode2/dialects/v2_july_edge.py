@@ -45,9 +45,9 @@ OVERWRITES = frozenset({"session.message.list", "session.inbox.list", "session.p
 them when a person opens a session and after a session's first prompt. Source: its `context/data.tsx` ("last write wins")."""
 
 
-def _command(asked: RequestInput) -> RequestInput:
+def _command(input_: RequestInput) -> RequestInput:
     """`{command, arguments?}` is `{name, text}` in `v2_0`."""
-    renamed = rename_body(command="name", arguments="text")(asked)
+    renamed = rename_body(command="name", arguments="text")(input_)
     return renamed._replace(body={"text": "", **obj(renamed.body)}) if "name" in obj(renamed.body) else renamed
 
 
@@ -60,10 +60,10 @@ REQUESTS: Mapping[str, Ask] = {
 }
 
 
-def request(operation: str, asked: RequestInput) -> RequestInput:
+def request(operation: str, input_: RequestInput) -> RequestInput:
     """Convert the fields of a request to `v2_0`."""
     row = REQUESTS.get(operation)
-    return asked if row is None else row(asked)
+    return input_ if row is None else row(input_)
 
 
 def inbox(item: ReadOnlyWire) -> Wire:

@@ -36,10 +36,10 @@ def event(event: Event) -> Event | None:
 
 def message(message: ReadOnlyWire) -> Wire | None:
     """Convert a message. None if the web UI knows no such message."""
-    shown = v2_july.message(message)
-    if shown is not None and shown["type"] == "assistant":
-        shown["content"] = [obj(entry) for entry in arr(message["content"])]
-    return shown
+    wire = v2_july.message(message)
+    if wire is not None and wire["type"] == "assistant":
+        wire["content"] = [obj(entry) for entry in arr(message["content"])]
+    return wire
 
 
 ANSWERS: Mapping[str, Answer] = {

@@ -62,5 +62,5 @@ async def commands(ctx: Ctx) -> object:
 @operation("skill.list")
 async def skill_listing(ctx: Ctx) -> object:
     """The skills in the project and in the person's home, where agents look for them."""
-    found = await asyncio.to_thread(skills.find, ctx.directory, ctx.services.config.home)
-    return await locate_answer(ctx, [host.skill(skill) for skill in found])
+    listing = await asyncio.to_thread(skills.find, ctx.directory, ctx.services.config.home)
+    return await locate_answer(ctx, [host.skill(skill) for skill in listing])

@@ -32,10 +32,10 @@ class Shell(BaseModel):
 async def get(ctx: Ctx) -> object:
     """The person's file, then the merged configuration of the directory. The later one wins."""
     directory, config = await place(ctx), ctx.services.config
-    own = await asyncio.to_thread(config.load_global)
+    global_config = await asyncio.to_thread(config.load_global)
     file = await asyncio.to_thread(_personal_file, config.folder)
     merged = await config.fresh(directory)
-    personal: host_types.ConfigEntry = {"type": "document", "info": convert(own.values)}
+    personal: host_types.ConfigEntry = {"type": "document", "info": convert(global_config.values)}
     if file is not None:
         personal["path"] = str(file)
     entries: list[host_types.ConfigEntry] = [

@@ -41,10 +41,10 @@ class FormPath(FormsPath):
 @operation("form.list")
 async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
-    asked = ctx.services.sessions.requests.questions(ctx.directory)
-    found = [await read_session(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in asked)]
-    made = face(ctx).forms.of(ctx.directory)
-    return await locate_answer(ctx, [*(form for session in found for form in read.forms(session)), *made])
+    requests = ctx.services.sessions.requests.questions(ctx.directory)
+    sessions = [await read_session(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in requests)]
+    client_forms = face(ctx).forms.of(ctx.directory)
+    return await locate_answer(ctx, [*(form for session in sessions for form in read.forms(session)), *client_forms])
 
 
 class Option(BaseModel):
@@ -101,12 +101,12 @@ class CreateBody(BaseModel):
 async def create(ctx: Ctx, path: FormsPath, body: CreateBody) -> object:
     """Create a form for the clients that read the events. `form.replied` has its answer. Raises 400, and 409 for a used id."""
     directory = ctx.directory if path.sessionID == GLOBAL else need(ctx, path.sessionID).directory
-    fields = fields_of([one.model_dump(exclude_none=True) for one in body.fields])
+    fields = fields_of([field.model_dump(exclude_none=True) for field in body.fields])
     draft: FormDraft = {"title": body.title, "fields": fields}
     if body.metadata:
         draft["metadata"] = body.metadata
-    taken = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)
-    form = None if taken else face(ctx).forms.create(path.sessionID, directory, body.id, draft)
+    is_used = path.sessionID != GLOBAL and body.id is not None and await _is_agents(ctx, path.sessionID, body.id)
+    form = None if is_used else face(ctx).forms.create(path.sessionID, directory, body.id, draft)
     if form is None:
         raise ResourceConflict(f"There is a form {body.id} already.", body.id or "")
     return {"data": form}
@@ -135,8 +135,8 @@ async def _form(ctx: Ctx, path: FormPath) -> types.FormDetail:
         detail = read.form_detail(await read_session(ctx, path.sessionID), path.formID)
         if detail is not None:
             return detail
-    if (made := face(ctx).forms.get(path.sessionID, path.formID)) is not None:
-        return made
+    if (client_form := face(ctx).forms.get(path.sessionID, path.formID)) is not None:
+        return client_form
     raise FormNotFound(path.formID)
 
 

@@ -73,8 +73,8 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
 @operation("fs.find")
 async def find(ctx: Ctx, query: FindQuery) -> object:
     """Files and folders whose path is similar to the query, the best first."""
-    found = await search.names(ctx.directory, query.query, kind=query.type, limit=query.limit)
-    rows: list[FileSystemEntry] = [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in found]
+    paths = await search.names(ctx.directory, query.query, kind=query.type, limit=query.limit)
+    rows: list[FileSystemEntry] = [{"path": path, "type": "directory" if path.endswith("/") else "file"} for path in paths]
     return await locate_answer(ctx, rows)
 
 

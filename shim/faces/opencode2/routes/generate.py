@@ -31,15 +31,15 @@ class TextBody(BaseModel):
 async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
     """Ask the session's agent and model in a separate process. The session does not change, and may be at work meanwhile."""
     session = await ctx.services.sessions.session(path.sessionID)
-    return await _generate(ctx, session.record.directory, body.prompt, session, None, told=session)
+    return await _generate(ctx, session.record.directory, body.prompt, session, None, context=session)
 
 
 @operation("experimental.generate.text")
 async def of_nothing(ctx: Ctx, body: TextBody) -> object:
     """Ask the default agent, or the agent of the model, in the request's directory."""
-    asked = Session(SessionRecord("", directory=ctx.directory), "")
+    session = Session(SessionRecord("", directory=ctx.directory), "")
     model = None if body.model is None else CoreModelRef(body.model.providerID, body.model.id)
-    return await _generate(ctx, ctx.directory, body.prompt, asked, model, variant=body.model.variant if body.model else None)
+    return await _generate(ctx, ctx.directory, body.prompt, session, model, variant=body.model.variant if body.model else None)
 
 
 async def _generate(
@@ -50,10 +50,10 @@ async def _generate(
     model: CoreModelRef | None,
     *,
     variant: str | None = None,
-    told: Session | None = None,
+    context: Session | None = None,
 ) -> object:
     choice = await choose(ctx.services.agents, session, PromptRequest((), model=model, variant=variant))
     try:
-        return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, told)}}
+        return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, context)}}
     except NotGenerated as error:
         raise ServiceUnavailable(str(error), choice.agent.spec.name) from error

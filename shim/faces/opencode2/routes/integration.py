@@ -100,9 +100,9 @@ async def _integrations(ctx: Ctx) -> list[host_types.IntegrationInfo]:
     titles = {name: title for name, title in offers.items() if name in variables} | {
         name: TITLES[name] for name in MODEL_PROVIDERS
     }
-    kept = await asyncio.to_thread(ctx.services.agents.keys.providers)
+    with_key = await asyncio.to_thread(ctx.services.agents.keys.providers)
     environment = ctx.services.agents.environment()
-    return [_integration(name, title, variables[name], name in kept, environment) for name, title in titles.items()]
+    return [_integration(name, title, variables[name], name in with_key, environment) for name, title in titles.items()]
 
 
 def _integration(

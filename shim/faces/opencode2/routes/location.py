@@ -44,7 +44,7 @@ async def reload(ctx: Ctx) -> object:
 @operation("debug.location.list")
 async def listing(ctx: Ctx) -> object:
     """Directories with a running turn or an open terminal."""
-    busy = [one.record.directory for one in ctx.services.sessions.index.busy()]
+    busy = [entry.record.directory for entry in ctx.services.sessions.index.busy()]
     return [{"directory": directory} for directory in dict.fromkeys([*busy, *ctx.services.terminals.directories()])]
 
 

@@ -29,12 +29,12 @@ async def log(ctx: Ctx, path: SessionPath, query: LogQuery) -> web.StreamRespons
     """Past events, then `log.synced`, then (with `follow`) new events."""
     need(ctx, path.sessionID)
     need_room(ctx.services)
-    said = last_event_id(ctx.request)
+    resumed_after = last_event_id(ctx.request)
     log = Log(
         ctx.services.sessions.deps.feed,
         ctx.services.store,
         path.sessionID,
-        after=query.after if said is None else said,
+        after=query.after if resumed_after is None else resumed_after,
         follow=query.follow == "true",
         translate=dialect_of(ctx.request).event,
     )

@@ -49,7 +49,9 @@ async def plugins(ctx: Ctx) -> object:
     """The Python packages that add agents. A package that failed has the reason."""
     packages = ctx.services.agents.packages
     active = [_plugin(name, package, {"status": "active"}) for name, package in packages.items()]
-    failed = [_plugin(one.entry, one.package, {"status": "failed", "error": one.why}) for one in ctx.services.agents.broken]
+    failed = [
+        _plugin(broken.entry, broken.package, {"status": "failed", "error": broken.why}) for broken in ctx.services.agents.broken
+    ]
     return await locate_answer(ctx, [*active, *failed])
 
 

@@ -62,8 +62,8 @@ async def listing(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
     else:
         if query.order is not None:
             raise InvalidRequest('The cursor has the order of its list: leave out "order"', "Query", ("order",))
-        said = cursors.read(query.cursor)
-        order, anchor, back = said.get("order"), said.get("id"), said.get("direction") == "previous"
+        cursor_fields = cursors.read(query.cursor)
+        order, anchor, back = cursor_fields.get("order"), cursor_fields.get("id"), cursor_fields.get("direction") == "previous"
         if order not in ("asc", "desc") or not isinstance(anchor, str):
             raise CursorInvalid
     without = set(query.without.split(","))
@@ -98,10 +98,10 @@ def _page(entries: Entries, query: MessagesQuery, anchor: str | None, without: C
 @operation("session.message.get")
 async def get(ctx: Ctx, path: MessagePath) -> object:
     """One message."""
-    found = read.message_at(await read_session(ctx, path.sessionID), path.messageID)
-    if found is None:
+    message = read.message_at(await read_session(ctx, path.sessionID), path.messageID)
+    if message is None:
         raise MessageNotFound(path.sessionID, path.messageID)
-    return {"data": found}
+    return {"data": message}
 
 
 @operation("session.context")
@@ -132,9 +132,9 @@ class DiffQuery(BaseModel):
 async def diff(ctx: Ctx, path: SessionPath, query: DiffQuery) -> object:
     """File changes from before the first of these turns to after the last. Steered prompts belong to their turn."""
     sessions = ctx.services.sessions
-    given = [None if id_ is None else await first_id(ctx, path.sessionID, id_) for id_ in (query.from_, query.to)]
+    ids = [None if id_ is None else await first_id(ctx, path.sessionID, id_) for id_ in (query.from_, query.to)]
     session = await sessions.session(path.sessionID)
     await sessions.deps.config_refresh(session.record.directory)
     trees = sessions.deps.snapshots(session.record.directory)
-    diffs = await changes(session, trees, given[0], given[1], query.context)
+    diffs = await changes(session, trees, ids[0], ids[1], query.context)
     return {"data": [session_info.file_diff(diff) for diff in diffs]}

@@ -41,14 +41,14 @@ class ReplyBody(BaseModel):
 @operation("permission.request.list")
 async def of_location(ctx: Ctx) -> object:
     """Open permission requests of the directory."""
-    found = [read.permissions(await read_session(ctx, id_)) for id_ in _sessions_with_requests(ctx)]
-    return await locate_answer(ctx, [wire for some in found for wire in some])
+    groups = [read.permissions(await read_session(ctx, id_)) for id_ in _sessions_with_requests(ctx)]
+    return await locate_answer(ctx, [wire for some in groups for wire in some])
 
 
 def _sessions_with_requests(ctx: Ctx) -> list[str]:
     """Sessions of the directory with open requests."""
-    asked = ctx.services.sessions.requests.permissions(ctx.directory)
-    return list(dict.fromkeys(session.id for session, _ in asked))
+    requests = ctx.services.sessions.requests.permissions(ctx.directory)
+    return list(dict.fromkeys(session.id for session, _ in requests))
 
 
 @operation("session.permission.list")
@@ -61,10 +61,10 @@ async def listing(ctx: Ctx, path: SessionPath) -> object:
 async def get(ctx: Ctx, path: RequestPath) -> object:
     """One open permission request."""
     session = await read_session(ctx, path.sessionID)
-    found = session.permissions.get(path.requestID)
-    if found is None:
+    request = session.permissions.get(path.requestID)
+    if request is None:
         raise PermissionNotFound(path.requestID)
-    return {"data": read.permission(found, session)}
+    return {"data": read.permission(request, session)}
 
 
 @operation("session.permission.reply")
@@ -111,8 +111,8 @@ class SavedPath(BaseModel):
 @operation("permission.saved.list")
 async def list_saved_info(ctx: Ctx, query: SavedQuery) -> object:
     """The grants of `always`."""
-    found = [await _saved_info(ctx, grant) for grant in ctx.services.sessions.grants.list_grants()]
-    return {"data": [one for one in found if query.projectID in (None, one["projectID"])]}
+    grants = [await _saved_info(ctx, grant) for grant in ctx.services.sessions.grants.list_grants()]
+    return {"data": [info for info in grants if query.projectID in (None, info["projectID"])]}
 
 
 async def _saved_info(ctx: Ctx, grant: Grant) -> types.PermissionSavedInfo:

@@ -59,15 +59,15 @@ async def questions(ctx: Ctx) -> object:
 async def questions_of(ctx: Ctx, path: SessionPath) -> object:
     """Open questions of a session."""
     need(ctx, path.sessionID)
-    found = [pair for pair in ctx.services.sessions.requests.questions(None) if pair[0].id == path.sessionID]
-    return {"data": _questions(ctx, found)}
+    pairs = [pair for pair in ctx.services.sessions.requests.questions(None) if pair[0].id == path.sessionID]
+    return {"data": _questions(ctx, pairs)}
 
 
-def _questions(ctx: Ctx, found: list[tuple[Session, QuestionRequest]]) -> list[asks.PreviewQuestions]:
+def _questions(ctx: Ctx, pairs: list[tuple[Session, QuestionRequest]]) -> list[asks.PreviewQuestions]:
     """Questions as the client's dialect has them. Clients that have forms get them there, and not twice."""
     if dialect_of(ctx.request) in (V2_0, V2_JULY):
         return []
-    return [asks.question(request, session.id) for session, request in found]
+    return [asks.question(request, session.id) for session, request in pairs]
 
 
 @operation("v2.session.question.reply")

@@ -44,13 +44,13 @@ async def history(ctx: Ctx, path: SessionPath, query: HistoryQuery) -> object:
     """A page of past events."""
     need(ctx, path.sessionID)
     log = _log(ctx, path.sessionID, query.after, follow=False)
-    found: list[LogItem] = []
+    page: list[LogItem] = []
     try:
-        while not log.over and len(found) <= query.limit:
-            found += [item for _, item in await log.take() if item["type"] != SYNCED]
+        while not log.over and len(page) <= query.limit:
+            page += [item for _, item in await log.take() if item["type"] != SYNCED]
     finally:
         log.close()
-    return {"data": found[: query.limit], "hasMore": len(found) > query.limit}
+    return {"data": page[: query.limit], "hasMore": len(page) > query.limit}
 
 
 @operation("v2.session.events")
@@ -58,8 +58,8 @@ async def events(ctx: Ctx, path: SessionPath, query: EventsQuery) -> web.StreamR
     """Past events, then each event when it happens."""
     need(ctx, path.sessionID)
     need_room(ctx.services)
-    said = last_event_id(ctx.request)
-    log = _log(ctx, path.sessionID, query.after if said is None else said, follow=True)
+    resumed_after = last_event_id(ctx.request)
+    log = _log(ctx, path.sessionID, query.after if resumed_after is None else resumed_after, follow=True)
     return await stream(ctx.request, log, _encode)
 
 

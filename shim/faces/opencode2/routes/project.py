@@ -88,15 +88,15 @@ async def create(ctx: Ctx, body: Create) -> object:
     """Create a worktree: in `directory` without a branch, or in the server's data with a branch."""
     top = (await _need(ctx, body.projectID)).worktree
     if body.directory is None:
-        made = ctx.services.worktrees.create(top, body.name, branch=body.branch, base=body.from_)
-        place = (await _worktree_work(made)).directory
+        worktree = ctx.services.worktrees.create(top, body.name, branch=body.branch, base=body.from_)
+        place = (await _worktree_work(worktree)).directory
     elif body.branch is not None or body.from_ is not None:
         raise WorktreeRefused("`branch` and `from` are for worktrees in this server's own data: leave `directory` out.")
     else:
-        wanted = Path(top, body.directory)
-        await require(str(wanted.parent), ctx.services.settings.roots)
-        made = ctx.services.copies.create(body.projectID, top, STRATEGY, str(wanted.parent), body.name or wanted.name)
-        place = await _worktree_work(made)
+        target = Path(top, body.directory)
+        await require(str(target.parent), ctx.services.settings.roots)
+        worktree = ctx.services.copies.create(body.projectID, top, STRATEGY, str(target.parent), body.name or target.name)
+        place = await _worktree_work(worktree)
     _publish_change(ctx, body.projectID)
     return {"directory": place}
 

@@ -88,8 +88,8 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 async def skill_of(ctx: Ctx, session_id: str, skill_id: str) -> Skill | None:
     """The skill with this id in the session's directory, or None."""
     directory = need(ctx, session_id).directory
-    found = await asyncio.to_thread(skills.find, directory, ctx.services.config.home)
-    return next((one for one in found if one.id == skill_id), None)
+    listing = await asyncio.to_thread(skills.find, directory, ctx.services.config.home)
+    return next((entry for entry in listing if entry.id == skill_id), None)
 
 
 async def _skills(ctx: Ctx, session_id: str, bodies: list[SkillBody] | None) -> tuple[list[Part], list[JsonObject]]:
@@ -125,7 +125,7 @@ async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool
         if (prompt := find_prompt(session, body.message_id)) is not None:
             return _need_same(session, prompt, body)
     try:
-        made = await submit(ctx.services.sessions, session_id, body, reply=resume)
+        message_id = await submit(ctx.services.sessions, session_id, body, reply=resume)
     except Conflict:
         session = await read_session(ctx, session_id)
         prompt = find_prompt(session, body.message_id or "")
@@ -134,9 +134,9 @@ async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool
         return _need_same(session, prompt, body)
     await ctx.services.store.flush()
     session = await read_session(ctx, session_id)
-    prompt = find_prompt(session, made)
+    prompt = find_prompt(session, message_id)
     if prompt is None:  # it was cancelled or undone in this moment
-        raise Conflict(f"The prompt {made} was taken back by somebody else.")
+        raise Conflict(f"The prompt {message_id} was taken back by somebody else.")
     return inbox_item(session, prompt)
 
 
@@ -199,14 +199,14 @@ class SkillRun(BaseModel):
 @operation("experimental.session.skill")
 async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
     """Send a skill. The agent gets it as a prompt; clients see a skill at once. Raises SkillNotFound."""
-    found = await skill_of(ctx, path.sessionID, body.id)
-    if found is None:
+    skill = await skill_of(ctx, path.sessionID, body.id)
+    if skill is None:
         raise SkillNotFound(body.id)
     need(ctx, path.sessionID)
     prompt = PromptRequest(
-        (Text("", found.as_prompt()),),
+        (Text("", skill.as_prompt()),),
         unattended=unattended_policy_of_headers(ctx.request.headers),
-        details=PromptDetails("steer", "skill", SkillText(found.id, found.name, found.content)),
+        details=PromptDetails("steer", "skill", SkillText(skill.id, skill.name, skill.content)),
     )
     await submit(ctx.services.sessions, path.sessionID, prompt, reply=body.resume is not False)
     await ctx.services.store.flush()

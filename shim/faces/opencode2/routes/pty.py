@@ -37,10 +37,10 @@ async def listing(ctx: Ctx) -> object:
 @operation("pty.create")
 async def create(ctx: Ctx, body: TerminalBody | None) -> object:
     """Create a terminal."""
-    wanted = body or TerminalBody()
-    await require(str(Path(ctx.directory, wanted.cwd or ".")), ctx.services.settings.roots)
+    body = body or TerminalBody()
+    await require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
     project = await ctx.services.projects.identity(ctx.directory)
-    new = NewTerminal(wanted.command, tuple(wanted.args or ()), wanted.cwd, wanted.title, wanted.env or {})
+    new = NewTerminal(body.command, tuple(body.args or ()), body.cwd, body.title, body.env or {})
     created = await ctx.services.terminals.create(ctx.directory, project.id, new)
     return await locate_answer(ctx, host.terminal(created.info))
 
@@ -54,10 +54,10 @@ async def get(ctx: Ctx, path: PtyPath) -> object:
 @operation("pty.update")
 async def update(ctx: Ctx, path: PtyPath, body: TerminalUpdate) -> object:
     """Change title and size."""
-    found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    pty = ctx.services.terminals.get(ctx.directory, path.ptyID)
     size = None if body.size is None else (body.size.rows, body.size.cols)
-    ctx.services.terminals.update(found, title=body.title, size=size)
-    return await locate_answer(ctx, host.terminal(found.info))
+    ctx.services.terminals.update(pty, title=body.title, size=size)
+    return await locate_answer(ctx, host.terminal(pty.info))
 
 
 @operation("pty.remove")
@@ -72,10 +72,8 @@ async def token(ctx: Ctx, path: PtyPath) -> object:
     """Create a ticket for one connection."""
     if TICKET_HEADER not in ctx.request.headers:
         raise Forbidden(f"A ticket is given for a request with the header {TICKET_HEADER} alone.")
-    found = ctx.services.terminals.get(ctx.directory, path.ptyID)
-    return await locate_answer(
-        ctx, {"ticket": ctx.services.terminals.ticket(found, token_of(ctx.request)), "expires_in": TICKET_S}
-    )
+    pty = ctx.services.terminals.get(ctx.directory, path.ptyID)
+    return await locate_answer(ctx, {"ticket": ctx.services.terminals.ticket(pty, token_of(ctx.request)), "expires_in": TICKET_S})
 
 
 @operation("pty.connect")
@@ -84,17 +82,19 @@ async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamRes
     if not web.WebSocketResponse().can_prepare(ctx.request):
         raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
     # A client without the password needs a ticket. A ticket that is shown must be valid in any case.
-    wanted = bool(query.ticket) or not is_authorized(ctx.request)
-    token_id = ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if wanted else token_of(ctx.request)
+    needs_ticket = bool(query.ticket) or not is_authorized(ctx.request)
+    token_id = (
+        ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if needs_ticket else token_of(ctx.request)
+    )
     if token_id is None or not access_of(ctx.request).is_good(token_id):
         message = "The ticket is unknown, used or too old. Ask for a new one with POST /api/pty/{ptyID}/connect-token."
         raise Forbidden(message)
     try:
-        found = ctx.services.terminals.get(ctx.directory, path.ptyID)
+        pty = ctx.services.terminals.get(ctx.directory, path.ptyID)
     except PtyNotFound:
         socket = web.WebSocketResponse()
         await socket.prepare(ctx.request)
         await socket.close(code=GONE, message=b"PTY session not found")
         return socket
     cursor = int(query.cursor) if re.fullmatch(r"-?\d{1,15}", query.cursor) else 0
-    return await terminal.serve(ctx.request, found, cursor, token_id)
+    return await terminal.serve(ctx.request, pty, cursor, token_id)

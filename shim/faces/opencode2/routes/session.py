@@ -95,10 +95,10 @@ def _directory(ctx: Ctx, body: CreateBody) -> str:
     return resolve({"directory": named}, {}, named)
 
 
-def _integer(said: Any) -> Any:
+def _integer(value: Any) -> Any:
     """Parse a number of a query, with OpenCode's error text."""
     try:
-        return int(said)
+        return int(value)
     except (TypeError, ValueError):
         raise InvalidRequest("Expected an integer, got NaN", "Query", ("limit",)) from None
 
@@ -131,16 +131,16 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         ctx.services.sessions.visit(query.directory)
     anchor: JsonObject = {}
     if query.cursor is not None:
-        said = cursors.read(query.cursor)
-        anchor = said.get("anchor") or {}
+        cursor_fields = cursors.read(query.cursor)
+        anchor = cursor_fields.get("anchor") or {}
         if not {"id", "time", "direction"} <= anchor.keys():
             raise CursorInvalid
-        query = query.model_copy(update={key: said.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
+        query = query.model_copy(update={key: cursor_fields.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
     records = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
-    found = sorted((one for one in records if _is_wanted(one, query)), key=_at, reverse=query.order == "desc")
+    matches = sorted((entry for entry in records if _is_wanted(entry, query)), key=_at, reverse=query.order == "desc")
     if anchor:
-        found = _beyond(found, anchor, query)
-    page = found[: query.limit] if anchor.get("direction") != "previous" else found[-query.limit :]
+        matches = _beyond(matches, anchor, query)
+    page = matches[: query.limit] if anchor.get("direction") != "previous" else matches[-query.limit :]
     filters = {key: value for key in FILTERS if (value := getattr(query, key)) not in (None, "desc")}
     ends = {"previous": page[0], "next": page[-1]} if page else {}
     cursor = {
@@ -150,11 +150,11 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
     return {"data": [_session_json(ctx, record) for record in page], "cursor": cursor}
 
 
-def _beyond(found: list[SessionRecord], anchor: JsonObject, query: ListQuery) -> list[SessionRecord]:
+def _beyond(records: list[SessionRecord], anchor: JsonObject, query: ListQuery) -> list[SessionRecord]:
     """The sessions on the cursor's side. The cursor's session itself may have moved since."""
     place = (anchor["time"], anchor["id"])
     later = (anchor["direction"] == "next") == (query.order == "asc")
-    return [one for one in found if (_at(one) > place if later else _at(one) < place)]
+    return [record for record in records if (_at(record) > place if later else _at(record) < place)]
 
 
 def _at(record: SessionRecord) -> tuple[int, str]:
@@ -178,16 +178,16 @@ def _session_json(ctx: Ctx, record: SessionRecord) -> types.SessionInfo:
     session = ctx.services.sessions.loaded_session(record.id)
     if session is not None:
         return read.info(session)
-    facts, shown = ctx.services.sessions.index.facts(record.id), info_of(record)
+    facts, info = ctx.services.sessions.index.facts(record.id), info_of(record)
     if "outcome" in facts:
-        shown["outcome"] = facts["outcome"]
+        info["outcome"] = facts["outcome"]
     if (source := fork_of(facts.get("fork"))) is not None:
-        shown["fork"] = session_info.fork(source)
+        info["fork"] = session_info.fork(source)
     if "idle" in facts:
-        shown["time"]["idle"] = facts["idle"]
+        info["time"]["idle"] = facts["idle"]
     if "viewed" in facts:
-        shown["time"]["viewed"] = facts["viewed"]
-    return shown
+        info["time"]["viewed"] = facts["viewed"]
+    return info
 
 
 @operation("session.active")
@@ -258,9 +258,9 @@ async def first_id(ctx: Ctx, session_id: str, message_id: str) -> str:
     if message_id in session.messages:
         return message_id
     # An entry that is no message of the core (a switch, an idle mark): the message after it stands for it.
-    found = next((id_ for id_ in session.timeline.entries.ids_since(message_id) if id_ in session.messages), None)
-    if found is not None:
-        return found
+    core_id = next((id_ for id_ in session.timeline.entries.ids_since(message_id) if id_ in session.messages), None)
+    if core_id is not None:
+        return core_id
     raise MessageNotFound(session_id, message_id)
 
 

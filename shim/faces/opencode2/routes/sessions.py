@@ -22,12 +22,12 @@ PERMISSIONS = {action: permission for permission, action in reversed(ACTIONS.ite
 """Action of 2.x -> permission of 1.x; all others keep their name."""
 
 
-def need_id(prefix: str, what: str, field: str) -> AfterValidator:
+def need_id(prefix: str, kind: str, field: str) -> AfterValidator:
     """Check that an id begins with this prefix and has only an id's characters. Raises IdInvalid, with OpenCode's text."""
 
     def check(value: str) -> str:
         if not is_id(value, prefix):
-            raise IdInvalid(what, field)
+            raise IdInvalid(kind, field)
         return value
 
     return AfterValidator(check)

@@ -58,11 +58,11 @@ async def listing(ctx: Ctx) -> object:
 async def create(ctx: Ctx, body: Create) -> object:
     """Run a command with the person's shell."""
     await require(str(Path(ctx.directory, body.cwd or ".")), ctx.services.settings.roots)
-    made = await ctx.services.shells.create(
+    process = await ctx.services.shells.create(
         ctx.directory, body.command, cwd=body.cwd, timeout_ms=body.timeout, metadata=body.metadata or {}
     )
-    begun = host.shell_command(made.info)  # it may have ended before the answer is made
-    return await locate_answer(ctx, begun)
+    row = host.shell_command(process.info)  # it may have ended before the answer is made
+    return await locate_answer(ctx, row)
 
 
 @operation("shell.get")

@@ -40,8 +40,8 @@ async def stats(ctx: Ctx, query: StatsQuery) -> object:
         if query.project in (None, record.project_id) and record.updated_ms >= (query.from_ or 0) and record.created_ms <= until
     ]
     first = min((record.created_ms for record in records), default=until)
-    found = Stats(first if query.from_ is None else query.from_, until, zone)
+    totals = Stats(first if query.from_ is None else query.from_, until, zone)
     for record in records:
         if (counted := await face(ctx).counted.of(record.id)) is not None:
-            found.add(counted)
-    return {"data": found.info(query.tools)}
+            totals.add(counted)
+    return {"data": totals.info(query.tools)}

@@ -56,7 +56,7 @@ def _hide(value: Any) -> Any:
     if isinstance(value, str):
         return REDACTED
     if isinstance(value, list):
-        return [_hide(one) for one in value]  # pyright: ignore[reportUnknownVariableType] - JSON
+        return [_hide(item) for item in value]  # pyright: ignore[reportUnknownVariableType] - JSON
     if isinstance(value, dict):
         return sanitize(value)  # pyright: ignore[reportUnknownArgumentType] - JSON
     return value

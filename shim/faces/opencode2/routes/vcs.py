@@ -48,8 +48,8 @@ async def get(ctx: Ctx) -> object:
     """The current and the default branch. A missing branch is left out."""
     project = await ctx.services.projects.identity(ctx.directory)
     ctx.services.watchers.visit(ctx.directory, project.id)
-    found = await vcs.branches(ctx.directory)
-    names = {"current": found.current, "default": found.default}
+    branches = await vcs.branches(ctx.directory)
+    names = {"current": branches.current, "default": branches.default}
     branch = {key: name for key, name in names.items() if name is not None}
     return await locate_answer(ctx, {**({"provider": "git"} if project.vcs else {}), "branch": branch})
 
@@ -57,8 +57,10 @@ async def get(ctx: Ctx) -> object:
 @operation("vcs.base")
 async def base(ctx: Ctx) -> object:
     """The commit where the branch left the one that it will be merged into; null on that one and outside of a repository."""
-    found = await vcs.review_base(ctx.directory)
-    return await locate_answer(ctx, None if found is None else {"name": found.name, "ref": found.ref, "source": found.source})
+    review_base = await vcs.review_base(ctx.directory)
+    return await locate_answer(
+        ctx, None if review_base is None else {"name": review_base.name, "ref": review_base.ref, "source": review_base.source}
+    )
 
 
 @operation("vcs.status")
@@ -70,8 +72,8 @@ async def status(ctx: Ctx) -> object:
 @operation("vcs.branch.list")
 async def branches(ctx: Ctx, query: BranchQuery) -> object:
     """Names of local branches, the last used first."""
-    wanted = query.search.casefold()
-    names = [name for name in await vcs.branch_names(ctx.directory) if wanted in name.casefold()]
+    query_text = query.search.casefold()
+    names = [name for name in await vcs.branch_names(ctx.directory) if query_text in name.casefold()]
     return await locate_answer(ctx, names[: query.limit])
 
 
@@ -79,10 +81,10 @@ async def branches(ctx: Ctx, query: BranchQuery) -> object:
 async def diff(ctx: Ctx, query: DiffQuery) -> object:
     """Changed files with patches. A patch that is too large to show is empty. Raises 400 for an unknown base."""
     if query.mode == "working" and query.base is None:
-        found = await vcs.diff(ctx.directory, "git", query.context)
+        changes = await vcs.diff(ctx.directory, "git", query.context)
     else:
-        found = await vcs.compare(ctx.directory, query.base, query.context, committed=query.mode == "committed")
-    return await locate_answer(ctx, [_row(change) | {"patch": change.patch or ""} for change in found])
+        changes = await vcs.compare(ctx.directory, query.base, query.context, committed=query.mode == "committed")
+    return await locate_answer(ctx, [_row(change) | {"patch": change.patch or ""} for change in changes])
 
 
 @operation("vcs.init")

@@ -101,12 +101,12 @@ async def compact(ctx: Ctx, path: SessionPath, body: CompactBody) -> object:
     """Ask the agent to compact its conversation, after the running turn. Answer when that is accepted."""
     delivery = body.delivery or "steer"
     try:
-        made = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
+        message_id = await begin(ctx.services.sessions, path.sessionID, None, message_id=body.id, delivery=delivery)
     except Conflict as error:
         raise ResourceConflict(error.message, body.id or "") from error
     session = await read_session(ctx, path.sessionID)
-    accepted_ms, number = session.messages[made].info.created_ms, session.timeline.wishes.get(made, 0)
-    return {"data": inbox_item(session, PendingPrompt(made, "compaction", delivery, accepted_ms, number))}
+    accepted_ms, number = session.messages[message_id].info.created_ms, session.timeline.wishes.get(message_id, 0)
+    return {"data": inbox_item(session, PendingPrompt(message_id, "compaction", delivery, accepted_ms, number))}
 
 
 class ShellBody(BaseModel):

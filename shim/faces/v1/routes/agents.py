@@ -71,17 +71,17 @@ def capabilities(agent: Agent) -> AgentCapabilities:
     )
 
 
-def _install_state(found: Installation | None) -> InstallState:
-    if found is None:
+def _install_state(installation: Installation | None) -> InstallState:
+    if installation is None:
         return InstallState(state="none")
     return InstallState.model_validate(
         {
-            "state": found.state,
-            "packages": list(found.packages),
-            "startedAt": found.started_ms,
-            "endedAt": found.ended_ms,
-            "log": list(found.lines),
-            "error": found.error,
+            "state": installation.state,
+            "packages": list(installation.packages),
+            "startedAt": installation.started_ms,
+            "endedAt": installation.ended_ms,
+            "log": list(installation.lines),
+            "error": installation.error,
         }
     )
 

@@ -82,8 +82,8 @@ def _operation(endpoint: Endpoint, handler: Handler, bound: BoundOperation, sche
         content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
         out["requestBody"] = {"required": True, "content": content}
     elif bound.body is not None:
-        given = _schema_of(bound.body, schemas, mode="validation")
-        out["requestBody"] = {"required": not bound.body_optional, "content": {"application/json": {"schema": given}}}
+        body_schema = _schema_of(bound.body, schemas, mode="validation")
+        out["requestBody"] = {"required": not bound.body_optional, "content": {"application/json": {"schema": body_schema}}}
     if endpoint.ours:
         out["x-extension"] = True
     return out

@@ -56,15 +56,15 @@ async def _place(ctx: Ctx, session: str | None) -> Place:
     return Place(directory, anywhere=services.settings.fs_anywhere)
 
 
-def _stat(found: FileEntry) -> FsStat:
-    return FsStat(path=found.path, entryType=found.kind, size=found.size, modified=found.modified)
+def _stat(entry: FileEntry) -> FsStat:
+    return FsStat(path=entry.path, entryType=entry.kind, size=entry.size, modified=entry.modified)
 
 
 @v1("fs_entries", "GET", "/v1/fs/entries", tag="fs", answer=list[FsEntry], errors=(400, 404))
 async def fs_entries(ctx: Ctx, query: FolderQuery) -> object:
     """List a folder's entries, folders first."""
-    found = await asyncio.to_thread(file_actions.entries, await _place(ctx, query.session_id), query.path or ".")
-    return [FsEntry(name=f.name, path=f.path, entryType=f.kind, size=f.size, modified=f.modified) for f in found]
+    listing = await asyncio.to_thread(file_actions.entries, await _place(ctx, query.session_id), query.path or ".")
+    return [FsEntry(name=f.name, path=f.path, entryType=f.kind, size=f.size, modified=f.modified) for f in listing]
 
 
 @v1("fs_stat", "GET", "/v1/fs/stat", tag="fs", answer=FsStat, errors=(400, 404))

@@ -62,15 +62,15 @@ async def post_message_stream(ctx: Ctx, path: SessionPath, query: StreamQuery, b
 
 def _end_of_turn(state: SessionState, message_id: str) -> Callable[[UniversalEvent], bool]:
     """Return a test for the event that ends this message's turn. Ends of earlier turns do not count."""
-    seen = False
+    has_begun = False
 
     def is_end(event: UniversalEvent) -> bool:
-        nonlocal seen
+        nonlocal has_begun
         if isinstance(event.data, ItemData) and event.data.item.role is ItemRole.USER:
-            seen = seen or state.reducer.transcript.prompt_of_item(event.data.item.item_id) == message_id
+            has_begun = has_begun or state.reducer.transcript.prompt_of_item(event.data.item.item_id) == message_id
         if isinstance(event.data, SessionEndedData):
             return event.data.terminated_by == "daemon"
-        return seen and event.type is EventType.TURN_ENDED
+        return has_begun and event.type is EventType.TURN_ENDED
 
     return is_end
 

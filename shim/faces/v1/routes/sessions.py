@@ -36,8 +36,8 @@ async def list_sessions(ctx: Ctx) -> object:
     records = sorted(
         ctx.services.sessions.index.records(), key=lambda record: (record.updated_ms, record.created_ms), reverse=True
     )
-    shown = await visible_sessions(records, ctx.services.settings.roots)
-    return SessionListResponse(sessions=[session_info(ctx, record) for record in shown])
+    visible = await visible_sessions(records, ctx.services.settings.roots)
+    return SessionListResponse(sessions=[session_info(ctx, record) for record in visible])
 
 
 @v1(

@@ -14,7 +14,7 @@ from shim.faces.v1 import face as v1
 from shim.http import application as http
 from shim.http.faces import Faces
 from shim.http.middleware import Unknown
-from shim.http.operation import BODY_LIMIT_BYTES, collect
+from shim.http.operation import BODY_LIMIT_BYTES
 from shim.services import Services
 
 FACES = Faces(opencode1.FACE, (opencode2.FACE, v1.FACE))
@@ -50,6 +50,6 @@ def application(
     def load() -> web.Application:
         from shim.routes.table import table_of  # late: a start needs neither the dialects nor the reasons of refusals
 
-        return table_of(services, FACES, collect(modules() if callable(modules) else modules))
+        return table_of(services, FACES, tuple(modules() if callable(modules) else modules))
 
     return http.application(services, FACES, load, early=early, unknown=unknown, body_limit_bytes=body_limit_bytes)

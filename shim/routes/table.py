@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from types import ModuleType
 
 from aiohttp import web
 
@@ -16,24 +18,33 @@ from shim.faces.opencode2.dialects import DIALECTS
 from shim.faces.opencode2.endpoint import FACE as OPENCODE2
 from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.http.faces import FACES, Faces
-from shim.http.operation import SERVICES, BoundOperation, add_route, register
+from shim.http.operation import SERVICES, add_route, collect, register
 from shim.operations import OpenCode2Operation, Operation, Row
 from shim.services import Services
 
+SHARED_TABLES = 8
+"""Tables kept for further applications of this process. A table takes 10 ms, so that tests with hundreds of servers need it."""
 
-def table_of(services: Services, faces: Faces, bound: list[BoundOperation]) -> web.Application:
+
+def table_of(services: Services, faces: Faces, modules: tuple[ModuleType, ...]) -> web.Application:
     """An application to look routes up in (see `LazyRoutes`); they stand below the base path too, if there is one."""
-    found = web.Application()
-    _routes(found, services, faces, bound)
-    if services.settings.base_path:
-        below = web.Application()
-        _routes(below, services, faces, bound)
-        found.add_subapp(services.settings.base_path, below)
+    base_path = services.settings.base_path
+    if not base_path:
+        return _shared_table(faces, modules)
+    found, below = _new_table(faces, modules), _new_table(faces, modules)
+    below[SERVICES], below[FACES] = services, faces  # aiohttp gives its requests this application, not the outer one
+    found.add_subapp(base_path, below)
     return found
 
 
-def _routes(app: web.Application, services: Services, faces: Faces, bound: list[BoundOperation]) -> None:
-    app[SERVICES], app[FACES] = services, faces
+@lru_cache(maxsize=SHARED_TABLES)
+def _shared_table(faces: Faces, modules: tuple[ModuleType, ...]) -> web.Application:
+    """The routes at the root. A handler finds the services in its request, so all applications of a process share the table."""
+    return _new_table(faces, modules)
+
+
+def _new_table(faces: Faces, modules: tuple[ModuleType, ...]) -> web.Application:
+    app, bound = web.Application(), collect(modules)
     opencode2 = [operation for operation in bound if operation.wire == 2]
     taken = {_route_of(operation.operation) for operation in opencode2}
     # 1.18 has a preview of some operations of OpenCode 2 at the same paths: OpenCode 2's handler serves both.
@@ -52,8 +63,9 @@ def _routes(app: web.Application, services: Services, faces: Faces, bound: list[
     for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
         if _route_of(operation) not in taken:
             taken.add(_route_of(operation))
-            face = OPENCODE2 if isinstance(operation, OpenCode2Operation) else app[FACES].owner_of(operation.path)
+            face = OPENCODE2 if isinstance(operation, OpenCode2Operation) else faces.owner_of(operation.path)
             add_route(app, operation, _refusal(name, row), face)
+    return app
 
 
 def _route_of(row: Operation | OpenCode2Operation) -> tuple[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from shim.http.operation import collect
 from tests.http.conftest import Place
+from tests.support.live import live
 
 SESSION = "ses_e002443f4ffeLOJ75TSClkenVm"
 PREVIEW_TUI = {"User-Agent": "opencode/1.18.33"}
@@ -181,3 +183,13 @@ async def test_constant_answers_are_documented(place: Place, name: str) -> None:
     body = answer.body["data"] if name.startswith("v2.") else answer.body
     assert body == wanted
     assert (await place.api.get("/doc", status=200)).body["x-opencode-shim"]["always_the_same"][name]
+
+
+async def test_servers_of_one_process_share_their_routes_but_no_sessions(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    async with live(tmp_path / "one") as one, live(tmp_path / "two") as two:
+        session = await one.session()
+        assert [info["id"] for info in (await one.api.get("/session", status=200)).body] == [session]
+        assert (await two.api.get("/session", status=200)).body == []
+        await two.api.get(f"/session/{session}", status=404)

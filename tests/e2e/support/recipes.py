@@ -15,8 +15,7 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from typing import Any
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from tests.e2e.support.children import wait_for
 from tests.support.install_doc import block
 
 HOST, PASSWORD = "shim.example", "correct-horse-battery"
@@ -45,21 +45,22 @@ access_log off;
 
 
 @contextmanager
-def run_program(argv: list[str], port: int, folder: Path, **more: str) -> Iterator[None]:
+def run_program(argv: list[str], port: int, folder: Path, **more: str) -> Generator[None]:
     """A program that listens on a port, until the end."""
-    with (folder / f"{Path(argv[0]).name}.log").open("w") as log:
+    log_path = folder / f"{Path(argv[0]).name}.log"
+    with log_path.open("w") as log:
         process = subprocess.Popen(argv, env=os.environ | more, stdout=log, stderr=log, cwd=folder)
+
+    def listens() -> bool:
+        assert process.poll() is None, log_path.read_text()
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            return False
+        return True
+
     try:
-        until = time.monotonic() + WAIT_S
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                text = (folder / f"{Path(argv[0]).name}.log").read_text()
-                assert process.poll() is None, text
-                assert time.monotonic() < until, text
-                time.sleep(0.05)
+        wait_for(listens, WAIT_S, log_path.read_text)
         yield
     finally:
         process.terminate()

@@ -597,6 +597,12 @@ class AgentSpec:
     """How it waits for a session. None: it is started for a prompt only."""
     no_spare: str = NO_SPARE
     """Why it is started for a prompt only, in one sentence."""
+    major: int | None = None
+    """The only major version that it takes of its program. None: every version."""
+    major_hint: str = ""
+    """What to do with a program of another major version, in one sentence."""
+    shared_binaries: tuple[str, ...] = ()
+    """Names, after `binaries`, of programs that another agent has too. One is taken only if it tells a version of `major`."""
     rewinds: bool = False
     """True if it can continue after an earlier answer (`LaunchOptions.resume_at`). Its DONE then has `anchor` in metadata."""
 

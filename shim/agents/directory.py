@@ -30,7 +30,6 @@ from shim.agents.discovery import (
     StoredOffer,
     discover,
     from_store,
-    stamp_of,
     to_store,
 )
 from shim.agents.handle import AgentHandle, OnExit, OnLines
@@ -42,7 +41,7 @@ from shim.errors import AgentError, AgentNotFound, StoreError
 from shim.ids import Ids
 from shim.runtime.http_agent import HttpAgent
 from shim.runtime.inprocess import InProcessAgent, Program
-from shim.runtime.locate import ProgramLocation, find, locate
+from shim.runtime.locate import ProgramLocation, VersionCache, find, locate, stamp_of
 from shim.runtime.mock_agent import mock_program
 from shim.runtime.process import AgentProcess
 from shim.runtime.recorder import RecordedHandle, Recorder
@@ -133,6 +132,7 @@ class AgentDirectory:
         self._has_offer = {name: asyncio.Event() for name in self._specs}
         """Set once an agent's catalogue is known, or its discovery has failed."""
         self._asking: dict[str, asyncio.Task[None]] = {}
+        self._versions = VersionCache()
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     # --- start and stop ----------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class AgentDirectory:
                 self._has_offer[spec.name].set()
             if located.why:
                 self._has_offer[spec.name].set()
-            else:
+            if not located.why or spec.shared_binaries:
                 self._ask(spec.name)
 
     async def close(self) -> None:
@@ -304,7 +304,7 @@ class AgentDirectory:
         stamp = await asyncio.to_thread(stamp_of, agent.located.path) if agent.located.path else None
         if stamp is not None and stamp == self._stamps[spec.name]:
             return agent.located
-        located, self._stamps[spec.name] = await asyncio.to_thread(self._find, spec)
+        located, self._stamps[spec.name] = await self._look(spec)
         self._agents[spec.name] = replace(agent, located=located)
         if located.why:
             log.warning("agent.lost", agent=spec.name, path=agent.located.path)
@@ -316,7 +316,7 @@ class AgentDirectory:
     async def refresh(self, name: str) -> Agent:
         """Look for a program again after its installation, and start its discovery. `available` waits for the result."""
         spec = self._specs[name]
-        located, self._stamps[name] = await asyncio.to_thread(self._find, spec)
+        located, self._stamps[name] = await self._look(spec)
         self._agents[name] = replace(self._agents[name], located=located, trouble="")
         if not located.why:
             self._has_offer[name].clear()
@@ -327,6 +327,13 @@ class AgentDirectory:
         """Return the program's location and stamp. Blocks."""
         located = find(spec, self._environ)
         return located, stamp_of(located.path) if located.path else None
+
+    async def _look(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
+        """Return the program's location and stamp. Only an agent of one major version is asked for its version."""
+        if spec.major is None:
+            return await asyncio.to_thread(self._find, spec)
+        located = await locate(spec, self._environ, versions=self._versions)
+        return located, await asyncio.to_thread(stamp_of, located.path) if located.path else None
 
     # --- discovery ------------------------------------------------------------------------------------------------
 
@@ -368,7 +375,7 @@ class AgentDirectory:
 
     async def _version(self, spec: AgentSpec) -> tuple[ProgramLocation, str | None]:
         """Find the program and its version again, since both may have changed since the start."""
-        located = await locate(spec, self._environ)
+        located = await locate(spec, self._environ, versions=self._versions)
         stamp = await asyncio.to_thread(stamp_of, located.path) if located.path else None
         self._agents[spec.name] = replace(self._agents[spec.name], located=located)
         self._stamps[spec.name] = stamp

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
@@ -130,19 +129,6 @@ class StoredOffer:
 def _offer_adapter() -> TypeAdapter[StoredOffer]:
     """Build the adapter at its first use, because that takes as long as the import of this module."""
     return TypeAdapter(StoredOffer)
-
-
-def stamp_of(path: str) -> str | None:
-    """A stamp that changes with each installation of a program; None if the program is missing. Blocking.
-
-    The time of modification alone does not do, because npm gives all files the same time.
-    """
-    try:
-        real = Path(path).resolve()
-        status = real.stat()
-    except OSError:
-        return None
-    return f"{real} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def to_store(offer: StoredOffer) -> Json:

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.agents.discovery import stamp_of
 from shim.agents.login_signs import is_logged_in, place
 from shim.host import startup_files
 from shim.host.git import git
 from shim.host.project_settings import folders_of
 from shim.host.roots import repository_above
 from shim.host.trust import ProjectTrust
+from shim.runtime.locate import stamp_of
 
 GIT_LOOK_S = 1.0
 """Seconds for `git status`. An agent that notes it gets no spare in a repository where it takes longer."""

@@ -46,6 +46,8 @@ class AgentCheck:
     path: str | None = None
     version: str | None = None
     why: str = ""
+    refused: bool = False
+    """True if a program was found that cannot be used, as `why` says; False if there is none."""
     built_in: bool = False
     tested: tuple[str, ...] = ()
     login: Login = "unknown"

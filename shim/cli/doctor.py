@@ -70,6 +70,7 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str]) -> AgentCheck:
         path=located.path,
         version=located.version,
         why=located.why,
+        refused=bool(located.why) and not located.absent,
         built_in=not spec.binaries,
         tested=spec.tested,
         login=login,
@@ -136,7 +137,7 @@ async def _probe_agent(
 
 
 def show(out: screen.Console, diagnoses: Sequence[Diagnosis]) -> None:
-    """Print a block for each installed agent, and one line with the absent ones."""
+    """Print a block for each installed agent, a line for each that is refused, and one line with the absent ones."""
     for diagnosis in diagnoses:
         checked = diagnosis.checked
         if diagnosis.status == "absent":
@@ -149,11 +150,14 @@ def show(out: screen.Console, diagnoses: Sequence[Diagnosis]) -> None:
             remedy = " ".join(diagnosis.remedy.split())
             screen.line(out, f"  {'do' if diagnosis.status == 'wrong' else 'note':<8} {remedy}", style)
     absent = [diagnosis for diagnosis in diagnoses if diagnosis.status == "absent"]
-    for diagnosis in absent if len(absent) == len(diagnoses) else []:
-        screen.line(out, f"{diagnosis.checked.name}: not installed. {diagnosis.remedy}")
-    names = [diagnosis.checked.name for diagnosis in absent]
-    if absent and len(absent) < len(diagnoses):
-        screen.line(out, f"not installed: {', '.join(names)}", "dim")
+    missing = [diagnosis.checked.name for diagnosis in absent if not diagnosis.checked.refused]
+    for diagnosis in absent:
+        if diagnosis.checked.refused:
+            screen.line(out, f"{diagnosis.checked.name}: not used. {diagnosis.remedy}")
+        elif len(missing) == len(diagnoses):
+            screen.line(out, f"{diagnosis.checked.name}: not installed. {diagnosis.remedy}")
+    if missing and len(missing) < len(diagnoses):
+        screen.line(out, f"not installed: {', '.join(missing)}", "dim")
 
 
 def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:

@@ -44,7 +44,10 @@ def candidates(name: str, search_path: str) -> Iterator[str]:
 
 def find_program(name: str, search_path: str) -> str | None:
     """Return the path of a program like `shutil.which`, but skip aliases. Blocks."""
-    if os.sep in name:
-        path = shutil.which(name)
-        return None if path is None or is_alias(path) else path
-    return next((path for path in candidates(name, search_path) if not is_alias(path)), None)
+    return next(programs_on(name, search_path), None)
+
+
+def programs_on(name: str, search_path: str) -> Iterator[str]:
+    """Yield all programs of this name on a PATH, in its order and without aliases. Blocks."""
+    found = candidates(name, search_path) if os.sep not in name else filter(None, [shutil.which(name)])
+    yield from (path for path in found if not is_alias(path))

@@ -1,7 +1,7 @@
 """Finds an agent's program and its version.
 
 The order is: the variable of its spec (and then nothing else), this server's installations, PATH, the usual places of
-installers. It caches nothing. It reads files in a thread, and the wait for the version is bounded.
+installers. It reads files in a thread, and the wait for the version is bounded.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from shim.errors import AgentError
-from shim.runtime.aliases import find_program, is_alias
+from shim.runtime.aliases import find_program, is_alias, programs_on
 from shim.runtime.process import AgentProcess
 from universal.codec import AgentSpec, Exit, LaunchSpec
 
@@ -58,40 +58,84 @@ class ProgramLocation:
     absent: bool = False
 
 
-async def locate(agent: AgentSpec, env: Mapping[str, str], *, version_wait_s: float = VERSION_WAIT_S) -> ProgramLocation:
-    """Find the agent's program in this environment and ask it for its version. Never raises."""
+@dataclass(slots=True)
+class VersionCache:
+    """The versions that programs have printed, so that agents that share a program start it once."""
+
+    _versions: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict[tuple[str, ...], tuple[str, str]])
+    """Command line -> (stamp of the program's file, version)."""
+    _locks: dict[tuple[str, ...], asyncio.Lock] = field(default_factory=dict[tuple[str, ...], asyncio.Lock])
+
+    async def ask(self, argv: tuple[str, ...], env: Mapping[str, str], wait_s: float) -> tuple[str | None, str]:
+        """Return the version that the program prints, and the problem if it prints none. A failure is not kept."""
+        async with self._locks.setdefault(argv, asyncio.Lock()):
+            stamp = await asyncio.to_thread(stamp_of, argv[0]) or ""
+            if stamp and self._versions.get(argv, ("", ""))[0] == stamp:
+                return self._versions[argv][1], ""
+            version, trouble = await _version(argv, env, wait_s)
+            if version is not None:
+                self._versions[argv] = stamp, version
+            return version, trouble
+
+
+def stamp_of(path: str) -> str | None:
+    """A stamp that changes with each installation of a program; None if the program is missing. Blocking.
+
+    The time of modification alone does not do, because npm gives all files the same time.
+    """
+    try:
+        real = Path(path).resolve()
+        status = real.stat()
+    except OSError:
+        return None
+    return f"{real} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+async def locate(
+    agent: AgentSpec, env: Mapping[str, str], *, version_wait_s: float = VERSION_WAIT_S, versions: VersionCache | None = None
+) -> ProgramLocation:
+    """Find the agent's program in this environment and ask it for its version. Never raises.
+
+    A program of another major version than the agent's is passed over, and the result says so if there is no other.
+    """
     location = await asyncio.to_thread(find, agent, env)
-    if location.path is None or not agent.version_args:
+    if not agent.version_args or (location.path is None and not location.absent):
         return location
-    version, trouble = await _version((location.path, *agent.version_args), env, version_wait_s)
-    return replace(location, version=version, note=f"{location.note}; {trouble}" if trouble else location.note)
+    versions = versions or VersionCache()
+    candidates = await asyncio.to_thread(_candidates, agent, env) if agent.major is not None else [location]
+    refused: ProgramLocation | None = None
+    for candidate in candidates:
+        if candidate.path is None:
+            continue
+        version, trouble = await versions.ask((candidate.path, *agent.version_args), env, version_wait_s)
+        is_shared = Path(candidate.path).name in agent.shared_binaries and not _is_named(agent, env)
+        if is_shared and (version is None or _major(version) != agent.major):
+            continue
+        if agent.major is not None and version is not None and _major(version) != agent.major:
+            why = f"{candidate.path} is version {version}, and this agent takes {agent.major}.x only. {agent.major_hint}"
+            refused = refused or ProgramLocation(None, version, why=why)
+            continue
+        return replace(candidate, version=version, note=f"{candidate.note}; {trouble}" if trouble else candidate.note)
+    return refused or location
+
+
+def _major(version: str) -> int:
+    return int(version.partition(".")[0])
+
+
+def _is_named(agent: AgentSpec, env: Mapping[str, str]) -> bool:
+    return bool(agent.env_override and env.get(agent.env_override))
 
 
 def find(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
     """Find the agent's program without its version. Blocks: it reads files."""
     if not agent.binaries:
         return ProgramLocation(None, note="runs inside of the server")
-    if agent.env_override and (named := env.get(agent.env_override)):
-        path = shutil.which(_expand(named, env), path=env.get("PATH", ""))
-        if path is None:
-            return ProgramLocation(None, why=f"{agent.env_override} is {named}, which is not an executable file.")
-        if is_alias(path):
-            return ProgramLocation(
-                None, why=f"{agent.env_override} is {named}, which is opencode-shim itself under another name."
-            )
-        return ProgramLocation(str(Path(path).absolute()), note=f"named by {agent.env_override}")
-    if folder := env.get(INSTALLED):
-        installed = os.path.join(folder, agent.name, "node_modules", ".bin")  # noqa: PTH118 - a value for PATH
-        for name in agent.binaries:
-            if path := find_program(name, installed):
-                return ProgramLocation(str(Path(path).absolute()), note="installed by opencode-shim")
-    for name in agent.binaries:
-        if path := find_program(name, env.get("PATH", "")):
-            return ProgramLocation(str(Path(path).absolute()), note="on PATH")
-    for place in _places(env):
-        for name in agent.binaries:
-            if path := find_program(name, place):
-                return ProgramLocation(path, note=f"in {place}, which is not on PATH")
+    if _is_named(agent, env):
+        return _named_program(agent, env)
+    found = next(_programs(agent.binaries, agent, env), None)
+    if found is not None:
+        return found
     names = " or ".join(agent.binaries)
     override = f" Or name it in {agent.env_override}." if agent.env_override else ""
     return ProgramLocation(
@@ -100,6 +144,39 @@ def find(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
         f"{agent.install_hint}{override}",
         absent=True,
     )
+
+
+def _candidates(agent: AgentSpec, env: Mapping[str, str]) -> list[ProgramLocation]:
+    """All programs that may be the agent's, in the order of `find`, and those of its shared names behind them. Blocks."""
+    if _is_named(agent, env):
+        return [_named_program(agent, env)]
+    return [*_programs(agent.binaries, agent, env), *_programs(agent.shared_binaries, agent, env)]
+
+
+def _named_program(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
+    named = env[agent.env_override]
+    path = shutil.which(_expand(named, env), path=env.get("PATH", ""))
+    if path is None:
+        return ProgramLocation(None, why=f"{agent.env_override} is {named}, which is not an executable file.")
+    if is_alias(path):
+        return ProgramLocation(None, why=f"{agent.env_override} is {named}, which is opencode-shim itself under another name.")
+    return ProgramLocation(str(Path(path).absolute()), note=f"named by {agent.env_override}")
+
+
+def _programs(names: Sequence[str], agent: AgentSpec, env: Mapping[str, str]) -> Iterator[ProgramLocation]:
+    """Yield the programs of these names: of this server's installations, on PATH, in the usual places."""
+    if folder := env.get(INSTALLED):
+        installed = os.path.join(folder, agent.name, "node_modules", ".bin")  # noqa: PTH118 - a value for PATH
+        for name in names:
+            if path := find_program(name, installed):
+                yield ProgramLocation(str(Path(path).absolute()), note="installed by opencode-shim")
+    for name in names:
+        for path in programs_on(name, env.get("PATH", "")):
+            yield ProgramLocation(str(Path(path).absolute()), note="on PATH")
+    for place in _places(env):
+        for name in names:
+            if path := find_program(name, place):
+                yield ProgramLocation(path, note=f"in {place}, which is not on PATH")
 
 
 def _places(env: Mapping[str, str]) -> Iterator[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from shim.runtime.locate import ProgramLocation, find, locate
+from shim.runtime.locate import ProgramLocation, VersionCache, find, locate, stamp_of
 from tests.process.support import BOUND_S
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory
 
@@ -186,3 +187,82 @@ async def test_a_program_that_floods(home: Home) -> None:
     async with asyncio.timeout(BOUND_S):
         located = await locate(AGENT, home.env, version_wait_s=0.5)
     assert "did not answer" in located.note
+
+
+# --- two agents of one program ----------------------------------------------------------------------------
+
+ONE = replace(AGENT, name="one", title="One", binaries=("demo",), major=1, major_hint="Take the agent `two`.")
+TWO = replace(
+    AGENT, name="two", title="Two", binaries=("demo2",), shared_binaries=("demo",), env_override="SHIM_TWO_BIN", major=2
+)
+
+
+@pytest.mark.parametrize(("version", "taker"), [("1.18.34", "one"), ("2.0.3", "two"), ("2.1.0-beta.1", "two")])
+async def test_a_program_of_two_generations_is_taken_by_the_agent_of_its_major_version(
+    home: Home, version: str, taker: str
+) -> None:
+    path = home.put("on-path/demo", f"echo demo {version}")
+    located = {spec.name: (await locate(spec, home.env)).path for spec in (ONE, TWO)}
+    assert located == {"one": None, "two": None} | {taker: path}
+
+
+async def test_a_program_of_another_major_version_is_refused_with_a_sentence(home: Home) -> None:
+    path = home.put("on-path/demo", "echo 2.0.3")
+    located = await locate(ONE, home.env)
+    assert located == ProgramLocation(
+        None, "2.0.3", why=f"{path} is version 2.0.3, and this agent takes 1.x only. Take the agent `two`."
+    )
+    assert not located.absent, "it is there, so a person wants to know why it is not used"
+
+
+async def test_a_shared_program_of_another_agent_is_no_news(home: Home) -> None:
+    home.put("on-path/demo", "echo 1.18.34")
+    located = await locate(TWO, home.env)
+    assert located.absent
+    assert located.why.startswith("demo2 is neither on PATH")
+
+
+@pytest.mark.parametrize("first", ["on-path", "other-path"])
+async def test_a_later_program_of_the_right_major_version_is_taken(home: Home, first: str) -> None:
+    paths = {1: home.put("on-path/demo", "echo 1.18.34"), 2: home.put("other-path/demo", "echo 2.0.3")}
+    rest = {"on-path": "other-path", "other-path": "on-path"}[first]
+    home.env["PATH"] = f"{home.root / first}:{home.root / rest}"
+    assert [(await locate(spec, home.env)).path for spec in (ONE, TWO)] == [paths[1], paths[2]]
+
+
+async def test_a_program_of_the_agents_first_name_may_keep_its_version_to_itself(home: Home) -> None:
+    shared = home.put("on-path/demo", "echo local")
+    assert [(await locate(spec, home.env)).path for spec in (ONE, TWO)] == [shared, None]
+    path = home.put("on-path/demo2", "echo local")
+    assert (await locate(TWO, home.env)).path == path
+
+
+async def test_a_named_program_of_another_major_version_is_refused(home: Home) -> None:
+    home.put("on-path/demo", "echo 1.18.34")
+    named = home.put("named/demo", "echo 2.0.3")
+    located = await locate(ONE, {**home.env, "SHIM_DEMO_BIN": named})
+    assert (located.path, located.version) == (None, "2.0.3")
+    assert (await locate(TWO, {**home.env, "SHIM_TWO_BIN": named})).path == named
+
+
+async def test_agents_that_share_a_program_start_it_once(home: Home) -> None:
+    path = home.put("on-path/demo", 'echo run >> "$0.runs"; echo 1.18.34')
+    versions = VersionCache()
+    await asyncio.gather(*(locate(spec, home.env, versions=versions) for spec in (ONE, TWO)))
+    assert Path(f"{path}.runs").read_text() == "run\n"
+    home.put("on-path/demo", 'echo run >> "$0.runs"; echo 2.0.33')
+    assert (await locate(TWO, home.env, versions=versions)).version == "2.0.33", "another file is asked again"
+
+
+def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
+    path, link = tmp_path / "program", tmp_path / "link"
+    assert stamp_of(str(path)) is None
+    path.write_text("one")
+    link.symlink_to(path)
+    first = stamp_of(str(link))
+    assert first is not None and first == stamp_of(str(link))
+    new = tmp_path / "new"
+    new.write_text("two")
+    os.utime(new, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))  # npm gives all files the same time
+    new.rename(path)
+    assert stamp_of(str(link)) != first

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shim.agents.directory import AT_ONCE, AgentDirectory
-from shim.agents.discovery import NAMESPACE, DiscoveryFailed, discover, from_store, stamp_of, to_store
+from shim.agents.discovery import NAMESPACE, DiscoveryFailed, discover, from_store, to_store
 from shim.clock import ManualClock
 from shim.errors import AgentError, AgentNotFound
 from shim.ids import Ids
@@ -421,20 +421,6 @@ async def test_a_process_that_cannot_be_started_is_the_reason() -> None:
         await discover(MockCodec(lambda kind: kind), spawn, ignore)
 
 
-def test_a_stamp_changes_with_the_file(tmp_path: Path) -> None:
-    path, link = tmp_path / "program", tmp_path / "link"
-    assert stamp_of(str(path)) is None
-    path.write_text("one")
-    link.symlink_to(path)
-    first = stamp_of(str(link))
-    assert first is not None and first == stamp_of(str(link))
-    new = tmp_path / "new"
-    new.write_text("two")
-    os.utime(new, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))  # npm gives all files the same time
-    new.rename(path)
-    assert stamp_of(str(link)) != first
-
-
 def test_stored_offers_survive_json() -> None:
     from shim.agents.discovery import StoredOffer
 
@@ -448,3 +434,32 @@ def test_the_environment_is_a_copy() -> None:
     directory = AgentDirectory({}, clock=clock, ids=Ids(clock), store=MemoryStore(), environ=environ)
     directory.environment()["A"] = "2"
     assert directory.environment() == {"A": "1"}
+
+
+# --- agents of one major version -----------------------------------------------------------------------------
+
+
+async def test_the_agent_of_the_programs_major_version_is_offered(machine: Machine) -> None:
+    """As OpenCode 1 and 2, which both install a program `opencode`."""
+    one = spec("fake", major=1, major_hint="Take two.")
+    two = spec("two", major=2, shared_binaries=("fake-agent",))
+    machine.install(version="2.0.3")
+    directory = await machine.directory(one, two)
+    await directory.settle()
+    refused, taken = directory.get("fake"), directory.get("two")
+    assert refused is not None and taken is not None
+    assert (refused.usable, refused.located.version) == (False, "2.0.3")
+    assert refused.located.why.endswith("takes 1.x only. Take two.")
+    assert (taken.usable, models(directory, "two")) == (True, ["m1"])
+
+
+async def test_an_upgrade_to_another_major_version_is_noticed_before_the_start(machine: Machine) -> None:
+    machine.install(version="1.9.0")
+    directory = await machine.directory(spec("fake", major=1, major_hint="Take two."))
+    await directory.settle()
+    agent = directory.get("fake")
+    assert agent is not None and agent.usable
+    machine.install(version="2.0.0")
+    with pytest.raises(AgentNotFound, match=r"takes 1\.x only\. Take two"):
+        await run_agent(directory, "fake", machine.home)
+    assert machine.runs() == 1, "only the first one was started, to be asked what it offers"

@@ -228,6 +228,22 @@ def test_doctor_shows_which_rules_an_agent_does_not_hold(missing: tuple[str, ...
     assert f"  rules    {row}" in screen.getvalue().splitlines()
 
 
+async def test_doctor_says_why_a_program_is_not_used(machine: Path) -> None:
+    """An `opencode` on PATH that is 2.x is no program for the agent `opencode`."""
+    program(machine / "bin", "opencode", 'print("2.0.3")\nsys.exit(1)')
+    found = await doctor.examine(settings(machine), [], probing=False)
+    screen = io.StringIO()
+    doctor.show(console(screen), found)
+    lines = screen.getvalue().splitlines()
+    (line,) = [line for line in lines if line.startswith("opencode:")]
+    assert line == (
+        f"opencode: not used. {machine}/bin/opencode is version 2.0.3, and this agent takes 1.x only. "
+        "A program of 2.x is taken by the agent `opencode2`."
+    )
+    assert "opencode," not in lines[-1]
+    assert any(line.startswith("opencode2: ") for line in lines)
+
+
 async def test_one_agent_by_name(machine: Path) -> None:
     found = await doctor.examine(settings(machine), ["mock"], probing=True)
     assert [one.checked.name for one in found] == ["mock"]

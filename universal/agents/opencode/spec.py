@@ -32,6 +32,8 @@ OPENCODE = AgentSpec(
     binaries=("opencode",),
     env_override="SHIM_OPENCODE_BIN",
     version_args=("--version",),
+    major=1,
+    major_hint="A program of 2.x is taken by the agent `opencode2`.",
     capabilities=EVERYTHING,
     modes=MODES,
     project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),

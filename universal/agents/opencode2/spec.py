@@ -28,13 +28,16 @@ OPENCODE2 = AgentSpec(
     binaries=("opencode2",),
     env_override="SHIM_OPENCODE2_BIN",
     version_args=("--version",),
+    major=2,
+    major_hint="A program of 1.x is taken by the agent `opencode`.",
+    shared_binaries=("opencode",),
     capabilities=replace(EVERYTHING, todos=False),
     modes=MODES,
     project_settings=ProjectSettingsUse(("opencode",)),
     default_catalogue=DEFAULT_CATALOGUE,
     install_hint=(
-        "Install OpenCode 2 as https://opencode.ai says. If its program is called `opencode`, name it in SHIM_OPENCODE2_BIN or "
-        "as the `command` of `[agents.opencode2]`."
+        "Install OpenCode 2 as https://opencode.ai says. Its program is taken under the name `opencode2`, and under the name "
+        "`opencode` if it tells a version 2.x."
     ),
     transport="http",
     login="models",
@@ -59,4 +62,6 @@ def configured_spec(command: tuple[str, ...], title: str | None, env: Mapping[st
         return OpenCode2Codec(ids, command[1:], env)
 
     version_args = (*command[1:], "--version")
-    return replace(OPENCODE2, make=make, binaries=command[:1], version_args=version_args, title=title or OPENCODE2.title)
+    return replace(
+        OPENCODE2, make=make, binaries=command[:1], shared_binaries=(), version_args=version_args, title=title or OPENCODE2.title
+    )

@@ -191,7 +191,7 @@ def build_app(
         ProjectScanner(str(config.home)),
         TrustFile(settings.data_dir / TRUST_FILE, clock),
         roots=tuple(map(str, settings.trusted_roots)),
-        everything=settings.trust_all,
+        trust_all=settings.trust_all,
     )
 
     def config_rules(directory: str) -> tuple[Rule, ...]:

@@ -51,20 +51,20 @@ NOT_COMMANDS = frozenset({"slash"})
 
 def names_in(program: bytes | mmap.mmap) -> list[str]:
     """Return the sorted names and aliases of all slash commands that a program declares."""
-    found: set[str] = set()
+    commands: set[str] = set()
     for pattern in DECLARATIONS:
         for match in pattern.finditer(program):
             if re.match(rb"[\w$]", program[max(match.start() - 1, 0) : match.start()]):
                 continue  # the end of a longer word
             for group in match.groups(b""):
-                found.update(name.decode().removeprefix("/") for name in re.findall(NAME, group))
-    return sorted(found - NOT_COMMANDS)
+                commands.update(name.decode().removeprefix("/") for name in re.findall(NAME, group))
+    return sorted(commands - NOT_COMMANDS)
 
 
-def render(found: Mapping[str, Iterable[str]]) -> str:
+def render(commands: Mapping[str, Iterable[str]]) -> str:
     """Return the text of the generated module."""
     rows: list[str] = []
-    for client, names in found.items():
+    for client, names in commands.items():
         rows += [f"    {json.dumps(client)}: (", *(f"        {json.dumps(name)}," for name in names), "    ),"]
     return f'''"""Slash commands that clients carry out themselves. Written by tools/client_commands.py: do not edit."""
 
@@ -83,16 +83,16 @@ def current_commands() -> dict[str, list[str]]:
     """Return the commands of the installed clients, and the stored ones of the others."""
     from shim.agents.client_commands import FOUND
 
-    found: dict[str, list[str]] = {}
+    commands: dict[str, list[str]] = {}
     for client, place in CLIENTS.items():
         path = MODULES / place
         if not path.exists():
             sys.stderr.write(f"{client} is not installed (scripts/e2e-setup does): its names stay as they were\n")
-            found[client] = list(FOUND.get(client, ()))
+            commands[client] = list(FOUND.get(client, ()))
             continue
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
-            found[client] = names_in(program)
-    return found
+            commands[client] = names_in(program)
+    return commands
 
 
 def main(arguments: list[str]) -> int:

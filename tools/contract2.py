@@ -47,33 +47,35 @@ Parameters = frozenset[str]
 
 def operations_of_sdk() -> dict[str, Parameters]:
     """`METHOD /path` of each method of the SDK's resources, from its docstring -> the parameters that it sends."""
-    found: dict[str, Parameters] = {}
+    operations: dict[str, Parameters] = {}
     for module in pkgutil.iter_modules(resources.__path__):
         tree = ast.parse(inspect.getsource(import_module(f"opencode.resources.{module.name}")))
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         for function in functions:
             match = OPERATION.search(ast.get_docstring(function) or "")
             if match:
-                found[f"{match[1]} {PLACEHOLDER.sub('{}', match[2])}"] = _sent_parameters(function)
-    return found
+                operations[f"{match[1]} {PLACEHOLDER.sub('{}', match[2])}"] = _sent_parameters(function)
+    return operations
 
 
 def _sent_parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Parameters:
     """Keys of the `query` and the `body` that a method of the SDK passes to its client."""
     calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and ast.unparse(node.func) == "RequestOptions"]
-    given = [(word.arg, word.value) for call in calls for word in call.keywords if word.arg in ("query", "body")]
-    keys = [(where, key) for where, value in given if isinstance(value, ast.Dict) for key in value.keys]
+    arguments = [(word.arg, word.value) for call in calls for word in call.keywords if word.arg in ("query", "body")]
+    keys = [(where, key) for where, value in arguments if isinstance(value, ast.Dict) for key in value.keys]
     return frozenset(f"{where} {key.value}" for where, key in keys if isinstance(key, ast.Constant))
 
 
 def operations_of_ours() -> dict[str, Parameters]:
-    found: dict[str, Parameters] = {}
+    operations: dict[str, Parameters] = {}
     for row in OPERATIONS.values():
         operation = opencode2_oracle().document["paths"][row.path][row.method.lower()]
-        query = {f"query {one['name']}" for one in operation["parameters"] if one["in"] == "query"}
+        query = {f"query {parameter['name']}" for parameter in operation["parameters"] if parameter["in"] == "query"}
         body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
-        found[f"{row.method} {PLACEHOLDER.sub('{}', row.path)}"] = frozenset(query | {f"body {name}" for name in _keys(body)})
-    return found
+        operations[f"{row.method} {PLACEHOLDER.sub('{}', row.path)}"] = frozenset(
+            query | {f"body {name}" for name in _keys(body)}
+        )
+    return operations
 
 
 def _keys(schema: dict[str, Any]) -> set[str]:
@@ -94,22 +96,22 @@ def properties(schema: dict[str, Any]) -> dict[str, bool]:
     """Name of a property -> whether our schema requires it."""
     if "$ref" in schema:
         return properties(opencode2_oracle().schemas[schema["$ref"].rsplit("/", 1)[-1]])
-    found: dict[str, bool] = {}
+    fields_by_name: dict[str, bool] = {}
     for part in schema.get("allOf", ()):
-        found |= properties(part)
+        fields_by_name |= properties(part)
     required = schema.get("required", ())
-    found |= {name: name in required for name in schema.get("properties", {})}
-    return {name: needed for name, needed in found.items() if name not in ("type", "_tag", "status")}
+    fields_by_name |= {name: name in required for name in schema.get("properties", {})}
+    return {name: needed for name, needed in fields_by_name.items() if name not in ("type", "_tag", "status")}
 
 
 def differences() -> Iterator[str]:
     """Yield a line for each difference between our document and the SDK."""
-    ours, theirs = operations_of_ours(), operations_of_sdk()
-    yield from (f"operation - {one}" for one in sorted(theirs.keys() - ours.keys()))
-    yield from (f"operation + {one}" for one in sorted(ours.keys() - theirs.keys()))
-    for name in sorted(theirs.keys() & ours.keys()):
-        yield from (f"parameter - {name} {one}" for one in sorted(theirs[name] - ours[name]))
-        yield from (f"parameter + {name} {one}" for one in sorted(ours[name] - theirs[name]))
+    ours, sdk = operations_of_ours(), operations_of_sdk()
+    yield from (f"operation - {operation}" for operation in sorted(sdk.keys() - ours.keys()))
+    yield from (f"operation + {operation}" for operation in sorted(ours.keys() - sdk.keys()))
+    for name in sorted(sdk.keys() & ours.keys()):
+        yield from (f"parameter - {name} {parameter}" for parameter in sorted(sdk[name] - ours[name]))
+        yield from (f"parameter + {name} {parameter}" for parameter in sorted(ours[name] - sdk[name]))
     schemas = opencode2_oracle().schemas
     events: dict[str, str] = {}
     for name, model in vars(models).items():
@@ -120,10 +122,10 @@ def differences() -> Iterator[str]:
             events[tag] = name
         elif name in schemas and "anyOf" not in schemas[name]:
             yield from _of(name, fields(model), properties(schemas[name]))
-    known = {name.removeprefix("Event.") for name in schemas if name.startswith("Event.")}
-    yield from (f"event - {one}" for one in sorted(events.keys() - known))
-    yield from (f"event + {one}" for one in sorted(known - events.keys()))
-    for type_ in sorted(events.keys() & known):
+    event_types = {name.removeprefix("Event.") for name in schemas if name.startswith("Event.")}
+    yield from (f"event - {type_}" for type_ in sorted(events.keys() - event_types))
+    yield from (f"event + {type_}" for type_ in sorted(event_types - events.keys()))
+    for type_ in sorted(events.keys() & event_types):
         envelope = schemas[f"Event.{type_}"]["properties"]
         data = getattr(models, f"{events[type_]}Data", None)
         if data is not None:
@@ -136,18 +138,18 @@ def differences() -> Iterator[str]:
             yield from [f"version {type_}"] if version != [durable.model_fields["version"].default] else []
 
 
-def _of(name: str, theirs: dict[str, bool], ours: dict[str, bool]) -> Iterator[str]:
-    yield from (f"{name} - {field}" for field in theirs if field not in ours)
-    yield from (f"{name} + {field}" for field in ours if field not in theirs)
-    yield from (f"{name} ! {field}" for field in theirs if field in ours and theirs[field] != ours[field])
+def _of(name: str, sdk: dict[str, bool], ours: dict[str, bool]) -> Iterator[str]:
+    yield from (f"{name} - {field}" for field in sdk if field not in ours)
+    yield from (f"{name} + {field}" for field in ours if field not in sdk)
+    yield from (f"{name} ! {field}" for field in sdk if field in ours and sdk[field] != ours[field])
 
 
 def surface() -> dict[str, Any]:
     """Return the contract of the installed SDK."""
-    found = {name: model for name, model in vars(models).items() if isinstance(model, type)}
-    known = {name: fields(model) for name, model in found.items() if issubclass(model, pydantic.BaseModel)}
+    classes = {name: model for name, model in vars(models).items() if isinstance(model, type)}
+    field_names = {name: fields(model) for name, model in classes.items() if issubclass(model, pydantic.BaseModel)}
     operations = {name: sorted(parameters) for name, parameters in operations_of_sdk().items()}
-    return {"version": API_VERSION, "operations": operations, "models": known}
+    return {"version": API_VERSION, "operations": operations, "models": field_names}
 
 
 def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
@@ -160,8 +162,8 @@ def drift(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{word} + {name}" for name in sorted(old[kind].keys() - new[kind].keys()))
     for name in sorted(new["operations"].keys() & old["operations"].keys()):
         before, after = set(old["operations"][name]), set(new["operations"][name])
-        yield from (f"parameter - {name} {one}" for one in sorted(after - before))
-        yield from (f"parameter + {name} {one}" for one in sorted(before - after))
+        yield from (f"parameter - {name} {parameter}" for parameter in sorted(after - before))
+        yield from (f"parameter + {name} {parameter}" for parameter in sorted(before - after))
     for name in sorted(new["models"].keys() & old["models"].keys()):
         yield from _of(name, new["models"][name], old["models"][name])
 
@@ -170,8 +172,8 @@ def surface_of(version: str) -> dict[str, Any]:
     """Return the contract of an SDK on PyPI, which is installed into a temporary folder."""
     uv = shutil.which("uv") or str(REPO / ".uv" / "bin" / "uv")
     with tempfile.TemporaryDirectory(prefix="contract-") as folder:
-        wanted = f"{PACKAGE}=={version}"
-        install = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", folder, wanted]
+        requirement = f"{PACKAGE}=={version}"
+        install = [uv, "pip", "install", "--quiet", "--python", sys.executable, "--target", folder, requirement]
         subprocess.run(install, check=True, timeout=INSTALL_S)
         env = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, str(REPO)])}
         argv = [sys.executable, "-m", "tools.contract2", "--surface"]

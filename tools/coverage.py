@@ -59,13 +59,13 @@ def _holds() -> Mapping[tuple[str, str], bool]:
     return out
 
 
-def table(columns: Mapping[str, Column], held: Mapping[tuple[str, str], bool]) -> str:
+def table(columns: Mapping[str, Column], results: Mapping[tuple[str, str], bool]) -> str:
     """The matrix: a row for each feature, a column for each agent."""
     from tests.coverage.features import FEATURES
 
     lines = ["| | " + " | ".join(column.title for column in columns.values()) + " |", "|---|" + ":-:|" * len(columns)]
     for name, feature in FEATURES.items():
-        cells = [symbol(column.cell(name), holds=held.get((agent, name), False)) for agent, column in columns.items()]
+        cells = [symbol(column.cell(name), holds=results.get((agent, name), False)) for agent, column in columns.items()]
         lines.append(f"| {feature.title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -90,8 +90,8 @@ def _details() -> Iterator[str]:
             elif cell.why:
                 yield f"- – {feature.title}: {cell.why}"
             elif name in column.differs:
-                shown = ", ".join(f"`{recording}`" for recording in cell.recordings)
-                yield f"- {symbol(cell, holds=True)} {feature.title}: {shown}{f'. {cell.note}' if cell.note else ''}"
+                recordings = ", ".join(f"`{recording}`" for recording in cell.recordings)
+                yield f"- {symbol(cell, holds=True)} {feature.title}: {recordings}{f'. {cell.note}' if cell.note else ''}"
         yield ""
 
 
@@ -101,8 +101,8 @@ def agent_rows(specs: Iterable[AgentSpec]) -> str:
     for spec in specs:
         tested = f"✓ {', '.join(spec.tested)}" if spec.tested else "–" if spec.binaries else "✓ built in"
         gaps = spec.enforcement.missing or spec.enforcement.partial or spec.enforcement.no_asks
-        held = "what it asks about" if "*" in spec.enforcement.missing else "most calls" if gaps else "all calls"
-        lines.append(f"| {spec.title} | `{spec.name}` | {tested} | {held} |")
+        extent = "what it asks about" if "*" in spec.enforcement.missing else "most calls" if gaps else "all calls"
+        lines.append(f"| {spec.title} | `{spec.name}` | {tested} | {extent} |")
     return "\n".join(lines)
 
 

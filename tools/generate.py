@@ -175,22 +175,22 @@ def references(value: object) -> Iterator[str]:
 
 def reachable(roots: object, schemas: dict[str, Any]) -> set[str]:
     """Names of all schemas that `roots` need, directly or not."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = list(references(roots))
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             waiting += references(schemas[name])
-    return found
+    return names
 
 
-def served_document(document: dict[str, Any], served: set[str], routes: list[dict[str, str]], same: dict[str, str]) -> str:
+def served_document(document: dict[str, Any], served: set[str], routes: list[dict[str, str]], constant: dict[str, str]) -> str:
     """Text of `shim/faces/opencode1/openapi.json`: one path and one schema a line, so that a change can be read in a diff.
 
     In: `routes`, our additions to the document: {method, path, summary}; `same`, operations with a constant answer, and why.
     """
-    extension = {"api": "/v1/openapi.json", "routes": routes, "parameters": PARAMETERS, "always_the_same": same}
+    extension = {"api": "/v1/openapi.json", "routes": routes, "parameters": PARAMETERS, "always_the_same": constant}
     paths: dict[str, dict[str, Any]] = {}
     for name, method, path, operation in operations(document):
         if name in served:
@@ -198,7 +198,7 @@ def served_document(document: dict[str, Any], served: set[str], routes: list[dic
     schemas = document["components"]["schemas"]
     used = {item["tags"][0] for methods in paths.values() for item in methods.values()}
     tags = {tag["name"]: tag for tag in document["tags"] if tag["name"] in used}
-    wanted = reachable(paths, schemas)
+    needed = reachable(paths, schemas)
     lines = [
         "{",
         f'"openapi":{json.dumps(document["openapi"])},',
@@ -209,7 +209,7 @@ def served_document(document: dict[str, Any], served: set[str], routes: list[dic
     ]
     lines.append('"paths":{\n' + ",\n".join(f"{json.dumps(path)}:{_compact(item)}" for path, item in paths.items()) + "\n},")
     lines.append('"components":{"schemas":{')
-    lines.append(",\n".join(f"{json.dumps(name)}:{_compact(schemas[name])}" for name in schemas if name in wanted))
+    lines.append(",\n".join(f"{json.dumps(name)}:{_compact(schemas[name])}" for name in schemas if name in needed))
     lines.append("}}}")
     return "\n".join(lines) + "\n"
 
@@ -237,16 +237,16 @@ def from_routes() -> dict[Path, str]:
     from shim.http.operation import collect
 
     # Clients of OpenCode 1 and 2 call the preview's health; OpenCode 2's routes serve it.
-    bound = [one for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if one.wire == 1]
-    served = {one.id for one in bound}
+    bound = [entry for entry in collect((*opencode1.MODULES, *opencode2.MODULES)) if entry.wire == 1]
+    served = {entry.id for entry in bound}
     routes = [
         {
-            "method": one.operation.method,
-            "path": one.operation.path,
-            "summary": (one.handler.__doc__ or "").strip().split("\n")[0],
+            "method": entry.operation.method,
+            "path": entry.operation.path,
+            "summary": (entry.handler.__doc__ or "").strip().split("\n")[0],
         }
-        for one in sorted(bound, key=lambda one: one.operation.path)
-        if one.operation.tag == "extra"
+        for entry in sorted(bound, key=lambda entry: entry.operation.path)
+        if entry.operation.tag == "extra"
     ]
     return {
         ROOT / "shim" / "faces" / "opencode1" / "openapi.json": served_document(load(), served, routes, CONSTANT),

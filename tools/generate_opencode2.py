@@ -119,9 +119,9 @@ def operations_module() -> str:
 
 
 def _rows() -> Iterator[str]:
-    for one in load("operations.json")["operations"]:
-        answer, name = one["response"], one["operationId"]
-        arguments = f'"{one["method"]}", "{one["path"]}", "{tag_of(name)}"'
+    for entry in load("operations.json")["operations"]:
+        answer, name = entry["response"], entry["operationId"]
+        arguments = f'"{entry["method"]}", "{entry["path"]}", "{tag_of(name)}"'
         if answer["status"] != 200:
             arguments += f", {answer['status']}"
         if answer["contentType"] == STREAM:
@@ -146,76 +146,76 @@ def types() -> dict[str, str]:
 
 def document() -> dict[str, Any]:
     """The whole wire as OpenAPI 3.1."""
-    known = types()
-    made = ("V2Event", "SessionLogItem", "Json")
-    schemas = {"Json": {}, **{name: schema(text, known) for name, text in known.items() if name not in made}}
-    events = {f"Event.{one['type']}": event(one, known) for one in load("events.json")["events"] if "<" not in one["type"]}
-    durable = [name for name, one in events.items() if "durable" in one["required"] and name.startswith("Event.session.")]
+    texts = types()
+    generated = ("V2Event", "SessionLogItem", "Json")
+    schemas = {"Json": {}, **{name: schema(text, texts) for name, text in texts.items() if name not in generated}}
+    events = {f"Event.{row['type']}": event(row, texts) for row in load("events.json")["events"] if "<" not in row["type"]}
+    durable = [name for name, row in events.items() if "durable" in row["required"] and name.startswith("Event.session.")]
     schemas |= events
     schemas["V2Event"] = {"anyOf": [_ref(name) for name in [*events, "RpcEvent"]]}
     schemas["SessionLogItem"] = {"anyOf": [_ref(name) for name in [*durable, "LogSynced"]]}
     schemas["OtherError"] = {"anyOf": [_ref(name) for name in OTHER_ERRORS]}
     paths: dict[str, dict[str, Any]] = {}
-    for one in load("operations.json")["operations"]:
-        paths.setdefault(one["path"], {})[one["method"].lower()] = operation(one, known)
+    for row in load("operations.json")["operations"]:
+        paths.setdefault(row["path"], {})[row["method"].lower()] = operation(row, texts)
     return {"openapi": "3.1.0", "info": INFO, "security": SECURITY, "paths": paths, "components": _components(schemas)}
 
 
-def event(one: dict[str, Any], known: dict[str, str]) -> Schema:
+def event(row: dict[str, Any], texts: dict[str, str]) -> Schema:
     """One event in its envelope."""
-    data = {field["name"]: schema(field["type"], known) for field in one["data"]}
-    needed = [field["name"] for field in one["data"] if field["required"]]
+    data = {field["name"]: schema(field["type"], texts) for field in row["data"]}
+    needed = [field["name"] for field in row["data"] if field["required"]]
     properties: Schema = {
         "id": _ref("EventID"),
         "created": {"type": "number"},
-        "type": {"type": "string", "enum": [one["type"]]},
+        "type": {"type": "string", "enum": [row["type"]]},
         "data": _closed_object(data, needed),
         "metadata": {"type": "object", "additionalProperties": {}},
         "location": _ref("LocationRef"),
     }
-    required = ["id", "type", "data"] if one["type"] == CONNECTED else ["id", "created", "type", "data"]
-    if one["durable"]:
-        version = {"type": "integer", "enum": [one["version"]]}
+    required = ["id", "type", "data"] if row["type"] == CONNECTED else ["id", "created", "type", "data"]
+    if row["durable"]:
+        version = {"type": "integer", "enum": [row["version"]]}
         counted = {"aggregateID": {"type": "string"}, "seq": {"type": "integer", "minimum": 0}, "version": version}
         properties["durable"] = _closed_object(counted, list(counted))
         required.append("durable")
-    return {**_closed_object(properties, required), **({"description": one["notes"]} if one.get("notes") else {})}
+    return {**_closed_object(properties, required), **({"description": row["notes"]} if row.get("notes") else {})}
 
 
-def operation(one: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
+def operation(row: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
     """One operation of the document."""
-    body, answer = one["requestBody"], one["response"]
-    found: dict[str, Any] = {
-        "operationId": one["operationId"],
-        "tags": [tag_of(one["operationId"])],
-        "summary": one["summary"],
-        **({"description": one["notes"]} if one.get("notes") else {}),
-        "parameters": [_parameter(row, known) for row in one["params"] if row["name"] != REST],
+    body, answer = row["requestBody"], row["response"]
+    result: dict[str, Any] = {
+        "operationId": row["operationId"],
+        "tags": [tag_of(row["operationId"])],
+        "summary": row["summary"],
+        **({"description": row["notes"]} if row.get("notes") else {}),
+        "parameters": [_parameter(field, texts) for field in row["params"] if field["name"] != REST],
     }
-    if one["operationId"] in PUBLIC:
-        found["security"] = []
+    if row["operationId"] in PUBLIC:
+        result["security"] = []
     if body is not None:
-        content = {body["contentType"]: {"schema": schema(body["type"], known)}}
-        found["requestBody"] = {"required": body["required"], "content": content}
+        content = {body["contentType"]: {"schema": schema(body["type"], texts)}}
+        result["requestBody"] = {"required": body["required"], "content": content}
     responses: dict[str, Any] = {str(answer["status"]): {"description": "Success"}}
     if answer["contentType"] in ("application/json", STREAM):
-        responses["200"]["content"] = {answer["contentType"]: {"schema": schema(answer["type"], known)}}
+        responses["200"]["content"] = {answer["contentType"]: {"schema": schema(answer["type"], texts)}}
     elif answer["contentType"] == "application/octet-stream":
-        responses["200"]["content"] = {answer["contentType"]: {"schema": schema("binary", known)}}
-    errors = {status: list(names) for status, names in one["errors"].items()}
-    for status, names in one.get("errorsNewer", {}).items():
+        responses["200"]["content"] = {answer["contentType"]: {"schema": schema("binary", texts)}}
+    errors = {status: list(names) for status, names in row["errors"].items()}
+    for status, names in row.get("errorsNewer", {}).items():
         errors.setdefault(status.rstrip("?"), []).extend(names)
     for status, names in sorted(errors.items()):
         alternatives = any_of([_ref(UNSEEN.get(status, name) if name == "?" else name) for name in names])
         responses[status] = {"description": "Error", "content": {"application/json": {"schema": alternatives}}}
     responses["default"] = {"description": "Error", "content": {"application/json": {"schema": _ref("OtherError")}}}
-    return {**found, "responses": responses}
+    return {**result, "responses": responses}
 
 
-def _parameter(row: dict[str, Any], known: dict[str, str]) -> dict[str, Any]:
+def _parameter(row: dict[str, Any], texts: dict[str, str]) -> dict[str, Any]:
     name = row["name"]
-    found = {"name": name, "in": row["in"], "required": row["required"], "schema": schema(row["type"], known)}
-    return {**found, "style": "deepObject", "explode": True} if row.get("style") == "deepObject" else found
+    parameter = {"name": name, "in": row["in"], "required": row["required"], "schema": schema(row["type"], texts)}
+    return {**parameter, "style": "deepObject", "explode": True} if row.get("style") == "deepObject" else parameter
 
 
 def _components(schemas: dict[str, Schema]) -> dict[str, Any]:
@@ -380,7 +380,7 @@ def from_routes() -> dict[Path, str]:
     from shim.faces.opencode2.routes import MODULES
     from shim.http.operation import collect
 
-    return {ROOT / "docs" / "operations2.md": render({one.id for one in collect(MODULES) if one.wire == 2})}
+    return {ROOT / "docs" / "operations2.md": render({entry.id for entry in collect(MODULES) if entry.wire == 2})}
 
 
 def main(arguments: list[str]) -> int:

@@ -33,15 +33,15 @@ class Row:
     @property
     def remedy(self) -> str:
         """The command with which a person adopts the newest version."""
-        one = self.package
+        package = self.package
         if self.verdict == "held":
-            return one.held.partition(". ")[0].removesuffix(".")
+            return package.reason.partition(". ")[0].removesuffix(".")
         if self.verdict != "behind":
             return ""
-        if one.kind in ("agent", "platform"):
-            return f"make adopt AGENT={one.name} VERSION={self.newest}"
-        if one.package in ("opencode-ai", "@opencode-ai/sdk"):
-            return f"make adopt-client PACKAGE={one.package} VERSION={self.newest}"
+        if package.kind in ("agent", "platform"):
+            return f"make adopt AGENT={package.name} VERSION={self.newest}"
+        if package.package in ("opencode-ai", "@opencode-ai/sdk"):
+            return f"make adopt-client PACKAGE={package.package} VERSION={self.newest}"
         return "change the version where it is pinned (tests/e2e/package.json, python-packages.txt or pyproject.toml)"
 
 
@@ -53,13 +53,13 @@ def verdict(package: Package, latest: str) -> Verdict:
         return "not tested"
     if numbers(latest) <= numbers(package.tested):
         return "current"
-    return "held" if package.held else "behind"
+    return "held" if package.reason else "behind"
 
 
 def rows(packages: Sequence[Package], latest: Mapping[tuple[Registry, str], str]) -> list[Row]:
     """A row for each package, in their order."""
-    found = [(one, latest.get((one.registry, one.package), "")) for one in packages]
-    return [Row(one, version, verdict(one, version)) for one, version in found]
+    pairs = [(package, latest.get((package.registry, package.package), "")) for package in packages]
+    return [Row(package, version, verdict(package, version)) for package, version in pairs]
 
 
 def lines(table: Sequence[Row]) -> list[str]:

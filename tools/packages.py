@@ -48,14 +48,14 @@ class RegistryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """One package. `tested` is empty for an agent without a tested version; `held` says why a newer version is not adopted."""
+    """One package. `tested` is empty for an agent without a tested version; `reason` says why a newer version is not adopted."""
 
     kind: Kind
     name: str
     registry: Registry
     package: str
     tested: str
-    held: str = ""
+    reason: str = ""
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -105,12 +105,12 @@ def newest(packages: Iterable[Package]) -> dict[tuple[Registry, str], str]:
     names: dict[Registry, set[str]] = {"npm": set(), "pypi": set()}
     for package in packages:
         names[package.registry].add(package.package)
-    found: dict[tuple[Registry, str], str] = {}
+    versions: dict[tuple[Registry, str], str] = {}
     for name, version in _npm(sorted(names["npm"])).items():
-        found["npm", name] = version
+        versions["npm", name] = version
     for name, version in _pypi(sorted(names["pypi"])).items():
-        found["pypi", name] = version
-    return found
+        versions["pypi", name] = version
+    return versions
 
 
 def _npm(names: list[str]) -> dict[str, str]:
@@ -157,9 +157,9 @@ def uv() -> str:
 
 def _run(argv: list[str], folder: str, text: str = "") -> str:
     try:
-        done = subprocess.run(argv, cwd=folder, input=text, capture_output=True, text=True, timeout=ASK_S, check=False)
+        result = subprocess.run(argv, cwd=folder, input=text, capture_output=True, text=True, timeout=ASK_S, check=False)
     except subprocess.TimeoutExpired:
         raise RegistryError(f"`{Path(argv[0]).name} {argv[1]}` did not end within {ASK_S} s.") from None
     except OSError as error:
         raise RegistryError(f"{argv[0]} cannot be started: {error}") from None
-    return done.stdout
+    return result.stdout

@@ -21,8 +21,8 @@ def _table() -> str:
 
     lines = ["| | " + " | ".join(f"`{key}`" for key in PERMISSION_KEYS) + " |", "|---|" + ":-:|" * len(PERMISSION_KEYS)]
     for spec in agents().values():
-        held = ["–" if key in spec.enforcement.absent else "✗" if spec.enforcement.gap(key) else "✓" for key in PERMISSION_KEYS]
-        lines.append(f"| {spec.title} | " + " | ".join(held) + " |")
+        cells = ["–" if key in spec.enforcement.absent else "✗" if spec.enforcement.gap(key) else "✓" for key in PERMISSION_KEYS]
+        lines.append(f"| {spec.title} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -34,7 +34,7 @@ def _details() -> str:
     for spec in agents().values():
         gaps = [(("every key" if key == "*" else f"`{key}`"), why) for key, why in spec.enforcement.missing.items()]
         gaps += [("rules that deny a part of a key", spec.enforcement.partial), ("`ask`", spec.enforcement.no_asks)]
-        reasons = "<br>".join(f"{what}: {why}" for what, why in gaps if why) or "nothing"
+        reasons = "<br>".join(f"{subject}: {why}" for subject, why in gaps if why) or "nothing"
         lines.append(f"| {spec.title} | {spec.enforcement.by} | {reasons} |")
     return "\n".join(lines)
 

@@ -137,8 +137,8 @@ def folders() -> list[Path]:
     """The folders of recordings, one for each agent and version. The mock has none."""
     from shim.record.take import order
 
-    found = [path for path in AGENTS.glob("*/*") if path.is_dir() and path.parent.name != "mock"]
-    return sorted(found, key=lambda path: (path.parent.name, *order(path)))
+    paths = [path for path in AGENTS.glob("*/*") if path.is_dir() and path.parent.name != "mock"]
+    return sorted(paths, key=lambda path: (path.parent.name, *order(path)))
 
 
 def _name(folder: Path) -> tuple[str, str]:

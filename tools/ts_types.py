@@ -34,8 +34,8 @@ Schema = dict[str, Any]
 class Members(NamedTuple):
     """An object: its members and whether each is required, and the schema of all other members (None: there are none)."""
 
-    known: dict[str, tuple[Schema, bool]]
-    others: Schema | None = None
+    properties: dict[str, tuple[Schema, bool]]
+    additional: Schema | None = None
 
 
 def schema(text: str, types: Mapping[str, str]) -> Schema:
@@ -48,9 +48,9 @@ def schema(text: str, types: Mapping[str, str]) -> Schema:
     if prefixed:
         return {"type": "string", "pattern": prefixed[1]}
     parser = _Parser(text.replace("base64 string", "base64"), types)
-    found = parser.union()
+    result = parser.union()
     parser.end()
-    return found
+    return result
 
 
 class _Parser:
@@ -72,10 +72,10 @@ class _Parser:
     def peek(self) -> str:
         return self.tokens[self.at] if self.at < len(self.tokens) else ""
 
-    def take(self, wanted: str = "") -> str:
+    def take(self, expected: str = "") -> str:
         token = self.peek()
-        if not token or (wanted and token != wanted):
-            raise ValueError(f"{wanted or 'more'} expected, got {token!r} (token {self.at}) in {self.text[:200]!r}")
+        if not token or (expected and token != expected):
+            raise ValueError(f"{expected or 'more'} expected, got {token!r} (token {self.at}) in {self.text[:200]!r}")
         self.at += 1
         return token
 
@@ -93,20 +93,20 @@ class _Parser:
 
     def union(self) -> Schema:
         self.has("|")
-        found = [self.intersection()]
+        parts = [self.intersection()]
         while self.has("|"):
-            found.append(self.intersection())
-        return any_of(found)
+            parts.append(self.intersection())
+        return any_of(parts)
 
     def intersection(self) -> Schema:
-        found = [self.postfix()]
+        parts = [self.postfix()]
         while self.has("&"):
-            found.append(self.postfix())
-        if len(found) == 1:
-            return found[0]
+            parts.append(self.postfix())
+        if len(parts) == 1:
+            return parts[0]
         ways = [Members({})]
-        for part in found:
-            ways = [_merge(way, other) for way in ways for other in self.ways(part)]
+        for part in parts:
+            ways = [_merge(way, right) for way in ways for right in self.ways(part)]
         return any_of([_object(way) for way in ways])
 
     def ways(self, part: Schema) -> list[Members]:
@@ -115,32 +115,32 @@ class _Parser:
             name = part["$ref"].rsplit("/", 1)[-1]
             return self.ways(schema(self.types[name], self.types))
         if "anyOf" in part:
-            return [way for one in part["anyOf"] for way in self.ways(one)]
+            return [way for alternative in part["anyOf"] for way in self.ways(alternative)]
         if part.get("type") != "object":
             raise ValueError(f"only objects can be joined by &, not {part} in {self.text[:200]!r}")
         required = part.get("required", [])
-        others = part["additionalProperties"]
-        known = {name: (value, name in required) for name, value in part.get("properties", {}).items()}
-        return [Members(known, None if others is False else others)]
+        additional = part["additionalProperties"]
+        properties = {name: (value, name in required) for name, value in part.get("properties", {}).items()}
+        return [Members(properties, None if additional is False else additional)]
 
     def postfix(self) -> Schema:
-        found = self.primary()
+        result = self.primary()
         while self.peek() == "[" and self.tokens[self.at + 1 : self.at + 2] == ["]"]:
             self.at += 2
-            found = {"type": "array", "items": found}
-        return found
+            result = {"type": "array", "items": result}
+        return result
 
     def primary(self) -> Schema:
         if self.has("("):
-            found = self.union()
+            result = self.union()
             self.take(")")
-            return found
+            return result
         if self.has("{"):
             return self.members()
         if self.has("["):  # [A, ...A[]]
             first = self.union()
-            for wanted in (",", "..."):
-                self.take(wanted)
+            for token in (",", "..."):
+                self.take(token)
             self.postfix()
             self.take("]")
             return {"type": "array", "items": first, "minItems": 1}
@@ -166,41 +166,45 @@ class _Parser:
         return {"$ref": f"#/components/schemas/{word}"}
 
     def members(self) -> Schema:
-        known: dict[str, tuple[Schema, bool]] = {}
+        properties: dict[str, tuple[Schema, bool]] = {}
         while not self.has("}"):
             name = self.take()
             optional = self.has("?")
-            known[name] = (self.union() if self.has(":") else {}, not optional)
+            properties[name] = (self.union() if self.has(":") else {}, not optional)
             if not (self.has(";") or self.has(",")) and self.peek() != "}":
                 raise ValueError(f"; expected after {name} in {self.text[:200]!r}")
-        return _object(Members(known))
+        return _object(Members(properties))
 
 
-def any_of(found: list[Schema]) -> Schema:
+def any_of(alternatives: list[Schema]) -> Schema:
     """The union of these schemas. Literals become one enum."""
-    if len(found) == 1:
-        return found[0]
-    flat = [inner for one in found for inner in (one["anyOf"] if set(one) == {"anyOf"} else [one])]
-    literals = [value for one in flat for value in _values(one)]
-    rest = [one for one in flat if not _values(one)]
+    if len(alternatives) == 1:
+        return alternatives[0]
+    flat = [
+        inner
+        for alternative in alternatives
+        for inner in (alternative["anyOf"] if set(alternative) == {"anyOf"} else [alternative])
+    ]
+    literals = [value for alternative in flat for value in _values(alternative)]
+    rest = [alternative for alternative in flat if not _values(alternative)]
     kinds = {"type": "string"} if all(isinstance(value, str) for value in literals) else {}
     enum: list[Schema] = [{**kinds, "enum": literals}] if literals else []
     return enum[0] if not rest else {"anyOf": [*rest, *enum]}
 
 
-def _values(one: Schema) -> list[Any]:
-    return [one["const"]] if set(one) == {"const"} else one.get("enum", [])
+def _values(literal: Schema) -> list[Any]:
+    return [literal["const"]] if set(literal) == {"const"} else literal.get("enum", [])
 
 
-def _merge(one: Members, other: Members) -> Members:
-    return Members({**one.known, **other.known}, one.others if other.others is None else other.others)
+def _merge(left: Members, right: Members) -> Members:
+    return Members({**left.properties, **right.properties}, left.additional if right.additional is None else right.additional)
 
 
 def _object(members: Members) -> Schema:
-    required = [name for name, (_, needed) in members.known.items() if needed]
+    required = [name for name, (_, needed) in members.properties.items() if needed]
     return {
         "type": "object",
-        **({"properties": {name: value for name, (value, _) in members.known.items()}} if members.known else {}),
+        **({"properties": {name: value for name, (value, _) in members.properties.items()}} if members.properties else {}),
         **({"required": required} if required else {}),
-        "additionalProperties": False if members.others is None else members.others,
+        "additionalProperties": False if members.additional is None else members.additional,
     }

@@ -76,8 +76,8 @@ Outcome: TypeAlias = tuple[State, tuple[str, ...]]
 
 def outcomes() -> dict[tuple[State, Input], set[Outcome]]:
     """For each state and input that has an effect: the states in which the machine may come to rest, with the effects."""
-    found: dict[tuple[State, Input], set[Outcome]] = defaultdict(set)
-    todo, seen = deque([TurnMachine()]), set[str]()
+    table: dict[tuple[State, Input], set[Outcome]] = defaultdict(set)
+    todo, outlines = deque([TurnMachine()]), set[str]()
     while todo:
         machine = todo.popleft()
         for input_ in Input:
@@ -86,12 +86,12 @@ def outcomes() -> dict[tuple[State, Input], set[Outcome]]:
             after = replace(machine, queue=list(machine.queue), open=set(machine.open), ignored=machine.ignored.copy())
             effects = after.apply(input_, "key")
             if not after.ignored - machine.ignored:
-                found[machine.state, input_].add((after.state, tuple(_name(effect) for effect in effects)))
+                table[machine.state, input_].add((after.state, tuple(_name(effect) for effect in effects)))
             outline = repr(replace(after, turn=0, ignored=type(after.ignored)()))
-            if outline not in seen:
-                seen.add(outline)
+            if outline not in outlines:
+                outlines.add(outline)
                 todo.append(after)
-    return found
+    return table
 
 
 def _name(effect: Effect) -> str:
@@ -151,8 +151,8 @@ def _outcome_list() -> list[str]:
     for (state, input_), after in sorted(
         outcomes().items(), key=lambda row: (list(State).index(row[0][0]), list(Input).index(row[0][1]))
     ):
-        said = sorted(f"{', '.join((*effects, next_.value))}" for next_, effects in after)
-        lines.append(f"| {state.value} | {input_.name} | {'<br>'.join(said)} |")
+        cells = sorted(f"{', '.join((*effects, next_.value))}" for next_, effects in after)
+        lines.append(f"| {state.value} | {input_.name} | {'<br>'.join(cells)} |")
     return [*lines, ""]
 
 

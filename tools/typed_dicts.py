@@ -67,11 +67,11 @@ class TypedDictWriter:
         self._aliases: dict[str, str] = {}
         self._modules: dict[str, str] = {}
         """Type -> the module that it was written into; "" for those of the present one."""
-        self._wanted: set[str] = set()
+        self._roots: set[str] = set()
 
     def add(self, *names: str) -> None:
         """Write types of the document and all that they refer to."""
-        self._wanted |= set(names)
+        self._roots |= set(names)
         for name in names:
             self._add(name)
 
@@ -119,9 +119,9 @@ class TypedDictWriter:
         body = "\n\n\n".join([*self._classes.values(), "\n".join(self._aliases.values())])
         words = set(re.findall(r"\w+", body))
         imports = [(source, [name for name in names if name in words]) for source, names in STANDARD.items()]
-        for other in dict.fromkeys(filter(None, self._modules.values())):
-            names = sorted(name for name in words if self._modules.get(name) == other)
-            imports.append((f"{self._package}.{other}", names))
+        for sibling in dict.fromkeys(filter(None, self._modules.values())):
+            names = sorted(name for name in words if self._modules.get(name) == sibling)
+            imports.append((f"{self._package}.{sibling}", names))
         lines = "".join(f"from {source} import {', '.join(names)}\n" for source, names in imports if names)
         self._modules |= dict.fromkeys((*self._classes, *self._aliases), module)
         self._classes, self._aliases = {}, {}
@@ -145,7 +145,7 @@ class TypedDictWriter:
         """The annotation of a named type. One that is no object, union or enum gets no alias, unless it was asked for."""
         name = self._instead.get(name, name)
         schema = self._schemas[name]
-        if name in self._wanted or {"properties", "anyOf", "oneOf", "enum"} & schema.keys():
+        if name in self._roots or {"properties", "anyOf", "oneOf", "enum"} & schema.keys():
             return self._add(name)
         return self.annotation(schema, name, f"`{name}` of the document.")
 

@@ -67,8 +67,8 @@ def on_path(search_path: str) -> Iterator[str]:
     for name in NAMES:
         programs = list(candidates(name, search_path))
         if programs:
-            others = [path for path in programs[1:] if is_alias(path) != is_alias(programs[0])]
-            behind = f"; behind it {others[0]} ({_kind(others[0])})" if others else ""
+            rivals = [path for path in programs[1:] if is_alias(path) != is_alias(programs[0])]
+            behind = f"; behind it {rivals[0]} ({_kind(rivals[0])})" if rivals else ""
             yield f"{name} on PATH: {programs[0]} ({_kind(programs[0])}){behind}"
 
 

@@ -43,8 +43,8 @@ def _flag(name: str, metavar: str) -> Any:
     """Return an option whose help is the description of the setting `name`."""
     field = Settings.model_fields[name]
     default = {"directory": "the current one", "data_dir": "~/.local/share/opencode-shim"}.get(name, field.default)
-    shown = str(default) if default else False
-    return typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=field.description, show_default=shown)
+    default_text = str(default) if default else False
+    return typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=field.description, show_default=default_text)
 
 
 Hostname: TypeAlias = Annotated[str | None, _flag("hostname", "ADDRESS")]
@@ -82,8 +82,8 @@ Server: TypeAlias = Annotated[
 Url: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URL]", help="Running server to use. Default: start one.")]
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(str(build()))
         raise typer.Exit
 
@@ -536,11 +536,11 @@ def record(
     from shim.cli import record as job  # late: it loads the transports
 
     wish = job.Wish(agent, out, tuple(scene or ()), binary, agent_version, command, tuple(env or ()), home)
-    taken = job.record(wish, Settings.load({}))
-    typer.echo("\n".join(job.report_lines(taken)))
-    if one_file and (path := job.pack(taken)) is not None:
+    result = job.record(wish, Settings.load({}))
+    typer.echo("\n".join(job.report_lines(result)))
+    if one_file and (path := job.pack(result)) is not None:
         typer.echo(f"\nTo send: {path}")
-    raise typer.Exit(1 if taken.failed or taken.unparsed else 0)
+    raise typer.Exit(1 if result.failed or result.unparsed else 0)
 
 
 @cli.command()

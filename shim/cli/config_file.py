@@ -81,12 +81,12 @@ def _write(name: str, value: Any) -> None:
     old = _read(path)
     before = _parse(path, old)
     new = _with_setting(old, name, None if value is None else f"{name} = {json.dumps(value, ensure_ascii=False)}")
-    wanted = {key: kept for key, kept in before.items() if key != name} | ({} if value is None else {name: value})
+    target = {key: setting for key, setting in before.items() if key != name} | ({} if value is None else {name: value})
     try:
-        same = tomllib.loads(new) == wanted
+        is_exact = tomllib.loads(new) == target
     except tomllib.TOMLDecodeError:
-        same = False
-    if not same:
+        is_exact = False
+    if not is_exact:
         raise ConfigFileError(f"{path} writes {name} in a form that this command cannot change. Edit the file; it is unchanged.")
     part = path.with_name(path.name + ".part")
     try:

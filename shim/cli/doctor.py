@@ -174,8 +174,8 @@ def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     if checked.built_in:
         del rows[1:3]
     elif checked.rules_by:
-        held = "" if not checked.rules_missing else f"; not held for {', '.join(checked.rules_missing)}"
-        rows.append(("rules", f"{checked.rules_by}{held}"))
+        gap = "" if not checked.rules_missing else f"; not held for {', '.join(checked.rules_missing)}"
+        rows.append(("rules", f"{checked.rules_by}{gap}"))
     if checked.trouble and diagnosis.remedy != checked.trouble:
         rows.append(("trouble", " ".join(checked.trouble.split())))
     if probe_ is not None:
@@ -185,8 +185,8 @@ def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
             "first text": probe_.text_ms,
             "idle": probe_.idle_ms,
         }
-        shown = ", ".join(f"{name} {ms / 1000:.1f} s" for name, ms in times.items() if ms is not None)
-        rows.append(("probe", f"{'answered' if probe_.good else 'FAILED'}{f': {shown}' if shown else ''}"))
+        durations = ", ".join(f"{name} {ms / 1000:.1f} s" for name, ms in times.items() if ms is not None)
+        rows.append(("probe", f"{'answered' if probe_.good else 'FAILED'}{f': {durations}' if durations else ''}"))
         if probe_.answer:
             rows.append(("said", probe_.answer.partition("\n")[0][:100]))
     return rows

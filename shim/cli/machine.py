@@ -46,7 +46,7 @@ def examine(
     """Run all checks. Blocks. `server` is the URL of the server on this data directory, `service` its state or ""."""
     return [
         check_server(server, server_version, build),
-        check_port(settings, server, taken=_is_taken(settings.hostname, settings.port)),
+        check_port(settings, server, is_taken=_is_taken(settings.hostname, settings.port)),
         check_service(service, server),
         check_container(settings.data_dir, os.environ, os.geteuid(), inside=any(map(os.path.exists, CONTAINER_FILES))),
         check_disk(settings.data_dir, _free_bytes(settings.data_dir)),
@@ -65,10 +65,10 @@ def check_server(url: str | None, version: str, build: Build) -> Check:
     return Check("server", "ok", url)
 
 
-def check_port(settings: Settings, server: str | None, *, taken: bool) -> Check:
+def check_port(settings: Settings, server: str | None, *, is_taken: bool) -> Check:
     """Check that the configured port is free or belongs to our server."""
     place = f"{settings.hostname}:{settings.port}"
-    if not taken or settings.port == 0:
+    if not is_taken or settings.port == 0:
         return Check("port", "ok", f"{place} is free")
     if server is not None and server.split("/")[2].endswith(f":{settings.port}"):
         return Check("port", "ok", f"{place} is this server's")

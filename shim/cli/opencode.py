@@ -112,9 +112,9 @@ def hand_over(name: str, arguments: Sequence[str]) -> int:
             f"Only OpenCode itself has the command `{' '.join(arguments)}`, and there is no real {name} on PATH."
             f" Install OpenCode (npm install -g opencode-ai), or use a command of this server: {name} --help."
         )
-    kept = {key: os.environ[key] for key in (*OWN_PASSWORDS, "OPENCODE_SERVER_USERNAME") if key in os.environ}
+    credentials = {key: os.environ[key] for key in (*OWN_PASSWORDS, "OPENCODE_SERVER_USERNAME") if key in os.environ}
     try:
-        child_process.replace([real, *arguments], environment=child_environment(os.environ, kept))
+        child_process.replace([real, *arguments], environment=child_environment(os.environ, credentials))
     except OSError as error:
         raise ShimError(f"Cannot start {real}: {error.strerror}.") from error
 
@@ -122,11 +122,11 @@ def hand_over(name: str, arguments: Sequence[str]) -> int:
 def _say_what_is_ignored(name: str, options: Options, unknown: Sequence[str]) -> None:
     reasons = {f"--{key.replace('_', '-')}": why for key, why in IGNORED_OPTIONS.items() if getattr(options, key, None)}
     reasons |= {option.partition("=")[0]: f"this server does not know it (it is OpenCode {version(name)})" for option in unknown}
-    for what, why in reasons.items():
-        sys.stderr.write(f"{name} (opencode-shim): {what} is ignored: {why}.\n")
-    for variable, what in VARIABLE_NOTES.items():
+    for option, why in reasons.items():
+        sys.stderr.write(f"{name} (opencode-shim): {option} is ignored: {why}.\n")
+    for variable, effect in VARIABLE_NOTES.items():
         if os.environ.get(variable):
-            sys.stderr.write(f"{name} (opencode-shim): {variable} {what}.\n")
+            sys.stderr.write(f"{name} (opencode-shim): {variable} {effect}.\n")
 
 
 # --- options ---------------------------------------------------------------------------------------------

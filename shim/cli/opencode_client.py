@@ -162,11 +162,11 @@ def models(options: Options) -> int:
 
     async def show(settings: Settings, url: str) -> int:
         providers = [obj(row) for row in arr(obj(await request(settings, "GET", f"{url}/config/providers"))["providers"])]
-        wanted = [row for row in providers if options.provider in (None, row["id"])]
-        if options.provider and not wanted:
+        matches = [row for row in providers if options.provider in (None, row["id"])]
+        if options.provider and not matches:
             names = ", ".join(text(row["id"]) for row in providers)
             raise ShimError(f'There is no provider "{options.provider}". Choose one of: {names}.')
-        for provider in wanted:
+        for provider in matches:
             for name, model in sorted(obj(provider["models"]).items()):
                 sys.stdout.write(f"{provider['id']}/{name}\n")
                 if options.verbose:

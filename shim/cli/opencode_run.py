@@ -184,7 +184,7 @@ class Printer:
     thinking: bool = False
     failed: bool = False
     _users: set[str] = field(default_factory=set[str])
-    _shown: set[str] = field(default_factory=set[str])
+    _printed_ids: set[str] = field(default_factory=set[str])
 
     def show(self, event: Json) -> None:
         """Print the part that an event completes."""
@@ -203,7 +203,7 @@ class Printer:
 
     def _part(self, part: Json) -> None:
         name = text(part.get("id"))
-        if name in self._shown or text(part.get("messageID")) in self._users:
+        if name in self._printed_ids or text(part.get("messageID")) in self._users:
             return
         state = obj(part.get("state"))
         kinds = {
@@ -221,7 +221,7 @@ class Printer:
         }
         if kind is None or not whole.get(kind, True):
             return
-        self._shown.add(name)
+        self._printed_ids.add(name)
         if self.json_lines:
             self._line(kind, part=part)
         elif kind == "text":

@@ -62,7 +62,7 @@ class _Turn:
         self._query = {"directory": folder}
         self._clock = clock
         self._began = 0
-        self._seen: dict[str, Any] = {}
+        self._fields: dict[str, Any] = {}
 
     async def run(self, agent: str, model: str) -> Probe:
         """Create a session, open the stream, send the prompt, wait for idle, then read the answer over HTTP."""
@@ -72,17 +72,17 @@ class _Turn:
             async with asyncio.timeout(PROBE_S):
                 session = text((await self._post("/session", {"title": "doctor"})).get("id"))
                 await self._stream(session, {"providerID": agent, "modelID": model})
-                self._seen["answer"] = await self._answer(session)
+                self._fields["answer"] = await self._answer(session)
         except TimeoutError:
-            self._seen.setdefault("error", f"It did not become idle within {PROBE_S:g} s.")
+            self._fields.setdefault("error", f"It did not become idle within {PROBE_S:g} s.")
         except (ClientError, OSError, ValueError) as error:
-            self._seen.setdefault("error", f"The server failed: {error}")
+            self._fields.setdefault("error", f"The server failed: {error}")
         finally:
             self._agents.on_spawned = None
             with suppress(ClientError, OSError, TimeoutError, ValueError):
                 if session:
                     await self._delete(f"/session/{session}")
-        return Probe(**self._seen)
+        return Probe(**self._fields)
 
     async def _stream(self, session: str, model: dict[str, str]) -> None:
         timeout = ClientTimeout(total=None, sock_read=PROBE_S)
@@ -109,14 +109,14 @@ class _Turn:
         elif kind == "question.asked":
             await self._post(f"/question/{properties.get('id')}/reject", {})
         elif kind == "session.error":
-            self._seen["error"] = text(obj(obj(properties.get("error")).get("data")).get("message"), "It failed.")
+            self._fields["error"] = text(obj(obj(properties.get("error")).get("data")).get("message"), "It failed.")
         elif kind == "session.idle":
             self._mark("idle_ms")
             return True
         return False
 
     def _mark(self, name: str) -> None:
-        self._seen.setdefault(name, self._clock.now_ms() - self._began)
+        self._fields.setdefault(name, self._clock.now_ms() - self._began)
 
     async def _answer(self, session: str) -> str:
         async with self._http.get(f"/session/{session}/message", params=self._query) as answer:

@@ -46,19 +46,22 @@ class Wish:
 def record(wish: Wish, settings: Settings) -> RecordingResult:
     """Record one agent. Raises ShimError, with the reason, for an unknown agent and one that cannot be recorded."""
     added = dict(map(_pair, wish.environment))
-    own = settings.agents.get(wish.name)
+    configuration = settings.agents.get(wish.name)
     environ = dict(os.environ)
-    if wish.command is None and own is None and not added and wish.home is None:
+    if wish.command is None and configuration is None and not added and wish.home is None:
         spec, to = agents().get(wish.name), None
         if spec is None:
-            known = ", ".join({**agents(), **settings.agents})
+            names = ", ".join({**agents(), **settings.agents})
             raise ShimError(
-                f'There is no agent {wish.name}. Known: {known}. For a program that speaks ACP: --command "program --acp".'
+                f'There is no agent {wish.name}. Known: {names}. For a program that speaks ACP: --command "program --acp".'
             )
     else:
-        words = tuple(shlex.split(wish.command)) if wish.command is not None else own.command if own is not None else ()
-        configured = {key: value.get_secret_value() for key, value in own.env.items()} if own is not None else {}
-        added = {**configured, **added}
+        words: tuple[str, ...] = ()
+        if configuration is not None:
+            words = configuration.command
+            added = {key: value.get_secret_value() for key, value in configuration.env.items()} | added
+        if wish.command is not None:
+            words = tuple(shlex.split(wish.command))
         spec = custom_spec(wish.name, words, None, {}) if words else agents().get(wish.name)
         if spec is None:
             raise ShimError(f'There is no agent {wish.name}: name its program with --command "program --acp".')
@@ -77,15 +80,15 @@ def _pair(word: str) -> tuple[str, str]:
     return name, value
 
 
-def pack(taken: RecordingResult) -> Path | None:
+def pack(result: RecordingResult) -> Path | None:
     """All recordings as one file beside their folder, to be sent; None when there are none."""
-    files = sorted(taken.folder.glob("*.jsonl"))
+    files = sorted(result.folder.glob("*.jsonl"))
     if not files:
         return None
-    path = taken.folder.parent / f"{taken.agent}-{taken.version}.tar.xz"
+    path = result.folder.parent / f"{result.agent}-{result.version}.tar.xz"
     with tarfile.open(path, "w:xz") as archive:
         for file in files:
-            row = tarfile.TarInfo(f"{taken.agent}/{taken.version}/{file.name}")  # no owner, no time of this machine
+            row = tarfile.TarInfo(f"{result.agent}/{result.version}/{file.name}")  # no owner, no time of this machine
             row.size = file.stat().st_size
             with file.open("rb") as content:
                 archive.addfile(row, content)
@@ -99,21 +102,21 @@ def print_line(line: str) -> None:
 
 def by_reason(failed: Mapping[str, str]) -> dict[str, list[str]]:
     """Reason -> the scenes that failed for it."""
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for name, why in failed.items():
-        found.setdefault(why, []).append(name)
-    return found
+        groups.setdefault(why, []).append(name)
+    return groups
 
 
-def report_lines(taken: RecordingResult) -> list[str]:
+def report_lines(result: RecordingResult) -> list[str]:
     """Return the report that ends the command's output, as lines of Markdown."""
-    out = [f"## {taken.agent} {taken.version}", "", f"{len(taken.scenes)} scenes in {taken.folder}"]
-    out += [f"- {name}: not recorded. {why}" for name, why in taken.skipped.items()]
-    out += [f"- {', '.join(names)}: **failed**. {why}" for why, names in by_reason(taken.failed).items()]
-    out += [f"- **now possible: {need}** ({', '.join(names)})" for need, names in taken.possible.items()]
-    out += [f"- **unparsed** in {what}" for what in taken.unparsed]
-    if taken.difference is not None:
-        out += ["", f"Against {taken.before}:", "", *lines(taken.difference)]
-    elif taken.scenes:
+    out = [f"## {result.agent} {result.version}", "", f"{len(result.scenes)} scenes in {result.folder}"]
+    out += [f"- {name}: not recorded. {why}" for name, why in result.skipped.items()]
+    out += [f"- {', '.join(names)}: **failed**. {why}" for why, names in by_reason(result.failed).items()]
+    out += [f"- **now possible: {need}** ({', '.join(names)})" for need, names in result.possible.items()]
+    out += [f"- **unparsed** in {place}" for place in result.unparsed]
+    if result.difference is not None:
+        out += ["", f"Against {result.before}:", "", *lines(result.difference)]
+    elif result.scenes:
         out += ["", "There is no other version to compare it with."]
     return out

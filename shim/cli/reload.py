@@ -37,9 +37,9 @@ class Changes:
     restart: tuple[str, ...]
 
 
-def compare(current: Settings, wanted: Settings) -> Changes:
+def compare(current: Settings, latest: Settings) -> Changes:
     """Return the names of the settings that differ."""
-    names = [name for name in Settings.model_fields if getattr(current, name) != getattr(wanted, name)]
+    names = [name for name in Settings.model_fields if getattr(current, name) != getattr(latest, name)]
     return Changes(tuple(n for n in names if n in LIVE), tuple(n for n in names if n not in LIVE))
 
 
@@ -66,25 +66,25 @@ class Reloader:
         self._relog = relog
         self._notifier = notifier or Notifier()
         self._check_s = check_s
-        self._asked = asyncio.Event()
+        self._request = asyncio.Event()
 
     def ask(self) -> None:
         """Request a reload. Call it in the event loop."""
-        self._asked.set()
+        self._request.set()
 
     async def work(self, running: RunningServer) -> None:
         """Reload after each request and after each change of a file, until cancelled."""
         stamps = await asyncio.to_thread(self._stamps)
         while True:
-            asked = False
+            is_requested = False
             try:
                 async with asyncio.timeout(self._check_s):
-                    asked = await self._asked.wait()
+                    is_requested = await self._request.wait()
             except TimeoutError:
                 pass
-            self._asked.clear()
+            self._request.clear()
             latest = await asyncio.to_thread(self._stamps)
-            if asked or latest != stamps:
+            if is_requested or latest != stamps:
                 await self.reload(running)
                 stamps = await asyncio.to_thread(self._stamps)
 
@@ -92,9 +92,9 @@ class Reloader:
         """Read the settings again and apply the live ones. Returns None, and logs why, if they are invalid."""
         self._notifier.notify_reloading()
         try:
-            wanted = await asyncio.to_thread(self._load)
-            changes = compare(self.settings, wanted)
-            merged = self.settings.model_copy(update={name: getattr(wanted, name) for name in changes.live})
+            latest = await asyncio.to_thread(self._load)
+            changes = compare(self.settings, latest)
+            merged = self.settings.model_copy(update={name: getattr(latest, name) for name in changes.live})
             _reload_certificate(running.tls, merged)
             self._apply(running.app, merged)
         except (ShimError, OSError, ssl.SSLError) as error:

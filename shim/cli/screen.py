@@ -98,12 +98,12 @@ class Terminal:
         from rich.markup import escape
         from rich.table import Table as RichTable
 
-        shown = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
+        rich_table = RichTable(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
         for title in table.titles:
-            shown.add_column(title, overflow="fold")
+            rich_table.add_column(title, overflow="fold")
         for cells, style in table.rows:
-            shown.add_row(*map(escape, cells), style=style)
-        self._out.print(shown)
+            rich_table.add_row(*map(escape, cells), style=style)
+        self._out.print(rich_table)
 
 
 def console(stream: TextIO) -> Console:

@@ -119,17 +119,17 @@ def notice_the_gone(sock: socket.socket) -> socket.socket:
     """Make the kernel close half-open connections of this listening socket. Accepted sockets inherit the options."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     # TCP_USER_TIMEOUT limits unanswered data. After GONE_S / 2 of silence the kernel probes three times in the other half.
-    wanted = {"TCP_USER_TIMEOUT": GONE_S * 1000, "TCP_KEEPIDLE": GONE_S // 2, "TCP_KEEPINTVL": GONE_S // 6, "TCP_KEEPCNT": 3}
-    for name, value in wanted.items():
+    options = {"TCP_USER_TIMEOUT": GONE_S * 1000, "TCP_KEEPIDLE": GONE_S // 2, "TCP_KEEPINTVL": GONE_S // 6, "TCP_KEEPCNT": 3}
+    for name, value in options.items():
         if (option := getattr(socket, name, None)) is not None:
             sock.setsockopt(socket.IPPROTO_TCP, option, value)
     return sock
 
 
-def allow_open_files(wanted: int = OPEN_FILES) -> int:
+def allow_open_files(target: int = OPEN_FILES) -> int:
     """Raise this process's soft limit of open files up to `wanted` or the hard limit, and return the new limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    most = target if hard == resource.RLIM_INFINITY else min(target, hard)
     if soft != resource.RLIM_INFINITY and soft < most:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

@@ -216,12 +216,12 @@ def _write(path: Path, text: str, mode: int = 0o600) -> None:
 
 def _run_all(commands: Sequence[Sequence[str]]) -> None:
     for argv in commands:
-        done, text = _ask(argv)
-        if not done:
+        ok, text = _ask(argv)
+        if not ok:
             raise ServiceError(f"`{' '.join(argv)}` failed: {text.strip() or 'it did not start or took too long'}")
 
 
 def _ask(argv: Sequence[str]) -> tuple[bool, str]:
     """Run a command and return whether it succeeded, and its output."""
-    done = child_process.ask(argv, environment=child_environment(os.environ, {}), timeout_s=ASK_S)
-    return (False, "") if done is None else (done.returncode == 0, done.stdout + done.stderr)
+    result = child_process.ask(argv, environment=child_environment(os.environ, {}), timeout_s=ASK_S)
+    return (False, "") if result is None else (result.returncode == 0, result.stdout + result.stderr)

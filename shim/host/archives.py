@@ -58,9 +58,9 @@ class _LimitedReader:
         return self._file.tell()
 
 
-def too_large(what: str) -> FileTooLarge:
+def too_large(excess: str) -> FileTooLarge:
     """The error for an archive that exceeds a bound."""
-    return FileTooLarge(f"The archive has {what}. Nothing was unpacked.")
+    return FileTooLarge(f"The archive has {excess}. Nothing was unpacked.")
 
 
 @contextmanager
@@ -92,10 +92,10 @@ def _unpack(archive: bytes) -> IO[bytes]:
 
 def _check_xz(archive: bytes) -> None:
     """Unpack the archive once with a memory limit, which `lzma.LZMAFile` lacks. Raises FileTooLarge, lzma.LZMAError."""
-    size, left = 0, archive
-    while left:
+    size, rest = 0, archive
+    while rest:
         decompressor = lzma.LZMADecompressor(memlimit=XZ_LIMIT_BYTES)
-        data = left
+        data = rest
         while not decompressor.eof:
             size += len(decompressor.decompress(data, CHUNK_BYTES))
             if size > UNPACK_LIMIT_BYTES + HEADERS_LIMIT_BYTES:
@@ -103,7 +103,7 @@ def _check_xz(archive: bytes) -> None:
             if decompressor.needs_input and not data:
                 raise EOFError("it ends in the middle")
             data = b""
-        left = decompressor.unused_data.lstrip(b"\0")
+        rest = decompressor.unused_data.lstrip(b"\0")
 
 
 def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:

@@ -214,10 +214,10 @@ class HostFeed:
 
     def forget(self, observer: HostObserver) -> None:
         """Stop calling `observer`. A second call does nothing."""
-        self._observers = tuple(kept for kept in self._observers if kept != observer)
+        self._observers = tuple(entry for entry in self._observers if entry != observer)
 
     def publish(self, change: HostChange, directory: str, project_id: str | None = None) -> None:
         """Call all observers with the change."""
-        made = HostChanged(change, directory, project_id)
+        event = HostChanged(change, directory, project_id)
         for observer in self._observers:
-            observer(made)
+            observer(event)

@@ -177,14 +177,14 @@ class ConfigReader:
 
     def _markdown_below(self, folder: Path, origin: Origin, budget: _Budget) -> Iterator[Path]:
         """Yield markdown files at any depth. It follows links to folders and visits each folder once."""
-        seen: set[tuple[int, int]] = set()
-        left = [(folder, 0)]
-        while left:
-            current, depth = left.pop()
+        visited: set[tuple[int, int]] = set()
+        stack = [(folder, 0)]
+        while stack:
+            current, depth = stack.pop()
             stamp = self._stamp(current)
-            if stamp is None or stamp[:2] in seen or not disk.is_folder(current):
+            if stamp is None or stamp[:2] in visited or not disk.is_folder(current):
                 continue
-            seen.add(stamp[:2])
+            visited.add(stamp[:2])
             if not self._may_read(current, origin):
                 self.problem(str(current), "leads out of the project and is left out")
                 continue
@@ -194,7 +194,7 @@ class ConfigReader:
                         budget.take(entries=1)
                         if entry.is_dir():
                             if depth < FOLDER_DEPTH_LIMIT:
-                                left.append((current / entry.name, depth + 1))
+                                stack.append((current / entry.name, depth + 1))
                         elif entry.name.endswith(".md"):
                             yield current / entry.name
             except OSError as error:
@@ -292,8 +292,8 @@ class _Bounds:
             return False
         if error is not None and not self._budget.exceeded:
             self._budget.exceeded = True
-            whose = "This project has" if self._origin == "project" else "Your own files have"
-            self._reader.problem(self._path, f"is left out, and so is what comes after it. {whose} {error}: make it smaller.")
+            owner = "This project has" if self._origin == "project" else "Your own files have"
+            self._reader.problem(self._path, f"is left out, and so is what comes after it. {owner} {error}: make it smaller.")
         return True
 
 

@@ -383,19 +383,19 @@ class ValidConfig(NamedTuple):
 
 def admit(values: Mapping[str, Any]) -> ValidConfig:
     """Return the valid part of a config. In the keys of `NAMED`, only the faulty entry is dropped."""
-    left = json.loads(json.dumps(values))
+    rest = json.loads(json.dumps(values))
     problems: list[str] = []
     undescribed = 0
     while True:
         try:
-            admitted = wire(Config.model_validate_json(json.dumps(left), strict=True))
+            admitted = wire(Config.model_validate_json(json.dumps(rest), strict=True))
         except ValidationError as error:
-            for path, errors in _faulty(error, left).items():
+            for path, errors in _faulty(error, rest).items():
                 if len(problems) < DESCRIBED_LIMIT:
                     problems.append(fault_of(errors).message)
                 else:
                     undescribed += 1
-                _drop(left, path)
+                _drop(rest, path)
         else:
             more = [f"and {undescribed} more faults"] if undescribed else []
             return ValidConfig(admitted, (*problems, *more))

@@ -58,8 +58,8 @@ def open_confined(path: str | Path, folders: Sequence[str]) -> Generator[tuple[B
     """
     place = os.path.realpath(path)
     if not folders:
-        with open_file(Path(place)) as both:
-            yield both
+        with open_file(Path(place)) as file_and_state:
+            yield file_and_state
         return
     folder = next((allowed for allowed in folders if is_inside(place, allowed)), None)
     if folder is None or place == folder:

@@ -196,9 +196,9 @@ class HostCalls:
 
 async def _sweep(token: str) -> None:
     """End all processes with this token."""
-    left = await asyncio.to_thread(process_family.sweep, process_family.NOBODY, token, 0, (), REAP_S)
-    if left:
-        log.warning("host.family_left", left=sorted(process.pid for process in left))
+    survivors = await asyncio.to_thread(process_family.sweep, process_family.NOBODY, token, 0, (), REAP_S)
+    if survivors:
+        log.warning("host.family_left", left=sorted(process.pid for process in survivors))
 
 
 def _name(number: int) -> str:

@@ -86,17 +86,17 @@ def _skip(text: str, at: int) -> int:
     return match.end() if match else at
 
 
-def _value(text: str, at: int, depth: int, left: Iterator[int]) -> Node:
+def _value(text: str, at: int, depth: int, budget: Iterator[int]) -> Node:
     """Parse the value at a position. In: `left`, which ends after VALUES_LIMIT values."""
-    if next(left, None) is None:
+    if next(budget, None) is None:
         raise JsoncError(f"at most {VALUES_LIMIT} values", text, at)
     if depth > DEPTH_LIMIT:
         raise JsoncError("less nesting", text, at)
     match text[at : at + 1]:
         case "{":
-            return _object(text, at, depth, left)
+            return _object(text, at, depth, budget)
         case "[":
-            return _array(text, at, depth, left)
+            return _array(text, at, depth, budget)
         case '"':
             end = _string_end(text, at)
             return Node(at, end, json.loads(text[at:end], strict=False))
@@ -117,7 +117,7 @@ def _string_end(text: str, at: int) -> int:
     return match.end()
 
 
-def _object(text: str, start: int, depth: int, left: Iterator[int]) -> Node:
+def _object(text: str, start: int, depth: int, budget: Iterator[int]) -> Node:
     members: list[Member] = []
     at, comma = _skip(text, start + 1), False
     while text[at : at + 1] != "}":
@@ -125,17 +125,17 @@ def _object(text: str, start: int, depth: int, left: Iterator[int]) -> Node:
         colon = _skip(text, end)
         if text[colon : colon + 1] != ":":
             raise JsoncError("a colon", text, colon)
-        node = _value(text, _skip(text, colon + 1), depth + 1, left)
+        node = _value(text, _skip(text, colon + 1), depth + 1, budget)
         members.append(Member(json.loads(text[at:end], strict=False), at, node))
         at, comma = _next(text, node.end, "}")
     return Node(start, at + 1, {member.key: member.node.value for member in members}, members, comma)
 
 
-def _array(text: str, start: int, depth: int, left: Iterator[int]) -> Node:
+def _array(text: str, start: int, depth: int, budget: Iterator[int]) -> Node:
     values: list[Any] = []
     at = _skip(text, start + 1)
     while text[at : at + 1] != "]":
-        node = _value(text, at, depth + 1, left)
+        node = _value(text, at, depth + 1, budget)
         values.append(node.value)
         at, _ = _next(text, node.end, "]")
     return Node(start, at + 1, values)

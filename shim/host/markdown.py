@@ -39,12 +39,12 @@ def parse(text: str) -> Document:
 
 
 def _block(lines: list[str], *, folded: bool) -> str:
-    kept: list[str] = []
+    block: list[str] = []
     for line in lines:
         if line.strip() and not line.startswith((" ", "\t")):
             break
-        kept.append(line.strip())
-    return (" " if folded else "\n").join(kept).strip()
+        block.append(line.strip())
+    return (" " if folded else "\n").join(block).strip()
 
 
 def _unquote(value: str) -> str:

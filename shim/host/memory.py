@@ -15,8 +15,8 @@ def free_bytes(meminfo: Path = MEMINFO, cgroup: Path = CGROUP) -> int | None:
         free = int(rows["MemAvailable"].split()[0]) * 1024
     except (OSError, ValueError, KeyError, IndexError):
         return None
-    left = _left_in_container(cgroup)
-    return free if left is None else min(free, left)
+    in_container = _left_in_container(cgroup)
+    return free if in_container is None else min(free, in_container)
 
 
 def _left_in_container(cgroup: Path) -> int | None:

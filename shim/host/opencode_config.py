@@ -228,8 +228,8 @@ class ConfigFiles:
         reader = ConfigReader(self._environment, _inside(folders))
         for name in GLOBAL_NAMES:
             reader.file(self.folder / name, "personal")
-        if chosen := self._environment.get("OPENCODE_CONFIG"):
-            reader.file(Path(chosen), "personal")
+        if config_path := self._environment.get("OPENCODE_CONFIG"):
+            reader.file(Path(config_path), "personal")
         for folder in folders:
             for name in PROJECT_NAMES:
                 reader.file(folder / name, "project")

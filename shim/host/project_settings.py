@@ -67,8 +67,8 @@ class ProjectSettings:
 
     def read_by(self, families: Iterable[str]) -> ProjectSettings:
         """Select the settings that agents of these families read, and those that this server applies."""
-        wanted = {*families, ANY}
-        return ProjectSettings(self.root, tuple(setting for setting in self.settings if setting.family in wanted))
+        selection = {*families, ANY}
+        return ProjectSettings(self.root, tuple(setting for setting in self.settings if setting.family in selection))
 
     @property
     def digest(self) -> str:
@@ -93,9 +93,9 @@ class _Look:
 
     def __init__(self, root: str) -> None:
         self.root = root
-        self.found: list[ProjectSetting] = []
+        self.settings: list[ProjectSetting] = []
         self.stamps: dict[str, _Stamp] = {}
-        self._left = TOTAL_LIMIT_BYTES
+        self._budget_bytes = TOTAL_LIMIT_BYTES
         self._texts: dict[str, str] = {}
 
     def folder(self, folder: str) -> None:
@@ -147,7 +147,7 @@ class _Look:
     def _add(self, row: File, path: str, key: str, value: str, effect: Effect, content: str) -> None:
         digest = hashlib.blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
         relative = os.path.relpath(path, self.root)
-        self.found.append(ProjectSetting(row.family, _plain(relative), _plain(key), _plain(value), effect, digest))
+        self.settings.append(ProjectSetting(row.family, _plain(relative), _plain(key), _plain(value), effect, digest))
 
     def _content_of_command(self, command: str) -> str:
         """Read the repository's files that a command names, so that a changed hook script changes the digest."""
@@ -183,13 +183,13 @@ class _Look:
             with disk.open_confined(path, [self.root]) as (file, state):
                 if not disk.is_regular(state):
                     raise _Unreadable("is no regular file")
-                limit = min(FILE_LIMIT_BYTES, self._left)
+                limit = min(FILE_LIMIT_BYTES, self._budget_bytes)
                 data = file.read(limit + 1)
         except OSError as error:
             raise _Unreadable(f"cannot be read: {error.strerror}") from error
         if len(data) > limit:
             raise _Unreadable(f"is larger than {limit} bytes")
-        self._left -= len(data)
+        self._budget_bytes -= len(data)
         self._texts[path] = data.decode("utf-8", "replace")
         return self._texts[path]
 
@@ -206,8 +206,8 @@ def _stamp_of(path: str) -> _Stamp:
 
 def _plain(value: str) -> str:
     """Escape control characters and writing direction marks, so that one line shows the whole value."""
-    shown = "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
-    return shown if len(shown) <= VALUE_CHARS else f"{shown[:VALUE_CHARS]}… ({len(shown)} characters)"
+    line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in value)
+    return line if len(line) <= VALUE_CHARS else f"{line[:VALUE_CHARS]}… ({len(line)} characters)"
 
 
 def folders_of(directory: str) -> Sequence[str]:
@@ -241,7 +241,7 @@ class ProjectScanner:
             look.stamp(f"{folder}/.git")
             if os.path.realpath(folder) != self._home:
                 look.folder(os.path.realpath(folder))
-        result = ProjectSettings(root, tuple(look.found))
+        result = ProjectSettings(root, tuple(look.settings))
         with self._lock:
             self._cached.pop(directory, None)
             self._cached[directory] = (look.stamps, result)

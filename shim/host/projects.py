@@ -62,29 +62,29 @@ class Projects:
         self._loading = asyncio.Lock()
         self._projects: dict[str, Project] | None = None
         self._ids: dict[str, str] = {}
-        self._known: dict[str, Identity] = {}
-        self._seen: dict[str, tuple[float, Identity]] = {}
+        self._identities: dict[str, Identity] = {}
+        self._recent: dict[str, tuple[float, Identity]] = {}
 
     async def identity(self, directory: str) -> Identity:
         """Return the project of a directory, which need not exist. The result is cached for LOOK_AGAIN_S."""
         now = asyncio.get_running_loop().time()
-        until, identity = self._seen.get(directory, (0.0, None))
+        until, identity = self._recent.get(directory, (0.0, None))
         if identity is None or now >= until:
             identity = await self._look_up(directory)
-            if len(self._seen) > SEEN_LIMIT:
-                self._seen.clear()
-            self._seen[directory] = (now + LOOK_AGAIN_S, identity)
+            if len(self._recent) > SEEN_LIMIT:
+                self._recent.clear()
+            self._recent[directory] = (now + LOOK_AGAIN_S, identity)
         return identity
 
     async def _look_up(self, directory: str) -> Identity:
         top = await asyncio.to_thread(_top, directory)
-        cached = self._known.get(directory)
+        cached = self._identities.get(directory)
         if cached is not None and cached.worktree == top:
             return cached
         projects = await self._load()
         identity = await self._identify(top)
         if identity.id != GLOBAL:  # a global one may get a commit at any time, and clients can name any number of directories
-            self._known[directory] = identity
+            self._identities[directory] = identity
         await self._open(projects, identity)
         return identity
 
@@ -127,8 +127,8 @@ class Projects:
 
     def forget(self, directory: str) -> None:
         """Drop the cached identity of a directory, because its instance was disposed."""
-        self._known.pop(directory, None)
-        self._seen.pop(directory, None)
+        self._identities.pop(directory, None)
+        self._recent.pop(directory, None)
 
     # --- inside
 

@@ -111,8 +111,8 @@ def _file_url(url: str, mime: str, filename: str | None, roots: Sequence[str]) -
 
 def _directory(file: Path, path: str) -> PromptFile:
     names = sorted((printable(f"{e.name}/" if e.is_dir() else e.name) for e in file.iterdir()), key=str.lower)
-    shown = names[:LISTING_LIMIT]
-    listing = "\n".join(shown)
+    page = names[:LISTING_LIMIT]
+    listing = "\n".join(page)
     text = f"<path>{path}</path>\n<type>directory</type>\n<entries>\n{listing}\n\n({len(names)} entries)\n</entries>"
     return PromptFile((_call(path), text), attachment=Attachment(mime="application/x-directory", path=path, text=text))
 

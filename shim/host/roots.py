@@ -42,12 +42,12 @@ async def visible(
     items: Iterable[T], roots: Sequence[str | PathLike[str]], places_of: Callable[[T], Iterable[str]]
 ) -> Sequence[T]:
     """The items of which a place lies in one of the roots. Links are followed in a thread, each place once."""
-    found = tuple(items)
+    candidates = tuple(items)
     if not roots:
-        return found
-    places = {place for item in found for place in places_of(item)}
+        return candidates
+    places = {place for item in candidates for place in places_of(item)}
     allowed = await asyncio.to_thread(lambda: {place for place in places if within(place, roots)})
-    return [item for item in found if not allowed.isdisjoint(places_of(item))]
+    return [item for item in candidates if not allowed.isdisjoint(places_of(item))]
 
 
 async def visible_sessions(records: Iterable[SessionRecord], roots: Sequence[str | PathLike[str]]) -> Sequence[SessionRecord]:
@@ -60,9 +60,11 @@ async def visible_projects(projects: Iterable[Project], roots: Sequence[str | Pa
 
     `current` is the request's own project. It is always included, because a root may be a folder of a larger repository.
     """
-    found = list(projects)
-    shown = {project.id for project in await visible(found, roots, lambda project: (project.worktree, *project.sandboxes))}
-    return [project for project in found if project.id == current or project.id in shown]
+    candidates = list(projects)
+    visible_ids = {
+        project.id for project in await visible(candidates, roots, lambda project: (project.worktree, *project.sandboxes))
+    }
+    return [project for project in candidates if project.id == current or project.id in visible_ids]
 
 
 async def visible_copies(copies: Iterable[WorkingCopy], roots: Sequence[str | PathLike[str]]) -> Sequence[WorkingCopy]:

@@ -146,13 +146,13 @@ def rank(query: str, paths: list[str], limit: int) -> list[str]:
     if not query:
         return sorted(paths, key=lambda path: (path.startswith("."), path.count("/"), path.casefold()))[:limit]
     folded = query.casefold()
-    left = dict(enumerate(path.casefold() for path in paths))
+    unranked = dict(enumerate(path.casefold() for path in paths))
     ranking: list[int] = []
     for choose in (_matches, _in_order, _alike):
         if len(ranking) < limit:
-            best = choose(folded, left)[: limit - len(ranking)]
+            best = choose(folded, unranked)[: limit - len(ranking)]
             ranking += best
-            left = {index: path for index, path in left.items() if index not in best}
+            unranked = {index: path for index, path in unranked.items() if index not in best}
     return [paths[index] for index in ranking]
 
 

@@ -141,12 +141,12 @@ def _front_matter(source: str) -> Iterator[Finding]:
 
     It does not parse YAML: a key that looks like one of them counts at any depth, and so does a key with escapes.
     """
-    head = found[1] if (found := _HEAD.match(source)) else ""
-    seen: set[str] = set()
+    head = match[1] if (match := _HEAD.match(source)) else ""
+    keys: set[str] = set()
     for key in _CLAUDE_KEYS.finditer(head):
-        if key[1] in seen:
+        if key[1] in keys:
             continue
-        seen.add(key[1])
+        keys.add(key[1])
         commands = re.findall(r"command[\"']?\s*:\s*(.+)", head[key.start() :]) if key[1] != "permissionMode" else []
         value = " ; ".join(command.strip() for command in commands) or key["value"].strip() or head
         yield key[1], value, "allows" if key[1] == "permissionMode" else "runs"
@@ -156,7 +156,7 @@ def _front_matter(source: str) -> Iterator[Finding]:
 
 def _opencode_front_matter(source: str) -> Iterator[Finding]:
     """Yield the `allow` rules of an OpenCode agent's `permission`, without parsing YAML (see `_front_matter`)."""
-    head = found[1] if (found := _HEAD.match(source)) else ""
+    head = match[1] if (match := _HEAD.match(source)) else ""
     if "permission" in head:
         for rule in _ALLOW.finditer(head):
             yield f"permission.{rule['key'].strip()}", "allow", "allows"

@@ -79,11 +79,11 @@ class ShellCommand:
             self.stop()
         assert process.stdout is not None
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        kept = 0
+        size = 0
         exited = asyncio.ensure_future(process.wait())
         try:
             while True:
-                room = max(0.0, self._limit_chars - kept)
+                room = max(0.0, self._limit_chars - size)
                 reading = asyncio.ensure_future(process.stdout.read(READ_BYTES))
                 await asyncio.wait({reading, exited}, return_when=asyncio.FIRST_COMPLETED)
                 if not reading.done():
@@ -96,7 +96,7 @@ class ShellCommand:
                 chunk = reading.result()
                 text = decoder.decode(chunk, final=not chunk)
                 text = text if len(text) <= room else text[: int(room)]
-                kept += len(text)
+                size += len(text)
                 if text:
                     self._on_output(text)
                 if not chunk:

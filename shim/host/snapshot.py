@@ -96,11 +96,11 @@ class Snapshots:
 
     async def close(self) -> None:
         """Cancel the removal of old snapshots and all unfinished snapshots."""
-        left: set[asyncio.Task[Any]] = {*self._taking, *(() if self._tidying is None else (self._tidying,))}
-        for task in left:
+        tasks: set[asyncio.Task[Any]] = {*self._taking, *(() if self._tidying is None else (self._tidying,))}
+        for task in tasks:
             task.cancel()
-        if left:
-            await asyncio.wait(left)
+        if tasks:
+            await asyncio.wait(tasks)
 
     async def _tidy_logged(self) -> None:
         try:
@@ -147,19 +147,19 @@ class Snapshots:
 
     async def diff(self, directory: str, before: str, after: str, names: Iterable[str], context: int) -> list[vcs.Change]:
         """List the changes in these files with patches, sorted by name."""
-        wanted = set(names)
-        if before == after or not wanted:
+        selection = set(names)
+        if before == after or not selection:
             return []
         async with self._open_project(directory) as project:
             command = ("diff-tree", "-r", "--no-renames")
             raw = await self._git(directory, project, *command, "--raw", "--numstat", "-z", before, after)
-            shown = await self._git(directory, project, *command, "-p", f"-U{context}", before, after)
+            patch = await self._git(directory, project, *command, "-p", f"-U{context}", before, after)
         states, counts = vcs.parse_raw_numstat(raw.stdout)
-        texts = vcs.split_patch(shown.stdout.decode("utf-8", "replace"))
+        texts = vcs.split_patch(patch.stdout.decode("utf-8", "replace"))
         return [
             vcs.Change(name, added, deleted, states.get(name, "modified"), texts.get(name))
             for name, (added, deleted) in sorted(counts.items())
-            if name in wanted
+            if name in selection
         ]
 
     async def patch(self, directory: str, before: str, after: str) -> str:
@@ -337,14 +337,14 @@ class Snapshots:
         stamp = await asyncio.to_thread(_stamp, self._git_dir(directory) / "index")
         if stamp != project.index:
             project.tree = None
-        gone, taken, left_out = await asyncio.to_thread(files.choose, directory, listed.stdout, FILE_LIMIT_BYTES)
+        removed, changed, left_out = await asyncio.to_thread(files.choose, directory, listed.stdout, FILE_LIMIT_BYTES)
         if left_out:
             log.info("snapshot.left_out", directory=directory, files=len(left_out), first=left_out[:5])
-        if project.tree is not None and not gone and not taken:
+        if project.tree is not None and not removed and not changed:
             return project.tree
         project.tree = None
         # Removed names go first: a file that became a folder would block the files in that folder.
-        for names, options in ((gone, ("--force-remove",)), (taken, ("--add", "--remove", "--replace"))):
+        for names, options in ((removed, ("--force-remove",)), (changed, ("--add", "--remove", "--replace"))):
             if names:
                 command = ("update-index", "-z", *options, "--stdin")
                 await self._git(directory, project, *command, stdin=b"".join(name + b"\0" for name in names))

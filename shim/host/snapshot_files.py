@@ -18,7 +18,7 @@ def choose(directory: str, listed: bytes, limit_bytes: int) -> tuple[list[bytes]
     Names of nested repositories end with a slash and are skipped silently, because they are separate projects.
     """
     removed: list[bytes] = []
-    taken: list[bytes] = []
+    changed: list[bytes] = []
     left_out: list[str] = []
     base = Path(directory)
     for entry in sorted(set(listed.split(b"\0"))):
@@ -44,10 +44,10 @@ def choose(directory: str, listed: bytes, limit_bytes: int) -> tuple[list[bytes]
         regular = stat.S_ISREG(state.st_mode)
         readable = not regular or os.access(path, os.R_OK)
         if readable and (not regular or state.st_size <= limit_bytes or tag == b"C"):
-            taken.append(name)
+            changed.append(name)
         else:
             left_out.append(os.fsdecode(name))
-    return removed, taken, left_out
+    return removed, changed, left_out
 
 
 def remove(directory: str, names: Iterable[str]) -> None:

@@ -30,14 +30,16 @@ class _TooMany(Exception):
     """There is more to look at than the limits allow."""
 
 
-def digest(folders: Iterable[str], names: Sequence[str], own: Iterable[Path], values: Mapping[Path, Sequence[str]]) -> str | None:
-    """Hash the stamps of `names` in each of the folders, of the files and folders `own`, and the named `values`. Blocking.
+def digest(
+    folders: Iterable[str], names: Sequence[str], agent_files: Iterable[Path], values: Mapping[Path, Sequence[str]]
+) -> str | None:
+    """Hash the stamps of `names` in each of the folders, of `agent_files`, and the named `values`. Blocking.
 
     None if that is more than the limits allow, or if a file cannot be read.
     """
     stamps: dict[str, object] = {}
     try:
-        for path in [*(Path(folder, name) for folder in folders for name in names), *own]:
+        for path in [*(Path(folder, name) for folder in folders for name in names), *agent_files]:
             _stamp(path, stamps, DEPTH_LIMIT)
         for path, keys in values.items():
             stamps[f"{path} values"] = _values(path, frozenset(keys))
@@ -80,4 +82,4 @@ def _pick(value: Any, keys: frozenset[str], depth: int) -> Iterable[tuple[str, o
         if key in keys:
             yield key, inner
         elif depth:
-            yield from ((f"{key}/{name}", found) for name, found in _pick(inner, keys, depth - 1))
+            yield from ((f"{key}/{name}", inner_value) for name, inner_value in _pick(inner, keys, depth - 1))

@@ -97,10 +97,10 @@ class TrustFile:
         """Remove all decisions about a directory; return their number. Raises ShimError."""
         with self._lock:
             rows = self._read()
-            kept = tuple(row for row in rows if row.directory != directory)
-            if len(kept) != len(rows):
-                self._write(kept)
-            return len(rows) - len(kept)
+            remaining = tuple(row for row in rows if row.directory != directory)
+            if len(remaining) != len(rows):
+                self._write(remaining)
+            return len(rows) - len(remaining)
 
     def _read(self) -> tuple[TrustDecision, ...]:
         try:
@@ -162,21 +162,21 @@ def _row(row: TrustDecision) -> dict[str, Any]:
 class ProjectTrust:
     """Decides whether a project's settings apply.
 
-    In: `roots`, directories (absolute, resolved) that are always trusted; `everything`, whether all directories are.
+    In: `roots`, directories (absolute, resolved) that are always trusted; `trust_all`, whether all directories are.
     """
 
     def __init__(
-        self, scanner: ProjectScanner, decisions: TrustFile, *, roots: Sequence[str] = (), everything: bool = False
+        self, scanner: ProjectScanner, decisions: TrustFile, *, roots: Sequence[str] = (), trust_all: bool = False
     ) -> None:
         self._scanner = scanner
         self._decisions = decisions
         self._roots = tuple(roots)
-        self._everything = everything
+        self._trust_all = trust_all
         self._counting: dict[str, frozenset[tuple[str, str]] | None] = {}
 
     def look(self, directory: str, families: Iterable[str]) -> Verdict:
         """Return the settings that agents of these families would read, and the decision about them. Blocking."""
-        if self._everything or (self._roots and within(directory, self._roots)):
+        if self._trust_all or (self._roots and within(directory, self._roots)):
             self._counting[directory] = None
             return Verdict(ProjectSettings(directory), "trusted")
         settings = self._scanner.look(directory).read_by(families)
@@ -195,7 +195,7 @@ class ProjectTrust:
         A rule that an agent adds during a turn does not apply until the user trusts it.
         """
         counting = self._counting.get(directory, frozenset())
-        if counting is None or self._everything:
+        if counting is None or self._trust_all:
             return True
         is_for_all = permission == pattern == "*" and ("permission", "everything") in counting
         return is_for_all or (f"permission.{permission}", pattern) in counting

@@ -124,11 +124,11 @@ async def compare(directory: str, base: str | None, context: int | None = None, 
     if not committed or since is None:
         return await _changes(directory, since, patches=True, context=context)
     lines = () if context is None else (f"-U{context}",)
-    counts, shown = await asyncio.gather(
+    counts, patch = await asyncio.gather(
         git(directory, *DIFF, "--raw", "--numstat", "-z", since, "HEAD", "--", "."),
         git(directory, *DIFF, "-p", *lines, since, "HEAD", "--", "."),
     )
-    changed = _parse(counts.stdout, shown.text) if counts.ok and shown.ok else []
+    changed = _parse(counts.stdout, patch.text) if counts.ok and patch.ok else []
     return sorted(map(_printable, changed), key=lambda change: change.file.casefold())
 
 
@@ -207,8 +207,8 @@ async def _tracked_changes(directory: str, base: str, *, patches: bool, context:
             return []
         lines = () if context is None else (f"-U{context}",)
         patched = (*DIFF, "-p", *lines, base, "--", ".")
-        shown = await _look(directory, *patched, index=index, settings=settings) if patches else None
-    return _parse(result.stdout, shown.text if shown is not None and shown.ok else "")
+        patch = await _look(directory, *patched, index=index, settings=settings) if patches else None
+    return _parse(result.stdout, patch.text if patch is not None and patch.ok else "")
 
 
 async def _look(

@@ -118,9 +118,9 @@ class Watchers:
             watch.branch = (await vcs.branches(watch.directory)).current
             self._renew(watch)
             while watch.rounds:
-                done, _ = await asyncio.wait(watch.rounds, return_when=asyncio.FIRST_COMPLETED)
-                watch.rounds -= done
-                for ended in done:
+                finished, _ = await asyncio.wait(watch.rounds, return_when=asyncio.FIRST_COMPLETED)
+                watch.rounds -= finished
+                for ended in finished:
                     ended.result()
         except OSError as error:
             # Usually the user's limit of inotify watches. The server logs it and goes on without this watch.
@@ -182,19 +182,19 @@ class Watchers:
         head = f"{watch.git_dir}/HEAD"
         rows = sorted({(path, kind) for kind, path in batch if _is_shown(path, watch, head)})
         ignored = await vcs.ignored_paths(watch.directory, [path for path, _ in rows if path != head])
-        shown = [(path, kind) for path, kind in rows if path not in ignored]
-        if any(path == head for path, _ in shown):
+        visible = [(path, kind) for path, kind in rows if path not in ignored]
+        if any(path == head for path, _ in visible):
             await self._look_at_branch(watch)
-        new = await asyncio.to_thread(_new_folders, [path for path, _ in shown], watched) if shown else []
+        new = await asyncio.to_thread(_new_folders, [path for path, _ in visible], watched) if visible else []
         watch.added |= set(new)
         inside = await asyncio.to_thread(_files_in, new)
         hidden = await vcs.ignored_paths(watch.directory, inside)
-        shown += [(path, ADDED) for path in inside if path not in hidden]
-        for path, kind in shown[:BATCH_LIMIT]:
+        visible += [(path, ADDED) for path in inside if path not in hidden]
+        for path, kind in visible[:BATCH_LIMIT]:
             if path not in new:
                 self._changes.publish(FileChanged(printable(path), KINDS[kind]), watch.directory, watch.project)
-        if len(shown) > BATCH_LIMIT:
-            log.info("watch.burst", directory=watch.directory, changes=len(shown), published=BATCH_LIMIT)
+        if len(visible) > BATCH_LIMIT:
+            log.info("watch.burst", directory=watch.directory, changes=len(visible), published=BATCH_LIMIT)
         return bool(new)
 
     async def _look_at_branch(self, watch: _Watch) -> None:

@@ -72,7 +72,7 @@ class Workspaces:
         """List the workspaces of the directory's project, oldest first."""
         project = await self._projects.identity(directory)
         workspaces = map(_from_row, (await self._store.values(ROWS)).values())
-        return sorted((one for one in workspaces if one.project_id == project.id), key=lambda one: one.used_ms)
+        return sorted((row for row in workspaces if row.project_id == project.id), key=lambda row: row.used_ms)
 
     async def states(self, directory: str) -> list[WorkspaceState]:
         """Return the state of each workspace of the directory's project."""

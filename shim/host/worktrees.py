@@ -130,12 +130,12 @@ class Worktrees:
             return
         branch = (await vcs.branches(str(place))).current if await asyncio.to_thread(place.is_dir) else None
         await git(project.worktree, "worktree", "unlock", str(place))
-        done = await _git(project.worktree, "worktree", "remove", "--force", str(place))
-        if not done.ok and await asyncio.to_thread(place.exists):
+        result = await _git(project.worktree, "worktree", "remove", "--force", str(place))
+        if not result.ok and await asyncio.to_thread(place.exists):
             # The worktree is broken or its repository is gone. The folder is still ours to delete.
             await asyncio.to_thread(shutil.rmtree, place, ignore_errors=True)
             if await asyncio.to_thread(place.exists):
-                raise WorktreeRemoveFailed(_git_message(done))
+                raise WorktreeRemoveFailed(_git_message(result))
         await git(project.worktree, "worktree", "prune")
         if branch is not None and branch.startswith(BRANCH):
             await git(project.worktree, "branch", "-D", branch)
@@ -188,8 +188,8 @@ class Worktrees:
         await self._run_starts(worktree.directory, project, start)
 
     async def _run_starts(self, directory: str, project: str, extra: str | None) -> None:
-        found = await self._projects.get(project)
-        for command in (found.start_command if found else None, extra):
+        row = await self._projects.get(project)
+        for command in (row.start_command if row else None, extra):
             if not command or not command.strip():
                 continue
             result = await run(["/bin/sh", "-c", command], directory, timeout_s=START_S, limit_bytes=START_OUTPUT_BYTES)
@@ -246,10 +246,10 @@ async def _put_back(top: str, commit: str, depth: int = 0) -> None:
     submodule's settings name.
     """
     for step in (("reset", "--hard", commit), ("clean", "-ffdxq")):
-        done = await _git(top, *step)
-        if not done.ok:
+        result = await _git(top, *step)
+        if not result.ok:
             hint = "" if depth == 0 else f" Run `git submodule update --init` in {top}, then reset again."
-            raise WorktreeResetFailed(f"{_git_message(done)}{hint}")
+            raise WorktreeResetFailed(f"{_git_message(result)}{hint}")
     if depth == SUBMODULE_DEPTH:
         return
     listed = await _git(top, "ls-files", "--stage", "-z")

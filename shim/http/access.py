@@ -94,11 +94,11 @@ class Secrets:
         users = dict.fromkeys((username, USER))
         return cls(tuple(_digest(f"{user}:{password}".encode()) for user in users), _digest(password.encode()))
 
-    def admits(self, shown: Credentials) -> bool:
+    def admits(self, attempt: Credentials) -> bool:
         """Whether the credentials are right."""
-        digest = _digest(shown.value)
+        digest = _digest(attempt.value)
         # A list, not a generator: every comparison runs, so that the time tells nothing.
-        matches = [hmac.compare_digest(digest, expected) for expected in ((self.bearer,) if shown.is_bearer else self.pairs)]
+        matches = [hmac.compare_digest(digest, expected) for expected in ((self.bearer,) if attempt.is_bearer else self.pairs)]
         return any(matches)
 
 
@@ -279,10 +279,10 @@ class Access:
         """
         if self.secrets is None:
             return ""
-        shown = credentials(request.query, request.headers)
+        attempt = credentials(request.query, request.headers)
         path = self.path(request)
         # Only public paths and WebSockets with a ticket pass without credentials. Wrong credentials are refused there too.
-        if shown is None:
+        if attempt is None:
             if (cookie := self._token_of_cookie(request)) is not None:
                 return cookie
             if request.method == "OPTIONS" or (request.method in READING and (path in PUBLIC or LINK.fullmatch(path))):
@@ -294,11 +294,11 @@ class Access:
         wait_s = self.throttle.wait_s(address, now_s)
         if wait_s > 0:
             raise TooManyLogins(wait_s)
-        if self.secrets.admits(shown):
+        if self.secrets.admits(attempt):
             return ""
-        if (token_id := self.pairing.identify(shown.secret(), self.epoch_s())) is not None:
+        if (token_id := self.pairing.identify(attempt.secret(), self.epoch_s())) is not None:
             return token_id
-        self.throttle.note_failure(address, shown.digest(), now_s)
+        self.throttle.note_failure(address, attempt.digest(), now_s)
         log.warning("login.failed", address=address[:100])
         raise PasswordRefused("The user or password is wrong")
 

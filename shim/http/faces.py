@@ -34,11 +34,11 @@ class Faces(NamedTuple):
     """All faces of a server. `root` owns each path that no other face owns."""
 
     root: Face
-    others: tuple[Face, ...]
+    folder_faces: tuple[Face, ...]
 
     def owner_of(self, path: str) -> Face:
         """Return the face that owns a path. In: the path without the base path."""
-        return next((face for face in self.others if path.startswith(face.folders)), self.root)
+        return next((face for face in self.folder_faces if path.startswith(face.folders)), self.root)
 
 
 FACES: web.AppKey[Faces] = web.AppKey("faces", Faces)

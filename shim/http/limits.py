@@ -41,9 +41,9 @@ def check(operation_id: str, body: Any) -> None:
     imports = operation_id in IMPORTS
     most = IMPORT_VALUES_LIMIT if imports else VALUES_LIMIT
     count = 0
-    left: list[tuple[Any, tuple[str | int, ...], bool]] = [(body, (), not imports)]
-    while left:
-        value, path, named = left.pop()
+    stack: list[tuple[Any, tuple[str | int, ...], bool]] = [(body, (), not imports)]
+    while stack:
+        value, path, named = stack.pop()
         if isinstance(value, dict):
             members = cast("dict[str, Any]", value)
             count += len(members)
@@ -53,12 +53,12 @@ def check(operation_id: str, body: Any) -> None:
                         _check_named(key, inner, (*path, key))
                     if isinstance(inner, (dict, list)):
                         below = named and key not in OPEN and len(path) < NAMED_DEPTH
-                        left.append((cast("object", inner), (*path, key) if below else path, below))
+                        stack.append((cast("object", inner), (*path, key) if below else path, below))
         elif isinstance(value, list):
             items = cast("list[Any]", value)
             count += len(items)
             if count <= most:
-                left += [(inner, path, named) for inner in items if isinstance(inner, (dict, list))]
+                stack += [(inner, path, named) for inner in items if isinstance(inner, (dict, list))]
         if count > most:
             raise PayloadTooLarge(f"The body has more than {most} values.", most)
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 async def send(
     request: web.Request,
-    found: Sequence[T],
+    items: Sequence[T],
     wire: Callable[[Sequence[T]], Sequence[object]],
     headers: Mapping[str, str],
     *,
@@ -36,10 +36,10 @@ async def send(
     response.enable_compression()
     await response.prepare(request)
     between = b"["
-    for at in range(0, len(found), PIECE):
+    for at in range(0, len(items), PIECE):
         if prepare is not None:
-            await prepare(found[at : at + PIECE])
-        if piece := wire(found[at : at + PIECE]):
+            await prepare(items[at : at + PIECE])
+        if piece := wire(items[at : at + PIECE]):
             await response.write(between + wire_json.dumps(piece)[1:-1])
             between = b","
         await asyncio.sleep(0)  # a client that reads fast never makes `write` wait

@@ -40,8 +40,8 @@ async def serve(request: web.Request, terminal: Terminal, cursor: int, token_id:
 async def _serve(request: web.Request, terminal: Terminal, cursor: int) -> web.StreamResponse:
     socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=INPUT_LIMIT_BYTES, compress=False, timeout=1.0)
     await socket.prepare(request)
-    kept, position, watcher = terminal.watch(cursor)
-    sending = asyncio.create_task(_send(socket, kept, position, watcher), name=f"terminal {terminal.id}")
+    backlog, position, watcher = terminal.watch(cursor)
+    sending = asyncio.create_task(_send(socket, backlog, position, watcher), name=f"terminal {terminal.id}")
     try:
         async for message in socket:
             if message.type is WSMsgType.TEXT:
@@ -55,11 +55,11 @@ async def _serve(request: web.Request, terminal: Terminal, cursor: int) -> web.S
     return socket
 
 
-async def _send(socket: web.WebSocketResponse, kept: list[str], position: int, watcher: Watcher) -> None:
+async def _send(socket: web.WebSocketResponse, backlog: list[str], position: int, watcher: Watcher) -> None:
     code = WSCloseCode.OK
     try:
         # Not `wait_for`: in Python 3.11 it may swallow the cancellation if the client leaves at once.
-        for piece in kept:
+        for piece in backlog:
             async with asyncio.timeout(SEND_S):
                 await socket.send_str(piece)
         async with asyncio.timeout(SEND_S):

@@ -104,7 +104,7 @@ class Driver:
         self.unparsed: list[str] = []
         self.native_session_id: str | None = None
         self._environment: dict[str, str] = {}
-        self._given: dict[str, str] = {}
+        self._variables: dict[str, str] = {}
         self._model: str | None = None
         self._mode = "build"
         self._codec: Codec | None = None
@@ -112,22 +112,22 @@ class Driver:
         self._machine = TurnMachine()
         self._prompts: dict[str, Prompt] = {}
         self._facts: list[Fact] = []
-        self._shown: set[str] = set()
-        self._turns = self._said = 0
-        self._began = self._heard = 0.0
+        self._kinds: set[str] = set()
+        self._turns = self._prompt_count = 0
+        self._began = self._last_line_s = 0.0
         self._news = asyncio.Event()
         self._exited = asyncio.Event()
-        self._why = self._told = ""
+        self._why = self._exit_note = ""
         self._host = HostCalls(str(place.project), (), lambda: self._environment, self._take_host_answer)
 
     # --- the scene --------------------------------------------------------------------------------------
 
-    async def play(self, given: dict[str, str], model: str | None = None, mode: str = "build") -> None:
-        """Play all steps. `given`: variables besides the place's environment; `model` and `mode` of prompts.
+    async def play(self, variables: dict[str, str], model: str | None = None, mode: str = "build") -> None:
+        """Play all steps. `variables`: those besides the place's environment; `model` and `mode` of prompts.
 
         Raises SceneFailed, and AgentError if the agent cannot be started. The process is ended in any case.
         """
-        self._given, self._environment = given, self._place.environment(given)
+        self._variables, self._environment = variables, self._place.environment(variables)
         self._model, self._mode = model, mode
         try:
             await self._start()
@@ -135,7 +135,7 @@ class Driver:
                 await self._step(step)
             await self._wait(lambda: not self._machine.busy, "the end of the turn")
             await self._stop()
-            missing = [kind for kind in self._scene.shows if kind not in self._shown]
+            missing = [kind for kind in self._scene.shows if kind not in self._kinds]
             if missing:
                 raise SceneFailed(f"The agent showed no {', '.join(missing)}: the scene is not what it is meant to be.")
         finally:
@@ -171,9 +171,9 @@ class Driver:
         if step.model or step.effort:
             await self._wait(lambda: self._codec is not None and self._codec.catalogue is not None, "its models", CATALOGUE_S)
         model, effort = self._choices(step)
-        self._said += 1  # counted over all processes, because Claude does not answer the same prompt twice
+        self._prompt_count += 1  # counted over all processes, because Claude does not answer the same prompt twice
         prompt = Prompt(
-            key=f"prompt_{self._said}",
+            key=f"prompt_{self._prompt_count}",
             text=f"[scene:{step.tag}] {step.text}",
             attachments=tuple(self._attachments(step)),
             model=model,
@@ -181,7 +181,7 @@ class Driver:
             mode=self._mode,
         )
         self._prompts[prompt.key] = prompt
-        turns, known = self._turns, len(self._facts)
+        turns, fact_count = self._turns, len(self._facts)
         self._row("do", {"command": "prompt", **_plain(asdict(prompt))})
         self._apply(Input.PROMPT, prompt.key)
         if step.until == "end":
@@ -189,44 +189,44 @@ class Driver:
         elif step.until != "accepted":
             check = {"delta": _is_delta, "tool": _is_call, "ask": _is_ask}[step.until]
             await self._wait(
-                lambda: any(map(check, self._facts[known:])) or (self._turns > turns and not self._machine.busy),
+                lambda: any(map(check, self._facts[fact_count:])) or (self._turns > turns and not self._machine.busy),
                 f"the first {step.until}",
             )
-            if not any(map(check, self._facts[known:])):
+            if not any(map(check, self._facts[fact_count:])):
                 raise SceneFailed(f"The turn ended without the first {step.until}.")
         await self._quiet()
         if self._exited.is_set():
-            raise SceneFailed(f"The agent ended with the turn: {self._told}")
+            raise SceneFailed(f"The agent ended with the turn: {self._exit_note}")
 
     def _choices(self, step: Say) -> tuple[str | None, str | None]:
         """Return model and effort of a prompt."""
         catalogue = self._codec.catalogue if self._codec is not None else None
         models: Sequence[Model] = catalogue.models if catalogue is not None else ()
         usual = self._model or (catalogue.default_model if catalogue is not None else None)
-        chosen = next((m for m in models if m.id == usual), next(iter(models), None))
+        usual_model = next((m for m in models if m.id == usual), next(iter(models), None))
         if step.model:
             provider = usual.partition("/")[0] if usual else ""  # models of other providers are not the scripted model
-            others = [m.id for m in models if chosen is not None and m.id != chosen.id]
-            others = [id_ for id_ in others if "/" not in id_ or id_.partition("/")[0] == provider]
-            if chosen is None or not others:
+            other_ids = [m.id for m in models if usual_model is not None and m.id != usual_model.id]
+            other_ids = [id_ for id_ in other_ids if "/" not in id_ or id_.partition("/")[0] == provider]
+            if usual_model is None or not other_ids:
                 raise SceneFailed(f"{self._spec.title} offers one model only.")
-            return (chosen.id if step.model == "usual" else others[0]), None
-        if step.effort and chosen is not None and chosen.variants:
-            return self._model, chosen.variants[-1]
+            return (usual_model.id if step.model == "usual" else other_ids[0]), None
+        if step.effort and usual_model is not None and usual_model.variants:
+            return self._model, usual_model.variants[-1]
         return self._model, None
 
     def _attachments(self, step: Say) -> list[Attachment]:
-        found: list[Attachment] = []
+        attachments: list[Attachment] = []
         if step.image:
-            found.append(Attachment(mime="image/png", filename="red.png", base64=IMAGE))
+            attachments.append(Attachment(mime="image/png", filename="red.png", base64=IMAGE))
         if step.file:
             path = self._place.project / "secret.txt"
-            found.append(Attachment(mime="text/plain", path=str(path), filename=path.name, text=path.read_text()))
-        return found
+            attachments.append(Attachment(mime="text/plain", path=str(path), filename=path.name, text=path.read_text()))
+        return attachments
 
     # --- waiting ----------------------------------------------------------------------------------------
 
-    async def _wait(self, there: Callable[[], bool], what: str, most_s: float | None = None) -> None:
+    async def _wait(self, there: Callable[[], bool], name: str, most_s: float | None = None) -> None:
         most_s = self._turn_s if most_s is None else most_s
         try:
             async with asyncio.timeout(most_s):
@@ -234,18 +234,18 @@ class Driver:
                     if self._why:
                         raise SceneFailed(self._why)
                     if self._exited.is_set():
-                        raise SceneFailed(f"The agent ended while this waited for {what}: {self._told}")
+                        raise SceneFailed(f"The agent ended while this waited for {name}: {self._exit_note}")
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
-            raise SceneFailed(f"No sign of {what} within {most_s:.0f} s.") from None
+            raise SceneFailed(f"No sign of {name} within {most_s:.0f} s.") from None
 
     async def _quiet(self) -> None:
         end = time.monotonic() + QUIET_MOST_S
-        while (left := min(end, self._heard + QUIET_S) - time.monotonic()) > 0:
+        while (left_s := min(end, self._last_line_s + QUIET_S) - time.monotonic()) > 0:
             self._news.clear()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), left)
+                await asyncio.wait_for(self._news.wait(), left_s)
 
     # --- the process --------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Driver:
         about = {"native_session_id": options.native_session_id, "resume": resume, "model": options.model, "mode": options.mode}
         self.parts.append(Part({"form": FORM, **self._head(spec), "launch": about}))
         self._machine, self._exited, self._turns, self._facts, self._prompts = TurnMachine(), asyncio.Event(), 0, [], {}
-        self._began = self._heard = time.monotonic()
+        self._began = self._last_line_s = time.monotonic()
         transport = HttpAgent if self._spec.transport == "http" else AgentProcess
         self._handle = await transport.spawn(
             spec, self._environment, on_lines=self._on_lines, on_exit=self._on_exit, name=self._spec.name
@@ -278,7 +278,7 @@ class Driver:
         self._act(codec.start())
 
     def _head(self, spec: LaunchSpec) -> dict[str, Any]:
-        environment = {**self._given, **{name: value for name, value in spec.env.items() if value is not None}}
+        environment = {**self._variables, **{name: value for name, value in spec.env.items() if value is not None}}
         return {
             "cmd": list(spec.argv),
             "env": {"HOME": str(self._place.home), **environment},
@@ -297,14 +297,14 @@ class Driver:
     def _on_lines(self, lines: list[bytes]) -> None:
         for line in lines:
             self._row("out", _message(line))
-            self._heard = time.monotonic()
+            self._last_line_s = time.monotonic()
             if self._codec is not None:
                 self._act(self._codec.receive(line))
 
     def _on_exit(self, exit_: Exit) -> None:
         if exit_.stderr.strip():
             self._row("err", exit_.stderr.rstrip("\n"))
-        self._told = f"code {exit_.code}, signal {exit_.signal}. {exit_.stderr.strip()[-500:]}"
+        self._exit_note = f"code {exit_.code}, signal {exit_.signal}. {exit_.stderr.strip()[-500:]}"
         ended: dict[str, Any] = {"code": exit_.code}
         self._row("exit", ended if exit_.signal is None else {"signal": signal.Signals(exit_.signal).name})
         if self._codec is not None:
@@ -359,7 +359,7 @@ class Driver:
 
     def _fact(self, fact: Fact) -> None:
         self._facts.append(fact)
-        self._shown |= {kind for kind, shows in SHOWN.items() if shows(fact)}
+        self._kinds |= {kind for kind, shows in SHOWN.items() if shows(fact)}
         if fact.type is EventType.UNPARSED:
             self.unparsed.append(f"{self._name}: {getattr(fact.data, 'location', '')}: {getattr(fact.data, 'error', '')}")
         elif isinstance(fact.data, PermissionData) and fact.type is EventType.PERMISSION_REQUESTED:
@@ -416,8 +416,8 @@ def _message(line: bytes) -> Any:
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row as JSON without unset fields."""
-    kept = {key: value for key, value in row.items() if value is not None and value is not False and value != ()}
-    return json.loads(json.dumps(kept)) if row.get("command") != "question" else json.loads(json.dumps(row))
+    fields = {key: value for key, value in row.items() if value is not None and value is not False and value != ()}
+    return json.loads(json.dumps(fields)) if row.get("command") != "question" else json.loads(json.dumps(row))
 
 
 def _is_delta(fact: Fact) -> bool:

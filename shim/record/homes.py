@@ -52,11 +52,11 @@ class Place:
             path.mkdir(parents=True)
         for name, text in FILES.items():
             (place.project / name).write_text(text)
-        who = ("-c", "user.name=user", "-c", "user.email=user@localhost", "-c", "commit.gpgsign=false")
-        for arguments in (("init", "-q", "-b", "main"), ("add", "."), (*who, "commit", "-q", "-m", "first")):
-            done = await git(str(place.project), *arguments)
-            if not done.ok:
-                why = done.stderr.decode("utf-8", "replace").strip()
+        identity = ("-c", "user.name=user", "-c", "user.email=user@localhost", "-c", "commit.gpgsign=false")
+        for arguments in (("init", "-q", "-b", "main"), ("add", "."), (*identity, "commit", "-q", "-m", "first")):
+            result = await git(str(place.project), *arguments)
+            if not result.ok:
+                why = result.stderr.decode("utf-8", "replace").strip()
                 raise ShimError(f"Recording needs git, for the project that the agent works in: {why}")
         return place
 
@@ -120,8 +120,8 @@ CLAUDE_ENV: Mapping[str, str] = {
 def _claude(place: Place, url: str) -> Env:
     servers = {"scripted": {"type": "stdio", "command": sys.executable, "args": [str(MCP_SERVER)]}}
     place.write(".claude/.claude.json", json.dumps({"mcpServers": servers, "hasCompletedOnboarding": True}))
-    own = {"ANTHROPIC_BASE_URL": url, "CLAUDE_CONFIG_DIR": str(place.home / ".claude")}
-    return {**CLAUDE_ENV, **own, "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
+    variables = {"ANTHROPIC_BASE_URL": url, "CLAUDE_CONFIG_DIR": str(place.home / ".claude")}
+    return {**CLAUDE_ENV, **variables, "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1"}
 
 
 CODEX_TOML = """model = "gpt-5.5"
@@ -263,18 +263,18 @@ def foreign(program: str, environment: Mapping[str, str], home: Path | None = No
 
     def prepare(place: Place, url: str) -> Env:
         if home is not None:
-            for path in sorted(found for found in home.rglob("*") if found.is_file()):
+            for path in sorted(entry for entry in home.rglob("*") if entry.is_file()):
                 place.write(str(path.relative_to(home)), path.read_text("utf-8").replace(URL_HERE, url))
-        wanted = {**FOREIGN_ENV, **environment}
-        return {name: value.replace(URL_HERE, url) for name, value in wanted.items()}
+        variables = {**FOREIGN_ENV, **environment}
+        return {name: value.replace(URL_HERE, url) for name, value in variables.items()}
 
     return Target(prepare, "", program)
 
 
 def target(name: str) -> Target:
     """Return the target of an agent. Raises ShimError, which says why it cannot be recorded and which agents can."""
-    found = TARGETS.get(name)
-    if found is None:
+    entry = TARGETS.get(name)
+    if entry is None:
         why = CANNOT.get(name, "It is not known how it is led to the scripted model.")
         raise ShimError(f"{name} cannot be recorded. {why} Agents that can: {', '.join(TARGETS)}.")
-    return found
+    return entry

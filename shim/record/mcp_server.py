@@ -25,8 +25,8 @@ def result(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "tools/list":
         return {"tools": [TOOL]}
     if method == "tools/call":
-        said = str(params.get("arguments", {}).get("text", ""))
-        return {"content": [{"type": "text", "text": f"echo: {said}"}], "isError": False}
+        words = str(params.get("arguments", {}).get("text", ""))
+        return {"content": [{"type": "text", "text": f"echo: {words}"}], "isError": False}
     return {} if method == "ping" else None
 
 
@@ -36,8 +36,8 @@ def main() -> None:
         message = json.loads(line)
         if "id" not in message:
             continue
-        found = result(message.get("method", ""), message.get("params") or {})
-        body = {"result": found} if found is not None else {"error": {"code": -32601, "message": "Method not found"}}
+        outcome = result(message.get("method", ""), message.get("params") or {})
+        body = {"result": outcome} if outcome is not None else {"error": {"code": -32601, "message": "Method not found"}}
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}) + "\n")
         sys.stdout.flush()
 

@@ -24,7 +24,7 @@ _DATA = frozenset(
 """Keys whose values are data of a tool or a model and no part of the protocol."""
 
 
-def kind_of(msg: dict[str, Any], asked: Mapping[Any, str]) -> str:
+def kind_of(msg: dict[str, Any], requests: Mapping[Any, str]) -> str:
     """The kind of a message of any agent. `asked`: id of our request -> its kind, for answers."""
     if "event" in msg and "properties" in obj(msg["event"]):  # an event of OpenCode's stream
         event = obj(msg["event"])
@@ -40,7 +40,7 @@ def kind_of(msg: dict[str, Any], asked: Mapping[Any, str]) -> str:
         return f"response {text(msg.get('command'))}"
     if kind in ("control_response", ""):
         id_ = obj(msg.get("response")).get("request_id") or msg.get("id")
-        return f"answer to {asked.get(id_, 'a request')}"
+        return f"answer to {requests.get(id_, 'a request')}"
     inner = msg.get("subtype") or obj(msg.get("request")).get("subtype") or obj(msg.get("event")).get("type")
     inner = inner or obj(msg.get("assistantMessageEvent")).get("type") or obj(msg.get("message")).get("role")
     return "/".join(filter(None, (kind, text(inner))))
@@ -75,19 +75,19 @@ def fields_of(value: Any, path: str = "", depth: int = DEPTH) -> Iterator[str]:
 
 def kinds_of(recordings: Iterable[Iterable[dict[str, Any]]]) -> Kinds:
     """Return the kinds and fields that an agent sent in these recordings (rows without the head)."""
-    found: Kinds = {}
+    kinds: Kinds = {}
     for rows in recordings:
-        asked: dict[Any, str] = {}
+        requests: dict[Any, str] = {}
         for row in rows:
             msg = obj(row.get("msg"))
             if row.get("dir") == "in" and (request := request_of(msg)) is not None:
-                asked[request[0]] = request[1]
+                requests[request[0]] = request[1]
             elif row.get("dir") == "out" and msg:
-                found.setdefault(kind_of(msg, asked), set()).update(fields_of(msg))
+                kinds.setdefault(kind_of(msg, requests), set()).update(fields_of(msg))
             elif row.get("dir") == "sse":  # older recordings of OpenCode
                 wrapped = {"event": obj(row.get("data"))}
-                found.setdefault(kind_of(wrapped, asked), set()).update(fields_of(wrapped))
-    return found
+                kinds.setdefault(kind_of(wrapped, requests), set()).update(fields_of(wrapped))
+    return kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +107,12 @@ class Difference:
 
 def compare(before: Kinds, now: Kinds) -> Difference:
     """Compare `now` with `before`."""
-    both = sorted(before.keys() & now.keys())
+    common = sorted(before.keys() & now.keys())
     return Difference(
         _kinds_without_answers(now.keys() - before.keys()),
         _kinds_without_answers(before.keys() - now.keys()),
-        {kind: new for kind in both if (new := _tops(now[kind] - before[kind]))},
-        {kind: gone for kind in both if (gone := _tops(before[kind] - now[kind]))},
+        {kind: new for kind in common if (new := _tops(now[kind] - before[kind]))},
+        {kind: missing for kind in common if (missing := _tops(before[kind] - now[kind]))},
     )
 
 

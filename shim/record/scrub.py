@@ -45,11 +45,11 @@ SECRET_CHARS = 6
 
 def scrub(text: str, place: Place, model_url: str, binary: str, secrets: Collection[str] = ()) -> str:
     """Remove everything of this machine, and these secrets, from a text."""
-    for secret in sorted((one for one in secrets if len(one) >= SECRET_CHARS), key=len, reverse=True):
+    for secret in sorted((value for value in secrets if len(value) >= SECRET_CHARS), key=len, reverse=True):
         text = text.replace(json.dumps(secret, ensure_ascii=False)[1:-1], "<secret>").replace(secret, "<secret>")
     for path, neutral in ((place.project, PROJECT), (place.home, HOME), (place.root, HOME)):
-        for own, other in spellings(str(path), neutral):
-            text = text.replace(own, other)
+        for spelling, replacement in spellings(str(path), neutral):
+            text = text.replace(spelling, replacement)
     text = text.replace(model_url, MODEL)
     package = str(Path(__file__).resolve().parents[2])
     text = text.replace(sys.executable, "/usr/bin/python3").replace(package, "/usr/lib/opencode-shim")
@@ -58,9 +58,9 @@ def scrub(text: str, place: Place, model_url: str, binary: str, secrets: Collect
     temporary = re.escape(tempfile.gettempdir())
     text = re.sub(rf"(?<![A-Za-z0-9]){temporary}(?![A-Za-z0-9])", f"{HOME}/temp", text)
     text = re.sub(r"/\$bunfs/r[o]ot/", "/$bunfs/", text)  # a virtual folder inside of programs built with Bun
-    for own in _homes():
-        others = "|".join(re.escape(name.removeprefix(own)) for name in LOGICAL if name.startswith(own))
-        text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9]{f'|{others}' if others else ''})", HOME, text)
+    for home in _homes():
+        logical = "|".join(re.escape(name.removeprefix(home)) for name in LOGICAL if name.startswith(home))
+        text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(home)}(?![A-Za-z0-9]{f'|{logical}' if logical else ''})", HOME, text)
     text = re.sub(rf"(?<![A-Za-z0-9_.-]){re.escape(socket.gethostname())}(?![A-Za-z0-9_-])", "host", text)
     text = SECRET.sub(r"\1<secret>\2", text)
     text = KEY.sub("<secret>", text)
@@ -69,13 +69,13 @@ def scrub(text: str, place: Place, model_url: str, binary: str, secrets: Collect
 
 def leaks(text: str, place: Place) -> list[str]:
     """Return the details of this machine that are left in a text, or [] if it may be published."""
-    wanted = [str(place.root), place.root.name]
+    words = [str(place.root), place.root.name]
     if getpass.getuser() not in ("user", "root"):
-        wanted.append(f"/{getpass.getuser()}/")
+        words.append(f"/{getpass.getuser()}/")
     for name in LOGICAL:
         text = text.replace(name, "")
-    homes = [own for own in _homes() if re.search(rf"(?<![A-Za-z0-9]){re.escape(own)}(?![A-Za-z0-9])", text)]
-    return [word for word in wanted if word in text] + homes
+    homes = [home for home in _homes() if re.search(rf"(?<![A-Za-z0-9]){re.escape(home)}(?![A-Za-z0-9])", text)]
+    return [word for word in words if word in text] + homes
 
 
 def _homes() -> list[str]:

@@ -53,9 +53,9 @@ def choose_scenes(names: Sequence[str], to: Target) -> tuple[dict[str, Scene], d
     unknown = [name for name in names if name not in SCENES]
     if unknown:
         raise ShimError(f"There is no scene {', '.join(unknown)}. Scenes: {', '.join(SCENES)}.")
-    wanted = {name: SCENES[name] for name in names or SCENES}
-    skipped = {name: to.lacks[scene.needs] for name, scene in wanted.items() if scene.needs in to.lacks}
-    return {name: scene for name, scene in wanted.items() if name not in skipped}, skipped
+    scenes = {name: SCENES[name] for name in names or SCENES}
+    skipped = {name: to.lacks[scene.needs] for name, scene in scenes.items() if scene.needs in to.lacks}
+    return {name: scene for name, scene in scenes.items() if name not in skipped}, skipped
 
 
 async def take(
@@ -80,36 +80,36 @@ async def take(
     located = await locate(spec, environ)
     if located.path is None:
         raise AgentNotFound(f"{spec.title} cannot be recorded: {located.why}")
-    known = version or located.version or packaged_version(Path(located.path))
-    if known is None:
+    actual_version = version or located.version or packaged_version(Path(located.path))
+    if actual_version is None:
         raise ShimError(f"{located.path} does not tell its version. Name it with --version.")
-    folder = out / f"{to.folder}{known}" if to.folder else out / spec.name / known
-    if others := [path.name for path in sorted(folder.glob("*.jsonl")) if not is_own(path)]:
+    folder = out / f"{to.folder}{actual_version}" if to.folder else out / spec.name / actual_version
+    if older_files := [path.name for path in sorted(folder.glob("*.jsonl")) if not is_own(path)]:
         raise ShimError(
-            f"{folder} has {len(others)} recordings of an earlier recorder ({others[0]} ...), which tests read by their names; "
-            "they are not mixed with new ones. Record another version, or name another folder with --out."
+            f"{folder} has {len(older_files)} recordings of an earlier recorder ({older_files[0]} ...), which tests read by "
+            "their names; they are not mixed with new ones. Record another version, or name another folder with --out."
         )
-    taken = RecordingResult(spec.name, known, folder)
+    result = RecordingResult(spec.name, actual_version, folder)
     async with serve(ScriptedModel()) as port:
         stage = _Stage(spec, located.path, to, f"http://127.0.0.1:{port}", frozenset(secrets))
         order = list(scenes)
         for name in order[:SAME_FAILURES]:
-            await stage.play(taken, name, scenes[name], say)
-        if has_failed_at_start(taken):
+            await stage.play(result, name, scenes[name], say)
+        if has_failed_at_start(result):
             say(f"The first {SAME_FAILURES} scenes failed alike; the other {len(scenes) - SAME_FAILURES} were not played.")
-            return taken
-        await stage.play_all(taken, {name: scenes[name] for name in order[SAME_FAILURES:]}, say)
-        taken.scenes.sort(key=order.index)
+            return result
+        await stage.play_all(result, {name: scenes[name] for name in order[SAME_FAILURES:]}, say)
+        result.scenes.sort(key=order.index)
         for need in dict.fromkeys(SCENES[name].needs for name in skipped):
             names = [name for name in skipped if SCENES[name].needs == need]
-            await stage.attempt(taken, need, names, skipped[names[0]], say)
-    return with_difference(taken)
+            await stage.attempt(result, need, names, skipped[names[0]], say)
+    return with_difference(result)
 
 
-def has_failed_at_start(taken: RecordingResult) -> bool:
+def has_failed_at_start(result: RecordingResult) -> bool:
     """Whether the first scenes failed in the same way, so that the others are skipped."""
-    reasons = list(taken.failed.values())
-    return not taken.scenes and len(reasons) >= SAME_FAILURES and len(set(reasons)) == 1
+    reasons = list(result.failed.values())
+    return not result.scenes and len(reasons) >= SAME_FAILURES and len(set(reasons)) == 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,62 +123,62 @@ class _Stage:
     secrets: frozenset[str]
 
     async def play(
-        self, taken: RecordingResult, name: str, scene: Scene, say: Callable[[str], None], *, turn_s: float = TURN_S
+        self, result: RecordingResult, name: str, scene: Scene, say: Callable[[str], None], *, turn_s: float = TURN_S
     ) -> None:
         """Play a scene in a fresh home, and write its recordings if it goes well."""
         place = await Place.make()
-        driver = Driver(self.spec, self.binary, taken.version, name, scene, place, turn_s=turn_s)
+        driver = Driver(self.spec, self.binary, result.version, name, scene, place, turn_s=turn_s)
         try:
             await driver.play(self.to.prepare(place, self.url), self.to.model, self.to.mode)
             files: dict[str, str] = {}
             for number, part in enumerate(driver.parts, 1):
                 file = name if len(driver.parts) == 1 else f"{name}.{number}"
                 files[file] = scrub(text_of(part), place, self.url, self.binary, self.secrets)
-                if left := leaks(files[file], place):
-                    raise SceneFailed(f"The recording still holds {', '.join(left)}.")
+                if leftovers := leaks(files[file], place):
+                    raise SceneFailed(f"The recording still holds {', '.join(leftovers)}.")
         except (SceneFailed, AgentError) as error:
-            taken.failed[name] = str(error)
+            result.failed[name] = str(error)
             say(f"{name}: failed: {error}")
         else:
-            taken.folder.mkdir(parents=True, exist_ok=True)
+            result.folder.mkdir(parents=True, exist_ok=True)
             for file, words in files.items():
-                (taken.folder / f"{file}.jsonl").write_text(words, "utf-8")
-            taken.scenes.append(name)
+                (result.folder / f"{file}.jsonl").write_text(words, "utf-8")
+            result.scenes.append(name)
             say(f"{name}: {sum(len(part.rows) for part in driver.parts)} rows")
         finally:
-            taken.unparsed.extend(driver.unparsed)
+            result.unparsed.extend(driver.unparsed)
             place.remove()
 
-    async def play_all(self, taken: RecordingResult, scenes: Mapping[str, Scene], say: Callable[[str], None]) -> None:
+    async def play_all(self, result: RecordingResult, scenes: Mapping[str, Scene], say: Callable[[str], None]) -> None:
         """Play scenes concurrently, because they mostly wait."""
         gate = asyncio.Semaphore(AT_ONCE)
 
         async def play(name: str, scene: Scene) -> None:
             async with gate:
-                await self.play(taken, name, scene, say)
+                await self.play(result, name, scene, say)
 
         async with asyncio.TaskGroup() as group:
             for name, scene in scenes.items():
                 group.create_task(play(name, scene))
 
     async def attempt(
-        self, taken: RecordingResult, need: str, names: Sequence[str], why: str, say: Callable[[str], None]
+        self, result: RecordingResult, need: str, names: Sequence[str], why: str, say: Callable[[str], None]
     ) -> None:
         """Play the scenes of a feature that the agent is known to lack. If all succeed, a newer version has it."""
-        attempt = RecordingResult(taken.agent, taken.version, taken.folder)
+        attempt = RecordingResult(result.agent, result.version, result.folder)
         for name in names:
             await self.play(attempt, name, SCENES[name], lambda _: None, turn_s=ATTEMPT_S)
             if attempt.failed:
                 break
         else:
             say(f"now possible: {need}, although: {why}")
-            taken.scenes.extend(names)
-            taken.unparsed.extend(attempt.unparsed)
-            taken.possible[need] = list(names)
+            result.scenes.extend(names)
+            result.unparsed.extend(attempt.unparsed)
+            result.possible[need] = list(names)
             return
-        for path in [path for name in attempt.scenes for path in scene_files(taken.folder, name)]:
+        for path in [path for name in attempt.scenes for path in scene_files(result.folder, name)]:
             path.unlink()
-        taken.skipped.update(dict.fromkeys(names, why))
+        result.skipped.update(dict.fromkeys(names, why))
 
 
 def packaged_version(binary: Path) -> str | None:
@@ -187,11 +187,11 @@ def packaged_version(binary: Path) -> str | None:
         file = folder / "package.json"
         if file.exists():
             try:
-                found = text(obj(json.loads(file.read_text("utf-8"))).get("version"))
+                version = text(obj(json.loads(file.read_text("utf-8"))).get("version"))
             except ValueError:
                 return None
-            if found:
-                return found
+            if version:
+                return version
     return None
 
 
@@ -205,8 +205,8 @@ def version_before(folder: Path) -> Path | None:
 
     Only recordings of this recorder count, because others have other scenes.
     """
-    others = [p for p in folder.parent.glob("*") if p != folder and order(p)[0] == order(folder)[0] and is_own_folder(p)]
-    ordered = sorted(others, key=order)
+    candidates = [p for p in folder.parent.glob("*") if p != folder and order(p)[0] == order(folder)[0] and is_own_folder(p)]
+    ordered = sorted(candidates, key=order)
     below = [path for path in ordered if order(path) < order(folder)]
     return below[-1] if below else ordered[0] if ordered else None
 
@@ -239,13 +239,13 @@ def kinds_in(folder: Path, scenes: Collection[str]) -> Kinds:
 
 def difference_of(before: Path, now: Path) -> Difference:
     """Kinds and fields that are new or gone in the scenes that both folders have."""
-    both = scenes_in(before) & scenes_in(now)
-    return compare(kinds_in(before, both), kinds_in(now, both))
+    common = scenes_in(before) & scenes_in(now)
+    return compare(kinds_in(before, common), kinds_in(now, common))
 
 
-def with_difference(taken: RecordingResult) -> RecordingResult:
+def with_difference(result: RecordingResult) -> RecordingResult:
     """Add the difference to the version before."""
-    before = version_before(taken.folder)
-    if before is None or not taken.scenes:
-        return taken
-    return replace(taken, before=before.name, difference=difference_of(before, taken.folder))
+    before = version_before(result.folder)
+    if before is None or not result.scenes:
+        return result
+    return replace(result, before=before.name, difference=difference_of(before, result.folder))

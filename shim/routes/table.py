@@ -31,10 +31,10 @@ def table_of(services: Services, faces: Faces, modules: tuple[ModuleType, ...]) 
     base_path = services.settings.base_path
     if not base_path:
         return _shared_table(faces, modules)
-    found, below = _new_table(faces, modules), _new_table(faces, modules)
+    table, below = _new_table(faces, modules), _new_table(faces, modules)
     below[SERVICES], below[FACES] = services, faces  # aiohttp gives its requests this application, not the outer one
-    found.add_subapp(base_path, below)
-    return found
+    table.add_subapp(base_path, below)
+    return table
 
 
 @lru_cache(maxsize=SHARED_TABLES)
@@ -46,13 +46,13 @@ def _shared_table(faces: Faces, modules: tuple[ModuleType, ...]) -> web.Applicat
 def _new_table(faces: Faces, modules: tuple[ModuleType, ...]) -> web.Application:
     app, bound = web.Application(), collect(modules)
     opencode2 = [operation for operation in bound if operation.wire == 2]
-    taken = {_route_of(operation.operation) for operation in opencode2}
+    used_routes = {_route_of(operation.operation) for operation in opencode2}
     # 1.18 has a preview of some operations of OpenCode 2 at the same paths: OpenCode 2's handler serves both.
-    opencode1 = [operation for operation in bound if operation.wire == 1 and _route_of(operation.operation) not in taken]
+    opencode1 = [operation for operation in bound if operation.wire == 1 and _route_of(operation.operation) not in used_routes]
     register(app, opencode1)
     aliases = negotiation.register(app, opencode2)
-    taken |= {_route_of(operation.operation) for operation in opencode1}
-    taken |= {_route_of(OpenCode2Operation(*alias, "")) for alias in aliases}
+    used_routes |= {_route_of(operation.operation) for operation in opencode1}
+    used_routes |= {_route_of(OpenCode2Operation(*alias, "")) for alias in aliases}
     reasons = opencode2_status.rows({operation.id for operation in opencode2})
     refused = [(name, OPENCODE2_OPERATIONS[name], row) for name, row in reasons.items()]
     places = {(alias.operation, alias.method, alias.path) for dialect in DIALECTS.values() for alias in dialect.aliases}
@@ -61,8 +61,8 @@ def _new_table(faces: Faces, modules: tuple[ModuleType, ...]) -> web.Application
     ]
     served = {operation.id for operation in bound if operation.wire == 1}
     for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
-        if _route_of(operation) not in taken:
-            taken.add(_route_of(operation))
+        if _route_of(operation) not in used_routes:
+            used_routes.add(_route_of(operation))
             face = OPENCODE2 if isinstance(operation, OpenCode2Operation) else faces.owner_of(operation.path)
             add_route(app, operation, _refusal(name, row), face)
     return app

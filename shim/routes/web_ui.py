@@ -35,8 +35,8 @@ def is_document(path: str) -> bool:
     absolute path in base64url. They all get the same page."""
     if DOCUMENT_PATHS.fullmatch(path):
         return True
-    found = DIRECTORY_PATHS.fullmatch(path)
-    return found is not None and _is_directory(found[1])
+    match = DIRECTORY_PATHS.fullmatch(path)
+    return match is not None and _is_directory(match[1])
 
 
 def is_file(path: str) -> bool:
@@ -72,7 +72,7 @@ class WebUI:
     def __init__(self, source: str | None = None, *, environ: Mapping[str, str] | None = None) -> None:
         self._source = source
         self._environ = environ
-        self._hidden: hidden_opencode.HiddenServer | None = None
+        self._hidden_server: hidden_opencode.HiddenServer | None = None
         self._session: ClientSession | None = None
         self._base = ""
         self._cache: dict[str, _File] = {}
@@ -82,9 +82,9 @@ class WebUI:
         """Raises: AgentNotFound (no `opencode`), AgentStartFailed (it does not start, or has no web UI inside)."""
         headers: dict[str, str] = {}
         if self._source is None:
-            self._hidden = await hidden_opencode.start(self._environ)
-            self._base = self._hidden.url
-            headers["Authorization"] = "Basic " + base64.b64encode(":".join(self._hidden.auth).encode()).decode()
+            self._hidden_server = await hidden_opencode.start(self._environ)
+            self._base = self._hidden_server.url
+            headers["Authorization"] = "Basic " + base64.b64encode(":".join(self._hidden_server.auth).encode()).decode()
         else:
             self._base = self._source.rstrip("/")
         # No proxy of the environment may come between (trust_env is off by default).
@@ -106,9 +106,9 @@ class WebUI:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-        hidden, self._hidden = self._hidden, None
-        if hidden is not None:
-            await hidden_opencode.stop(hidden)
+        server, self._hidden_server = self._hidden_server, None
+        if server is not None:
+            await hidden_opencode.stop(server)
 
     async def handle(self, request: web.Request) -> web.StreamResponse | None:
         """Answer a GET or HEAD without a route; None if the path is not the UI's."""

@@ -11,8 +11,8 @@ from shim.scripted.server import ScriptedModel, serve
 
 async def main(port: int, log: Path | None) -> None:
     """Serve until the process is ended."""
-    async with serve(ScriptedModel(log), port) as chosen:
-        sys.stdout.write(f"listening on {chosen}\n")
+    async with serve(ScriptedModel(log), port) as real_port:
+        sys.stdout.write(f"listening on {real_port}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
 

@@ -123,12 +123,12 @@ def choose_scene(history: Iterable[Turn]) -> tuple[str, str, int, str]:
 
 def _last_tag(text: str) -> tuple[str, str, int] | None:
     """(scene, argument, end position) of the last tag in a text."""
-    found: tuple[str, str, int] | None = None
+    last: tuple[str, str, int] | None = None
     at = text.find("[scene:")
     while at >= 0:
-        found = _tag(text, at) or found
-        at = text.find("[scene:", max(at + 1, found[2] if found else 0))
-    return found
+        last = _tag(text, at) or last
+        at = text.find("[scene:", max(at + 1, last[2] if last else 0))
+    return last
 
 
 def _tag(text: str, at: int) -> tuple[str, str, int] | None:
@@ -149,9 +149,9 @@ DIRECTORY = re.compile(r"working (?:in the )?directory:?\s*(/[^\s\\\"<]+)", re.I
 
 def directory_of(body: Body) -> str:
     """The directory in which the agent says that it works, or "."."""
-    said = json.dumps(body)
-    found = DIRECTORY.search(said) or re.search(r"<cwd>(/[^<]+)</cwd>", said)
-    return found.group(1) if found else "."
+    request = json.dumps(body)
+    match = DIRECTORY.search(request) or re.search(r"<cwd>(/[^<]+)</cwd>", request)
+    return match.group(1) if match else "."
 
 
 Step: TypeAlias = tuple[str, list[tuple[str, tuple[str, ...]]]]
@@ -196,18 +196,20 @@ def named_calls(argument: str) -> list[tuple[str, str]]:
     return [(name, json.dumps(step)) for step in (arr(value) if isinstance(value, list) else [value])]
 
 
-def answer(asked: ScriptedRequest, attempts: dict[str, int]) -> Answer:
+def answer(request: ScriptedRequest, attempts: dict[str, int]) -> Answer:
     """Choose the answer to a request. `attempts` counts the tries of each overloaded prompt, and is changed."""
-    scene, argument, step, prompt = choose_scene(asked.history)
-    if not scene or ("title" in asked.system.lower() and not asked.tools):
+    scene, argument, step, prompt = choose_scene(request.history)
+    if not scene or ("title" in request.system.lower() and not request.tools):
         return Answer(TITLE)
-    steps = _steps(scene, argument, directory_of(asked.body), asked.tools)
+    steps = _steps(scene, argument, directory_of(request.body), request.tools)
     if steps:
         if step >= len(steps):
             return Answer("Done!")
-        text, wanted = steps[step]
-        schemas = schemas_of(asked.body)
-        return Answer(text, tuple(one for tool, arguments in wanted for one in call(tool, arguments, asked.tools, schemas)))
+        text, actions = steps[step]
+        schemas = schemas_of(request.body)
+        return Answer(
+            text, tuple(entry for tool, arguments in actions for entry in call(tool, arguments, request.tools, schemas))
+        )
     match scene:
         case "long" | "drip":
             words = " ".join(f"word{n}" for n in range(int(argument or 50)))
@@ -217,7 +219,7 @@ def answer(asked: ScriptedRequest, attempts: dict[str, int]) -> Answer:
         case "markdown":
             return Answer(MARKDOWN)
         case "see":
-            return Answer(describe_images(asked.body, argument))
+            return Answer(describe_images(request.body, argument))
         case "error":
             return Answer(status=int(argument or 400))
         case "overload":
@@ -236,7 +238,7 @@ def answer(asked: ScriptedRequest, attempts: dict[str, int]) -> Answer:
 
 def describe_images(body: Body, word: str) -> str:
     """Describe the request: its number of images, and whether it holds `word` outside of the tag."""
-    said = json.dumps(body)
-    images = len(re.findall(r'"type": "(?:image|input_image|image_url)"', said))
-    there = bool(word) and word in said.replace(f"[scene:see:{word}]", "")
+    request = json.dumps(body)
+    images = len(re.findall(r'"type": "(?:image|input_image|image_url)"', request))
+    there = bool(word) and word in request.replace(f"[scene:see:{word}]", "")
     return f"I see {images} image(s){f', and the word {word}' if there else ''}."

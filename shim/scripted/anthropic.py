@@ -28,20 +28,20 @@ def parse_request(body: Body) -> ScriptedRequest:
     return ScriptedRequest(tuple(history), names, text_of(body.get("system")), body)
 
 
-def frames(said: Answer, model: str, directory: str = "") -> list[Frame]:
+def frames(answer: Answer, model: str, directory: str = "") -> list[Frame]:
     """The events of a streamed answer. `directory` is never cut in two."""
     usage = {"input_tokens": INPUT_TOKENS, "output_tokens": OUTPUT_TOKENS}
     usage |= {"cache_creation_input_tokens": 0, "cache_read_input_tokens": 0}
     head: Body = {"id": new_id("msg_"), "type": "message", "role": "assistant", "model": model, "content": []}
     out: list[Frame] = [("message_start", {"message": {**head, "stop_reason": None, "stop_sequence": None, "usage": usage}})]
     blocks: list[tuple[Body, list[Body]]] = []
-    if said.reasoning:
-        thoughts: list[Body] = [{"type": "thinking_delta", "thinking": word} for word in words(said.reasoning)]
+    if answer.reasoning:
+        thoughts: list[Body] = [{"type": "thinking_delta", "thinking": word} for word in words(answer.reasoning)]
         signed: Body = {"type": "signature_delta", "signature": "c2ln"}
         blocks.append(({"type": "thinking", "thinking": "", "signature": ""}, [*thoughts, signed]))
-    if said.text:
-        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": word} for word in words(said.text)]))
-    for call in said.calls:
+    if answer.text:
+        blocks.append(({"type": "text", "text": ""}, [{"type": "text_delta", "text": word} for word in words(answer.text)]))
+    for call in answer.calls:
         start: Body = {"type": "tool_use", "id": new_id("toolu_"), "name": call.name, "input": {}}
         pieces: list[Body] = [
             {"type": "input_json_delta", "partial_json": piece} for piece in slices(json.dumps(call.arguments), directory)
@@ -50,10 +50,10 @@ def frames(said: Answer, model: str, directory: str = "") -> list[Frame]:
     for index, (start, deltas) in enumerate(blocks):
         out.append(("content_block_start", {"index": index, "content_block": start}))
         out += [("content_block_delta", {"index": index, "delta": delta}) for delta in deltas]
-        if not said.hang:
+        if not answer.hang:
             out.append(("content_block_stop", {"index": index}))
-    if not said.hang:
-        stop = "max_tokens" if said.cut else "tool_use" if said.calls else "end_turn"
+    if not answer.hang:
+        stop = "max_tokens" if answer.cut else "tool_use" if answer.calls else "end_turn"
         end: Body = {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": OUTPUT_TOKENS}}
         out += [("message_delta", end), ("message_stop", {})]
     return [(name, {"type": name, **data}) for name, data in out]

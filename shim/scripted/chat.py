@@ -36,11 +36,11 @@ def parse_request(body: Body) -> ScriptedRequest:
     return ScriptedRequest(tuple(history), names, "\n".join(system), body)
 
 
-def _finish(said: Answer) -> str:
-    return "length" if said.cut else "tool_calls" if said.calls else "stop"
+def _finish(answer: Answer) -> str:
+    return "length" if answer.cut else "tool_calls" if answer.calls else "stop"
 
 
-def _calls(said: Answer) -> list[Body]:
+def _calls(answer: Answer) -> list[Body]:
     return [
         {
             "index": index,
@@ -48,11 +48,11 @@ def _calls(said: Answer) -> list[Body]:
             "type": "function",
             "function": {"name": call.name, "arguments": json.dumps(call.arguments)},
         }
-        for index, call in enumerate(said.calls)
+        for index, call in enumerate(answer.calls)
     ]
 
 
-def frames(said: Answer, model: str, directory: str = "") -> list[Body]:
+def frames(answer: Answer, model: str, directory: str = "") -> list[Body]:
     """The chunks of a streamed answer. `directory` is never cut in two."""
     head: Body = {
         "id": new_id("chatcmpl-"),
@@ -65,22 +65,22 @@ def frames(said: Answer, model: str, directory: str = "") -> list[Body]:
         return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
 
     out = [chunk({"role": "assistant", "content": ""})]
-    out += [chunk({"reasoning_content": word}) for word in words(said.reasoning)]
-    out += [chunk({"content": word}) for word in words(said.text)]
-    for call in _calls(said):
+    out += [chunk({"reasoning_content": word}) for word in words(answer.reasoning)]
+    out += [chunk({"content": word}) for word in words(answer.text)]
+    for call in _calls(answer):
         function = obj(call["function"])
         out.append(chunk({"tool_calls": [{**call, "function": {"name": function["name"], "arguments": ""}}]}))
         for piece in slices(str(function["arguments"]), directory):
             out.append(chunk({"tool_calls": [{"index": call["index"], "function": {"arguments": piece}}]}))
-    if not said.hang:
-        out += [chunk({}, _finish(said)), {**head, "choices": [], "usage": USAGE}]
+    if not answer.hang:
+        out += [chunk({}, _finish(answer)), {**head, "choices": [], "usage": USAGE}]
     return out
 
 
-def whole(said: Answer, model: str) -> Body:
+def whole(answer: Answer, model: str) -> Body:
     """The whole answer, for a client that does not stream."""
-    message: Body = {"role": "assistant", "content": said.text}
-    if said.calls:
-        message["tool_calls"] = _calls(said)
+    message: Body = {"role": "assistant", "content": answer.text}
+    if answer.calls:
+        message["tool_calls"] = _calls(answer)
     head: Body = {"id": new_id("chatcmpl-"), "object": "chat.completion", "created": CREATED, "model": model}
-    return {**head, "choices": [{"index": 0, "message": message, "finish_reason": _finish(said)}], "usage": USAGE}
+    return {**head, "choices": [{"index": 0, "message": message, "finish_reason": _finish(answer)}], "usage": USAGE}

@@ -23,8 +23,8 @@ USAGE: Body = {
 def offered_tools(body: Body) -> dict[str, tuple[str, str]]:
     """Offered tools, and tools that a search has found: name -> (type, namespace). MCP: `mcp__server__` + `echo`."""
     out: dict[str, tuple[str, str]] = {}
-    found = [tool for item in map(obj, arr(body.get("input"))) for tool in arr(item.get("tools"))]
-    for tool in map(obj, [*arr(body.get("tools")), *found]):
+    search_results = [tool for item in map(obj, arr(body.get("input"))) for tool in arr(item.get("tools"))]
+    for tool in map(obj, [*arr(body.get("tools")), *search_results]):
         kind, name = str(tool.get("type", "")), str(tool.get("name") or tool.get("type") or "")
         if kind == "namespace":
             for inner in map(obj, arr(tool.get("tools"))):
@@ -37,8 +37,8 @@ def offered_tools(body: Body) -> dict[str, tuple[str, str]]:
 
 def parse_request(body: Body) -> ScriptedRequest:
     """Parse a request. Tool results of one step stand in a row."""
-    given = body.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else [obj(item) for item in arr(given)]
+    input_ = body.get("input")
+    items = [{"role": "user", "content": input_}] if isinstance(input_, str) else [obj(item) for item in arr(input_)]
     history: list[Turn] = []
     previous = ""
     for item in items:
@@ -58,8 +58,8 @@ def _item(call: Call, tools: dict[str, tuple[str, str]]) -> Body:
     kind, namespace = tools.get(call.name, ("function", ""))
     call_id = new_id("call_")
     if kind == "tool_search":
-        asked: Body = {"type": "tool_search_call", "id": new_id("ts_"), "call_id": call_id, "status": "completed"}
-        return {**asked, "execution": "client", "arguments": call.arguments}
+        search: Body = {"type": "tool_search_call", "id": new_id("ts_"), "call_id": call_id, "status": "completed"}
+        return {**search, "execution": "client", "arguments": call.arguments}
     if kind == "custom" and call.free is not None:
         id_ = new_id("ctc_")
         return {"type": "custom_tool_call", "id": id_, "call_id": call_id, "name": call.name, "input": call.free}
@@ -113,22 +113,22 @@ class _Stream:
         self.out.append(item)
 
 
-def frames(said: Answer, body: Body) -> list[Body]:
+def frames(answer: Answer, body: Body) -> list[Body]:
     """The events of a streamed answer. The last one has the whole response."""
     response: Body = {"id": new_id("resp_"), "object": "response", "created_at": CREATED}
     response |= {"model": body.get("model", "m"), "status": "in_progress", "output": []}
     stream = _Stream(response)
-    if said.reasoning:
-        stream.add_reasoning(said.reasoning)
-    if said.text:
-        stream.message(said.text, whole=not said.hang)
+    if answer.reasoning:
+        stream.add_reasoning(answer.reasoning)
+    if answer.text:
+        stream.message(answer.text, whole=not answer.hang)
     tools = offered_tools(body)
-    for call in said.calls:
+    for call in answer.calls:
         stream.call(_item(call, tools))
-    if not said.hang:
-        end = "incomplete" if said.cut else "completed"
+    if not answer.hang:
+        end = "incomplete" if answer.cut else "completed"
         ended: Body = {**response, "status": end, "output": stream.out, "usage": USAGE}
-        if said.cut:
+        if answer.cut:
             ended["incomplete_details"] = {"reason": "max_output_tokens"}
         stream.add(f"response.{end}", response=ended)
     return stream.events

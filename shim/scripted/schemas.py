@@ -89,9 +89,9 @@ def _value_of(schema: Mapping[str, Json], role: str, arguments: tuple[str, ...],
     """A value for a schema: the action's argument for the property `name`, else the simplest allowed value."""
     kind = _type(schema)
     if kind == "object":
-        properties, required = obj(schema.get("properties")), {text(one) for one in arr(schema.get("required"))}
-        wanted = [key for key in properties if key in required or _argument(key, role, arguments) is not None]
-        return {key: _value_of(obj(properties[key]), role, arguments, key) for key in wanted}
+        properties, required = obj(schema.get("properties")), {text(entry) for entry in arr(schema.get("required"))}
+        keys = [key for key in properties if key in required or _argument(key, role, arguments) is not None]
+        return {key: _value_of(obj(properties[key]), role, arguments, key) for key in keys}
     if kind == "array":
         return [_value_of(obj(schema.get("items")), role, arguments, name)]
     if "enum" in schema:
@@ -100,14 +100,14 @@ def _value_of(schema: Mapping[str, Json], role: str, arguments: tuple[str, ...],
         return 1
     if kind == "boolean":
         return True
-    known = _argument(name, role, arguments)
-    return known if known is not None else f"a {name or 'value'}"
+    argument = _argument(name, role, arguments)
+    return argument if argument is not None else f"a {name or 'value'}"
 
 
 def _type(schema: Mapping[str, Json]) -> str:
-    kinds = [text(one) for one in arr(schema.get("type"))] or [text(schema.get("type"))]
+    kinds = [text(kind) for kind in arr(schema.get("type"))] or [text(schema.get("type"))]
     if kinds == [""]:
-        alternatives = [obj(one) for key in ("anyOf", "oneOf") for one in arr(schema.get(key))]
+        alternatives = [obj(choice) for key in ("anyOf", "oneOf") for choice in arr(schema.get(key))]
         if alternatives:
             return _type(alternatives[0])
         return "object" if "properties" in schema else "string"
@@ -134,9 +134,9 @@ def _patch(name: str, arguments: tuple[str, ...]) -> str:
 
 def schemas_of(body: Mapping[str, Json]) -> Schemas:
     """The tools that a request offers. The three wires name the schema differently; Chat Completions nests the tool."""
-    found: dict[str, Mapping[str, Json]] = {}
+    schemas: dict[str, Mapping[str, Json]] = {}
     for row in map(obj, arr(body.get("tools"))):
         tool = obj(row.get("function")) or row
         if tool.get("name"):
-            found[text(tool["name"])] = obj(tool.get("input_schema") or tool.get("parameters"))
-    return found
+            schemas[text(tool["name"])] = obj(tool.get("input_schema") or tool.get("parameters"))
+    return schemas

@@ -29,17 +29,17 @@ def _sse(data: Body, event: str = "") -> bytes:
     return f"{head}data: {json.dumps(data)}\n\n".encode()
 
 
-async def _send(request: web.Request, frames: list[bytes], said: Answer) -> web.StreamResponse:
+async def _send(request: web.Request, frames: list[bytes], reply: Answer) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     await response.prepare(request)
     with suppress(ConnectionResetError):  # the agent has enough, or was aborted
-        for frame in frames[: len(frames) // 2] if said.drop else frames:
+        for frame in frames[: len(frames) // 2] if reply.drop else frames:
             await response.write(frame)
-            await asyncio.sleep(said.pause_s)
-        if said.drop and request.transport is not None:
+            await asyncio.sleep(reply.pause_s)
+        if reply.drop and request.transport is not None:
             request.transport.abort()
             return response
-        if said.hang:
+        if reply.hang:
             await asyncio.sleep(HANG_S)
         await response.write_eof()
     return response
@@ -60,37 +60,37 @@ class ScriptedModel:
     async def _anthropic(self, request: web.Request) -> web.StreamResponse:
         body = obj(await request.json())
         self._note("anthropic", body)
-        said = answer(anthropic.parse_request(body), self._attempts)
-        if said.status != 200:
-            error = {"type": error_kind(said.status), "message": "scripted failure"}
-            return web.json_response({"type": "error", "error": error}, status=said.status)
-        frames = anthropic.frames(said, str(body.get("model", "claude")), directory_of(body))
+        reply = answer(anthropic.parse_request(body), self._attempts)
+        if reply.status != 200:
+            error = {"type": error_kind(reply.status), "message": "scripted failure"}
+            return web.json_response({"type": "error", "error": error}, status=reply.status)
+        frames = anthropic.frames(reply, str(body.get("model", "claude")), directory_of(body))
         if not body.get("stream"):
             return web.json_response(anthropic.whole(frames))
-        return await _send(request, [_sse(data, name) for name, data in frames], said)
+        return await _send(request, [_sse(data, name) for name, data in frames], reply)
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         body = obj(await request.json())
         self._note("chat", body)
-        said = answer(chat.parse_request(body), self._attempts)
-        if said.status != 200:
-            return _openai_error(said.status)
+        reply = answer(chat.parse_request(body), self._attempts)
+        if reply.status != 200:
+            return _openai_error(reply.status)
         model = str(body.get("model", "m"))
         if not body.get("stream"):
-            return web.json_response(chat.whole(said, model))
-        frames = [_sse(data) for data in chat.frames(said, model, directory_of(body))]
-        return await _send(request, frames if said.hang else [*frames, b"data: [DONE]\n\n"], said)
+            return web.json_response(chat.whole(reply, model))
+        frames = [_sse(data) for data in chat.frames(reply, model, directory_of(body))]
+        return await _send(request, frames if reply.hang else [*frames, b"data: [DONE]\n\n"], reply)
 
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         body = obj(await request.json())
         self._note("responses", body)
-        said = answer(responses.parse_request(body), self._attempts)
-        if said.status != 200:
-            return _openai_error(said.status)
-        frames = responses.frames(said, body)
+        reply = answer(responses.parse_request(body), self._attempts)
+        if reply.status != 200:
+            return _openai_error(reply.status)
+        frames = responses.frames(reply, body)
         if not body.get("stream"):
             return web.json_response(frames[-1]["response"])
-        return await _send(request, [_sse(data, str(data["type"])) for data in frames], said)
+        return await _send(request, [_sse(data, str(data["type"])) for data in frames], reply)
 
     async def _models(self, _: web.Request) -> web.Response:
         row = {

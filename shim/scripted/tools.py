@@ -111,8 +111,8 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: S
     `shell_command`.
     """
     if tool == "mcp":
-        found = next((name for name in names if name.endswith(arguments[0])), None)
-        return [Call(found, json.loads(arguments[1]))] if found else []
+        name_of_tool = next((name for name in names if name.endswith(arguments[0])), None)
+        return [Call(name_of_tool, json.loads(arguments[1]))] if name_of_tool else []
     if tool == "named":
         value = json.loads(arguments[1])
         return [Call(arguments[0], {"input": value}, free=value) if isinstance(value, str) else Call(arguments[0], obj(value))]
@@ -120,39 +120,39 @@ def call(tool: str, arguments: tuple[str, ...], names: Sequence[str], schemas: S
     make = table.get(tool) or (table.get("bash") if tool == "ask_bash" else None)
     if make is None:
         return _by_schema(tool, arguments, schemas)
-    wanted = make(arguments)
-    if wanted.name in names and not (table is OPENCODE and _lacks_required(wanted, schemas)):
-        return [wanted]
+    usual_call = make(arguments)
+    if usual_call.name in names and not (table is OPENCODE and _lacks_required(usual_call, schemas)):
+        return [usual_call]
     if table is OPENCODE:
-        return _by_schema(tool, arguments, schemas) or [wanted]
-    if wanted.name == "Agent" and "Task" in names:
-        return [Call("Task", wanted.arguments)]
-    if wanted.name == "TodoWrite" and "TaskCreate" in names:
-        made = ({"subject": c, "description": f"do {c}", "activeForm": f"doing {c}"} for c, _ in TODOS)
-        return [Call("TaskCreate", arguments) for arguments in made]
+        return _by_schema(tool, arguments, schemas) or [usual_call]
+    if usual_call.name == "Agent" and "Task" in names:
+        return [Call("Task", usual_call.arguments)]
+    if usual_call.name == "TodoWrite" and "TaskCreate" in names:
+        tasks = ({"subject": c, "description": f"do {c}", "activeForm": f"doing {c}"} for c, _ in TODOS)
+        return [Call("TaskCreate", arguments) for arguments in tasks]
     if table is CODEX:
-        return _older_codex(wanted, names) or _by_schema(tool, arguments, schemas)
+        return _older_codex(usual_call, names) or _by_schema(tool, arguments, schemas)
     return []
 
 
-def _lacks_required(wanted: Call, schemas: Schemas | None) -> bool:
+def _lacks_required(usual_call: Call, schemas: Schemas | None) -> bool:
     """Whether a tool of a known name (`edit`) wants other arguments than the one of the table."""
-    required = (schemas or {}).get(wanted.name, {}).get("required")
-    return any(key not in wanted.arguments for key in arr(required))
+    required = (schemas or {}).get(usual_call.name, {}).get("required")
+    return any(key not in usual_call.arguments for key in arr(required))
 
 
 def _by_schema(tool: str, arguments: tuple[str, ...], schemas: Schemas | None) -> list[Call]:
-    found = generic(tool, arguments, schemas or {})
-    return [Call(*found)] if found is not None else []
+    name_and_arguments = generic(tool, arguments, schemas or {})
+    return [Call(*name_and_arguments)] if name_and_arguments is not None else []
 
 
-def _older_codex(wanted: Call, names: Sequence[str]) -> list[Call]:
-    command = str(wanted.arguments.get("cmd", ""))
-    if wanted.name == "apply_patch":
-        command = f"apply_patch <<'EOF'\n{wanted.free}EOF"
+def _older_codex(usual_call: Call, names: Sequence[str]) -> list[Call]:
+    command = str(usual_call.arguments.get("cmd", ""))
+    if usual_call.name == "apply_patch":
+        command = f"apply_patch <<'EOF'\n{usual_call.free}EOF"
     if not command:
         return []
-    rest = {key: value for key, value in wanted.arguments.items() if key not in ("cmd", "input")}
+    rest = {key: value for key, value in usual_call.arguments.items() if key not in ("cmd", "input")}
     if "exec_command" in names:
         return [Call("exec_command", {"cmd": command, **rest})]
     if "shell_command" in names:

@@ -18,7 +18,7 @@ from shim.http.faces import Face
 from shim.http.operation import collect
 from shim.routes import FACES, modules
 
-OPENCODE1, (OPENCODE2, V1) = FACES.root, FACES.others
+OPENCODE1, (OPENCODE2, V1) = FACES.root, FACES.folder_faces
 
 TABLES: Mapping[str, tuple[ModuleType, Mapping[type[RequestError], Any]]] = {
     "opencode1": (shim.faces.opencode1.errors, shim.faces.opencode1.errors.ERRORS),

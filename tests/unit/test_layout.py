@@ -128,7 +128,7 @@ def starts_processes(name: str, text: str) -> list[str]:
 
 def runs_git(name: str, text: str) -> list[str]:
     """A command line that begins with git, or git looked for on PATH."""
-    if name == GIT:
+    if name == GIT or "git" not in text:
         return []
     tree = ast.parse(text)
     in_types = {id(inner) for node in ast.walk(tree) if isinstance(node, ast.Subscript) for inner in ast.walk(node.slice)}
@@ -149,12 +149,16 @@ def runs_git(name: str, text: str) -> list[str]:
 
 
 def ends_processes(name: str, text: str) -> list[str]:
-    return [] if name.startswith(PROCESS_OWNERS) else [used for used in attributes(ast.parse(text)) if used == "os.killpg"]
+    return (
+        []
+        if name.startswith(PROCESS_OWNERS) or "killpg" not in text
+        else [used for used in attributes(ast.parse(text)) if used == "os.killpg"]
+    )
 
 
 def makes_environments(name: str, text: str) -> list[str]:
     """`ChildEnvironment` is called, or an environment is cast to it. pyright sees to it that nothing else is handed over."""
-    if name == ENVIRONMENTS:
+    if name == ENVIRONMENTS or "ChildEnv" not in text:
         return []
     calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     return [
@@ -178,7 +182,7 @@ def sleeps(name: str, text: str) -> list[str]:
     """Waiting by time. `sleep(0)` only yields, and a loop under `asyncio.timeout` polls what gives no event: the end of
     somebody else's process. Stand-ins for agents, clients in other processes, and the benchmark, which measures in real
     time, may delay and poll."""
-    if name.startswith(("tests/e2e/", "tests/fakes/", "tests/bench/")):
+    if name.startswith(("tests/e2e/", "tests/fakes/", "tests/bench/")) or "sleep" not in text:
         return []
     tree = ast.parse(text)
     polling = {

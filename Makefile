@@ -19,13 +19,13 @@ serve: .venv/.run  ## the server: make serve [PORT=4096] [DIRECTORY=.]
 	@exec $(BIN)opencode-shim serve --port $(PORT) --directory "$(DIRECTORY)"
 
 test: .venv/.dev  ## all tests but the slow and the end-to-end ones
-	$(BIN)pytest -q -n auto $(ARGS)
+	$(BIN)pytest -q -n auto --dist worksteal $(ARGS)
 
 test-slow: .venv/.dev  ## faults of agents and of the machine, spoiled recordings, planted bugs: some minutes
-	$(BIN)pytest -q -n auto -m "slow and not nightly" $(ARGS)
+	$(BIN)pytest -q -n auto --dist worksteal -m "slow and not nightly" $(ARGS)
 
 slow-all: .venv/.dev  ## what `make test-slow` leaves out: a request of each kind in the document, reconnects, more planted bugs
-	$(BIN)pytest -q -n auto -m "slow and nightly" --timeout=300 $(ARGS)
+	$(BIN)pytest -q -n auto --dist worksteal -m "nightly and not e2e" --timeout=300 $(ARGS)
 
 check: check-style check-types check-layers  ## lint, format, names, types, walls between the layers, and that generated files are current
 
@@ -74,10 +74,10 @@ micro: .venv/.dev  ## what each step of the straight line costs for a piece of t
 	$(BIN)pytest -q -n 0 tests/micro --benchmark-columns=min,median,rounds $(ARGS)
 
 laws: .venv/.dev  ## properties with many examples: make laws [EXAMPLES=20000]
-	SHIM_LAW_EXAMPLES=$(EXAMPLES) $(BIN)pytest -q -n auto --timeout=0 -k "properties or hypothesis" $(ARGS)
+	SHIM_LAW_EXAMPLES=$(EXAMPLES) $(BIN)pytest -q -n auto --dist worksteal --timeout=0 -k "properties or hypothesis" $(ARGS)
 
 fuzz: .venv/.dev  ## codecs and HTTP under spoiled input, many times: make fuzz [SPOILED=5000] [REQUESTS=20000] [FUZZ_S=60]
-	SHIM_FUZZ_EXAMPLES=$(SPOILED) SHIM_API_REQUESTS=$(REQUESTS) $(BIN)pytest -q -n auto -m "not e2e" --timeout=0 tests/fuzz $(ARGS)
+	SHIM_FUZZ_EXAMPLES=$(SPOILED) SHIM_API_REQUESTS=$(REQUESTS) $(BIN)pytest -q -n auto --dist worksteal -m "not e2e" --timeout=0 tests/fuzz $(ARGS)
 	@$$(command -v uv || echo .uv/bin/uv) pip install -q --python $(BIN)python --target .fuzz --only-binary :all: atheris \
 	  || { echo "atheris has no wheel here: only hypothesis has fuzzed"; exit 0; }; \
 	for agent in claude codex pi amp opencode mock claude-agent-acp; do \

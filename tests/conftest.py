@@ -13,7 +13,7 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "500"))
-"""Examples for each law of turns; `.ci/run` sets 2000, `make laws` 20000."""
+"""Examples for each law of turns; `.ci/run` sets 1000, `make laws` 20000."""
 
 FUZZ_EXAMPLES = int(os.environ.get("SHIM_FUZZ_EXAMPLES", "0"))
 """Examples for all that says no number of its own, as what is fuzzed; 0: some for each run of tests. `make fuzz` sets many."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+from itertools import chain, combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.mark.expression import Expression
 
 from tests.conftest import pytest_terminal_summary
 
@@ -68,3 +71,26 @@ def test_only_tests_that_passed_in_the_end_are_counted(tmp_path: Path, monkeypat
     reporter: Any = Reporter()
     pytest_terminal_summary(reporter)
     assert (tmp_path / "reruns").read_text() == "test_passed_then\n"
+
+
+SELECTIONS = {
+    "make test": (".ci/run", r"-m '(.+)' -n"),
+    "make e2e": ("Makefile", r'-m "(e2e.+)" tests/e2e'),
+    "make slow-all": ("Makefile", r'-m "(nightly and .+)" --timeout'),
+    "make e2e-all": ("Makefile", r"-m (\w+) tests/e2e"),
+}
+"""Where the marks stand that a part of `.ci/run` or `.ci/nightly` selects."""
+
+
+COMBINATIONS = tuple(chain.from_iterable(combinations(("e2e", "slow", "nightly"), count) for count in range(4)))
+
+
+@pytest.mark.parametrize("marks", COMBINATIONS, ids=lambda marks: " and ".join(marks) or "no marks")
+def test_a_test_with_any_marks_is_run_by_one_part(marks: tuple[str, ...]) -> None:
+    parts: list[str] = []
+    for part, (file, pattern) in SELECTIONS.items():
+        [selection] = re.findall(pattern, (REPO / file).read_text())
+        is_for_this_folder = part != "make e2e-all" or "e2e" in marks
+        if is_for_this_folder and Expression.compile(selection).evaluate(lambda name, **_: name in marks):
+            parts.append(part)
+    assert len(parts) == 1

@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # Sourced by .ci/run and .ci/nightly: runs named parts in order, all of them even when one fails, and says which failed.
 export PYTHONUNBUFFERED=1
 # Some images set it. Then each worker of pytest compiles all tests anew: 11 s of a core.

@@ -51,10 +51,14 @@ AT_ONCE = (64, 8, 1)
 """Numbers of events that one statement inserts, the largest that fits. Each statement releases the GIL, and a busy event loop
 returns it after 5 ms; with one statement for each event, a fast agent filled the queue."""
 ADD_EVENTS = {size: ADD_EVENT + ", (?, ?, ?, ?, ?, ?, ?, ?)" * (size - 1) for size in AT_ONCE}
+NEXT_VERSION = "1 + max(coalesce((SELECT max(version) FROM session), 0), coalesce((SELECT max(version) FROM deleted_session), 0))"
+"""The version of the next change. Other servers notice a change by it."""
 SAVE_SESSION = (
-    "INSERT OR REPLACE INTO session (id, directory, project_id, parent_id, created_ms, updated_ms, data) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
+    "INSERT INTO session (id, directory, project_id, parent_id, created_ms, updated_ms, data, server, version) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, :next) ON CONFLICT (id) DO UPDATE SET directory = excluded.directory, "
+    "project_id = excluded.project_id, parent_id = excluded.parent_id, created_ms = excluded.created_ms, "
+    "updated_ms = excluded.updated_ms, data = excluded.data, server = excluded.server, version = excluded.version"
+).replace(":next", NEXT_VERSION)
 ADD_STRETCH = "INSERT OR REPLACE INTO stretch (session_id, first, last, rows) VALUES (?, ?, ?, ?)"
 SAVE_CHECKPOINT = "INSERT OR REPLACE INTO checkpoint (session_id, sequence, head) VALUES (?, ?, ?)"
 SAVE_PAGE = "INSERT OR REPLACE INTO checkpoint_page (session_id, number, body) VALUES (?, ?, ?)"
@@ -65,12 +69,9 @@ DELETE_EVENTS = "DELETE FROM event WHERE session_id = ?"
 DELETE_STRETCHES = "DELETE FROM stretch WHERE session_id = ?"
 DELETE_SESSION = "DELETE FROM session WHERE id = ?"
 DELETE_ALL = (DELETE_EVENTS, DELETE_STRETCHES, DELETE_CHECKPOINT, DELETE_PAGES, DELETE_SESSION)
-OWN_SESSION = (
-    "INSERT OR REPLACE INTO session_owner (session_id, server, version) "
-    "VALUES (?, ?, (SELECT coalesce(max(version), 0) + 1 FROM session_owner))"
-)
-"""Run with each change of a session. Other servers notice it by the version."""
-FORGET_DELETED = "DELETE FROM session_owner WHERE session_id NOT IN (SELECT id FROM session)"
+NOTE_DELETED = "INSERT INTO deleted_session (session_id, server, version) VALUES (?, ?, :next)".replace(":next", NEXT_VERSION)
+FORGET_DELETED = "DELETE FROM deleted_session"
+CLAIM_SESSION = "UPDATE session SET server = ?, version = :next WHERE id = ?".replace(":next", NEXT_VERSION)
 SET_VALUE = "INSERT OR REPLACE INTO value (namespace, key, value) VALUES (?, ?, ?)"
 DELETE_VALUE = "DELETE FROM value WHERE namespace = ? AND key = ?"
 
@@ -87,14 +88,18 @@ PAGES = "SELECT number FROM checkpoint_page WHERE session_id = ?"
 PAGE = "SELECT body FROM checkpoint_page WHERE session_id = ? AND number = ?"
 VALUES = "SELECT key, value FROM value WHERE namespace = ?"
 NAMESPACES = "SELECT DISTINCT namespace FROM value"
-OWNER = "SELECT server FROM session_owner WHERE session_id = ?"
-OWNERS = "SELECT session_id, server FROM session_owner WHERE server != ?"
-VERSION = "SELECT coalesce(max(version), 0) FROM session_owner"
+OWNER = "SELECT server FROM session WHERE id = ?"
+OWNERS = "SELECT id, server FROM session WHERE server != ?"
+LAST_VERSION = f"SELECT {NEXT_VERSION} - 1"
 LAST_SEQUENCE = "SELECT coalesce(max(sequence), 0) FROM event WHERE session_id = ?"
-CHANGES = (
-    "SELECT version, server, session_id, id, directory, project_id, parent_id, created_ms, updated_ms, data "
-    "FROM session_owner LEFT JOIN session ON id = session_id WHERE version > ? AND server != ? ORDER BY version LIMIT 1000"
-)
+CHANGES = """
+SELECT version, server, id, id, directory, project_id, parent_id, created_ms, updated_ms, data
+FROM session WHERE version > :version AND server != :server
+UNION ALL
+SELECT version, server, session_id, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+FROM deleted_session WHERE version > :version AND server != :server
+ORDER BY version LIMIT 1000
+"""
 LAST_SEQUENCES = """
 WITH RECURSIVE journal(id) AS (
     SELECT min(session_id) FROM event
@@ -250,15 +255,14 @@ class SqliteStore:
     def save_session(self, row: SessionRow) -> None:
         """Queue an insert or update. It is written at once, because it is the end of a turn or a client's answer."""
         data = dump(dict(row.data), f"session {row.id}")
-        cells = (row.id, row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, data)
-        owned = _statement(OWN_SESSION, (row.id, self.server_id))
-        self._use().writer.put([_statement(SAVE_SESSION, cells), owned], at_once=True)
+        cells = (row.id, row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, data, self.server_id)
+        self._use().writer.put([_statement(SAVE_SESSION, cells)], at_once=True)
 
     def delete_session(self, session_id: str) -> None:
         """Queue the removal of a session, its journal and its checkpoint. An unknown id is ignored."""
         opened = self._use()
-        removals = [_statement(sql, (session_id,)) for sql in DELETE_ALL]
-        opened.writer.put([*removals, _statement(OWN_SESSION, (session_id, self.server_id))])
+        deleted = _statement(NOTE_DELETED, (session_id, self.server_id))  # first: the row may hold the highest version
+        opened.writer.put([deleted, *(_statement(sql, (session_id,)) for sql in DELETE_ALL)])
         opened.last.pop(session_id, None)
         opened.stretches.drop(session_id)
 
@@ -382,7 +386,7 @@ class SqliteStore:
     async def look(self) -> Look:
         """The changes by other servers since the last look."""
         opened = self._use()
-        cells = (opened.version, self.server_id)
+        cells = {"version": opened.version, "server": self.server_id}
         rows = await self._run_read(lambda connection: connection.execute(CHANGES, cells).fetchall())
         now = await self._in_thread(lambda: present(self.path.parent))
         ended = tuple(server_id for server_id in opened.present.living if server_id not in now.living)
@@ -450,7 +454,7 @@ class SqliteStore:
             if alone:
                 write.execute(FORGET_DELETED)
             last = {text_of(id_): sequence for id_, sequence in read.execute(LAST_SEQUENCES)}
-            version: int = read.execute(VERSION).fetchone()[0]
+            version: int = read.execute(LAST_VERSION).fetchone()[0]
             servers = present(directory)
             presence.enter()
             if alone:
@@ -486,7 +490,7 @@ class SqliteStore:
                 living = present(self.path.parent).living
                 if owner is not None and owner[0] in living:
                     return living[owner[0]], None
-                connection.execute(OWN_SESSION, bind((session_id, self.server_id)))
+                connection.execute(CLAIM_SESSION, bind((self.server_id, session_id)))
                 row = next((_session(cells) for cells in connection.execute(f"{SESSIONS} WHERE id = ?", bound)), None)
                 last: int = connection.execute(LAST_SEQUENCE, bound).fetchone()[0]
                 return ClaimedSession(row), last

@@ -21,12 +21,13 @@ from shim.errors import StoreError
 from shim.store.base import Store
 from shim.store.lock import DirectoryLock
 from shim.store.memory import MemoryStore
+from shim.store.ownership import ClaimedSession
 from shim.store.sqlite import Migration, SqliteStore, explain, migrations
 from shim.store.writer import Limits
 from tests.unit.store.store_contract import CASES, event, journal, row
 
 KNOWN = len(migrations())
-TABLES = ["checkpoint", "checkpoint_page", "event", "session", "session_owner", "stretch", "value"]
+TABLES = ["checkpoint", "checkpoint_page", "deleted_session", "event", "session", "stretch", "value"]
 
 
 @pytest.fixture
@@ -406,6 +407,25 @@ async def test_missing_steps_are_taken_and_rows_stay(path: Path) -> None:
     assert await made.events("ses_a") == journal(1, 3)
     await made.close()
     assert schema(path) == (KNOWN + 2, sorted([*TABLES, "three"]))
+
+
+async def test_owners_of_an_older_schema_stay(path: Path) -> None:
+    store = await open_store(path)
+    await store.close()
+    with sqlite3.connect(path) as older:
+        older.executescript("".join(f"DROP TABLE {table};" for table in TABLES))
+        older.executescript("".join(step.sql for step in migrations()[:4]) + "PRAGMA user_version = 4;")
+        sessions = [("ses_owner",), ("ses_without_owner",)]
+        older.executemany("INSERT INTO session VALUES (?, '/project', 'prj', NULL, 1, 2, '{}')", sessions)
+        older.execute("INSERT INTO session_owner VALUES ('ses_owner', 'a server', 7), ('ses_deleted', 'a server', 9)")
+    older.close()
+    await store.open()
+    with sqlite3.connect(path) as newer:
+        rows = newer.execute("SELECT id, server, version FROM session ORDER BY id").fetchall()
+        assert rows == [("ses_owner", "a server", 7), ("ses_without_owner", "", 0)]
+    newer.close()
+    assert isinstance(await store.claim("ses_without_owner"), ClaimedSession)
+    await store.close()
 
 
 async def test_a_failing_step_changes_nothing(path: Path) -> None:

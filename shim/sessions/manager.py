@@ -257,28 +257,34 @@ class SessionManager:
         assert state is not None
         return state
 
-    def _open(self, entry: SessionEntry, state: SessionState, actor: SessionActor | None = None) -> None:
-        entry.state, state.facts = state, entry.facts
-        entry.actor = actor or SessionActor(
-            self.deps,
-            state,
-            directory=entry.record.directory,
-            open_child=self._open_child,
-            policy=self.policy,
-            on_change=self._actor_changed,
-            native=entry.native,
-        )
+    @staticmethod
+    def _open(entry: SessionEntry, state: SessionState, actor: SessionActor | None = None) -> None:
+        entry.state, entry.actor, state.facts = state, actor, entry.facts
+
+    def _actor_of(self, entry: SessionEntry) -> SessionActor:
+        """The actor of a loaded session. It is made when it is needed first: most sessions are only created, listed and read."""
+        if entry.actor is None:
+            assert entry.state is not None
+            entry.actor = SessionActor(
+                self.deps,
+                entry.state,
+                directory=entry.record.directory,
+                open_child=self._open_child,
+                policy=self.policy,
+                on_change=self._actor_changed,
+                native=entry.native,
+            )
+        return entry.actor
 
     def replace(self, session_id: str) -> SessionActor:
         """Replace the actor of a moved session. The new one gets the waiting prompts. Returns the old one, to be closed."""
         entry = self.index.get(session_id)
-        old, state = entry.actor, entry.state
-        assert old is not None and state is not None
+        old, state = self._actor_of(entry), entry.state
+        assert state is not None
         entry.native = {}
         old.native = {}
         self._open(entry, state)
-        assert entry.actor is not None
-        entry.actor.prompt_queue.parked = old.prompt_queue.parked
+        self._actor_of(entry).prompt_queue.parked = old.prompt_queue.parked
         self._state_changed(state)
         return old
 
@@ -360,8 +366,8 @@ class SessionManager:
     def restore_pending_prompts(self, session_id: str) -> None:
         """Park the waiting prompts of a journal that was read or copied."""
         entry = self.index.get(session_id)
-        if entry.actor is not None and entry.state is not None and not entry.subagent:
-            entry.actor.prompt_queue.restore(entry.state.pending_prompts.prompts)
+        if entry.state is not None and not entry.subagent and (prompts := entry.state.pending_prompts.prompts):
+            self._actor_of(entry).prompt_queue.restore(prompts)
 
     async def session(self, session_id: str) -> Session:
         """The readable state of a session, also of another server's. Raises NotFound."""
@@ -399,14 +405,14 @@ class SessionManager:
     async def actor(self, session_id: str) -> SessionActor:
         """The actor of a session. Raises NotFound, SessionElsewhere, Conflict (terminated), InvalidRequest (a subagent's)."""
         entry = await self._load(session_id)
-        assert entry.actor is not None
         await require(entry.record.directory, self.deps.roots)
         if entry.subagent:
             raise InvalidRequest(
                 "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."
             )
-        entry.actor.main.require_open()
-        return entry.actor
+        actor = self._actor_of(entry)
+        actor.main.require_open()
+        return actor
 
     async def abort(self, session_id: str) -> None:
         """Abort a session's turn; for a subagent, its parent's. Unknown sessions are ignored.
@@ -447,8 +453,8 @@ class SessionManager:
         record = self.index.record(session_id)
         if entry.subagent and entry.state is not None and entry.state.machine.busy:
             raise SessionBusy(session_id)
-        if entry.actor is not None and not entry.subagent:
-            await entry.actor.close(delete=True)
+        if not entry.subagent:
+            await self._actor_of(entry).close(delete=True)
         self.index.remove(session_id)
         if entry.state is not None:
             entry.state.record(EventType.SESSION_ENDED, termination_data("The session was deleted."))
@@ -461,11 +467,12 @@ class SessionManager:
     async def terminate(self, session_id: str) -> None:
         """End a session's agent and turn for good. It can still be read. Raises InvalidRequest for a subagent's."""
         entry = await self._load(session_id)
-        assert entry.actor is not None and entry.state is not None
+        assert entry.state is not None
         if entry.subagent:
             raise InvalidRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
-        await entry.actor.close(delete=True)
-        for state in (entry.state, *entry.actor.children):
+        actor = self._actor_of(entry)
+        await actor.close(delete=True)
+        for state in (entry.state, *actor.children):
             if state.ended is None or state.ended.terminated_by != "daemon":
                 state.record(EventType.SESSION_ENDED, termination_data())
                 self._state_changed(state)

@@ -54,9 +54,9 @@ class Message:
             return Reasoning(part.id, words, part.start_ms, part.end_ms, part.metadata, part.extra)
         return part
 
-    def all_parts(self) -> Iterator[Part]:
+    def all_parts(self) -> Iterable[Part]:
         """All parts as they are now, in order."""
-        return map(self.part, self.parts)
+        return map(self.part, self.parts) if self.streaming else self.parts.values()
 
     def copy(self) -> Message:
         """A copy of the message as it is now, for a later reader."""

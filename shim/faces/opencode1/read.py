@@ -50,7 +50,7 @@ T = TypeVar("T", bound=Mapping[str, object])
 
 def _with(wire: T, extra: Fields) -> T:
     """Add the fields of an imported value that its schema does not name."""
-    return cast("T", {**wire, **extra})
+    return cast("T", {**wire, **extra}) if extra else wire
 
 
 # --- small values ----------------------------------------------------------------------------------------------
@@ -251,17 +251,9 @@ def message(value: Message, session_id: str) -> types.MessageWithParts:
 # --- parts -----------------------------------------------------------------------------------------------------
 
 
-class Place(TypedDict):
-    """The ids that each part has: its own, its session's and its message's."""
-
-    id: str
-    sessionID: str
-    messageID: str
-
-
 def part(value: Part, session_id: str, message_id: str) -> types.Part:
     """`Part`."""
-    return _PARTS[type(value)](value, {"id": value.id, "sessionID": session_id, "messageID": message_id})
+    return _PARTS[type(value)](value, session_id, message_id)
 
 
 def _time(start: int | None, end: int | None) -> types.TextPartTime | None:
@@ -271,8 +263,8 @@ def _time(start: int | None, end: int | None) -> types.TextPartTime | None:
     return {"start": start} if end is None else {"start": start, "end": end}
 
 
-def _text(value: Text, place: Place) -> types.TextPart:
-    wire: types.TextPart = {**place, "type": "text", "text": value.text}
+def _text(value: Text, session_id: str, message_id: str) -> types.TextPart:
+    wire: types.TextPart = {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": "text", "text": value.text}
     if (time := _time(value.start_ms, value.end_ms)) is not None:
         wire["time"] = time
     if value.synthetic is not None:
@@ -284,9 +276,12 @@ def _text(value: Text, place: Place) -> types.TextPart:
     return _with(wire, value.extra)
 
 
-def _reasoning_part(value: Reasoning, place: Place) -> types.ReasoningPart:
+def _reasoning_part(value: Reasoning, session_id: str, message_id: str) -> types.ReasoningPart:
     # An imported part may lack `time`, which the document requires.
-    wire = cast("types.ReasoningPart", {**place, "type": "reasoning", "text": value.text})
+    wire = cast(
+        "types.ReasoningPart",
+        {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": "reasoning", "text": value.text},
+    )
     if (time := _time(value.start_ms, value.end_ms)) is not None:
         wire["time"] = time
     if value.metadata is not None:
@@ -294,8 +289,15 @@ def _reasoning_part(value: Reasoning, place: Place) -> types.ReasoningPart:
     return _with(wire, value.extra)
 
 
-def _file(value: File, place: Place) -> types.FilePart:
-    wire: types.FilePart = {**place, "type": "file", "mime": value.mime, "url": value.url}
+def _file(value: File, session_id: str, message_id: str) -> types.FilePart:
+    wire: types.FilePart = {
+        "id": value.id,
+        "sessionID": session_id,
+        "messageID": message_id,
+        "type": "file",
+        "mime": value.mime,
+        "url": value.url,
+    }
     if value.filename is not None:
         wire["filename"] = value.filename
     if value.source is not None:
@@ -303,48 +305,85 @@ def _file(value: File, place: Place) -> types.FilePart:
     return _with(wire, value.extra)
 
 
-def _agent(value: AgentMention, place: Place) -> types.AgentPart:
-    wire: types.AgentPart = {**place, "type": "agent", "name": value.name}
+def _agent(value: AgentMention, session_id: str, message_id: str) -> types.AgentPart:
+    wire: types.AgentPart = {
+        "id": value.id,
+        "sessionID": session_id,
+        "messageID": message_id,
+        "type": "agent",
+        "name": value.name,
+    }
     if value.source is not None:
         wire["source"] = cast("types.AgentPartSource", value.source)
     return _with(wire, value.extra)
 
 
-def _compaction(value: CompactionMark, place: Place) -> types.CompactionPart:
-    wire: types.CompactionPart = {**place, "type": "compaction", "auto": value.auto}
+def _compaction(value: CompactionMark, session_id: str, message_id: str) -> types.CompactionPart:
+    wire: types.CompactionPart = {
+        "id": value.id,
+        "sessionID": session_id,
+        "messageID": message_id,
+        "type": "compaction",
+        "auto": value.auto,
+    }
     return _with(wire, value.extra)
 
 
-def _step_start(value: StepStart, place: Place) -> types.StepStartPart:
-    wire: types.StepStartPart = {**place, "type": "step-start"}
+def _step_start(value: StepStart, session_id: str, message_id: str) -> types.StepStartPart:
+    wire: types.StepStartPart = {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": "step-start"}
     if value.snapshot is not None:
         wire["snapshot"] = value.snapshot
     return _with(wire, value.extra)
 
 
-def _step_finish(value: StepFinish, place: Place) -> types.StepFinishPart:
+def _step_finish(value: StepFinish, session_id: str, message_id: str) -> types.StepFinishPart:
     tokens = usage(value.usage)
-    wire: types.StepFinishPart = {**place, "type": "step-finish", "reason": value.reason, "cost": value.cost, "tokens": tokens}
+    wire: types.StepFinishPart = {
+        "id": value.id,
+        "sessionID": session_id,
+        "messageID": message_id,
+        "type": "step-finish",
+        "reason": value.reason,
+        "cost": value.cost,
+        "tokens": tokens,
+    }
     if value.snapshot is not None:
         wire["snapshot"] = value.snapshot
     return _with(wire, value.extra)
 
 
-def _patch(value: Patch, place: Place) -> types.PatchPart:
-    wire: types.PatchPart = {**place, "type": "patch", "hash": value.hash, "files": list(value.files)}
+def _patch(value: Patch, session_id: str, message_id: str) -> types.PatchPart:
+    wire: types.PatchPart = {
+        "id": value.id,
+        "sessionID": session_id,
+        "messageID": message_id,
+        "type": "patch",
+        "hash": value.hash,
+        "files": list(value.files),
+    }
     return _with(wire, value.extra)
 
 
-def _other_part(value: OtherPart, place: Place) -> types.Part:
-    return cast("types.Part", {**place, "type": value.type, **value.fields})
+def _other_part(value: OtherPart, session_id: str, message_id: str) -> types.Part:
+    return cast(
+        "types.Part", {"id": value.id, "sessionID": session_id, "messageID": message_id, "type": value.type, **value.fields}
+    )
 
 
-def _tool(value: ToolCall, place: Place) -> types.ToolPart:
+def _tool(value: ToolCall, session_id: str, message_id: str) -> types.ToolPart:
     state = tool_state(value)
     if value.attachments is not None:
-        files = [part(file, place["sessionID"], place["messageID"]) for file in value.attachments]
+        files = [part(file, session_id, message_id) for file in value.attachments]
         state = _with(state, {"attachments": files})
-    wire: types.ToolPart = {**place, "type": "tool", "tool": value.tool, "callID": value.call_id, "state": state}
+    wire: types.ToolPart = {
+        "id": value.id,
+        "sessionID": session_id,
+        "messageID": message_id,
+        "type": "tool",
+        "tool": value.tool,
+        "callID": value.call_id,
+        "state": state,
+    }
     return _with(wire, value.extra)
 
 
@@ -385,7 +424,7 @@ def tool_state(call: ToolCall) -> types.ToolState:
     return _with(completed, extra)
 
 
-_PARTS: Mapping[type[Any], Callable[[Any, Place], types.Part]] = {
+_PARTS: Mapping[type[Any], Callable[[Any, str, str], types.Part]] = {
     Text: _text,
     Reasoning: _reasoning_part,
     File: _file,

@@ -321,7 +321,8 @@ async def read_entries_ahead(session: Session, id_: str | None, count: int, *, i
 async def read_ids(session: Session) -> None:
     """Read the ids of all messages, so that a look at them does not block. Raises StoreError."""
     pages = [page for page in session.messages.pages if page.values is None]
-    await asyncio.to_thread(lambda: [page.ids for page in pages])
+    if pages:
+        await asyncio.to_thread(lambda: [page.ids for page in pages])
 
 
 async def _unpack(values: PagedDict[T], pages: Sequence[Page[T]]) -> None:

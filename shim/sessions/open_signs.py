@@ -37,10 +37,13 @@ class OpenSigns:
 
     def note(self, client: str, session_id: str, read: Read, now_ms: int) -> bool:
         """Note a read of a client. True if it completes the sign that a person has opened the session."""
-        reads = self._reads.pop(client, None)
+        reads = self._reads.get(client)
         if reads is None or reads.session_id != session_id or now_ms - reads.since_ms > TOGETHER_MS:
             reads = _Reads(session_id, now_ms, frozenset[Read]())
+        elif read in reads.parts:
+            return False
         reads = replace(reads, parts=reads.parts | {read})
+        self._reads.pop(client, None)
         if reads.parts == ALL_READS:
             return True
         self._reads[client] = reads

@@ -13,9 +13,9 @@ import platform
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.generated_files import ROOT, settle
+
 TARGET = ROOT / "shim" / "agents" / "client_commands.py"
 MODULES = ROOT / ".e2e" / "node_modules"
 ARCH = {"aarch64": "arm64"}.get(platform.machine(), "x64")
@@ -97,17 +97,8 @@ def current_commands() -> dict[str, list[str]]:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    words = render(current_commands())
-    if TARGET.read_text("utf-8") == words:
-        return 0
-    if "--check" in arguments:
-        sys.stderr.write(f"{TARGET.relative_to(ROOT)} is not current: run `python -m tools.client_commands`\n")
-        return 1
-    TARGET.write_text(words, "utf-8")
-    sys.stdout.write(f"wrote {TARGET.relative_to(ROOT)}\n")
-    return 0
+    return settle({TARGET: render(current_commands())}, check="--check" in arguments, command="python -m tools.client_commands")
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

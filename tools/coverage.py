@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tools.generated_files import ROOT, settle
+
 if TYPE_CHECKING:
     from tests.coverage.cells import Cell, Column
     from universal.codec import AgentSpec
 
-ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
 DOC = ROOT / "docs" / "coverage.md"
 BEGIN, END = "<!-- agents: written by tools/coverage.py (make gen) -->", "<!-- /agents -->"
@@ -120,16 +121,8 @@ def render_files() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    stale = {p: words for p, words in render_files().items() if not p.exists() or p.read_text("utf-8") != words}
-    for path, words in stale.items():
-        if "--check" in arguments:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
-        else:
-            path.write_text(words, "utf-8")
-            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
-    return 1 if "--check" in arguments and stale else 0
+    return settle(render_files(), check="--check" in arguments)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

@@ -19,14 +19,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from tools.generated_files import ROOT, settle
 from tools.packages import numbers
 from tools.ts_types import Schema
 from tools.typed_dicts import TypedDictWriter
 
-ROOT = Path(__file__).resolve().parent.parent
 DOCUMENT = max((ROOT / "compat_fixtures" / "opencode").glob("*/openapi.json"), key=lambda path: numbers(path.parent.name))
 """The newest document; the folder's name is the version that is served."""
 VERSION = DOCUMENT.parent.name
@@ -58,7 +55,7 @@ OPERATIONS: dict[str, Operation] = {{
 
 SCHEMAS = (
     *("Session", "GlobalSession", "ProjectSummary", "Message", "Part", "Todo", "SessionStatus", "PermissionRequest"),
-    *("QuestionRequest", "SnapshotFileDiff", "PermissionRuleset", "VcsInfo", "VcsFileDiff", "VcsFileStatus", "Path", "File"),
+    *("QuestionRequest", "SnapshotFileDiff", "PermissionRuleset", "VcsInfo", "VcsFileDiff", "Path", "File"),
     "ToolListItem",
 )
 """Schemas that the face builds itself. Those that they refer to come with them."""
@@ -257,25 +254,13 @@ def from_routes() -> dict[Path, str]:
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
     if "--routes" in arguments:
-        return _settle(from_routes(), check=False)
+        return settle(from_routes(), check=False)
     if "--check" in arguments:
-        return _settle(from_document() | from_routes(), check=True)
+        return settle(from_document() | from_routes(), check=True)
     # A process of its own: the module just written must be imported anew.
-    return _settle(from_document(), check=False) or subprocess.run([sys.executable, __file__, "--routes"], check=False).returncode
-
-
-def _settle(files: dict[Path, str], *, check: bool) -> int:
-    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-    for path in stale:
-        if check:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(files[path])
-            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
-    return 1 if check and stale else 0
+    command = [sys.executable, "-m", "tools.generate", "--routes"]
+    return settle(from_document(), check=False) or subprocess.run(command, cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

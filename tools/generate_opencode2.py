@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tools.generated_files import ROOT, settle
 from tools.ts_types import Schema, any_of, schema
 from tools.typed_dicts import TypedDictWriter, pascal
 
-ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "compat_fixtures" / "opencode2"
 LINE = 130
 STREAM = "text/event-stream"
@@ -274,7 +274,6 @@ SHAPES: dict[str, tuple[str, ...]] = {
         "CommandInfo",
         "ProviderInfo",
         "ModelInfo",
-        "VcsInfo",
         "VcsFileStatus",
         "WorktreeDirectory",
         "FileSystemEntry",
@@ -392,18 +391,6 @@ def main(arguments: list[str]) -> int:
     # A process of its own: the module just written must be imported anew.
     command = [sys.executable, "-m", "tools.generate_opencode2", "--routes"]
     return settle(from_sources(), check=False) or subprocess.run(command, cwd=ROOT, check=False).returncode
-
-
-def settle(files: dict[Path, str], *, check: bool) -> int:
-    """Write the outdated files, or list them with `check`. Returns the exit code."""
-    stale = [path for path, text in files.items() if not path.exists() or path.read_text() != text]
-    for path in stale:
-        if check:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
-        else:
-            path.write_text(files[path])
-            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
-    return 1 if check and stale else 0
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.generated_files import ROOT, settle
+
 DOC = ROOT / "docs" / "permissions.md"
 BEGIN, END = "<!-- enforcement: written by tools/permissions.py (make gen) -->", "<!-- /enforcement -->"
 LEGEND = "✓ the rules hold; ✗ not for all calls, see below; – the agent has no tool for it."
@@ -51,16 +52,8 @@ def render() -> dict[Path, str]:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    stale = {path: words for path, words in render().items() if path.read_text("utf-8") != words}
-    for path, words in stale.items():
-        if "--check" in arguments:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
-        else:
-            path.write_text(words, "utf-8")
-            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
-    return 1 if "--check" in arguments and stale else 0
+    return settle(render(), check="--check" in arguments)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.generated_files import ROOT, settle
+
 TARGET = ROOT / "docs" / "recordings.md"
 AGENTS = ROOT / "compat_fixtures" / "agents"
 HEAD = """<!-- Written by tools/recordings.py (`make gen`); do not edit. -->
@@ -187,17 +188,8 @@ def render() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    text = render()
-    if TARGET.exists() and TARGET.read_text("utf-8") == text:
-        return 0
-    if "--check" in arguments:
-        sys.stderr.write(f"{TARGET.relative_to(ROOT)} is not current: run `make gen`\n")
-        return 1
-    TARGET.write_text(text, "utf-8")
-    sys.stdout.write(f"wrote {TARGET.relative_to(ROOT)}\n")
-    return 0
+    return settle({TARGET: render()}, check="--check" in arguments)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.generated_files import ROOT, settle
+
 TARGET = ROOT / "docs" / "settings.md"
 COMPUTED = {
     "agents": "none",
@@ -13,7 +13,7 @@ COMPUTED = {
     "data_dir": "`$XDG_DATA_HOME/opencode-shim`, or `~/.local/share/opencode-shim`",
 }
 
-TEXT = """<!-- Written by tools/settings.py (`make docs`); do not edit. -->
+TEXT = """<!-- Written by tools/settings.py (`make gen`); do not edit. -->
 # Settings
 
 Each setting can be given in four ways; the first that has it wins:
@@ -72,17 +72,8 @@ def render() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    text = render()
-    if TARGET.exists() and TARGET.read_text() == text:
-        return 0
-    if "--check" in arguments:
-        sys.stderr.write(f"{TARGET.relative_to(ROOT)} is not current: run `make docs`\n")
-        return 1
-    TARGET.write_text(text)
-    sys.stdout.write(f"wrote {TARGET.relative_to(ROOT)}\n")
-    return 0
+    return settle({TARGET: render()}, check="--check" in arguments)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import sys
 from collections import defaultdict, deque
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias, get_args
 
+from tools.generated_files import ROOT, settle
 from universal.turn import (
     TRANSITIONS,
     DispatchPrompt,
@@ -25,7 +25,7 @@ from universal.turn import (
     TurnStart,
 )
 
-TARGET = Path(__file__).resolve().parent.parent / "docs" / "turn.md"
+TARGET = ROOT / "docs" / "turn.md"
 WAITING = 2
 
 STEPS: dict[Step, str] = {
@@ -158,11 +158,7 @@ def _outcome_list() -> list[str]:
 
 def main(argv: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    text = render()
-    if "--check" in argv:
-        return 0 if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text else 1
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
+    return settle({TARGET: render()}, check="--check" in argv)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from tools.generated_files import ROOT, settle
 
 
 def files() -> dict[Path, str]:
@@ -44,17 +44,8 @@ def _compact(value: object) -> str:
 
 def main(arguments: list[str]) -> int:
     """Write, or with `--check` compare. Returns the exit code."""
-    stale = [path for path, text in files().items() if not path.exists() or path.read_text() != text]
-    for path in stale:
-        if "--check" in arguments:
-            sys.stderr.write(f"{path.relative_to(ROOT)} is not current: run `make gen`\n")
-        else:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(files()[path])
-            sys.stdout.write(f"wrote {path.relative_to(ROOT)}\n")
-    return 1 if stale and "--check" in arguments else 0
+    return settle(files(), check="--check" in arguments)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

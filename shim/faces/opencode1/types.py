@@ -736,15 +736,6 @@ class VcsFileDiff(TypedDict):
     status: NotRequired[Literal["added", "deleted", "modified"]]
 
 
-class VcsFileStatus(TypedDict):
-    """`VcsFileStatus` of the document."""
-
-    file: str
-    additions: float
-    deletions: float
-    status: Literal["added", "deleted", "modified"]
-
-
 class Path(TypedDict):
     """`Path` of the document."""
 

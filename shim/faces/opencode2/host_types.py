@@ -261,20 +261,6 @@ class ModelInfoLimit(TypedDict):
     output: float
 
 
-class VcsInfo(TypedDict):
-    """`VcsInfo` of the document."""
-
-    provider: NotRequired[str]
-    branch: VcsInfoBranch
-
-
-class VcsInfoBranch(TypedDict):
-    """`branch` of `VcsInfo`."""
-
-    current: NotRequired[str]
-    default: NotRequired[str]
-
-
 class VcsFileStatus(TypedDict):
     """`VcsFileStatus` of the document."""
 

@@ -12,9 +12,12 @@ own settings stay in force (LFS filters, `core.excludesFile`), those of the repo
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
-from collections.abc import Mapping
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from shim.host.command import TIMEOUT_S, CommandResult, ProgramMissing, run
@@ -174,6 +177,16 @@ async def git_in(
     more = tuple(word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}"))
     environment = {**ENVIRONMENT, **ISOLATED, "GIT_DIR": str(git_dir), "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
     return await run(_argv(arguments, more), directory, environment=environment, timeout_s=timeout_s, stdin=stdin)
+
+
+@asynccontextmanager
+async def scratch_folder(prefix: str, parent: Path | None = None) -> AsyncGenerator[str]:
+    """A temporary folder for copies of an index. It is removed at the end of the block. Raises OSError."""
+    folder = await asyncio.to_thread(tempfile.mkdtemp, prefix=prefix, dir=parent)
+    try:
+        yield folder
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
 def _argv(arguments: tuple[str, ...], settings: tuple[str, ...] = ()) -> list[str]:

@@ -27,10 +27,10 @@ import structlog
 from shim.clock import Clock
 from shim.errors import ShimError
 from shim.host import snapshot_files as files
-from shim.host import threads, vcs
+from shim.host import vcs
 from shim.host.command import CommandResult, ProgramMissing
 from shim.host.disk import private_folder
-from shim.host.git import git, git_in, is_installed
+from shim.host.git import git, git_in, is_installed, scratch_folder
 
 log = structlog.get_logger()
 
@@ -180,7 +180,7 @@ class Snapshots:
             trees: dict[str, list[str]] = {}
             for name, tree in sorted(tree_by_file.items()):
                 trees.setdefault(tree, []).append(name)
-            async with threads.scratch_folder("restore-", self._git_dir(directory)) as scratch:
+            async with scratch_folder("restore-", self._git_dir(directory)) as scratch:
                 indexes = {tree: str(Path(scratch, tree)) for tree in trees}
                 present: dict[str, set[str]] = {}
                 for tree, index in indexes.items():
@@ -356,7 +356,7 @@ class Snapshots:
 async def _alone(git_dir: Path, directory: str) -> int:
     """Lock these snapshots against other servers with the same data; return the descriptor to close. Raises SnapshotError."""
     try:
-        descriptor = await threads.open_descriptor(git_dir / "shim-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = await open_descriptor(git_dir / "shim-lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise SnapshotError(f"Snapshots of {directory} cannot be kept: {error.strerror or error}.") from error
     try:
@@ -369,6 +369,21 @@ async def _alone(git_dir: Path, directory: str) -> int:
             raise SnapshotError(f"Another server has been at the snapshots of {directory} for {ALONE_S:g} s.") from error
         raise
     return descriptor
+
+
+async def open_descriptor(path: Path, flags: int, mode: int) -> int:
+    """`os.open`. A descriptor that comes after a cancellation is closed. Raises OSError."""
+    opening = asyncio.ensure_future(asyncio.to_thread(os.open, path, flags, mode))
+    try:
+        return await asyncio.shield(opening)
+    except asyncio.CancelledError:
+        opening.add_done_callback(_close)
+        raise
+
+
+def _close(opening: asyncio.Future[int]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        os.close(opening.result())
 
 
 def _try_lock(descriptor: int) -> bool:

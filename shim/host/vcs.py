@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Literal
 
 from shim.errors import GitTooSlow, InvalidRequest
-from shim.host import disk, threads
+from shim.host import disk
 from shim.host.command import CommandResult
-from shim.host.git import git, harmless_settings
+from shim.host.git import git, harmless_settings, scratch_folder
 
 DIFF = ("diff", "--no-renames", "--ignore-submodules=dirty")
 UNTRACKED_LIMIT = 2000
@@ -229,7 +229,7 @@ async def _index_copy(directory: str) -> AsyncGenerator[str | None]:
     """
     result = await git(directory, "rev-parse", "--git-path", "index")
     original = Path(directory, os.fsdecode(result.stdout).rstrip("\n"))
-    async with threads.scratch_folder("shim-git-") as folder:
+    async with scratch_folder("shim-git-") as folder:
         yield await asyncio.to_thread(_copy, original, Path(folder, "index"))
 
 

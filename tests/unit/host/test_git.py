@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.host.git import FLAGS, git, git_in, harmless_settings
+from shim.host.git import FLAGS, git, git_in, harmless_settings, scratch_folder
 from shim.host.vcs import changes
 
 STAND_IN = """#!/bin/sh
@@ -72,3 +72,10 @@ async def test_no_git_is_a_git_that_failed(tmp_path: Path, monkeypatch: pytest.M
     assert (done.code, done.stderr) == (None, b"git is not installed, or not on PATH")
     gone = await git(os.path.join(tmp_path, "gone"), "rev-parse", "HEAD")
     assert not gone.ok
+
+
+async def test_a_scratch_folder_is_removed_with_what_is_in_it(tmp_path: Path) -> None:
+    async with scratch_folder("try-", tmp_path) as folder:
+        Path(folder, "file").write_text("x")
+        assert [place.name.startswith("try-") for place in tmp_path.iterdir()] == [True]
+    assert list(tmp_path.iterdir()) == []

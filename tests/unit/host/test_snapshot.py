@@ -7,6 +7,7 @@ import hashlib
 import os
 import stat
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +302,45 @@ async def test_a_folder_that_is_gone_is_tidied_away(trees: Snapshots, project: P
     project.rmdir()
     await trees.tidy()
     assert not list((tmp_path / "snapshots").iterdir())
+
+
+async def test_a_file_is_opened_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[threading.Thread] = []
+    real = os.open
+
+    def note_call(*arguments: object) -> int:
+        opened.append(threading.current_thread())
+        return real(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", note_call)
+    descriptor = await snapshot.open_descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT, 0o600)
+    os.close(descriptor)
+    assert opened and threading.main_thread() not in opened
+
+
+async def test_a_descriptor_that_comes_too_late_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, go_on = threading.Event(), threading.Event()
+    descriptors: list[int] = []
+    closed = asyncio.Event()
+    real_open, real_close = os.open, os.close
+
+    def slow(*arguments: object) -> int:
+        began.set()
+        assert go_on.wait(WAIT_S)
+        descriptors.append(real_open(*arguments))  # type: ignore[arg-type]
+        return descriptors[0]
+
+    def note_call(descriptor: int) -> None:
+        real_close(descriptor)
+        if descriptor in descriptors:
+            closed.set()
+
+    monkeypatch.setattr(os, "open", slow)
+    monkeypatch.setattr(os, "close", note_call)
+    task = asyncio.ensure_future(snapshot.open_descriptor(tmp_path / "file", os.O_RDWR | os.O_CREAT, 0o600))
+    assert await asyncio.to_thread(began.wait, WAIT_S)
+    task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
+    go_on.set()
+    await asyncio.wait_for(closed.wait(), WAIT_S)

@@ -121,7 +121,14 @@ async def test_an_empty_git_folder_is_no_repository(place: Place) -> None:
     assert (await current(place, alone))["worktree"] == "/"
 
 
-async def test_update(place: Place) -> None:
+async def test_an_update_with_empty_objects_adds_no_empty_fields(place: Place) -> None:
+    """OpenCode's document has both fields as optional."""
+    id_ = (await current(place, place.project))["id"]
+    body = (await place.api.patch(f"/project/{id_}", {"icon": {}, "commands": {}}, status=200)).body
+    assert {"icon", "commands"}.isdisjoint(body)
+
+
+async def test_an_update_changes_only_the_fields_that_it_names(place: Place) -> None:
     id_ = (await current(place, place.project))["id"]
     async with place.api.stream("/global/event") as events:
         await place.api.patch(f"/project/{id_}", {"icon": {"color": "pink"}}, status=200)

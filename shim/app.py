@@ -114,8 +114,8 @@ class _Leftovers:
 
     async def clean_up(self, server_id: str) -> None:
         """End the processes of a server that just died."""
-        if self._data and (left := await asyncio.to_thread(end_owned, self._name(server_id))):
-            log.warning("agent.orphans_ended", count=left, server=server_id)
+        if self._data and (count := await asyncio.to_thread(end_owned, self._name(server_id))):
+            log.warning("agent.orphans_ended", count=count, server=server_id)
         await asyncio.to_thread(self._ownership.forget, server_id)
 
     def _name(self, server_id: str) -> str:
@@ -128,9 +128,9 @@ def agents_of(settings: Settings, added: Mapping[str, AgentSpec] | None = None) 
     Agents that the user did not add (`AgentSpec.is_fallback`) come last.
     """
     configured = {name: _configured_spec(name, agent) for name, agent in settings.agents.items()}
-    known = {**known_agents(), **(added or {})}
-    fallbacks = {name for name, spec in known.items() if spec.is_fallback}
-    return dict(sorted({**known, **configured}.items(), key=lambda row: row[0] in fallbacks))
+    specs = {**known_agents(), **(added or {})}
+    fallbacks = {name for name, spec in specs.items() if spec.is_fallback}
+    return dict(sorted({**specs, **configured}.items(), key=lambda row: row[0] in fallbacks))
 
 
 def _configured_spec(name: str, agent: CustomAgent) -> AgentSpec:
@@ -164,16 +164,16 @@ def build_app(
     clock = clock or SystemClock()
     ids = Ids(clock)
     hub = Hub(clock, ids, faces=(OPENCODE1,))
-    kept = store if store is not None else store_of(settings)
+    actual_store = store if store is not None else store_of(settings)
     config = ConfigFiles(Path(environment.get("HOME") or Path.home()), environment, tuple(map(str, settings.roots)))
     added = plugins.load(agents_of(settings))
-    leftovers = _Leftovers(owner_of(settings.data_dir) if store is None else "", kept.ownership)
+    leftovers = _Leftovers(owner_of(settings.data_dir) if store is None else "", actual_store.ownership)
     feed, meters, traced = Feed(), Meters(clock), spans(on=settings.otel)
     agents = AgentDirectory(
         agents_of(settings, added.specs) if specs is None else specs,
         clock=clock,
         ids=ids,
-        store=kept,
+        store=actual_store,
         default_agent=settings.default_agent,
         environ={**environment, **environment_for(settings.data_dir / "agents")},
         delay_factor=settings.mock_delay_factor,
@@ -233,7 +233,7 @@ def build_app(
         SessionDeps(
             clock,
             ids,
-            kept,
+            actual_store,
             ChangeFeed(hub.burst),
             agents,
             config_rules,
@@ -256,7 +256,7 @@ def build_app(
             spares=spares,
         )
     )
-    names = NamedSessions(sessions, agents, kept)
+    names = NamedSessions(sessions, agents, actual_store)
     installs = Installer(agents, settings.data_dir / "agents", clock)
     hooks = Hooks(settings.hooks, sessions.index.find_record)
     for observer, on in ((meters.observe, True), (traced.observe, settings.otel), (hooks.observe, True)):
@@ -265,9 +265,9 @@ def build_app(
     host = HostFeed()
     host.observe(hub.emit)
     sessions.deps.changes.observe(hub.emit)
-    opencode2 = FaceServices(sessions, kept, hub, clock=clock, ids=ids)
+    opencode2 = FaceServices(sessions, actual_store, hub, clock=clock, ids=ids)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
-    projects = Projects(kept, clock)
+    projects = Projects(actual_store, clock)
     worktrees = Worktrees(settings.data_dir, projects, host)
     services = Services(
         settings=settings,
@@ -275,20 +275,20 @@ def build_app(
         ids=ids,
         hub=hub,
         host=host,
-        store=kept,
+        store=actual_store,
         sessions=sessions,
         agents=agents,
         projects=projects,
         config=config,
-        universal=Universal(names, installs, Traces(kept), meters, traced),
+        universal=Universal(names, installs, Traces(actual_store), meters, traced),
         opencode2=opencode2,
         terminals=Terminals(clock=clock, ids=ids, environ=environment, owner=leftovers.owner, changes=host),
         shells=Shells(
             settings.data_dir / "shell", clock=clock, ids=ids, environ=environment, owner=leftovers.owner, changes=host
         ),
         worktrees=worktrees,
-        workspaces=Workspaces(kept, projects, worktrees, clock=clock, ids=ids, changes=host),
-        copies=ProjectCopies(kept, projects, host),
+        workspaces=Workspaces(actual_store, projects, worktrees, clock=clock, ids=ids, changes=host),
+        copies=ProjectCopies(actual_store, projects, host),
         tui_control=TuiControl(),
         watchers=Watchers(host, lambda directory: hub.wants(OPENCODE2) or hub.has_reader(directory), config.home),
     )
@@ -303,9 +303,9 @@ def build_app(
         # The stack closes the parts in reverse order, each of them even if another one fails.
         async with AsyncExitStack() as ends:
             ends.callback(traced.close)
-            await kept.open()
-            ends.push_async_callback(kept.close)
-            app[ACCESS].pairing.restore(await kept.values(PAIRING), partial(kept.set_value, PAIRING))
+            await actual_store.open()
+            ends.push_async_callback(actual_store.close)
+            app[ACCESS].pairing.restore(await actual_store.values(PAIRING), partial(actual_store.set_value, PAIRING))
             if web_ui is not None:
                 ends.push_async_callback(web_ui.close)
             for part in (agents, trees, sessions, hooks, installs, probe_file):
@@ -334,7 +334,7 @@ def build_app(
         await services.worktrees.close()
         await services.watchers.close()
 
-    app[ANNOUNCE] = kept.announce
+    app[ANNOUNCE] = actual_store.announce
     app.cleanup_ctx.append(life)
     app.on_shutdown.append(end_streams)
     return app

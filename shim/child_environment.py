@@ -77,12 +77,12 @@ def child_environment(inherited: Mapping[str, str], changes: Mapping[str, str | 
     `inherited` is usually `os.environ`. `changes` are the caller's: None removes a name, and a denied name may be set again.
     `token` is added to `MARK` unless it is empty.
     """
-    kept = {name: value for name, value in inherited.items() if name not in DENIED and not name.startswith(DENIED_PREFIX)}
+    environment = {name: value for name, value in inherited.items() if name not in DENIED and not name.startswith(DENIED_PREFIX)}
     for name, value in changes.items():
         if value is None:
-            kept.pop(name, None)
+            environment.pop(name, None)
         else:
-            kept[name] = value
+            environment[name] = value
     if token:
-        kept[MARK] = f"{kept[MARK]},{token}" if kept.get(MARK) else token
-    return ChildEnvironment(kept)
+        environment[MARK] = f"{environment[MARK]},{token}" if environment.get(MARK) else token
+    return ChildEnvironment(environment)

@@ -106,8 +106,8 @@ def _describe(error: ErrorDetails) -> str:
             expected = f"an object with {context.get('discriminator')}"
         case kind:
             expected = EXPECTED.get(kind, "")
-    got = _excerpt(error["input"])
-    return f"Expected {expected}, got {got}" if expected else f"{error['msg']}, got {got}"
+    excerpt = _excerpt(error["input"])
+    return f"Expected {expected}, got {excerpt}" if expected else f"{error['msg']}, got {excerpt}"
 
 
 def _choices(text: str) -> str:

@@ -286,10 +286,10 @@ class SessionElsewhere(SessionBusy):
 
 
 class LimitReached(RequestError):
-    """The request exceeds a limit of this server. `what` says which things are too many, and what to do."""
+    """The request exceeds a limit of this server. `problem` says which things are too many, and what to do."""
 
-    def __init__(self, limit: str, value: int, what: str) -> None:
-        super().__init__(f"{what} The limit is {limit} = {value}.")
+    def __init__(self, limit: str, value: int, problem: str) -> None:
+        super().__init__(f"{problem} The limit is {limit} = {value}.")
         self.limit = limit
         self.value = value
 
@@ -330,8 +330,10 @@ class OriginNotAllowed(Forbidden):
     """A web page of another origin sent the request."""
 
     def __init__(self, origin: str) -> None:
-        shown = origin[:100]
-        super().__init__(f"Pages of {shown} may not use this server. If you trust them, start it with --cors {shown}.")
+        short_origin = origin[:100]
+        super().__init__(
+            f"Pages of {short_origin} may not use this server. If you trust them, start it with --cors {short_origin}."
+        )
         self.origin = origin
 
 
@@ -355,11 +357,11 @@ class LoginRefused(RequestError):
 
 
 class PasswordRefused(LoginRefused):
-    """The password is missing or wrong. `what` begins the message."""
+    """The password is missing or wrong. `start` begins the message."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, start: str) -> None:
         super().__init__(
-            f"{what}: the one that it was started with (OPENCODE_SERVER_PASSWORD). Clients take it from the same variable."
+            f"{start}: the one that it was started with (OPENCODE_SERVER_PASSWORD). Clients take it from the same variable."
         )
 
 
@@ -460,8 +462,8 @@ class WorkspaceCreateError(GitRefused):
 class AgentUnknown(RequestError):
     """The agent for a new session does not exist."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
-        super().__init__(f"There is no agent {name!r}. Known: {', '.join(known)}.")
+    def __init__(self, name: str, names: Iterable[str]) -> None:
+        super().__init__(f"There is no agent {name!r}. Known: {', '.join(names)}.")
         self.name = name
 
 

@@ -72,12 +72,12 @@ class BoundedLogger(logging.Filter):
         return True
 
 
-def redact(_logger: WrappedLogger | None, _method: str, event: EventDict, known: Collection[str] = ()) -> EventDict:
+def redact(_logger: WrappedLogger | None, _method: str, event: EventDict, secrets: Collection[str] = ()) -> EventDict:
     """A structlog processor that removes secrets and the words of people and agents from an event."""
-    return {name: _clean(name, value, known) for name, value in event.items()}
+    return {name: _clean(name, value, secrets) for name, value in event.items()}
 
 
-def _clean(name: str, value: object, known: Collection[str]) -> object:
+def _clean(name: str, value: object, secrets: Collection[str]) -> object:
     """Redact a value by its name, and nested values by theirs."""
     if value is None or isinstance(value, bool | int | float):
         return value
@@ -86,12 +86,12 @@ def _clean(name: str, value: object, known: Collection[str]) -> object:
     if PRIVATE_NAME.fullmatch(name):
         return f"<{len(cast('Sequence[object]', value))} long>" if isinstance(value, Sized) else "<redacted>"
     if isinstance(value, str):
-        return clean(value, known)
+        return clean(value, secrets)
     if isinstance(value, Mapping):
-        return {key: _clean(str(key), inner, known) for key, inner in cast("Mapping[object, object]", value).items()}
+        return {key: _clean(str(key), inner, secrets) for key, inner in cast("Mapping[object, object]", value).items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_clean("", inner, known) for inner in cast("Sequence[object]", value)]
-    return _clean("", str(value), known)
+        return [_clean("", inner, secrets) for inner in cast("Sequence[object]", value)]
+    return _clean("", str(value), secrets)
 
 
 def bound(*, session_id: str | None = None, turn: int | None = None, agent: str | None = None) -> AbstractContextManager[None]:
@@ -100,10 +100,10 @@ def bound(*, session_id: str | None = None, turn: int | None = None, agent: str 
     return structlog.contextvars.bound_contextvars(**{name: value for name, value in values.items() if value is not None})
 
 
-def configure(level: LogLevel, format_: LogFormat, stream: TextIO, known: Collection[str] = ()) -> None:
+def configure(level: LogLevel, format_: LogFormat, stream: TextIO, secrets: Collection[str] = ()) -> None:
     """Send all logs of the process to `stream`. It may be called again, and changes global state, as logging is global.
 
-    In: `known`, secrets to remove wherever they occur (`shim.redaction.secrets_of`).
+    In: `secrets`, to remove wherever they occur (`shim.redaction.secrets_of`).
     """
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -119,7 +119,7 @@ def configure(level: LogLevel, format_: LogFormat, stream: TextIO, known: Collec
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 structlog.processors.format_exc_info,
-                partial(redact, known=known),
+                partial(redact, secrets=secrets),
                 _renderer(format_, stream),
             ],
         )

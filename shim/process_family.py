@@ -72,30 +72,30 @@ def members(leader: int, token: str, since: int = 0) -> set[Process]:
 def end(processes: Iterable[Process], wait_s: float, number: signal.Signals = signal.SIGKILL) -> None:
     """Signal the processes that still exist, and wait until they are gone, at most `wait_s` seconds."""
     deadline = time.monotonic() + wait_s
-    poll, left = select.poll(), set[int]()
+    poll, alive = select.poll(), set[int]()
     for process in processes:
         descriptor = _signal(process, number)
         if descriptor is not None:
             poll.register(descriptor, select.POLLIN)
-            left.add(descriptor)
-    while left and (rest_s := deadline - time.monotonic()) > 0:
+            alive.add(descriptor)
+    while alive and (rest_s := deadline - time.monotonic()) > 0:
         for descriptor, _ in poll.poll(rest_s * 1000):
             poll.unregister(descriptor)
-            left.discard(descriptor)
+            alive.discard(descriptor)
             os.close(descriptor)
-    for descriptor in left:
+    for descriptor in alive:
         os.close(descriptor)
 
 
 def sweep(leader: int, token: str, since: int, also: Iterable[Process], wait_s: float) -> set[Process]:
     """End the family of a dead leader and the processes `also`. Returns those that are left, normally none."""
-    left = members(leader, token, since) | set(also)
+    survivors = members(leader, token, since) | set(also)
     for _ in range(ROUNDS):
-        if not left:
+        if not survivors:
             break
-        end(left, wait_s)
-        left = members(leader, token, since)
-    return left
+        end(survivors, wait_s)
+        survivors = members(leader, token, since)
+    return survivors
 
 
 def with_owner(environ: Mapping[str, str], owner: str) -> dict[str, str]:

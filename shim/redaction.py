@@ -46,9 +46,9 @@ def secrets_of(environ: Mapping[str, str]) -> frozenset[str]:
     )
 
 
-def clean(text: str, known: Collection[str] = ()) -> str:
-    """Remove secrets from a text. In: `known`, values to remove wherever they occur, the longest first."""
-    for value in sorted(known, key=len, reverse=True):
+def clean(text: str, secrets: Collection[str] = ()) -> str:
+    """Remove secrets from a text. In: `secrets`, values to remove wherever they occur, the longest first."""
+    for value in sorted(secrets, key=len, reverse=True):
         if value in text:
             text = text.replace(value, "<redacted>")
     text = _without_inputs(text)
@@ -58,9 +58,9 @@ def clean(text: str, known: Collection[str] = ()) -> str:
 
 
 def _without_inputs(text: str) -> str:
-    kept: list[str] = []
+    pieces: list[str] = []
     at = 0
     while (start := text.find(QUOTED, at)) >= 0 and (end := text.find(BEHIND, start)) >= 0:
-        kept += (text[at:start], f"{QUOTED}<redacted>")
+        pieces += (text[at:start], f"{QUOTED}<redacted>")
         at = end
-    return "".join((*kept, text[at:]))
+    return "".join((*pieces, text[at:]))

@@ -599,6 +599,6 @@ def sentences(error: ValidationError, values: Mapping[str, Any], origins: Mappin
         else:
             reason = problem["msg"].removeprefix("Value error, ")
             place = ".".join(str(step) for step in problem["loc"])
-            shown = place if name in SECRET_FIELDS else f"{name} = {values.get(name)!s}"
-            lines.append(f"Setting {shown} ({where}) cannot be used: {reason[:1].lower()}{reason[1:]}.")
+            assignment = place if name in SECRET_FIELDS else f"{name} = {values.get(name)!s}"
+            lines.append(f"Setting {assignment} ({where}) cannot be used: {reason[:1].lower()}{reason[1:]}.")
     return "\n".join(dict.fromkeys(lines))

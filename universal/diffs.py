@@ -102,8 +102,8 @@ def file_diff(name: str, patch: str, additions: int, deletions: int, status: str
     """Return the diff of one file in OpenCode's form, from git's patch. As in OpenCode 1.18.33, a binary file has no patch."""
     binary = bool(re.search(r"^(Binary files .* differ|GIT binary patch)$", patch, re.MULTILINE))
     body = _HUNK.sub(lambda m: f"@@ -{m[1]}{m[2] or ',1'} +{m[3]}{m[4] or ',1'} @@", hunks(patch))
-    shown = "" if binary or len(patch) > PATCH_LIMIT_CHARS else f"Index: {name}\n{'=' * 67}\n--- {name}\t\n+++ {name}\t\n{body}"
-    return FileDiff(name, shown, additions, deletions, status)
+    diff = "" if binary or len(patch) > PATCH_LIMIT_CHARS else f"Index: {name}\n{'=' * 67}\n--- {name}\t\n+++ {name}\t\n{body}"
+    return FileDiff(name, diff, additions, deletions, status)
 
 
 def turn_diff(changes: list[FileChange], base: str) -> tuple[FileDiff, ...]:

@@ -248,10 +248,10 @@ class UniversalEvent(Frozen):
     @classmethod
     def _data_by_type(cls, value: Json) -> Json:
         """Choose the payload's model by `type` when JSON is read. It is never guessed from the keys."""
-        given = obj(value)
-        if isinstance(given.get("data"), dict):
-            model = EVENT_DATA[EventType(given["type"])]
-            return {**given, "data": model.model_validate(given["data"])}
+        fields = obj(value)
+        if isinstance(fields.get("data"), dict):
+            model = EVENT_DATA[EventType(fields["type"])]
+            return {**fields, "data": model.model_validate(fields["data"])}
         return value
 
     @model_validator(mode="after")

@@ -135,8 +135,10 @@ class JsonRpc:
             return Notification(method, params, message)
         if "id" in message and ("result" in message or "error" in message):
             id_ = message["id"]
-            known = self._waiting.pop(id_, "") if _is_id(id_) else ""
-            return Response(id_ if _is_id(id_) else None, known, message.get("result"), obj(message.get("error")), message)
+            request_method = self._waiting.pop(id_, "") if _is_id(id_) else ""
+            return Response(
+                id_ if _is_id(id_) else None, request_method, message.get("result"), obj(message.get("error")), message
+            )
         return MalformedMessage("neither request, notification nor response", message)
 
     @property

@@ -139,8 +139,8 @@ def _place(text: bytearray, near: int) -> int:
     """Where the text of a string, which begins with a whole escape or character, can be cut; near this place."""
     if near <= 0:
         return 0
-    found = _PLAIN.search(text, max(near - _ESCAPE_BYTES, 0), near + _NEAR_BYTES)
-    if found is not None:
-        return found.end()
+    match = _PLAIN.search(text, max(near - _ESCAPE_BYTES, 0), near + _NEAR_BYTES)
+    if match is not None:
+        return match.end()
     end = _end_of(text, 0, near)
     return end + (_ESCAPE_BYTES if _LOW.match(text, end) else 0)

@@ -128,19 +128,19 @@ class Policy:
 
     def action(self, access: Access) -> Action | None:
         """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
-        written = (*self.config, *self.session)
-        if "deny" in (decide(access.permission, access.patterns, rules) for rules in (self.config, written)):
+        user_rules = (*self.config, *self.session)
+        if "deny" in (decide(access.permission, access.patterns, rules) for rules in (self.config, user_rules)):
             return "deny"
         if self.is_held_by_plan(access):
             return "deny"
         defaults = () if self.mode == BYPASS or access.implied else self.defaults
-        rules = (*defaults, *written, *self.grants)
+        rules = (*defaults, *user_rules, *self.grants)
         action = decide(access.permission, access.patterns, rules)
         if action == "ask" or (access.understood and not access.opaque):
             return action
         if access.opaque and action == "allow":
             return "ask"
-        if may_forbid(written, (access.permission,)):
+        if may_forbid(user_rules, (access.permission,)):
             return "ask"
         if access.understood:
             return action

@@ -72,15 +72,15 @@ def modes(offers: Sequence[Offer], first: str | None = None) -> list[OfferedMode
     Clients request the list without a session. So a mode that agents describe differently gets one description for all, and a
     mode that only some agents have names them.
     """
-    found: dict[str, list[tuple[Offer, Mode]]] = {}
+    offers_by_mode: dict[str, list[tuple[Offer, Mode]]] = {}
     for offer in offers:
         for mode in modes_of(offer.spec, offer.catalogue):
-            found.setdefault(mode.id, []).append((offer, mode))
-    described = {id_: _mode_description(id_, having, len(offers)) for id_, having in found.items()} or {
+            offers_by_mode.setdefault(mode.id, []).append((offer, mode))
+    described = {id_: _mode_description(id_, having, len(offers)) for id_, having in offers_by_mode.items()} or {
         BUILD.id: BUILD.description
     }
     modes = [name for name in (first, *FIRST_MODES) if name in described]
-    specs = {id_: tuple(offer.spec for offer, _ in having) for id_, having in found.items()}
+    specs = {id_: tuple(offer.spec for offer, _ in having) for id_, having in offers_by_mode.items()}
     listed = [OfferedMode(name, described[name], specs.get(name, ())) for name in dict.fromkeys([*modes, *described])]
     return [*listed, GENERAL] if any(offer.spec.capabilities.subagents for offer in offers) else listed
 

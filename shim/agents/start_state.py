@@ -72,9 +72,9 @@ def _look(
         if verdict.decision != "trusted":
             return None
         project = verdict.settings.digest
-    own = [path for name in use.own_files if (path := place(name, environ)) is not None]
+    agent_files = [path for name in use.own_files if (path := place(name, environ)) is not None]
     values = {path: keys for name, keys in use.values.items() if (path := place(name, environ)) is not None}
-    files = startup_files.digest(folders_of(directory), use.files, own, values)
+    files = startup_files.digest(folders_of(directory), use.files, agent_files, values)
     branch = startup_files.digest([], (), _head(directory), {}) if use.takes_git else ""
     return None if files is None or branch is None else StartState(program, keys, project, files, branch)
 

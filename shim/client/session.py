@@ -52,13 +52,13 @@ class Session:
         query = {"include_raw": include_raw}
         body = _message(message, attachments)
         last: UniversalEvent | None = None
-        begun = False  # True once our message has come: an earlier turn's end is not ours
+        has_begun = False  # True once our message has come: an earlier turn's end is not ours
         try:
             async with self._transport.events("POST", f"{self._path}/messages/stream", query=query, body=body) as events:
                 async for last in events:
                     yield last
-                    begun = begun or _is_message(last)
-                    if (begun and last.type is EventType.TURN_ENDED) or _is_over(last):
+                    has_begun = has_begun or _is_message(last)
+                    if (has_begun and last.type is EventType.TURN_ENDED) or _is_over(last):
                         return
         except (aiohttp.ClientError, TimeoutError):
             if last is None:
@@ -67,8 +67,8 @@ class Session:
             raise aiohttp.ServerDisconnectedError(f"The server ended the stream of {self.id!r} before the turn began.")
         async for event in self.events(after=last.sequence, include_raw=include_raw):
             yield event
-            begun = begun or _is_message(event)
-            if begun and event.type is EventType.TURN_ENDED:
+            has_begun = has_begun or _is_message(event)
+            if has_begun and event.type is EventType.TURN_ENDED:
                 return
 
     async def ask(self, message: str, attachments: Sequence[MessageAttachment] = ()) -> str:

@@ -39,7 +39,7 @@ class Transport:
     def __init__(self, url: str, *, password: str | None = None, session: aiohttp.ClientSession | None = None) -> None:
         self._url = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {password}"} if password else {}
-        self._own = session is None
+        self._owns_session = session is None
         self._session = session
 
     def _http(self) -> aiohttp.ClientSession:
@@ -49,7 +49,7 @@ class Transport:
 
     async def close(self) -> None:
         """Close the HTTP session, unless the caller supplied it."""
-        if self._own and self._session is not None:
+        if self._owns_session and self._session is not None:
             await self._session.close()
             self._session = None
 
@@ -58,9 +58,9 @@ class Transport:
     ) -> Any:
         """Make a request. Returns JSON, other content as bytes, None for an empty body. Raises Problem, aiohttp.ClientError."""
         timeout = aiohttp.ClientTimeout(total=ANSWER_S, connect=CONNECT_S)
-        sent: dict[str, Any] = {"data": data} if data is not None else {"json": body} if body is not None else {}
+        payload: dict[str, Any] = {"data": data} if data is not None else {"json": body} if body is not None else {}
         async with self._http().request(
-            method, self._url + path, params=_params(query), headers=self._headers, timeout=timeout, **sent
+            method, self._url + path, params=_params(query), headers=self._headers, timeout=timeout, **payload
         ) as response:
             raw = await response.read()
             if response.status >= 400:
@@ -78,9 +78,9 @@ class Transport:
         headers = {**self._headers, "Accept": "text/event-stream"}
         if last_event_id is not None:
             headers["Last-Event-ID"] = str(last_event_id)
-        sent: dict[str, Any] = {"json": body} if body is not None else {}
+        payload: dict[str, Any] = {"json": body} if body is not None else {}
         async with self._http().request(
-            method, self._url + path, params=_params(query), headers=headers, timeout=timeout, **sent
+            method, self._url + path, params=_params(query), headers=headers, timeout=timeout, **payload
         ) as response:
             if response.status >= 400:
                 raise problem_of(response.status, await response.read())

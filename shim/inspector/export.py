@@ -72,17 +72,17 @@ def archive(rows: Iterable[Row], about: Mapping[str, Any], paths: Mapping[str, s
     universal: list[str] = []
     opencode: list[str] = []
     line: Any = None
-    seen: set[tuple[str, ...]] = set()
+    subjects: set[tuple[str, ...]] = set()
     for row in rows:
         event = row.event
         universal.append(_line(event.model_dump(by_alias=True, exclude={"raw"}) | {"raw": None}, paths))
         if event.raw is not None:
             subject = _subject(event)
-            if event.raw != line or subject in seen:
+            if event.raw != line or subject in subjects:
                 native.append(_line({"sequence": event.sequence, "raw": event.raw}, paths))
-                line, seen = event.raw, set()
-            seen.add(subject)
-        opencode += [_line({"sequence": event.sequence, **sent}, paths) for sent in row.opencode]
+                line, subjects = event.raw, set()
+            subjects.add(subject)
+        opencode += [_line({"sequence": event.sequence, **output}, paths) for output in row.opencode]
     files = {
         "README.txt": README,
         "session.json": json.dumps(clean(dict(about), paths), indent=1) + "\n",

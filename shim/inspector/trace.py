@@ -60,7 +60,7 @@ class Tracer:
         events = render(self._reducer.apply(event, now), self._reducer.session, now)
         self._fold(event)
         self.sequence = event.sequence
-        opencode = tuple({"type": sent.type, "properties": sent.properties} for sent in events)
+        opencode = tuple({"type": output.type, "properties": output.properties} for output in events)
         return Row(event, opencode, self._state(), len(self._prompts), tuple(self._open))
 
     def _state(self) -> TurnState:

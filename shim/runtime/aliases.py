@@ -49,5 +49,5 @@ def find_program(name: str, search_path: str) -> str | None:
 
 def programs_on(name: str, search_path: str) -> Iterator[str]:
     """Yield all programs of this name on a PATH, in its order and without aliases. Blocks."""
-    found = candidates(name, search_path) if os.sep not in name else filter(None, [shutil.which(name)])
-    yield from (path for path in found if not is_alias(path))
+    programs = candidates(name, search_path) if os.sep not in name else filter(None, [shutil.which(name)])
+    yield from (path for path in programs if not is_alias(path))

@@ -234,7 +234,7 @@ class InProcessAgent:
         if self._program is None or self._pump is None:
             return
         self._input.close()
-        done, _ = await asyncio.wait({self._program}, timeout=self._waits.stop_s)
-        if not done:
+        finished, _ = await asyncio.wait({self._program}, timeout=self._waits.stop_s)
+        if not finished:
             self.kill()
         await asyncio.wait({self._pump}, timeout=self._waits.kill_s * 2)

@@ -133,9 +133,9 @@ def find(agent: AgentSpec, env: Mapping[str, str]) -> ProgramLocation:
         return ProgramLocation(None, note="runs inside of the server")
     if _is_named(agent, env):
         return _named_program(agent, env)
-    found = next(_programs(agent.binaries, agent, env), None)
-    if found is not None:
-        return found
+    program = next(_programs(agent.binaries, agent, env), None)
+    if program is not None:
+        return program
     names = " or ".join(agent.binaries)
     override = f" Or name it in {agent.env_override}." if agent.env_override else ""
     return ProgramLocation(

@@ -49,7 +49,7 @@ class Meters:
         self._clock = clock
         self._seconds: deque[list[int]] = deque(maxlen=WINDOW_S)
         self._second = ""
-        self._begun: dict[str, int] = {}
+        self._turn_starts: dict[str, int] = {}
         self.started_ms = clock.now_ms()
         self.events: Counter[str] = Counter()
         self.turns: Counter[str] = Counter()
@@ -80,12 +80,12 @@ class Meters:
 
     def _turn(self, event: UniversalEvent, data: TurnData) -> None:
         if event.type is EventType.TURN_STARTED:
-            self._begun[event.session_id] = from_rfc3339(event.time)
+            self._turn_starts[event.session_id] = from_rfc3339(event.time)
             return
         self.turns[text(obj(data.metadata).get("reason"), "unknown")] += 1
-        begun = self._begun.pop(event.session_id, None)
-        if begun is not None:
-            self.turn_s.add((from_rfc3339(event.time) - begun) / 1000)
+        start_ms = self._turn_starts.pop(event.session_id, None)
+        if start_ms is not None:
+            self.turn_s.add((from_rfc3339(event.time) - start_ms) / 1000)
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer. `route`: the route's pattern, not the path."""
@@ -104,7 +104,7 @@ class Meters:
     @property
     def running_turns(self) -> int:
         """The number of running turns."""
-        return len(self._begun)
+        return len(self._turn_starts)
 
 
 def _count(counter: Counter[str], key: str) -> None:

@@ -92,8 +92,8 @@ class _Collector:
         yield CounterMetricFamily(f"{PREFIX}opencode_events", "OpenCode events that were published.", value=gauges.published)
 
 
-def _counter(name: str, what: str, label: str, values: Mapping[str, int]) -> CounterMetricFamily:
-    family = CounterMetricFamily(f"{PREFIX}{name}", what, labels=[label])
+def _counter(name: str, description: str, label: str, values: Mapping[str, int]) -> CounterMetricFamily:
+    family = CounterMetricFamily(f"{PREFIX}{name}", description, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
     return family

@@ -174,7 +174,7 @@ def message(value: Mapping[str, Any]) -> Message:
     wire = obj(value.get("info"))
     info = user_info(wire) if wire.get("role") == "user" else step_info(wire)
     parts = [part(obj(item)) for item in arr(value.get("parts"))]
-    return Message(info, {one.id: one for one in parts}, is_said=True, is_over=True)
+    return Message(info, {entry.id: entry for entry in parts}, is_said=True, is_over=True)
 
 
 def user_info(wire: Json) -> UserInfo:
@@ -235,7 +235,7 @@ def user_prompt(item: Item) -> UserPrompt:
     parts = ({key: value for key, value in obj(row).items() if value is not None} for row in arr(fields.get("parts")))
     return UserPrompt(
         message_id=text(fields.get("message_id")),
-        parts=tuple(part(one) for one in parts),
+        parts=tuple(part(wire) for wire in parts),
         mode=text(fields.get("agent")),
         model=message_model(fields.get("model")),
         system=fields.get("system"),

@@ -89,8 +89,8 @@ class Messages(PagedDict[Message]):
         return frozenset(value.known_by)
 
     def _complete(self, page: Page[Message], values: dict[str, Message]) -> dict[str, Message]:
-        for message, known in zip(values.values(), page.known, strict=True):
-            message.known_by = set(known)
+        for message, agents in zip(values.values(), page.known, strict=True):
+            message.known_by = set(agents)
         return values
 
     def _copy_loose(self) -> dict[str, Message]:
@@ -134,23 +134,23 @@ class Messages(PagedDict[Message]):
         for page in self._pages:
             if page.values is not None:
                 ids += (id_ for id_, message in page.values.items() if agent not in message.known_by)
-            elif not all(agent in known for known in page.known):
-                ids += (id_ for id_, known in zip(page.ids, page.known, strict=True) if agent not in known)
+            elif not all(agent in agents for agents in page.known):
+                ids += (id_ for id_, agents in zip(page.ids, page.known, strict=True) if agent not in agents)
         return [*ids, *(id_ for id_, message in self._loose.items() if agent not in message.known_by)]
 
     def learn(self, id_: str, agent: str) -> None:
         """Note that an agent has this message now. Does nothing if there is no such message."""
         if id_ in self and agent not in self.known_by(id_):
-            self._set_known({id_}, self._place(id_), lambda known: known | {agent})
+            self._set_known({id_}, self._place(id_), lambda agents: agents | {agent})
 
     def forget(self, agent: str, since_ms: int | None = None) -> None:
         """Note that an agent has lost all messages, or those made since a given time."""
 
-        def without(known: KnownBy) -> KnownBy:
-            return known - {agent}
+        def without(agents: KnownBy) -> KnownBy:
+            return agents - {agent}
 
         for page in list(self._pages):
-            if page.values is not None or any(agent in known for known in page.known):
+            if page.values is not None or any(agent in agents for agents in page.known):
                 _, _, low_ms, high_ms = page.limits
                 if since_ms is None or low_ms >= since_ms:
                     self._set_known(None, page, without)
@@ -167,8 +167,10 @@ class Messages(PagedDict[Message]):
             for id_ in messages if ids is None else ids:
                 messages[id_].known_by = set(change(frozenset(messages[id_].known_by)))
             return
-        known = [share(change(one)) if ids is None or page.ids[at] in ids else one for at, one in enumerate(page.known)]
-        changed = page.with_known(known)
+        agent_sets = [
+            share(change(agents)) if ids is None or page.ids[at] in ids else agents for at, agents in enumerate(page.known)
+        ]
+        changed = page.with_known(agent_sets)
         self._pages[self._pages.index(page)] = changed
         if (messages := self._unpacked.pop(page, None)) is not None:
             self.keep(changed, messages)

@@ -354,9 +354,9 @@ class Transcript:
             part_id = message.text_parts[index] = new_part.id
             message.parts[part_id] = new_part
         message.streaming.pop(part_id, None)
-        shown = message.parts[part_id]
-        assert isinstance(shown, (Text, Reasoning))
-        self._put(message, replace(shown, text=part.text, end_ms=at_ms), at_ms)
+        text_part = message.parts[part_id]
+        assert isinstance(text_part, (Text, Reasoning))
+        self._put(message, replace(text_part, text=part.text, end_ms=at_ms), at_ms)
 
     def _end_texts(self, message: Message, at_ms: int) -> None:
         for part_id in list(message.streaming):

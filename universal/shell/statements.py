@@ -231,8 +231,8 @@ class StatementReader(RedirectionReader):
         unknown = State(None if self._changes_directory else state.directories)
         after = self._statement(body, unknown).end
         changed = {**dict(state.variables), **{variable: None for variable, _ in after.variables}}
-        same = after.directories == unknown.directories
-        end = State(state.directories if same else None, tuple(sorted(changed.items())))
+        keeps_directory = after.directories == unknown.directories
+        end = State(state.directories if keeps_directory else None, tuple(sorted(changed.items())))
         return Outcome(end, end)
 
     def _list(self, node: Node, state: State) -> Outcome:
@@ -254,8 +254,8 @@ class StatementReader(RedirectionReader):
             elif operator.type == "||":
                 after = self._statement(right, outcome.end)
                 leaves = right.type == "command" and self._of(right).split()[0] in tables.ENDS
-                kept = outcome.success if leaves else outcome.success.merge(after.success)
-                outcome = Outcome(kept, kept if leaves else outcome.end.merge(after.end))
+                success = outcome.success if leaves else outcome.success.merge(after.success)
+                outcome = Outcome(success, success if leaves else outcome.end.merge(after.end))
             else:
                 raise reject("an unusual list")
         return outcome

@@ -40,8 +40,8 @@ class State:
 
     def merge(self, other: State) -> State:
         """The state that holds if either of two states is the real one."""
-        ours, theirs = dict(self.variables), dict(other.variables)
-        variables = {name: _union(ours.get(name), theirs.get(name)) for name in {**ours, **theirs}}
+        left, right = dict(self.variables), dict(other.variables)
+        variables = {name: _union(left.get(name), right.get(name)) for name in {**left, **right}}
         return State(_union(self.directories, other.directories), tuple(sorted(variables.items())))
 
 
@@ -113,13 +113,13 @@ class Word:
         if self.has_braces and self.source != "{}":
             return None
         choices = [(piece.text,) if piece.text is not None else piece.values for piece in self.pieces]
-        known = [choice for choice in choices if choice is not None]
-        if len(known) < len(choices):
+        definite = [choice for choice in choices if choice is not None]
+        if len(definite) < len(choices):
             return None
         count = 1
-        for choice in known:
+        for choice in definite:
             count *= len(choice)
-        return tuple("".join(parts) for parts in product(*known)) if count <= VALUES_LIMIT else None
+        return tuple("".join(parts) for parts in product(*definite)) if count <= VALUES_LIMIT else None
 
     @property
     def tilde(self) -> bool:

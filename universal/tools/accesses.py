@@ -65,9 +65,9 @@ class Place:
 
     def is_inside(self, path: str) -> bool:
         """Return True if an absolute path lies in the project, both as written and with links followed."""
-        written = (self.directory, *self.roots)
-        resolved = tuple(map(self.resolve, written))
-        return _is_below(path, written) and _is_below(self.resolve(path), resolved)
+        folders = (self.directory, *self.roots)
+        resolved = tuple(map(self.resolve, folders))
+        return _is_below(path, folders) and _is_below(self.resolve(path), resolved)
 
     def names(self, path: str) -> tuple[str, ...]:
         """Return the patterns of a path relative to the directory. If links lead elsewhere, their target is added."""

@@ -205,7 +205,7 @@ def _read(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[s
     truncated = end < total
     numbered = "".join(f"{start + i}: {line}\n" for i, line in enumerate(lines))
     closing = f"(Showing lines {start}-{end} of {total})" if truncated else f"(End of file - total {total} lines)"
-    shown = f"<path>{absolute}</path>\n<type>file</type>\n<content>\n{numbered}\n{closing}\n</content>" if file else output
+    listing = f"<path>{absolute}</path>\n<type>file</type>\n<content>\n{numbered}\n{closing}\n</content>" if file else output
     display: JsonObject = {
         "type": "file",
         "path": absolute,
@@ -215,7 +215,7 @@ def _read(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[s
         "totalLines": max(total, end),
         "truncated": truncated,
     }
-    return ResultView(shown, title, {"preview": "\n".join(lines[:PREVIEW_LINES]), "loaded": [], "display": display})
+    return ResultView(listing, title, {"preview": "\n".join(lines[:PREVIEW_LINES]), "loaded": [], "display": display})
 
 
 def _diff_of(files: list[FileRefPart]) -> str:
@@ -268,8 +268,8 @@ def _apply_patch(
 def _bash(view: ToolView, output: str, files: list[FileRefPart], meta: Mapping[str, Any], context: ToolContext) -> ResultView:
     command = str(view.input.get("command", ""))
     if "stdout" in meta:  # the text for the model may be wrapped: a person sees what the command wrote
-        written = str(meta["stdout"] or "") + str(meta.get("stderr") or "")
-        output = written if written or not meta.get("exit_code") else output
+        streams = str(meta["stdout"] or "") + str(meta.get("stderr") or "")
+        output = streams if streams or not meta.get("exit_code") else output
     output = output or "(no output)"  # as OpenCode says it
     metadata: JsonObject = {"output": output}
     if isinstance(meta.get("exit_code"), int):

@@ -87,7 +87,7 @@ class StatusesWriter:
     # --- the session's properties --------------------------------------------------------------------------
 
     def record_changed(self, new: SessionRecord, *, choices: frozenset[str]) -> None:
-        """Write what has changed in the record. `chosen`: which of agent and model somebody selected.
+        """Write what has changed in the record. `choices`: which of agent and model somebody selected.
 
         A session that has neither gets those of its first step; those of a later prompt are written if they differ.
         """
@@ -106,10 +106,10 @@ class StatusesWriter:
         if new.mode and new.mode != mode and (mode is not None or "agent" in choices):
             timeline.mode = new.mode
             self._add(ModeEntry(self._log.next_message_id(), self._log.at, new.mode, mode))
-        wanted = plain(new.model)
-        if wanted is not None and wanted != plain(model) and (model is not None or "model" in choices):
-            timeline.model = wanted
-            self._add(ModelEntry(self._log.next_message_id(), self._log.at, wanted, model))
+        new_model = plain(new.model)
+        if new_model is not None and new_model != plain(model) and (model is not None or "model" in choices):
+            timeline.model = new_model
+            self._add(ModelEntry(self._log.next_message_id(), self._log.at, new_model, model))
 
     def _add(self, entry: ModeEntry | ModelEntry | MovedEntry | SkillEntry | NoteEntry) -> None:
         self._log.write(EntryAdded(entry))

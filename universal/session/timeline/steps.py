@@ -134,8 +134,8 @@ class StepsWriter:
 
     def release(self) -> None:
         """End the steps that were broken off, because the turn goes on or ends without their failure."""
-        held, self._timeline.held = self._timeline.held, []
-        for message_id in held:
+        message_ids, self._timeline.held = self._timeline.held, []
+        for message_id in message_ids:
             message = self._session.messages.get(message_id)
             if message is not None and isinstance(message.info, StepInfo):
                 self._finish(message.info, message)

@@ -67,7 +67,7 @@ def test_the_classifiers_name_what_is_tried() -> None:
     assert VERSIONS == ("3.11", "3.12", "3.13", "3.14")
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", [VERSIONS[0], *(pytest.param(newer, marks=pytest.mark.nightly) for newer in VERSIONS[1:])])
 def test_the_wheel_installs_from_an_index_and_answers_on_each_python(package: Package, version: str, tmp_path: Path) -> None:
     python = interpreter(version)
     if python is None:

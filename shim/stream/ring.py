@@ -45,7 +45,6 @@ class Ring:
         self._max_frames = frames
         self._max_size = size
         self._entries: deque[Entry] = deque()
-        self._number: dict[str, int] = {}
         self._position_by_event: dict[str, str] = {}
         self._forgotten = 0
         self._size = 0
@@ -75,7 +74,6 @@ class Ring:
             self._length_limit += self._max_frames
             self._size_limit += self._max_size
         self._last = position
-        self._number[position] = self._forgotten + len(entries)
         if event_id is not None:
             self._position_by_event[event_id] = position
         entries.append(entry)
@@ -90,7 +88,6 @@ class Ring:
         position, face, _, _, event_id, _, size, _ = oldest
         self._size -= size
         self._count_by_face[face] -= 1
-        del self._number[position]
         if event_id is not None and self._position_by_event.get(event_id) == position:
             del self._position_by_event[event_id]
         self._origin = position
@@ -104,8 +101,8 @@ class Ring:
         """Number of entries that were added up to a position, or None for an unknown position."""
         if position == self._origin:
             return self._forgotten
-        number = self._number.get(position)
-        return None if number is None else number + 1
+        newest_first = enumerate(reversed(self._entries))
+        return next((self.published_count - back for back, entry in newest_first if entry.position == position), None)
 
     def after(self, position: str) -> list[Entry] | None:
         """The entries after a position, oldest first, or None for an unknown position."""

@@ -315,7 +315,11 @@ class SessionActor:
         if fact.type is EventType.SESSION_STARTED:
             return  # it was recorded when the session was created
         state = self.children.state_of(fact.child)
-        if fact.type in (EventType.ITEM_STARTED, EventType.ITEM_DELTA):
+        if fact.type is EventType.ITEM_DELTA:  # most of what an agent says, and none of what follows
+            self._dispatcher.on_answer()
+            state.fact(fact)
+            return
+        if fact.type is EventType.ITEM_STARTED:
             self._dispatcher.on_answer()
         if self._is_lost_conversation(fact.data):
             state.status("conversation_lost", text(getattr(fact.data, "message", "")))

@@ -151,7 +151,9 @@ class Hub:
         return self._is_wanted(self._readers_of(face))
 
     def _is_wanted(self, readers: _Readers) -> bool:
-        return readers.count > 0 or readers.face.keep_s is None or self._clock.now_ms() < readers.wanted_until_ms
+        if readers.count or readers.face.keep_s is None:
+            return True
+        return readers.wanted_until_ms > 0 and self._clock.now_ms() < readers.wanted_until_ms
 
     def stats(self) -> HubStats:
         """The counts for metrics and health."""
@@ -169,7 +171,7 @@ class Hub:
     def emit(self, change: object) -> None:
         """Publish the events that each face makes of a change. A face without readers is not asked."""
         for readers in tuple(self._faces.values()):
-            if readers.count or self._is_wanted(readers):
+            if self._is_wanted(readers):
                 for event in readers.face.render(change):
                     self.publish(event)
 

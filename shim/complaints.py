@@ -14,9 +14,9 @@ from pydantic_core import ErrorDetails
 
 from shim.errors import place_text
 
-GOT_LENGTH = 200
+EXCERPT_CHARS = 200
 
-EXPECTED = {
+EXPECTED_TYPES = {
     "string_type": "string",
     "int_type": "an integer",
     "int_parsing": "an integer",
@@ -105,7 +105,7 @@ def _describe(error: ErrorDetails) -> str:
         case "union_tag_not_found":
             expected = f"an object with {context.get('discriminator')}"
         case kind:
-            expected = EXPECTED.get(kind, "")
+            expected = EXPECTED_TYPES.get(kind, "")
     excerpt = _excerpt(error["input"])
     return f"Expected {expected}, got {excerpt}" if expected else f"{error['msg']}, got {excerpt}"
 
@@ -122,4 +122,4 @@ def _pattern(pattern: str) -> str:
 
 def _excerpt(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
-    return text if len(text) <= GOT_LENGTH else text[:GOT_LENGTH] + "..."
+    return text if len(text) <= EXCERPT_CHARS else text[:EXCERPT_CHARS] + "..."

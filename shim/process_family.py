@@ -30,7 +30,7 @@ ROUNDS = 5
 """Maximum number of scans of one sweep. A process may fork while it is being ended, so one scan is not enough."""
 OWNED_WAIT_S = 2.0
 """Seconds, at the next start, for the processes of a killed server to be gone."""
-NOBODY = -1
+NO_LEADER = -1
 """Passed instead of a leader's pid when only the token counts."""
 DEAD = frozenset({"Z", "X"})
 
@@ -106,9 +106,9 @@ def with_owner(environ: Mapping[str, str], owner: str) -> dict[str, str]:
 
 def end_owned(owner: str, wait_s: float = OWNED_WAIT_S) -> int:
     """End all processes with this owner's token, which a killed server left behind. Returns their number."""
-    processes = members(NOBODY, owner)
+    processes = members(NO_LEADER, owner)
     if processes:
-        sweep(NOBODY, owner, 0, processes, wait_s)
+        sweep(NO_LEADER, owner, 0, processes, wait_s)
     return len(processes)
 
 

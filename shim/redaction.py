@@ -25,7 +25,7 @@ SECRET_VALUES: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 """Patterns of secrets in texts: provider keys, tokens, credentials in headers and URLs. They match in linear time."""
 
-QUOTED, BEHIND = "input_value=", ", input_type="
+INPUT_START, INPUT_END = "input_value=", ", input_type="
 """pydantic quotes the invalid input between these, which may be a whole prompt."""
 
 SECRET_VARIABLE = re.compile(r"(^|_)(KEY|PASS|PAT|AUTH)S?(_|$)", re.I)
@@ -60,7 +60,7 @@ def clean(text: str, secrets: Collection[str] = ()) -> str:
 def _without_inputs(text: str) -> str:
     pieces: list[str] = []
     at = 0
-    while (start := text.find(QUOTED, at)) >= 0 and (end := text.find(BEHIND, start)) >= 0:
-        pieces += (text[at:start], f"{QUOTED}<redacted>")
+    while (start := text.find(INPUT_START, at)) >= 0 and (end := text.find(INPUT_END, start)) >= 0:
+        pieces += (text[at:start], f"{INPUT_START}<redacted>")
         at = end
     return "".join((*pieces, text[at:]))

@@ -19,7 +19,7 @@ PACKAGE = "opencode-shim"
 BUILD_FILE = Path(__file__).with_name("build.json")
 CHECKOUT = Path(__file__).resolve().parent.parent
 COMMIT = re.compile(r"[0-9a-f]{40,64}")
-SHOWN = 9
+COMMIT_CHARS = 9
 """Number of characters of a commit that are shown."""
 OLD_AFTER_DAYS = 180
 """Age in days from which the server suggests to look for a newer release."""
@@ -44,7 +44,7 @@ class Build:
 
     def __str__(self) -> str:
         changed = ", modified" if self.modified else ""
-        return f"{self.version} ({self.commit[:SHOWN]}{changed})" if self.commit else self.version
+        return f"{self.version} ({self.commit[:COMMIT_CHARS]}{changed})" if self.commit else self.version
 
     def age_days(self, today: date) -> int | None:
         """Return the days since this version's release; None if the changelog has no date."""

@@ -72,7 +72,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-FOUND: Mapping[str, tuple[str, ...]] = {{
+CLIENT_COMMANDS: Mapping[str, tuple[str, ...]] = {{
 {chr(10).join(rows)}
 }}
 """Client -> the names and aliases that its program declares, without the slash."""
@@ -81,14 +81,14 @@ FOUND: Mapping[str, tuple[str, ...]] = {{
 
 def current_commands() -> dict[str, list[str]]:
     """Return the commands of the installed clients, and the stored ones of the others."""
-    from shim.agents.client_commands import FOUND
+    from shim.agents.client_commands import CLIENT_COMMANDS
 
     commands: dict[str, list[str]] = {}
     for client, place in CLIENTS.items():
         path = MODULES / place
         if not path.exists():
             sys.stderr.write(f"{client} is not installed (scripts/e2e-setup does): its names stay as they were\n")
-            commands[client] = list(FOUND.get(client, ()))
+            commands[client] = list(CLIENT_COMMANDS.get(client, ()))
             continue
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
             commands[client] = names_in(program)

@@ -316,7 +316,7 @@ LEFT_OUT = {
     "SessionRetryScheduledData": ("attempt", "at", "error"),
 }
 """Type -> its required fields that the face leaves out if the session does not have them."""
-BUILT = {"LocationRef": "LocationPublicRef"}
+STAND_INS = {"LocationRef": "LocationPublicRef"}
 """Type -> the type that has only the fields which the face builds."""
 SESSION_ID = "sessionID"
 """Field of a session's events that `render` adds to all of them, so that their data has no such field."""
@@ -332,7 +332,7 @@ ABOUT = {
 def types_modules(schemas: dict[str, Schema]) -> dict[str, str]:
     """Module of `shim/faces/opencode2` -> its text. In: the document's schemas."""
     writer = TypedDictWriter(
-        schemas, "shim.faces.opencode2", names=INNER_NAMES, array="Sequence", left_out=LEFT_OUT, instead=BUILT
+        schemas, "shim.faces.opencode2", names=INNER_NAMES, array="Sequence", left_out=LEFT_OUT, instead=STAND_INS
     )
     modules: dict[str, str] = {}
     for file, names in SHAPES.items():

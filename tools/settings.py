@@ -7,7 +7,7 @@ import sys
 from tools.generated_files import ROOT, settle
 
 TARGET = ROOT / "docs" / "settings.md"
-COMPUTED = {
+COMPUTED_DEFAULTS = {
     "agents": "none",
     "directory": "the current directory",
     "data_dir": "`$XDG_DATA_HOME/opencode-shim`, or `~/.local/share/opencode-shim`",
@@ -61,7 +61,9 @@ def render() -> str:
     flags = {option.name for option in get_group(cli).commands["serve"].params}
     rows: list[str] = []
     for name, field in Settings.model_fields.items():
-        default = COMPUTED.get(name) or (f"`{str(field.default).lower()}`" if field.default not in (None, ()) else "unset")
+        default = COMPUTED_DEFAULTS.get(name) or (
+            f"`{str(field.default).lower()}`" if field.default not in (None, ()) else "unset"
+        )
         flag = f"`--{name.replace('_', '-')}`" if name in flags else ""
         rows.append(f"| `{name}` | {flag} | `{env_name(name)}` | {default} | {' '.join((field.description or '').split())} |")
     binaries = ", ".join(f"`{spec.env_override}`" for spec in agents().values() if spec.env_override and spec.binaries)

@@ -26,7 +26,7 @@ from universal.turn import (
 )
 
 TARGET = ROOT / "docs" / "turn.md"
-WAITING = 2
+QUEUE_LIMIT = 2
 
 STEPS: dict[Step, str] = {
     "wake": "a turn begins that nobody asked for",
@@ -81,7 +81,7 @@ def outcomes() -> dict[tuple[State, Input], set[Outcome]]:
     while todo:
         machine = todo.popleft()
         for input_ in Input:
-            if input_ is Input.PROMPT and len(machine.queue) == WAITING:
+            if input_ is Input.PROMPT and len(machine.queue) == QUEUE_LIMIT:
                 continue
             after = replace(machine, queue=list(machine.queue), open=set(machine.open), ignored=machine.ignored.copy())
             effects = after.apply(input_, "key")

@@ -16,7 +16,7 @@ KEEP_BYTES = 256 * 1024
 """Bytes kept of a string's beginning, and of its end. OpenCode's own tools give their model 50 KB."""
 NOTE = rb"\n\n[... %d bytes were left out here: the agent said too much in one line ...]\n\n"
 """Text that replaces the cut part, escaped for a JSON string."""
-ASKING = ("id", "request_id")
+REQUEST_KEYS = ("id", "request_id")
 """Keys of requests and answers. Such lines are never shortened, since programs use their values."""
 
 _INSIDE = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
@@ -75,7 +75,7 @@ class Shortener:
             value = json.loads(self._out)  # takes lone surrogates, as agents say them
         except (ValueError, RecursionError):
             return None
-        return bytes(self._out) if isinstance(value, dict) and not any(key in value for key in ASKING) else None
+        return bytes(self._out) if isinstance(value, dict) and not any(key in value for key in REQUEST_KEYS) else None
 
     def _outside(self, data: bytes, at: int) -> int:
         """Up to the next string; where that is."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-FOUND: Mapping[str, tuple[str, ...]] = {
+CLIENT_COMMANDS: Mapping[str, tuple[str, ...]] = {
     "opencode 1.0.98": (
         "agents",
         "clear",

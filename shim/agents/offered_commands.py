@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shim.agents.client_commands import FOUND
+from shim.agents.client_commands import CLIENT_COMMANDS
 from universal.codec import COMPACT, AgentSpec, Catalogue, SlashCommand
 
 BY_HAND: Mapping[str, str] = {
@@ -30,7 +30,7 @@ BY_HAND: Mapping[str, str] = {
 }
 """Name -> who has it. These cannot be found by tools/client_commands.py."""
 
-RESERVED: frozenset[str] = frozenset(BY_HAND).union(*FOUND.values())
+RESERVED_NAMES: frozenset[str] = frozenset(BY_HAND).union(*CLIENT_COMMANDS.values())
 """An agent's command of such a name is offered as `AGENT:NAME`."""
 
 _ENDS = "It would end the agent in the middle of the session. Leave your client instead."
@@ -45,7 +45,7 @@ BREAKING: Mapping[str, str] = {
 }
 """Command that no agent is sent -> why, and what to do instead. `AgentSpec.withheld_commands` has those of one agent."""
 
-NUMBERED = re.compile(r"\$\d+")
+NUMBERED_ARGUMENT = re.compile(r"\$\d+")
 SEPARATOR = ":"
 """Between an agent's registry name and the name of its command."""
 CLIENTS_DO_IT = frozenset({COMPACT.removeprefix("/")})
@@ -120,7 +120,7 @@ def commands(offers: Sequence[Offer], templates: Iterable[Template], agent: str 
     a session, so it has the commands of all agents, and a command that only some agents have names them.
     """
     offered = {command.name: _template_command(command) for command in templates}
-    names = RESERVED.union(offered)
+    names = RESERVED_NAMES.union(offered)
     listed = _offers_of(offers, agent)
     for offer in listed:
         for command in offer.catalogue.commands:
@@ -182,5 +182,5 @@ def _one_line(description: str) -> str:
 
 def hints(template: str) -> tuple[str, ...]:
     """Return a template's arguments: `$1` and so on, ascending, then `$ARGUMENTS`."""
-    numbered = sorted(set(NUMBERED.findall(template)), key=lambda name: int(name[1:]))
+    numbered = sorted(set(NUMBERED_ARGUMENT.findall(template)), key=lambda name: int(name[1:]))
     return (*numbered, "$ARGUMENTS") if "$ARGUMENTS" in template else tuple(numbered)

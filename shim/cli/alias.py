@@ -15,7 +15,7 @@ from shim.errors import ShimError
 from shim.runtime.aliases import NAMES, candidates, is_alias, script
 
 DEFAULT_FOLDER = "~/.local/bin"
-KEPT = ".before-alias"
+BACKUP_SUFFIX = ".before-alias"
 """File name suffix that `--force` gives to the program that the alias replaces."""
 
 
@@ -27,7 +27,7 @@ def install(folder: Path, names: Sequence[str], out: screen.Console, *, force: b
         if _is_occupied(path) and not force:
             raise ShimError(
                 f"{path} is another program and stays as it is. Choose another folder, or use --force: it keeps that program as"
-                f" {path.name}{KEPT}, and `opencode-shim alias remove {place}` puts it back."
+                f" {path.name}{BACKUP_SUFFIX}, and `opencode-shim alias remove {place}` puts it back."
             )
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def _is_occupied(path: Path) -> bool:
 
 
 def _backup_path(path: Path) -> Path:
-    return path.with_name(path.name + KEPT)
+    return path.with_name(path.name + BACKUP_SUFFIX)
 
 
 def _write(path: Path) -> None:

@@ -1,7 +1,7 @@
 """Reads files of NAME=VALUE lines into the environment, and writes one for a service.
 
 A service starts without the variables of a login shell. `service install` writes PATH and other variables without secrets
-(`COPIED`) into one file. The person writes the keys into a second file. Values of keys are never copied.
+(`COPIED_NAMES`) into one file. The person writes the keys into a second file. Values of keys are never copied.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from shim.redaction import clean, secrets_of
 
 LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 LIMIT_BYTES = 2**20
-COPIED = re.compile(
+COPIED_NAMES = re.compile(
     r"PATH|LANG|LC_\w+|TZ|SHELL|XDG_(CONFIG|DATA|CACHE|STATE)_HOME|SSL_CERT_(FILE|DIR)|NODE_EXTRA_CA_CERTS|CLAUDE_CONFIG_DIR|CODEX_HOME"
     r"|\w+_BASE_URL|(?:https?|all|no)_proxy|(?:HTTPS?|ALL|NO)_PROXY|SHIM_\w+_BIN"
 )
@@ -68,7 +68,7 @@ def service_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environ.items())
-        if COPIED.fullmatch(name) and value and "\n" not in value and clean(value, secrets) == value
+        if COPIED_NAMES.fullmatch(name) and value and "\n" not in value and clean(value, secrets) == value
     }
 
 

@@ -35,11 +35,13 @@ Job = Callable[[Settings, str], Awaitable[int]]
 START_S = 20.0
 """Seconds for a server that `api` started to answer."""
 LOOK_EVERY_S = 0.1
+"""Seconds between looks for that server."""
 API_S = 100.0
 """Timeout in seconds of one request. `opencode-fleet` waits 120 s for the whole command."""
 LEAST_ID, LEAST_TITLE = 20, 25
 """Least widths of the columns of `session list`, in characters."""
-FAILED = 400
+LEAST_ERROR_STATUS = 400
+"""Least status of an answer that reports an error."""
 
 
 def settings_of(options: Options) -> Settings:
@@ -85,7 +87,7 @@ async def _api(settings: Settings, options: Options) -> int:
         raise ShimError(f"The server at {url} does not answer: {error or 'timeout'}. Check that it runs.") from error
     if body_text:
         sys.stdout.write(body_text + "\n")
-    if answer.status >= FAILED:
+    if answer.status >= LEAST_ERROR_STATUS:
         sys.stderr.write(f"{answer.status} {answer.reason}\n")
         return 1
     return 0

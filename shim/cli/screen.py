@@ -16,7 +16,7 @@ BUILT_IN = "built in"
 """Shown instead of a path for an agent that has no program of its own."""
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-FORCED = ("FORCE_COLOR", "TTY_COMPATIBLE")
+FORCE_VARIABLES = ("FORCE_COLOR", "TTY_COMPATIBLE")
 """Variables that ask for colours without a terminal."""
 
 
@@ -108,7 +108,7 @@ class Terminal:
 
 def console(stream: TextIO) -> Console:
     """Return the output for stdout or stderr."""
-    return Terminal(stream) if stream.isatty() or any(map(os.environ.get, FORCED)) else Plain(stream)
+    return Terminal(stream) if stream.isatty() or any(map(os.environ.get, FORCE_VARIABLES)) else Plain(stream)
 
 
 def line(out: Console, text: str, style: str | None = None) -> None:

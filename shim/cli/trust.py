@@ -17,7 +17,7 @@ from shim.host.roots import within
 from shim.host.trust import FILE, TrustFile, each_agents_settings
 from shim.settings import Settings
 
-LISTED = 20
+LIST_LIMIT = 20
 """Maximum number of entries of one project that `--list` prints."""
 
 
@@ -78,7 +78,7 @@ def show_all(settings: Settings, out: screen.Console) -> int:
     rows = decisions(settings).decisions()
     for row in rows:
         screen.line(out, f"{'trusted' if row.trusted else 'declined':<9} {row.directory}  since {row.at[:10]}")
-        for line in row.settings[:LISTED]:
+        for line in row.settings[:LIST_LIMIT]:
             screen.line(out, f"            {line}")
     if not rows and not settings.trusted_roots and not settings.trust_all:
         screen.line(out, "No project is trusted or declined.")

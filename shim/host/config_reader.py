@@ -42,7 +42,7 @@ PROBLEMS_LIMIT = 50
 """Maximum problems that one load lists. It only counts the others."""
 PROBLEM_LIMIT_CHARACTERS = 500
 COMMAND_FOLDERS = ("command", "commands")
-ADDED_UP = frozenset({"plugin", "instructions"})
+GROWING_LISTS = frozenset({"plugin", "instructions"})
 """Lists that grow from source to source; any other list is replaced."""
 PLACEHOLDER = re.compile(r"\{(env|file):([^{}]+)\}")
 
@@ -322,7 +322,7 @@ class _Merger:
 
     def add(self, values: Mapping[str, Any]) -> None:
         for key, value in values.items():
-            if key in ADDED_UP and isinstance(value, list):
+            if key in GROWING_LISTS and isinstance(value, list):
                 members = self._members.setdefault(key, set())
                 into = cast("list[Any]", self.values.setdefault(key, []))
                 for member in cast("list[Any]", value):

@@ -29,7 +29,9 @@ Modality: TypeAlias = Literal["text", "audio", "image", "video", "pdf"]
 Action: TypeAlias = Literal["ask", "allow", "deny"]
 Permission: TypeAlias = Action | dict[str, Action | dict[str, Action]]
 
-NAMED = frozenset({"command", "agent", "mode", "provider", "mcp", "permission", "formatter", "lsp", "reference", "references"})
+NAMED_ENTRIES = frozenset(
+    {"command", "agent", "mode", "provider", "mcp", "permission", "formatter", "lsp", "reference", "references"}
+)
 """Keys that hold named entries. A fault in one entry does not remove the others."""
 DESCRIBED_LIMIT = 20
 """Maximum faults of one file that are described. The others are only counted."""
@@ -382,7 +384,7 @@ class ValidConfig(NamedTuple):
 
 
 def admit(values: Mapping[str, Any]) -> ValidConfig:
-    """Return the valid part of a config. In the keys of `NAMED`, only the faulty entry is dropped."""
+    """Return the valid part of a config. In the keys of `NAMED_ENTRIES`, only the faulty entry is dropped."""
     rest = json.loads(json.dumps(values))
     problems: list[str] = []
     undescribed = 0
@@ -404,7 +406,7 @@ def admit(values: Mapping[str, Any]) -> ValidConfig:
 def _faulty(error: ValidationError, values: dict[str, Any]) -> dict[tuple[str | int, ...], list[Located]]:
     """Map each path to drop to its errors. One pass covers all faults, so that a file is not validated once per fault."""
     located = located_errors(error, values)
-    inner = {path[0] for _, path in located if len(path) > 1 and path[0] in NAMED}
+    inner = {path[0] for _, path in located if len(path) > 1 and path[0] in NAMED_ENTRIES}
     faults: dict[tuple[str | int, ...], list[Located]] = {}
     for fault in located:
         path = fault[1]

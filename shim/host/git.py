@@ -70,7 +70,7 @@ ENVIRONMENT: Mapping[str, str | None] = {
     **dict.fromkeys(("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_NAMESPACE")),
     **dict.fromkeys(("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_CONFIG", "GIT_EXTERNAL_DIFF")),
 }
-ISOLATED: Mapping[str, str | None] = {
+ISOLATION: Mapping[str, str | None] = {
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -175,7 +175,7 @@ async def git_in(
     In: `directory`, where git runs; `settings`, added to SETTINGS. Raises: OSError, ProgramMissing.
     """
     more = tuple(word for name, value in (settings or {}).items() for word in ("-c", f"{name}={value}"))
-    environment = {**ENVIRONMENT, **ISOLATED, "GIT_DIR": str(git_dir), "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
+    environment = {**ENVIRONMENT, **ISOLATION, "GIT_DIR": str(git_dir), "GIT_WORK_TREE": work_tree, "GIT_INDEX_FILE": index}
     return await run(_argv(arguments, more), directory, environment=environment, timeout_s=timeout_s, stdin=stdin)
 
 

@@ -29,7 +29,7 @@ from universal.jsonvalue import arr, obj, text, whole
 
 LOOK_AGAIN_S = 0.25
 """Seconds for which a directory's identity is cached. Nearly every request asks for it, and each check needs a thread."""
-SEEN_LIMIT = 1000
+RECENT_LIMIT = 1000
 """Maximum directories in that cache."""
 GLOBAL = "global"
 ROWS = "project"
@@ -71,7 +71,7 @@ class Projects:
         until, identity = self._recent.get(directory, (0.0, None))
         if identity is None or now >= until:
             identity = await self._look_up(directory)
-            if len(self._recent) > SEEN_LIMIT:
+            if len(self._recent) > RECENT_LIMIT:
                 self._recent.clear()
             self._recent[directory] = (now + LOOK_AGAIN_S, identity)
         return identity

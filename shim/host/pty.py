@@ -122,7 +122,9 @@ class PtyProcess:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGHUP)
             await asyncio.wait([self._waiter], timeout=HANGUP_S)
-        await asyncio.to_thread(process_family.sweep, process_family.NOBODY, self._spec.token, self._since, relatives, KILLED_S)
+        await asyncio.to_thread(
+            process_family.sweep, process_family.NO_LEADER, self._spec.token, self._since, relatives, KILLED_S
+        )
         await asyncio.wait([self._waiter], timeout=KILLED_S)
 
     # --- inside

@@ -3,7 +3,7 @@
     create -> ShellCreated     its end -> ShellExited     remove -> ShellDeleted
 
 The output goes to a file. A command leads a process group, which ends as a whole when its time is over, when the command is
-removed, and when the server stops. Clients can read the last `KEPT` ended commands.
+removed, and when the server stops. Clients can read the last `ENDED_LIMIT` ended commands.
 Source: OpenCode 2.0.21; events of the recording `extras`.
 """
 
@@ -31,7 +31,7 @@ from shim.ids import Ids
 
 RUNNING_LIMIT = 64
 """Maximum running commands on the whole server."""
-KEPT = 64
+ENDED_LIMIT = 64
 """Ended commands that clients can still read; the oldest are dropped."""
 OUTPUT_LIMIT_BYTES = 64 * 2**20
 """Maximum output of one command in its file. The rest is read and dropped."""
@@ -232,7 +232,7 @@ class Shells:
         if shell.id in self._shells:
             self._changes.publish(ShellExited(shell.id, shell.info.status, shell.info.exit_code), shell.directory)
         finished = [candidate for candidate in self._shells.values() if not candidate.runs]
-        oldest = finished[: max(0, len(finished) - KEPT)]
+        oldest = finished[: max(0, len(finished) - ENDED_LIMIT)]
         for old in oldest:
             self._shells.pop(old.id, None)
         return oldest

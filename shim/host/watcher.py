@@ -1,8 +1,8 @@
 """Watches files (`file.watcher.updated`) and the branch (`vcs.branch.updated`) of directories that have a subscriber.
 
 A watch begins with the first `visit` of a directory while a stream gets its events, and ends when no stream does. It skips
-files that git ignores and the folders in `SKIPPED`; in `.git` it watches only HEAD. It watches each folder separately, at most
-`FOLDERS_LIMIT`, the ones near the top first, because a recursive watch would cover every folder of node_modules.
+files that git ignores and the folders in `SKIPPED_FOLDERS`; in `.git` it watches only HEAD. It watches each folder separately,
+at most `FOLDERS_LIMIT`, the ones near the top first, because a recursive watch would cover every folder of node_modules.
 It never watches the home and the root of the disk: nobody works in them, and files there change all the time.
 
 Native OpenCode 1.18.33 sends the branch and a few files of `.git` (`HEAD`, locks), and other files only with an experimental
@@ -38,7 +38,7 @@ LISTENER_CHECK_MS = 2000
 """Milliseconds between checks for a live subscriber."""
 END_S = 3.0
 """Seconds for a watch to end before its task is cancelled."""
-SKIPPED = frozenset(
+SKIPPED_FOLDERS = frozenset(
     {
         ".git",
         ".hg",
@@ -239,7 +239,7 @@ def _walk(directory: str, ignored: set[str], more: set[str]) -> tuple[list[str],
             waiting.extend(
                 entry.path
                 for entry in entries
-                if entry.name not in SKIPPED and entry.path not in ignored and entry.is_dir(follow_symlinks=False)
+                if entry.name not in SKIPPED_FOLDERS and entry.path not in ignored and entry.is_dir(follow_symlinks=False)
             )
     listed = set(folders)
     folders += [place for place in sorted(more) if place not in listed and Path(place).is_dir()][: FOLDERS_LIMIT - len(folders)]
@@ -249,7 +249,11 @@ def _walk(directory: str, ignored: set[str], more: set[str]) -> tuple[list[str],
 def _is_shown(path: str, watch: _Watch, head: str) -> bool:
     if watch.git_dir and path.startswith(f"{watch.git_dir}/"):
         return path == head
-    return SKIPPED.isdisjoint(Path(path).relative_to(watch.directory).parts) if path.startswith(f"{watch.directory}/") else False
+    return (
+        SKIPPED_FOLDERS.isdisjoint(Path(path).relative_to(watch.directory).parts)
+        if path.startswith(f"{watch.directory}/")
+        else False
+    )
 
 
 def _new_folders(paths: list[str], watched: set[str]) -> list[str]:
@@ -261,7 +265,7 @@ def _files_in(folders: list[str]) -> list[str]:
     paths: list[str] = []
     for folder in folders:
         for here, below, files in os.walk(folder):
-            below[:] = [name for name in below if name not in SKIPPED]
+            below[:] = [name for name in below if name not in SKIPPED_FOLDERS]
             paths += [str(Path(here, name)) for name in files]
             if len(paths) > BATCH_LIMIT:
                 return paths

@@ -48,7 +48,7 @@ HEALTH = frozenset({"/health", "/global/health"})
 because a TUI of 2.x learns from its 401 that it must ask the user for one."""
 PUBLIC = HEALTH | {"/site.webmanifest", "/web-app-manifest-192x192.png", "/web-app-manifest-512x512.png"}
 """Paths that anyone may read. Browsers request the files without credentials, so native OpenCode serves them openly too."""
-TICKETED = re.compile(r"(/api)?/pty/[^/]+/connect")
+TICKET_PATH = re.compile(r"(/api)?/pty/[^/]+/connect")
 """A terminal's WebSocket, which browsers cannot open with a header. Its query may carry a ticket from `connect-token`, which
 needs the password. The route must check the ticket unless `is_authorized`."""
 LINK = re.compile(r"/auth/connect/[^/]+")
@@ -287,7 +287,7 @@ class Access:
                 return cookie
             if request.method == "OPTIONS" or (request.method in READING and (path in PUBLIC or LINK.fullmatch(path))):
                 return None
-            if request.method == "GET" and TICKETED.fullmatch(path) and request.query.get(TICKET_QUERY):
+            if request.method == "GET" and TICKET_PATH.fullmatch(path) and request.query.get(TICKET_QUERY):
                 return None
             raise PasswordRefused("This server wants a password")
         address = self.address(request)
@@ -341,12 +341,12 @@ class Access:
 
 
 ACCESS: web.AppKey[Access] = web.AppKey("access", Access)
-_OURS: web.RequestKey[Access] = web.RequestKey("access", Access)
+_ACCESS: web.RequestKey[Access] = web.RequestKey("access", Access)
 
 
 def access_of(request: web.Request) -> Access:
     """Return the access rules of a request. They hold for the whole server, also for the sub-application at the base path."""
-    return request[_OURS]
+    return request[_ACCESS]
 
 
 def _is_link(request: web.Request) -> bool:
@@ -381,7 +381,7 @@ def while_good(request: web.Request, token_id: str) -> Generator[None]:
 @web.middleware
 async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check access before any other work on a request."""
-    access = request[_OURS] = request.app[ACCESS]
+    access = request[_ACCESS] = request.app[ACCESS]
     access.check_host(request)
     access.check_origin(request)
     token_id = access.check_credentials(request, asyncio.get_running_loop().time())

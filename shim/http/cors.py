@@ -12,24 +12,24 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-ALLOWED = re.compile(
+ALLOWED_ORIGINS = re.compile(
     r"http://(localhost|127\.0\.0\.1):\d{1,5}|tauri://localhost|oc://renderer|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
 )
 METHODS = "GET, HEAD, PUT, PATCH, POST, DELETE"
-EXPOSED = "Link, X-Next-Cursor"
+EXPOSED_HEADERS = "Link, X-Next-Cursor"
 MAX_AGE_S = 86_400
 
 
 def is_allowed_origin(origin: str, more: Collection[str]) -> bool:
     """Whether a page of this origin may read our answers."""
-    return origin in more or ALLOWED.fullmatch(origin) is not None
+    return origin in more or ALLOWED_ORIGINS.fullmatch(origin) is not None
 
 
 def headers(origin: str | None, more: Collection[str]) -> dict[str, str]:
     """Return the CORS headers of every answer, including streams and errors."""
     result = {"Vary": "Origin"}
     if origin and is_allowed_origin(origin, more):
-        result |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": EXPOSED}
+        result |= {"Access-Control-Allow-Origin": origin, "Access-Control-Expose-Headers": EXPOSED_HEADERS}
     return result
 
 

@@ -43,7 +43,7 @@ _STARTED = web.RequestKey("started", bool)
 SAFETY_HEADERS = {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "SAMEORIGIN", "Referrer-Policy": "same-origin"}
 """Headers that keep other pages from framing ours (clickjacking), and our URLs, which may contain an `auth_token`, from other
 sites."""
-UNEXPECTED = "Unexpected server error. Check server logs for details."
+UNEXPECTED_ERROR = "Unexpected server error. Check server logs for details."
 SHOWN_PATH_LENGTH = 300
 CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
 """The challenge that makes browsers ask for the password."""
@@ -108,7 +108,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.get(_STARTED):
             # Part of the answer was sent. Only a broken connection tells the client that it is incomplete.
             raise
-        return _answer(request, InternalError(str(error) if isinstance(error, ShimError) else UNEXPECTED, reference))
+        return _answer(request, InternalError(str(error) if isinstance(error, ShimError) else UNEXPECTED_ERROR, reference))
 
 
 def _typed_error(request: web.Request, error: web.HTTPException) -> RequestError:

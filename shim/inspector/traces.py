@@ -12,7 +12,7 @@ from shim.inspector.trace import Row, Tracer, tracer_of
 from shim.store.base import Store
 from shim.store.rows import EventRow, event_of
 
-REMEMBERED = 8
+REPLAYS_LIMIT = 8
 """Maximum cached replays. Each holds its session's conversation in memory."""
 STEP = 500
 """Events that are replayed before other tasks get their turn."""
@@ -47,7 +47,7 @@ class Traces:
         if tracer is not None:
             more = self._store.last_sequence(session_id) > tracer.sequence
             self._waiting[session_id] = tracer
-            while len(self._waiting) > REMEMBERED:
+            while len(self._waiting) > REPLAYS_LIMIT:
                 self._waiting.popitem(last=False)
         return rows, more
 

@@ -359,7 +359,7 @@ class Driver:
 
     def _fact(self, fact: Fact) -> None:
         self._facts.append(fact)
-        self._kinds |= {kind for kind, shows in SHOWN.items() if shows(fact)}
+        self._kinds |= {kind for kind, shows in KIND_CHECKS.items() if shows(fact)}
         if fact.type is EventType.UNPARSED:
             self.unparsed.append(f"{self._name}: {getattr(fact.data, 'location', '')}: {getattr(fact.data, 'error', '')}")
         elif isinstance(fact.data, PermissionData) and fact.type is EventType.PERMISSION_REQUESTED:
@@ -435,7 +435,7 @@ def _is_ask(fact: Fact) -> bool:
     return fact.type in (EventType.PERMISSION_REQUESTED, EventType.QUESTION_REQUESTED)
 
 
-SHOWN: Mapping[str, Callable[[Fact], bool]] = {
+KIND_CHECKS: Mapping[str, Callable[[Fact], bool]] = {
     "tool": _is_call,
     "ask": lambda fact: fact.type is EventType.PERMISSION_REQUESTED,
     "question": lambda fact: fact.type is EventType.QUESTION_REQUESTED,

@@ -56,7 +56,7 @@ Step: TypeAlias = Say | Abort | Kill | Again | End
 class Scene:
     """One scene. `permission` None leaves requests open; `answers` None refuses a question; `needs`: see `homes.Target.lacks`.
 
-    `shows`: kinds of facts (`driver.SHOWN`) that a recording must have; without them it is not written.
+    `shows`: kinds of facts (`driver.KIND_CHECKS`) that a recording must have; without them it is not written.
     """
 
     steps: tuple[Step, ...]
@@ -66,7 +66,7 @@ class Scene:
     shows: tuple[str, ...] = ()
 
 
-MADE = "touch made.txt && echo made"
+TOUCH = "touch made.txt && echo made"
 
 SCENES: Mapping[str, Scene] = {
     "text": Scene((Say("text", "hello there"),)),
@@ -74,13 +74,13 @@ SCENES: Mapping[str, Scene] = {
     "reason": Scene((Say("reason", effort=True),), shows=("reasoning",)),
     "read_edit": Scene((Say("read_edit"),), shows=("tool",)),
     "write": Scene((Say("write"),), shows=("tool",)),
-    "bash_once": Scene((Say(f"ask_bash:{MADE}"),), shows=("tool",)),
+    "bash_once": Scene((Say(f"ask_bash:{TOUCH}"),), shows=("tool",)),
     "bash_always": Scene(
-        (Say(f"ask_bash:{MADE}", "first"), Say(f"ask_bash:{MADE}", "again, this need not ask")),
+        (Say(f"ask_bash:{TOUCH}", "first"), Say(f"ask_bash:{TOUCH}", "again, this need not ask")),
         permission="accept_for_session",
         shows=("tool",),
     ),
-    "bash_reject": Scene((Say(f"ask_bash:{MADE}"),), permission="reject", needs="permissions", shows=("ask",)),
+    "bash_reject": Scene((Say(f"ask_bash:{TOUCH}"),), permission="reject", needs="permissions", shows=("ask",)),
     "bash_fails": Scene((Say("bash:echo out; echo err >&2; exit 3"),), shows=("tool",)),
     "slow_bash": Scene((Say("slow_bash:3"),), shows=("tool",)),
     "parallel": Scene((Say("parallel"),), shows=("tool",)),
@@ -100,7 +100,7 @@ SCENES: Mapping[str, Scene] = {
     "abort_text": Scene((Say("hang", until="delta"), Abort(), Say("text", "after the abort"))),
     "abort_tool": Scene((Say("slow_bash:20", until="tool"), Abort(), Say("text", "after the abort"))),
     "abort_ask": Scene(
-        (Say(f"ask_bash:{MADE}", until="ask"), Abort(), Say("text", "after the abort")),
+        (Say(f"ask_bash:{TOUCH}", until="ask"), Abort(), Say("text", "after the abort")),
         permission=None,
         needs="permissions",
         shows=("ask",),

@@ -10,7 +10,7 @@ from shim.scripted.wire import INPUT_TOKENS, OUTPUT_TOKENS, new_id, slices, word
 from universal.items import Json
 from universal.jsonvalue import arr, obj
 
-CREATED = 1767225600
+CREATED_S = 1767225600
 USAGE: Body = {
     "prompt_tokens": INPUT_TOKENS,
     "completion_tokens": OUTPUT_TOKENS,
@@ -57,7 +57,7 @@ def frames(answer: Answer, model: str, directory: str = "") -> list[Body]:
     head: Body = {
         "id": new_id("chatcmpl-"),
         "object": "chat.completion.chunk",
-        "created": CREATED,
+        "created": CREATED_S,
         "model": model,
     }
 
@@ -82,5 +82,5 @@ def whole(answer: Answer, model: str) -> Body:
     message: Body = {"role": "assistant", "content": answer.text}
     if answer.calls:
         message["tool_calls"] = _calls(answer)
-    head: Body = {"id": new_id("chatcmpl-"), "object": "chat.completion", "created": CREATED, "model": model}
+    head: Body = {"id": new_id("chatcmpl-"), "object": "chat.completion", "created": CREATED_S, "model": model}
     return {**head, "choices": [{"index": 0, "message": message, "finish_reason": _finish(answer)}], "usage": USAGE}

@@ -10,7 +10,7 @@ from shim.scripted.wire import INPUT_TOKENS, OUTPUT_TOKENS, new_id, words
 from universal.items import Json
 from universal.jsonvalue import arr, obj
 
-CREATED = 1767225600
+CREATED_S = 1767225600
 USAGE: Body = {
     "input_tokens": INPUT_TOKENS,
     "input_tokens_details": {"cached_tokens": 0},
@@ -115,7 +115,7 @@ class _Stream:
 
 def frames(answer: Answer, body: Body) -> list[Body]:
     """The events of a streamed answer. The last one has the whole response."""
-    response: Body = {"id": new_id("resp_"), "object": "response", "created_at": CREATED}
+    response: Body = {"id": new_id("resp_"), "object": "response", "created_at": CREATED_S}
     response |= {"model": body.get("model", "m"), "status": "in_progress", "output": []}
     stream = _Stream(response)
     if answer.reasoning:

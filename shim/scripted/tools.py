@@ -32,14 +32,14 @@ Dialect: TypeAlias = Mapping[str, Tool]
 
 TODOS = [("first", "completed"), ("second", "in_progress")]
 OPTIONS = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
-ASKED: Body = {"question": "Which colour?", "header": "Colour", "options": OPTIONS}
+QUESTION: Body = {"question": "Which colour?", "header": "Colour", "options": OPTIONS}
 
 CLAUDE: Dialect = {
     "read": lambda a: Call("Read", {"file_path": a[0]}),
     "edit": lambda a: Call("Edit", {"file_path": a[0], "old_string": a[1], "new_string": a[2]}),
     "write": lambda a: Call("Write", {"file_path": a[0], "content": a[1]}),
     "bash": lambda a: Call("Bash", {"command": a[0], "description": "run a command"}),
-    "question": lambda _: Call("AskUserQuestion", {"questions": [{**ASKED, "multiSelect": False}]}),
+    "question": lambda _: Call("AskUserQuestion", {"questions": [{**QUESTION, "multiSelect": False}]}),
     "todo": lambda _: Call("TodoWrite", {"todos": [{"content": c, "status": s, "activeForm": f"doing {c}"} for c, s in TODOS]}),
     "task": lambda a: Call("Agent", {"description": "look around", "prompt": a[0], "subagent_type": "general-purpose"}),
     "plan": lambda _: Call("ExitPlanMode", {"plan": "1. do it"}),
@@ -50,7 +50,7 @@ OPENCODE: Dialect = {
     "edit": lambda a: Call("edit", {"filePath": a[0], "oldString": a[1], "newString": a[2]}),
     "write": lambda a: Call("write", {"filePath": a[0], "content": a[1]}),
     "bash": lambda a: Call("bash", {"command": a[0], "description": "run a command"}),
-    "question": lambda _: Call("question", {"questions": [ASKED]}),
+    "question": lambda _: Call("question", {"questions": [QUESTION]}),
     "todo": lambda _: Call("todowrite", {"todos": [{"content": c, "status": s, "priority": "medium"} for c, s in TODOS]}),
     "task": lambda a: Call("task", {"description": "look around", "prompt": a[0], "subagent_type": "general"}),
     "plan": lambda _: Call("plan_exit", {}),
@@ -61,7 +61,7 @@ PI: Dialect = {
     "edit": lambda a: Call("edit", {"path": a[0], "edits": [{"oldText": a[1], "newText": a[2]}]}),
     "write": lambda a: Call("write", {"path": a[0], "content": a[1]}),
     "bash": lambda a: Call("bash", {"command": a[0]}),
-    "question": lambda _: Call("question", {"questions": [ASKED]}),
+    "question": lambda _: Call("question", {"questions": [QUESTION]}),
 }
 
 
@@ -82,7 +82,7 @@ CODEX: Dialect = {
     "ask_bash": lambda a: Call(
         "exec_command", {"cmd": a[0], "sandbox_permissions": "require_escalated", "justification": "it writes a file"}
     ),
-    "question": lambda _: Call("request_user_input", {"questions": [{**ASKED, "id": "colour"}]}),
+    "question": lambda _: Call("request_user_input", {"questions": [{**QUESTION, "id": "colour"}]}),
     "todo": lambda _: Call("update_plan", {"explanation": "the plan", "plan": [{"step": c, "status": s} for c, s in TODOS]}),
     "task": lambda a: Call("spawn_agent", {"task_name": "look_around", "message": a[0], "fork_turns": "none"}),
     "wait": lambda _: Call("wait_agent", {}),

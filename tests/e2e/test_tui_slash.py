@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from shim.agents.client_commands import FOUND
+from shim.agents.client_commands import CLIENT_COMMANDS
 from tools.client_commands import current_commands
 
 from .support.bench import CLAUDE, bench, nightly
@@ -167,12 +167,14 @@ def close_dialog(terminal: Terminal, dialog: str) -> None:
 
 def test_every_command_of_the_program_is_tried() -> None:
     tried = DIALOGS.keys() | ALIASES.keys() | ACTING | NOT_LISTED | WEB_UI
-    assert set(FOUND["opencode 1.18.33"]) == tried - {"init", "review"}
+    assert set(CLIENT_COMMANDS["opencode 1.18.33"]) == tried - {"init", "review"}
 
 
 @pytest.mark.nightly
 def test_the_names_of_all_installed_clients_are_current() -> None:
-    assert current_commands() == {client: list(names) for client, names in FOUND.items()}, "run `python -m tools.client_commands`"
+    assert current_commands() == {client: list(names) for client, names in CLIENT_COMMANDS.items()}, (
+        "run `python -m tools.client_commands`"
+    )
 
 
 @pytest.mark.parametrize("command", [command if command in OF_THE_SERVER else nightly(command)[0] for command in OPENING])

@@ -1,4 +1,4 @@
-"""Behind a proxy: what it tells of the client, a base path, and paths that are written in another way."""
+"""Servers behind a proxy: the `X-Forwarded-*` headers, the base path, and encoded slashes."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ async def test_failures_are_counted_by_the_clients_address_behind_a_proxy(start:
     assert await status(client, "GET", "/path", X_Forwarded_For="10.0.0.2", Authorization="Bearer b") == 429
 
 
-async def test_a_proxys_own_line_is_the_last_one(start: Start) -> None:
-    """Some proxies add a line of their own behind the client's, some tell the client's port, which changes each time."""
+async def test_only_the_last_forwarded_line_is_trusted(start: Start) -> None:
+    """The client can write all lines before the proxy's. Some proxies add the client's port, which changes."""
     client = await start(password=SecretStr(PASSWORD), trust_proxy=True, extend=with_throttle(Throttle(burst=1, refill_s=600)))
-    told = ("10.0.0.1", "10.0.0.1:4001", "10.0.0.1:4002", "[2001:db8::1]:4001", "[2001:db8::1]:4002", "2001:db8::2")
-    wanted = (401, 429, 429, 401, 429, 429)
-    for guess, (address, status_) in enumerate(zip(told, wanted, strict=True)):
-        lines = [("X-Forwarded-For", f"10.9.9.{guess}"), ("X-Forwarded-For", address), ("Authorization", f"Bearer {guess}")]
-        async with client.raw.get("/path", headers=CIMultiDict(lines)) as answer:
+    addresses = ("10.0.0.1", "10.0.0.1:4001", "10.0.0.1:4002", "[2001:db8::1]:4001", "[2001:db8::1]:4002", "2001:db8::2")
+    statuses = (401, 429, 429, 401, 429, 429)
+    for guess, (address, status_) in enumerate(zip(addresses, statuses, strict=True)):
+        headers = [("X-Forwarded-For", f"10.9.9.{guess}"), ("X-Forwarded-For", address), ("Authorization", f"Bearer {guess}")]
+        async with client.raw.get("/path", headers=CIMultiDict(headers)) as answer:
             assert answer.status == status_, address
-    lines = [("X-Forwarded-Host", "localhost"), ("X-Forwarded-Host", "evil.example"), ("Authorization", GOOD)]
-    async with client.raw.get("/path", headers=CIMultiDict(lines)) as answer:
+    headers = [("X-Forwarded-Host", "localhost"), ("X-Forwarded-Host", "evil.example"), ("Authorization", GOOD)]
+    async with client.raw.get("/path", headers=CIMultiDict(headers)) as answer:
         assert answer.status == 403
 
 
-async def test_a_slash_that_is_encoded_makes_no_other_path(client_with_password: ApiClient) -> None:
+async def test_an_encoded_slash_is_no_separator(client_with_password: ApiClient) -> None:
     """`/pty/X%2Fconnect` is the terminal `X/connect`, not the WebSocket that a ticket opens."""
     for path in ("/pty/pty_1%2Fconnect?ticket=x", "/pty%2Fpty_1%2fconnect?ticket=x", "/auth/connect%2Fx", "/global%2Fhealth"):
         async with client_with_password.raw.get(URL(path, encoded=True)) as answer:
             assert answer.status == 401, path
 
 
-async def test_below_a_base_path_and_without_it(start: Start) -> None:
+async def test_routes_are_served_with_and_without_the_base_path(start: Start) -> None:
     client = await start(password=SecretStr(PASSWORD), base_path="/tools/opencode")
     for path in ("/path", "/tools/opencode/path", "/tools/opencode/path/"):
         assert await status(client, "GET", path) == 401, path

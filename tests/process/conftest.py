@@ -1,4 +1,4 @@
-"""`spawn` for fakes. After each test: one exit per process, no process, task or file descriptor left."""
+"""The fixture `spawn` starts fake agents. After each test each has exited once, and left no process, task or descriptor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting fakes, and what they leave behind, seen with other eyes than those of `shim.process_family`."""
+"""Starts fake agents, and finds what they leave behind in a way of its own, without `shim.process_family`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BOUND_S = 30.0
 
 @dataclass
 class ProcessLog:
-    """What one process has said. `log` is lines and exits in the order in which they came."""
+    """Output and exits of one process. `log` has both in the order in which they came."""
 
     lines: list[bytes] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)

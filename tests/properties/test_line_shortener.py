@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.properties.test_framing import cut
 from universal.framing import FrameError, LineFramer, ShortLine
-from universal.line_shortener import ASKING, KEEP_BYTES, Shortener
+from universal.line_shortener import KEEP_BYTES, REQUEST_KEYS, Shortener
 
 KEEP = 16
 TEXT = st.lists(st.sampled_from(['"', "\\", "\\n", "é", "\n", "a", "0", "u00e9", "\U0001f600", "\ud83d", "xxxxxx"])).map(" ".join)
@@ -72,7 +72,7 @@ def test_long_strings_lose_their_middle(text: str, escaped: bool) -> None:
     assert set(head + tail) == set(text)
 
 
-@pytest.mark.parametrize("key", ASKING)
+@pytest.mark.parametrize("key", REQUEST_KEYS)
 def test_requests_are_never_shortened(key: str) -> None:
     """Its content is used: a file that an agent asks to write would lose its middle."""
     line = json.dumps({key: 1, "content": "x " * 500}).encode()

@@ -193,5 +193,5 @@ Change: TypeAlias = (
     | LogAppended
 )
 
-LASTING = frozenset({SessionCreated, SessionChanged, MessageChanged, MessageRemoved, PartChanged, PartRemoved})
+LASTING_CHANGES = frozenset({SessionCreated, SessionChanged, MessageChanged, MessageRemoved, PartChanged, PartRemoved})
 """Changes that make up the session's history: whoever has all of them has the session."""

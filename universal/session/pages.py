@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 PAGE_CHARS = 2**18
 """A page with this much JSON text, in characters, takes no further value."""
-UNPACKED = 8
+UNPACKED_LIMIT = 8
 """Maximum pages that stay unpacked for readers that go through values one by one."""
 LENGTH = struct.Struct(">I")
 """The length of a page's index, which stands before it."""
@@ -379,7 +379,7 @@ class PagedDict(MutableMapping[str, T]):
         """Keep values that were unpacked elsewhere for the next readers."""
         self._unpacked[page] = self._complete(page, values)
         self._unpacked.move_to_end(page)
-        if len(self._unpacked) > UNPACKED:
+        if len(self._unpacked) > UNPACKED_LIMIT:
             self._unpacked.popitem(last=False)
 
     def _page_of(self, id_: str) -> Page[T] | None:

@@ -32,7 +32,7 @@ from universal.items import Item, ItemKind, ItemRole, StatusPart
 from universal.jsonvalue import arr, obj, text, whole
 from universal.session import importer
 from universal.session.changes import (
-    LASTING,
+    LASTING_CHANGES,
     Change,
     CommandExecuted,
     DiffsChanged,
@@ -156,7 +156,7 @@ class Reducer:
         return changes
 
     def _emit(self, change: Change) -> None:
-        if type(change) in LASTING:
+        if type(change) in LASTING_CHANGES:
             self.session.lasting += 1
         self._changes.append(change)
 

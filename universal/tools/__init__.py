@@ -17,15 +17,15 @@ AGENT_TOOLS: Mapping[str, Mapping[str, Row]] = {
     "mock": mock.TOOLS,
 }
 
-_ADDED: dict[str, Mapping[str, Row]] = {}
+_PLUGIN_TABLES: dict[str, Mapping[str, Row]] = {}
 """Tables of agents from packages, by the agent's name."""
 
 
 def add_tools(agent: str, tools: Mapping[str, Row]) -> None:
     """Add or replace the table of an agent from a package."""
-    _ADDED[agent] = tools
+    _PLUGIN_TABLES[agent] = tools
 
 
 def tools_of(agent: str) -> Mapping[str, Row]:
     """Return the table of an agent. An agent without one uses the table of the Agent Client Protocol."""
-    return AGENT_TOOLS[agent] if agent in AGENT_TOOLS else _ADDED.get(agent, acp.TOOLS)
+    return AGENT_TOOLS[agent] if agent in AGENT_TOOLS else _PLUGIN_TABLES.get(agent, acp.TOOLS)

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One tool of an agent: OpenCode's name (`tool`), and the new names of its arguments (`keys`).
-
-    changes     True for a todo tool whose calls hold only changes of the list
-    permission  the OpenCode tool whose permission a call needs, if that is not `tool`
-    """
+    """How OpenCode shows one tool of an agent. The table's key is the agent's name of the tool."""
 
     tool: str
+    """OpenCode's name of the tool."""
     keys: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The agent's name of an argument -> OpenCode's. Other arguments keep their names."""
     changes: bool = False
+    """True for a todo tool whose calls hold only changes of the list."""
     permission: str = ""
+    """The OpenCode tool whose permission a call needs, if that is not `tool`."""

@@ -34,7 +34,14 @@ FIRST_SYNC = (1, 14)
 FIRST_MAJOR = 1
 """Lower major versions are development builds (`0.0.0-main-...`), which are newer than all releases."""
 
-NAMED: dict[str, Generation] = {"1.0": "v1.0", "v1.0": "v1.0", "1.1": "v1.1", "v1.1": "v1.1", "1.18": "v1.18", "v1.18": "v1.18"}
+WIRE_VALUES: dict[str, Generation] = {
+    "1.0": "v1.0",
+    "v1.0": "v1.0",
+    "1.1": "v1.1",
+    "v1.1": "v1.1",
+    "1.18": "v1.18",
+    "v1.18": "v1.18",
+}
 """The values of `?wire=`."""
 
 _PROGRAM = re.compile(r"opencode/(?:[a-z][\w-]*/)?(\d+)\.(\d+)\.")
@@ -49,9 +56,9 @@ def generation_of(query: Mapping[str, str], headers: Mapping[str, str]) -> Gener
     named = query.get("wire")
     if named is None:
         return generation_of_agent(headers.get("User-Agent", ""))
-    if named not in NAMED:
-        raise InvalidRequest(f"Unknown wire {named!r}. Give one of {', '.join(NAMED)}, or leave it out.", "Query")
-    return NAMED[named]
+    if named not in WIRE_VALUES:
+        raise InvalidRequest(f"Unknown wire {named!r}. Give one of {', '.join(WIRE_VALUES)}, or leave it out.", "Query")
+    return WIRE_VALUES[named]
 
 
 def takes_twins(query: Mapping[str, str], headers: Mapping[str, str]) -> bool:

@@ -15,7 +15,7 @@ from universal.jsonvalue import JsonObject
 if TYPE_CHECKING:
     from shim.faces.opencode1.types import HistoryEvent
 
-LASTING = frozenset(
+LASTING_EVENTS = frozenset(
     {
         *("session.created", "session.updated", "session.deleted"),
         *("message.updated", "message.removed", "message.part.updated", "message.part.removed"),
@@ -53,7 +53,7 @@ def fold(events: Iterable[Mapping[str, Any]]) -> JsonObject:
         if event["seq"] != number:
             raise BrokenHistory(f"event {number} is missing: the next one has seq {event['seq']}")
         kind, data = str(event["type"]).removesuffix(VERSION), event["data"]
-        if kind not in LASTING:
+        if kind not in LASTING_EVENTS:
             raise BrokenHistory(f"event {number} is of an unknown type, {event['type']}")
         try:
             info = _apply(kind, data, info, messages)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from shim.host.values import Project, TerminalInfo
     from shim.host.workspaces import Workspace
 
-LINKED = "git_worktree"
+GIT_WORKTREE = "git_worktree"
 """OpenCode's word for a working tree that `git worktree add` created."""
 
 
@@ -119,7 +119,7 @@ def project(project: Project) -> host_types.Project:
 
 def project_directory(copy: WorkingCopy) -> host_types.ProjectDirectory:
     """A working copy of a project."""
-    return {"directory": copy.directory, "strategy": LINKED} if copy.is_linked else {"directory": copy.directory}
+    return {"directory": copy.directory, "strategy": GIT_WORKTREE} if copy.is_linked else {"directory": copy.directory}
 
 
 def workspace(workspace: Workspace) -> host_types.Workspace:

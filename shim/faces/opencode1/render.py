@@ -15,7 +15,7 @@ from universal.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.ids import render as render_id
 from universal.permissions import REPLIES
 from universal.session.changes import (
-    LASTING,
+    LASTING_CHANGES,
     Change,
     CommandExecuted,
     DiffsChanged,
@@ -55,7 +55,7 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
     seq = session.lasting
     if not is_resent:
         for change in changes:
-            seq -= type(change) in LASTING
+            seq -= type(change) in LASTING_CHANGES
     events: list[OpenCodeEvent] = []
     for change in changes:
         type_ = type(change)
@@ -65,7 +65,7 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
         kind, properties = row(change, session)
         legacy = LEGACY.get(type_)
         sync: Sync | None = None
-        if not is_resent and type_ in LASTING:
+        if not is_resent and type_ in LASTING_CHANGES:
             sync, seq = _sync(session.id, seq, at_ms), seq + 1
         older = None if legacy is None else legacy(change, session)
         events.append(OpenCodeEvent(kind, properties, directory, project, type_ in URGENT, older, sync))

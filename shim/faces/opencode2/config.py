@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from shim.faces.opencode2 import types
     from shim.faces.opencode2.host_types import ConfigInfo
 
-SAME = (
+UNCHANGED_KEYS = (
     "$schema",
     "shell",
     "model",
@@ -34,8 +34,8 @@ UPDATE: Mapping[object, str] = {True: "auto", False: "disable", "notify": "notif
 
 def convert(values: Mapping[str, Any]) -> ConfigInfo:
     """The `ConfigInfo` of values that satisfy OpenCode 1's schema, so that each field has the type that the table says."""
-    info: JsonObject = {key: values[key] for key in SAME if values.get(key) is not None}
-    for name, (key, convert) in CONVERTED.items():
+    info: JsonObject = {key: values[key] for key in UNCHANGED_KEYS if values.get(key) is not None}
+    for name, (key, convert) in CONVERSIONS.items():
         value = values.get(key)
         if value is not None and (converted := convert(value)) not in (None, {}, []):
             info[name] = converted
@@ -92,7 +92,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-CONVERTED: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+CONVERSIONS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     "update": ("autoupdate", lambda value: UPDATE.get(value)),
     "permissions": ("permission", permissions),
     "agents": ("agent", _convert_values(_agent)),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TOAST_MS = 15_000
 """Milliseconds for which clients show a notice."""
-LINKED = "git_worktree"
+GIT_WORKTREE = "git_worktree"
 """OpenCode's word for a working tree that `git worktree add` created."""
 
 
@@ -139,7 +139,7 @@ def project(project: Project, active_ms: int) -> host_types.Project:
 
 def worktree(copy: WorkingCopy) -> host_types.WorktreeDirectory:
     """A working tree of a project."""
-    return {"directory": copy.directory, "strategy": LINKED} if copy.is_linked else {"directory": copy.directory}
+    return {"directory": copy.directory, "strategy": GIT_WORKTREE} if copy.is_linked else {"directory": copy.directory}
 
 
 def skill(skill: Skill) -> host_types.SkillInfo:

@@ -18,7 +18,7 @@ from universal.events import UniversalEvent
 from universal.session.log import LogAppended
 from universal.session.reducer import Reducer, reducer_of
 
-SYNCED = "log.synced"
+LOG_SYNCED = "log.synced"
 
 
 class LogSynced(TypedDict):
@@ -75,7 +75,7 @@ class Log:
             caught_up = not events or self._follower.position >= self._store.last_sequence(self._session_id)
             if not self._synced and caught_up:
                 self._synced = True
-                synced: LogSynced = {"type": SYNCED, "aggregateID": self._session_id}
+                synced: LogSynced = {"type": LOG_SYNCED, "aggregateID": self._session_id}
                 if self._last is not None:
                     synced["seq"] = self._last
                 items.append((self._last or 0, synced))

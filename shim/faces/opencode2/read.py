@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 REFUSALS = (rejection(""), DISMISSED)
 """Errors of calls that a person refused without a reason. A reason is told to the model like any error."""
-LOST: types.SessionStructuredError = {"type": "unknown", "message": "The agent ended without a word."}
+NO_REASON: types.SessionStructuredError = {"type": "unknown", "message": "The agent ended without a word."}
 """The error of a turn that failed without a reason."""
 SHELL = "/bin/sh"
 """The shell of a person's commands. The journal does not hold the real one."""
@@ -432,7 +432,7 @@ def _end(entry: EndEntry, session: Session) -> types.SessionMessageIdle:
 
 def end_error(entry: EndEntry) -> types.SessionStructuredError:
     """The error of a failed turn."""
-    return LOST if entry.failure is None else names.error(entry.failure)
+    return NO_REASON if entry.failure is None else names.error(entry.failure)
 
 
 MESSAGES: Mapping[type[Any], Callable[[Any, Session], types.SessionMessageInfo]] = {

@@ -310,7 +310,7 @@ def _step_ended(event: StepEnded, session: Session) -> SessionEvent:
 
 def _step_failed(event: StepFailed, session: Session) -> SessionEvent:
     entry = event.entry
-    error = read.LOST if entry.failure is None else names.error(entry.failure)
+    error = read.NO_REASON if entry.failure is None else names.error(entry.failure)
     data: event_types.SessionStepFailedData = {"assistantMessageID": entry.id, "error": error}
     if event.is_paid:
         data = {**data, **read.step_cost(entry)}
@@ -423,7 +423,7 @@ def _compaction_ended(event: CompactionEnded, session: Session) -> HintedEvent:
 
 def _compaction_failed(event: CompactionFailed, session: Session) -> SessionEvent:
     entry = event.entry
-    error = read.LOST if entry.failure is None else names.error(entry.failure)
+    error = read.NO_REASON if entry.failure is None else names.error(entry.failure)
     data: event_types.SessionCompactionFailedData = {"reason": read.compaction_reason(entry), "error": error}
     if entry.prompt_id is not None:
         data["inputID"] = entry.prompt_id

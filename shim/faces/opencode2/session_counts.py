@@ -24,7 +24,7 @@ from universal.session.values import ModelRef, ToolCall, Usage
 
 Outcome: TypeAlias = Literal["succeeded", "failed", "unfinished"]
 OUTCOMES: Mapping[str, Outcome] = {"completed": "succeeded", "error": "failed"}
-KEPT = 10_000
+SUMMARIES_LIMIT = 10_000
 AT_ONCE = 32
 """Messages that are counted before others have their turn: a few ms, if they were packed."""
 
@@ -84,7 +84,7 @@ class CountedSessions:
                 summary = await self._summary(session_id)
             if summary is not None:
                 self._summaries[session_id] = summary  # at the end: the most recently used
-                if len(self._summaries) > KEPT:
+                if len(self._summaries) > SUMMARIES_LIMIT:
                     del self._summaries[next(iter(self._summaries))]
             return summary
 

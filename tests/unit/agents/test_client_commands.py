@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.agents.client_commands import FOUND
+from shim.agents.client_commands import CLIENT_COMMANDS
 from tools.client_commands import TARGET, names_in, render
 
 
@@ -26,4 +26,4 @@ def test_names_are_found(source: bytes, names: list[str]) -> None:
 
 
 def test_the_generated_module_is_what_the_tool_writes() -> None:
-    assert TARGET.read_text("utf-8") == render(FOUND)
+    assert TARGET.read_text("utf-8") == render(CLIENT_COMMANDS)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from shim.agents.client_commands import FOUND
-from shim.agents.offered_commands import BREAKING, RESERVED, commands, native_name, withheld
+from shim.agents.client_commands import CLIENT_COMMANDS
+from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, native_name, withheld
 from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from universal.agents.claude.spec import CLAUDE
@@ -44,7 +44,7 @@ def test_a_name_of_a_client_is_offered_with_the_agents_prefix() -> None:
     assert command_descriptions(CLAUDE_CODE) == {"claude:rename": "does rename", "usage": "does usage"}
 
 
-@pytest.mark.parametrize("name", sorted(RESERVED))
+@pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
 def test_no_agents_command_has_a_name_of_a_client(name: str) -> None:
     assert name not in command_descriptions(CommandAgent("claude", "Claude Code", (name,)))
 
@@ -113,6 +113,6 @@ def test_a_command_of_the_config_replaces_the_servers() -> None:
 
 def test_the_terminal_and_the_web_ui_were_both_read() -> None:
     """The list is generated: an empty one would reserve nothing."""
-    assert {"rename", "clear", "quit", "timeline", "summarize"} <= set(FOUND["opencode 1.18.33"])
-    assert {"terminal", "open", "workspace"} <= set(FOUND["opencode 1.18.33"]), "of the web UI"
-    assert all(len(names) > 20 for names in FOUND.values())
+    assert {"rename", "clear", "quit", "timeline", "summarize"} <= set(CLIENT_COMMANDS["opencode 1.18.33"])
+    assert {"terminal", "open", "workspace"} <= set(CLIENT_COMMANDS["opencode 1.18.33"]), "of the web UI"
+    assert all(len(names) > 20 for names in CLIENT_COMMANDS.values())

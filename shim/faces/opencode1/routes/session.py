@@ -35,16 +35,16 @@ def _number(text: Any) -> float | None:
     return value if math.isfinite(value) else None
 
 
+Number = Annotated[float | None, BeforeValidator(_number)]
+"""A number in a query."""
+
+
 def note_read(ctx: Ctx, session_id: str, read_part: Read) -> None:
     """Tell the sessions what a client has read: it may show that a person has opened a session."""
     headers = ctx.request.headers
     client = f"{ctx.request.remote} {headers.get('User-Agent', '')}"
     is_page = headers.get("Sec-Fetch-Site") == "same-origin"
     ctx.services.sessions.note_read(session_id, read_part, client, is_page=is_page)
-
-
-Number = Annotated[float | None, BeforeValidator(_number)]
-"""A number in a query."""
 
 
 class SessionPath(BaseModel):

@@ -64,12 +64,12 @@ class Dialect:
     overwrites: frozenset[str] = frozenset()
 
 
-NUMBERED = ("session.prompt", "session.synthetic", "session.compact", "session.inbox.list")
+NUMBERED_OPERATIONS = ("session.prompt", "session.synthetic", "session.compact", "session.inbox.list")
 """Operations that answer with inbox items. Handlers add `admittedSeq`, the item's number in the log, for the older dialects."""
 
 
 def _without_numbers(operation: str, answer: Any) -> Any:
-    if operation not in NUMBERED:
+    if operation not in NUMBERED_OPERATIONS:
         return answer
     data: Any = answer["data"]
     return {**answer, "data": [_without(obj(item)) for item in arr(data)] if isinstance(data, list) else _without(data)}

@@ -201,17 +201,17 @@ def _texts(output: str) -> list[Wire]:
     return [{"type": "text", "text": output}] if output else []
 
 
-ENDED = {"id": "callID", "executed": None, "native": None, "metadata": None, "content": None, "error": None}
+TOOL_END = {"id": "callID", "executed": None, "native": None, "metadata": None, "content": None, "error": None}
 
 
 def _success(event: Event) -> Wire:
     result: Wire = {"structured": obj(event.data.get("metadata")), "content": event.data["content"]}
-    return {**rename_fields(event.data, ENDED), **result, "outputPaths": list[str](), "provider": PROVIDER}
+    return {**rename_fields(event.data, TOOL_END), **result, "outputPaths": list[str](), "provider": PROVIDER}
 
 
 def _tool_failed(event: Event) -> Wire:
     failure = obj(event.data["error"])
-    return {**rename_fields(event.data, ENDED), "error": error(failure), **result_of(failure), "provider": PROVIDER}
+    return {**rename_fields(event.data, TOOL_END), "error": error(failure), **result_of(failure), "provider": PROVIDER}
 
 
 def _retry_scheduled(event: Event) -> Wire:
@@ -256,10 +256,10 @@ class Row:
     version: int | None = None
 
 
-_COMPACTED = {
+_COMPACTIONS = {
     f"session.compaction.{stage}": Row(f"{NEXT}compaction.{stage}", _compaction) for stage in ("started", "delta", "ended")
 }
-_SAID = {
+_TEXTS = {
     f"session.{kind}.{stage}": Row(f"{NEXT}{kind}.{stage}", _ordinal(kind))
     for kind in ("text", "reasoning")
     for stage in ("started", "delta", "ended")
@@ -276,14 +276,14 @@ EVENTS: dict[str, Row] = {
     "session.step.started": Row(f"{NEXT}step.started", _drop("started")),
     "session.step.ended": Row(f"{NEXT}step.ended", _drop("rawFinish", "native"), version=2),
     "session.step.failed": Row(f"{NEXT}step.failed", _failed_step, version=2),
-    **_SAID,
+    **_TEXTS,
     **_INPUT,
     "session.tool.called": Row(f"{NEXT}tool.called", _tool_called),
     "session.tool.progress": Row(f"{NEXT}tool.progress", _progress),
     "session.tool.success": Row(f"{NEXT}tool.success", _success, version=1),
     "session.tool.failed": Row(f"{NEXT}tool.failed", _tool_failed, version=1),
     "session.retry.scheduled": Row(f"{NEXT}retried", _retry_scheduled),
-    **_COMPACTED,
+    **_COMPACTIONS,
     "session.shell.started": Row(f"{NEXT}shell.started", _shell_started),
     "session.shell.ended": Row(f"{NEXT}shell.ended", _shell_ended),
     "session.revert.staged": Row(

@@ -111,31 +111,31 @@ def _execution_interrupted(event: Event, data: Wire) -> Wire:
     return {**data, "reason": "shutdown"} if data.get("reason") == "inactivity" else data
 
 
-GONE = Row(None)
+NO_EVENT = Row(None)
 CALL: Fields = {"id": "callID"}
 INPUT: Fields = {"inboxID": "inputID", "item": "input"}
-ADMITTED = "session.compaction.admitted"
+COMPACTION_ADMITTED = "session.compaction.admitted"
 
 EVENTS: dict[str, Row] = {
     "session.created": Row(then=_session_created),
     "session.forked": Row(fields={"instructions": None, "instructionEntries": None}, then=_session_forked),
     "session.agent.selected": Row(fields={"previous": None}),
     "session.model.selected": Row(fields={"previous": None}, then=_model_selected),
-    "session.metadata.updated": GONE,
-    "session.permissions": GONE,
-    "session.viewed": GONE,
-    "session.archived": GONE,
-    "session.unarchived": GONE,
-    "session.status": GONE,
-    "session.idle": GONE,
+    "session.metadata.updated": NO_EVENT,
+    "session.permissions": NO_EVENT,
+    "session.viewed": NO_EVENT,
+    "session.archived": NO_EVENT,
+    "session.unarchived": NO_EVENT,
+    "session.status": NO_EVENT,
+    "session.idle": NO_EVENT,
     "session.inbox.enqueued": Row("session.input.admitted", INPUT, then=_prompt_enqueued),
     "session.inbox.delivered": Row("session.input.promoted", INPUT),
-    "session.inbox.cancelled": GONE,
-    "session.inbox.delivery.changed": GONE,
+    "session.inbox.cancelled": NO_EVENT,
+    "session.inbox.delivery.changed": NO_EVENT,
     "session.execution.failed": Row(then=_with_plain_error),
     "session.execution.interrupted": Row(then=_execution_interrupted),
     "session.step.started": Row(fields={"started": None}),
-    "session.step.streamed": GONE,
+    "session.step.streamed": NO_EVENT,
     "session.step.ended": Row(fields={"rawFinish": None, "native": None}),
     "session.step.failed": Row(
         fields=dict.fromkeys(("finish", "rawFinish", "native", "snapshot", "files"), None), then=_with_plain_error
@@ -148,16 +148,16 @@ EVENTS: dict[str, Row] = {
     "session.tool.progress": Row(fields={**CALL, "metadata": "structured"}, then=_progress),
     "session.tool.success": Row(fields={**CALL, "metadata": "structured", "native": None}, version=1, then=_success),
     "session.tool.failed": Row(fields={**CALL, "metadata": None, "content": None, "native": None}, version=1, then=_tool_failed),
-    "session.message.content.updated": GONE,
+    "session.message.content.updated": NO_EVENT,
     "session.compaction.ended": Row(fields=dict.fromkeys(("model", "native", "cost", "tokens"), None)),
     "session.compaction.failed": Row(fields={"cost": None, "tokens": None}),
     "permission.asked": Row("permission.v2.asked", {"message": None}, then=_permission_asked),
     "permission.replied": Row("permission.v2.replied"),
     "form.created": Row(then=_form),
     "provider.updated": Row("catalog.updated"),
-    "model.updated": GONE,
-    "websearch.updated": GONE,
-    "location.shutdown": GONE,
+    "model.updated": NO_EVENT,
+    "websearch.updated": NO_EVENT,
+    "location.shutdown": NO_EVENT,
 }
 
 
@@ -170,7 +170,7 @@ def event(event: Event) -> Event | None:
         return None
     kind = row.type or event.type
     if event.type == "session.inbox.enqueued" and obj(event.data["item"]).get("type") == "compaction":
-        kind = ADMITTED
+        kind = COMPACTION_ADMITTED
     data = rename_fields(event.data, row.fields)
     if row.then is not None:
         data = row.then(event, data)

@@ -15,7 +15,7 @@ from shim.stream.response import stream
 
 @operation("event.subscribe")
 async def subscribe(ctx: Ctx) -> web.StreamResponse:
-    """Send `server.connected`, then all events. With `Last-Event-ID` or `?after=`, first the kept events after that place."""
+    """Send `server.connected`, then all events. `Last-Event-ID` or `?after=` replays what is still buffered after that id."""
     request = ctx.request
     need_room(ctx.services)
     last = request.headers.get("Last-Event-ID") or request.query.get("after")

@@ -15,7 +15,7 @@ from shim.faces.opencode2.dialects import PREVIEW
 from shim.faces.opencode2.dialects.preview import NEXT
 from shim.faces.opencode2.endpoint import preview_operation as operation
 from shim.faces.opencode2.events import Event
-from shim.faces.opencode2.log import SYNCED, Log, LogItem
+from shim.faces.opencode2.log import LOG_SYNCED, Log, LogItem
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
@@ -47,7 +47,7 @@ async def history(ctx: Ctx, path: SessionPath, query: HistoryQuery) -> object:
     page: list[LogItem] = []
     try:
         while not log.over and len(page) <= query.limit:
-            page += [item for _, item in await log.take() if item["type"] != SYNCED]
+            page += [item for _, item in await log.take() if item["type"] != LOG_SYNCED]
     finally:
         log.close()
     return {"data": page[: query.limit], "hasMore": len(page) > query.limit}
@@ -75,6 +75,6 @@ def _loggable(event: Event) -> Event | None:
 
 
 def _encode(item: tuple[int, LogItem]) -> bytes:
-    if item[1]["type"] == SYNCED:
+    if item[1]["type"] == LOG_SYNCED:
         return b": synced\n\n"
     return frame(item[0], wire_json.exact(item[1]))

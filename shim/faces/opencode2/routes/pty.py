@@ -24,7 +24,7 @@ from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 
 TICKET_HEADER = "x-opencode-ticket"
 """A header that makes browsers send a CORS preflight, so that a page of another origin cannot get a ticket."""
-GONE = 4404
+NO_TERMINAL = 4404
 """Close code of a WebSocket whose terminal is unknown or has ended. Browsers do not see the status of a refused upgrade."""
 
 
@@ -78,7 +78,7 @@ async def token(ctx: Ctx, path: PtyPath) -> object:
 
 @operation("pty.connect")
 async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamResponse:
-    """Connect to a terminal over a WebSocket (`shim.http.terminal`). The close code `GONE` means that it does not exist."""
+    """Connect to a terminal over a WebSocket (`shim.http.terminal`). It closes with `NO_TERMINAL` if it does not exist."""
     if not web.WebSocketResponse().can_prepare(ctx.request):
         raise InvalidRequest("This is a WebSocket: connect to it with an upgrade.", "Headers")
     # A client without the password needs a ticket. A ticket that is shown must be valid in any case.
@@ -94,7 +94,7 @@ async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamRes
     except PtyNotFound:
         socket = web.WebSocketResponse()
         await socket.prepare(ctx.request)
-        await socket.close(code=GONE, message=b"PTY session not found")
+        await socket.close(code=NO_TERMINAL, message=b"PTY session not found")
         return socket
     cursor = int(query.cursor) if re.fullmatch(r"-?\d{1,15}", query.cursor) else 0
     return await terminal.serve(ctx.request, pty, cursor, token_id)

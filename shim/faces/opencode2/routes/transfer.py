@@ -17,7 +17,9 @@ from shim.http.directory import resolve
 from shim.http.operation import Ctx
 from universal.jsonvalue import JsonObject
 
-TOLD = frozenset({"id", "type", "role", "time", "status", "mime", "finish", "outcome", "reason", "agent", "model", "name"})
+HARMLESS_KEYS = frozenset(
+    {"id", "type", "role", "time", "status", "mime", "finish", "outcome", "reason", "agent", "model", "name"}
+)
 """Keys whose values reveal nothing of the work. `sanitize` keeps them."""
 NUMBERS = (bool, int, float)
 REDACTED = "[redacted]"
@@ -49,7 +51,7 @@ async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
 
 def sanitize(message: ReadOnlyWire) -> JsonObject:
     """Replace each text of a message. Its shape stays."""
-    return {key: value if key in TOLD else _hide(value) for key, value in message.items()}
+    return {key: value if key in HARMLESS_KEYS else _hide(value) for key, value in message.items()}
 
 
 def _hide(value: Any) -> Any:

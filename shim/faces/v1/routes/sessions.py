@@ -23,7 +23,7 @@ class SessionPath(BaseModel):
     session_id: str
 
 
-REFUSED = {
+REFUSED_FIELDS = {
     "mcp": "MCP servers belong to the agent: configure them there (`claude mcp add` and the like), and leave `mcp` out.",
     "skills": "Skills belong to the agent: install them where it looks for them, and leave `skills` out.",
 }
@@ -51,7 +51,7 @@ async def list_sessions(ctx: Ctx) -> object:
 async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest) -> object:
     """Create a session under an id that the client chooses. Its agent starts with the first message."""
     face = universal(ctx)
-    for name, why in REFUSED.items():
+    for name, why in REFUSED_FIELDS.items():
         if getattr(body, name):
             raise InvalidRequest(why, None)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")

@@ -1,4 +1,4 @@
-"""Head and tail of stderr."""
+"""What is kept of an agent's stderr: its beginning and its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def number_lines(*range_: int) -> bytes:
         ([number_lines(70)], "\n".join(map(str, range(70)))),
     ],
 )
-def test_short(pieces: list[bytes], expected: str) -> None:
+def test_a_short_output_is_kept_whole(pieces: list[bytes], expected: str) -> None:
     assert text(*pieces) == expected
 
 
@@ -48,26 +48,26 @@ def test_bytes_in_the_middle_are_left_out() -> None:
 
 @pytest.mark.parametrize("piece", [1, 1000, HEAD_BYTES + TAIL_BYTES, 10**6])
 def test_memory_is_bounded_without_a_newline_too(piece: int) -> None:
-    said = text(*[b"x" * piece] * (10**6 // piece), b"END")
-    assert len(said) <= HEAD_BYTES + TAIL_BYTES + 100
-    assert said.startswith("xxx")
-    assert said.endswith("xEND")
+    output = text(*[b"x" * piece] * (10**6 // piece), b"END")
+    assert len(output) <= HEAD_BYTES + TAIL_BYTES + 100
+    assert output.startswith("xxx")
+    assert output.endswith("xEND")
 
 
-def test_exactly_full() -> None:
+def test_nothing_is_left_out_of_an_output_at_the_limit() -> None:
     assert "left out" not in text(b"x" * (HEAD_BYTES + TAIL_BYTES))
     assert "1 bytes left out" in text(b"x" * (HEAD_BYTES + TAIL_BYTES + 1))
 
 
 @pytest.mark.parametrize(("count", "truncated"), [(1, False), (70, False), (71, True), (100, True), (100_000, True)])
 def test_a_tail_counts_all_lines(count: int, truncated: bool) -> None:
-    found = parse_tail(text(number_lines(count)))
-    assert found is not None
-    assert (found.truncated, found.total_lines) == (truncated, count)
-    every = [str(number) for number in range(count)]
-    assert (found.head or "").split("\n") == (every[:20] if truncated else every)
-    assert found.tail == ("\n".join(every[-50:]) if truncated else None)
+    stderr = parse_tail(text(number_lines(count)))
+    assert stderr is not None
+    assert (stderr.truncated, stderr.total_lines) == (truncated, count)
+    lines = [str(number) for number in range(count)]
+    assert (stderr.head or "").split("\n") == (lines[:20] if truncated else lines)
+    assert stderr.tail == ("\n".join(lines[-50:]) if truncated else None)
 
 
-def test_nothing_in_parts() -> None:
+def test_an_empty_output_has_no_head_and_no_tail() -> None:
     assert parse_tail(text()) is None

@@ -100,8 +100,8 @@ clients: 8 tests of run --attach, TUI and web UI
     make record AGENT=claude VERSION=2.1.329
 
 does steps 1 and 2 (without a version: the newest). Paths and secrets are removed. A recording that still holds one is not
-written, and nothing is written into a folder that an earlier recorder made. `opencode-shim record AGENT` does it with the
-installed agent, into a folder of yours.
+written. Beside a folder that an earlier recorder made, whose recordings tests read by their names, a folder `VERSION-again`
+is written. `opencode-shim record AGENT` does it with the installed agent, into a folder of yours.
 
 ## How do I record an agent of my own?
 

@@ -22,7 +22,9 @@ from universal.jsonvalue import obj, text
 
 SAME_FAILURES = 2
 """Number of equal failures at the start after which the other scenes are skipped, because the agent does not run at all."""
-AT_ONCE = 3
+AGAIN = "-again"
+"""Ending of the folder beside one of an earlier recorder, for the scenes of this recorder."""
+AT_ONCE = 4
 """Maximum scenes that run at the same time, each in its own home."""
 ATTEMPT_S = 30.0
 """Timeout in seconds of a step in a scene whose feature the agent is known to lack."""
@@ -72,8 +74,7 @@ async def take(
     """Play the scenes (all, or those of `names`) and write OUT/AGENT/VERSION/SCENE.jsonl. A scene that fails writes nothing.
 
     In: `environ` to look for the agent's program in; `version`, if the program cannot tell it; `to`, for an agent that is not in
-    the table; `secrets` that no recording may hold. Raises: AgentNotFound; ShimError, also for a folder that holds recordings of
-    another recorder.
+    the table; `secrets` that no recording may hold. Raises: AgentNotFound, ShimError.
     """
     to = to or target(spec.name)
     scenes, skipped = choose_scenes(names, to)
@@ -84,26 +85,28 @@ async def take(
     if actual_version is None:
         raise ShimError(f"{located.path} does not tell its version. Name it with --version.")
     folder = out / f"{to.folder}{actual_version}" if to.folder else out / spec.name / actual_version
-    if older_files := [path.name for path in sorted(folder.glob("*.jsonl")) if not is_own(path)]:
-        raise ShimError(
-            f"{folder} has {len(older_files)} recordings of an earlier recorder ({older_files[0]} ...), which tests read by "
-            "their names; they are not mixed with new ones. Record another version, or name another folder with --out."
-        )
+    if not all(map(is_own, folder.glob("*.jsonl"))):
+        folder = folder.with_name(folder.name + AGAIN)  # tests read those of an earlier recorder by their names
     result = RecordingResult(spec.name, actual_version, folder)
     async with serve(ScriptedModel()) as port:
         stage = _Stage(spec, located.path, to, f"http://127.0.0.1:{port}", frozenset(secrets))
         order = list(scenes)
-        for name in order[:SAME_FAILURES]:
-            await stage.play(result, name, scenes[name], say)
+        await stage.play_all(result, {name: scenes[name] for name in order[:SAME_FAILURES]}, say)
         if has_failed_at_start(result):
             say(f"The first {SAME_FAILURES} scenes failed alike; the other {len(scenes) - SAME_FAILURES} were not played.")
             return result
-        await stage.play_all(result, {name: scenes[name] for name in order[SAME_FAILURES:]}, say)
-        result.scenes.sort(key=order.index)
-        for need in dict.fromkeys(SCENES[name].needs for name in skipped):
-            names = [name for name in skipped if SCENES[name].needs == need]
-            await stage.attempt(result, need, names, skipped[names[0]], say)
+        rest = {name: scenes[name] for name in order[SAME_FAILURES:]}
+        lacking = {need: [name for name in skipped if SCENES[name].needs == need] for need in map(_need, skipped)}
+        async with asyncio.TaskGroup() as group:
+            group.create_task(stage.play_all(result, rest, say))
+            for need, names in lacking.items():
+                group.create_task(stage.attempt(result, need, names, skipped[names[0]], say))
+        result.scenes.sort(key=list(SCENES).index)
     return with_difference(result)
+
+
+def _need(scene: str) -> str:
+    return SCENES[scene].needs
 
 
 def has_failed_at_start(result: RecordingResult) -> bool:
@@ -121,11 +124,16 @@ class _Stage:
     to: Target
     url: str
     secrets: frozenset[str]
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
 
     async def play(
         self, result: RecordingResult, name: str, scene: Scene, say: Callable[[str], None], *, turn_s: float = TURN_S
     ) -> None:
-        """Play a scene in a fresh home, and write its recordings if it goes well."""
+        """Play a scene in a fresh home, when it is its turn, and write its recordings if it goes well."""
+        async with self.gate:
+            await self._play(result, name, scene, say, turn_s)
+
+    async def _play(self, result: RecordingResult, name: str, scene: Scene, say: Callable[[str], None], turn_s: float) -> None:
         place = await Place.make()
         driver = Driver(self.spec, self.binary, result.version, name, scene, place, turn_s=turn_s)
         try:
@@ -151,15 +159,9 @@ class _Stage:
 
     async def play_all(self, result: RecordingResult, scenes: Mapping[str, Scene], say: Callable[[str], None]) -> None:
         """Play scenes concurrently, because they mostly wait."""
-        gate = asyncio.Semaphore(AT_ONCE)
-
-        async def play(name: str, scene: Scene) -> None:
-            async with gate:
-                await self.play(result, name, scene, say)
-
         async with asyncio.TaskGroup() as group:
             for name, scene in scenes.items():
-                group.create_task(play(name, scene))
+                group.create_task(self.play(result, name, scene, say))
 
     async def attempt(
         self, result: RecordingResult, need: str, names: Sequence[str], why: str, say: Callable[[str], None]

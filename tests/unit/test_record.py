@@ -169,16 +169,16 @@ def test_the_version_of_an_npm_package(tmp_path: Path) -> None:
     assert packaged_version(tmp_path / "bin" / "agent") == "1.2.3"
 
 
-async def test_new_recordings_are_not_mixed_with_those_of_another_recorder(tmp_path: Path) -> None:
-    old = tmp_path / "out" / "pi" / "1.0.0" / "text.jsonl"
-    old.parent.mkdir(parents=True)
-    old.write_text('{"cmd": ["pi"], "scene": "text"}\n')
-    program = tmp_path / "pi"
-    program.write_text("#!/bin/sh\necho 1.0.0\n")
-    program.chmod(0o755)
-    with pytest.raises(ShimError, match=r"1 recordings of an earlier recorder.*--out"):
-        await take(agents()["pi"], tmp_path / "out", {"SHIM_PI_BIN": str(program)}, names=("text",))
-    assert list(old.parent.iterdir()) == [old]
+async def test_scenes_are_recorded_again_beside_those_of_an_earlier_recorder(tmp_path: Path) -> None:
+    spec = custom_spec("fake", (sys.executable, str(tmp_path / "agent.py")), None, {})
+    (tmp_path / "agent.py").write_text(FAKE)
+    earlier = recording_folder(tmp_path / "out" / "fake" / "1.0.0", form=1)
+    before = (earlier / "text.jsonl").read_text()
+    for _ in range(2):
+        taken = await take(spec, tmp_path / "out", {}, names=("text",), version="1.0.0", to=foreign("agent", {}))
+        assert (taken.folder.name, taken.scenes, taken.failed) == ("1.0.0-again", ["text"], {})
+    assert (earlier / "text.jsonl").read_text() == before
+    assert version_before(tmp_path / "out" / "fake" / "1.0.1") == taken.folder, "the next version is compared with them"
 
 
 async def test_recording_ends_when_the_first_scenes_fail_alike(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -73,12 +75,12 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
     note(found, taken)
     if not taken.scenes:
         return found
-    with measure_step(found, "replay"):
+    # The driven program mostly waits, so the recordings are played beside it.
+    with measure_step(found, "replay, compare and drive"), ThreadPoolExecutor(max_workers=1) as pool:
+        driving = pool.submit(drive, agent, installed)
         found.replays = replay_new_recordings(taken)
-    with measure_step(found, "compare"):
         compare(found, taken)
-    with measure_step(found, "drive"):
-        found.drove, found.driven = drive(agent, installed)
+        found.drove, found.driven = driving.result()
     if found.verdict == "adopt" and not dry:
         with measure_step(found, "write"):
             write(found, to.package, installed)
@@ -140,7 +142,7 @@ def drive(agent: str, installed: InstalledProgram) -> tuple[int, list[str]]:
 
 def pytest(arguments: list[str], env: dict[str, str], most_s: float) -> tuple[int, list[str]]:
     """Run tests. Returns their number, and a line for each failure."""
-    results = ROOT / ".record" / f"results-{os.getpid()}.xml"
+    results = ROOT / ".record" / f"results-{os.getpid()}-{threading.get_ident()}.xml"
     results.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "pytest", "-q", f"--junitxml={results}", *arguments]
     try:

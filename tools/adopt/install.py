@@ -84,7 +84,8 @@ def install(agent: str, package: str, name: str, version: str, folder: Path, say
     """
     place = _Folder(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "package.json").write_text('{"private": true}', "utf-8")
+    if not (folder / "package.json").exists():
+        (folder / "package.json").write_text('{"private": true}', "utf-8")
     manifest = _manifest(place, package, version)
     place.node = _node(place, manifest, say)
     ways: list[tuple[str, Callable[[], Path]]] = [("package", lambda: _package(place, package, name, version))]
@@ -121,18 +122,32 @@ def _node(place: _Folder, manifest: Mapping[str, Any], say: Callable[[str], None
     if numbers(have) >= numbers(least[0]):
         return None
     major = numbers(least[0])[0]
-    say(f"It wants Node {wanted}; here is {have}. Installing {NODE_PACKAGE}@{major}.")
-    place.npm("install", f"{NODE_PACKAGE}@{major}")
-    return place.modules / NODE_PACKAGE / "bin"
+    folder = place.modules / NODE_PACKAGE / "bin"
+    if not (folder / "node").exists():
+        say(f"It wants Node {wanted}; here is {have}. Installing {NODE_PACKAGE}@{major}.")
+        place.npm("install", f"{NODE_PACKAGE}@{major}")
+    return folder
+
+
+def _has(place: _Folder, package: str, version: str) -> bool:
+    """Whether npm installed this version in an earlier run. It then stands among the dependencies of the folder."""
+    try:
+        wanted = json.loads((place.root / "package.json").read_text("utf-8")).get("dependencies", {})
+        manifest = json.loads((place.modules / package / "package.json").read_text("utf-8"))
+    except (OSError, ValueError):
+        return False
+    return package in wanted and manifest.get("version") == version
 
 
 def _package(place: _Folder, package: str, name: str, version: str) -> Path:
-    place.npm("install", f"{package}@{version}")
+    if not _has(place, package, version) or not (place.modules / ".bin" / name).exists():
+        place.npm("install", f"{package}@{version}")
     return _need_working_program(place, place.modules / ".bin" / name)
 
 
 def _platform(place: _Folder, package: str, name: str, version: str) -> Path:
-    place.npm("install", f"{package}@{version}")
+    if not _has(place, package, version):
+        place.npm("install", f"{package}@{version}")
     return _need_working_program(place, place.modules / package / "bin" / name)
 
 

@@ -41,7 +41,15 @@ class Npm:
                 if name not in self.packages:
                     raise InstallError(f"No matching version found for {arguments[1]}.")
                 self._write(self.folder / "node_modules" / self.packages[name])
+                self._save(name, arguments[1].rpartition("@")[2])
         return ""
+
+    def _save(self, name: str, version: str) -> None:
+        """Note the dependency and its version, as npm does."""
+        (self.folder / "package.json").write_text(json.dumps({"private": True, "dependencies": {name: f"^{version}"}}))
+        manifest = self.folder / "node_modules" / name / "package.json"
+        manifest.parent.mkdir(parents=True, exist_ok=True)
+        manifest.write_text(json.dumps({"version": version}))
 
     def _write(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,6 +75,22 @@ def test_package_is_tried_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     fake_npm(tmp_path, monkeypatch, {"@x/agent": ".bin/agent"})
     found = install("pi", "@x/agent", "agent", "1.5.2", tmp_path, lambda _: None)
     assert (found.how, found.notes, found.program) == ("package", (), tmp_path / "node_modules" / ".bin" / "agent")
+
+
+def test_a_version_is_installed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    npm = fake_npm(tmp_path, monkeypatch, {"@x/agent": ".bin/agent"})
+    for _ in range(2):
+        assert install("pi", "@x/agent", "agent", "1.5.2", tmp_path, lambda _: None).how == "package"
+    assert [call[0] for call in npm.calls].count("install") == 1
+    install("pi", "@x/agent", "agent", "1.5.3", tmp_path, lambda _: None)
+    assert [call for call in npm.calls if call[0] == "install"][-1] == ("install", "@x/agent@1.5.3")
+
+
+def test_a_tarball_is_not_taken_for_the_package_in_a_later_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_npm(tmp_path, monkeypatch, {"chalk": ""}, dependencies={"chalk": "6", "@x/missing": "1.5.2"})
+    found = [install("pi", "@x/agent", "agent", "1.5.2", tmp_path, lambda _: None) for _ in range(2)]
+    assert [one.how for one in found] == ["tarball", "tarball"]
+    assert found[0].notes == found[1].notes
 
 
 def test_package_of_the_platform_is_taken_when_the_agents_own_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

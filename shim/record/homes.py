@@ -222,6 +222,21 @@ def _opencode(place: Place, url: str) -> Env:
     return dict(OPENCODE_ENV)
 
 
+def _qwen(place: Place, url: str) -> Env:
+    server = {"command": sys.executable, "args": [str(MCP_SERVER)], "trust": True}
+    settings = {
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False},
+        "security": {"auth": {"selectedType": "openai"}},
+        "tools": {"toolSearch": {"enabled": False}},  # all tools are offered at once, so that the scripted model can call them
+        "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
+        "ui": {"enableFollowupSuggestions": False},
+        "mcpServers": {"scripted": server},
+    }
+    place.write(".qwen/settings.json", json.dumps(settings))
+    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": "scripted"}
+
+
 def _target(agent: str, prepare: Prepare, folder: str = "", **more: Any) -> Target:
     spec = agents()[agent]
     return Target(prepare, spec.npm[0], spec.binaries[0], folder, lacks=spec.lacks, **more)
@@ -239,6 +254,7 @@ TARGETS: Mapping[str, Target] = {
         _opencode, agents()["opencode"].npm[0], "opencode", "acp/opencode-", lacks=agents()["opencode-acp"].lacks
     ),
     "pi-acp": _target("pi-acp", _pi, "acp/pi-acp-"),
+    "qwen": _target("qwen", _qwen, "acp/qwen-"),
 }
 """Name in the registry -> the agent's target."""
 

@@ -63,6 +63,29 @@ PARTS: Mapping[str, tuple[tuple[re.Pattern[str], int], ...]] = {
 """Abstract action -> (names of a property, index of the argument that it takes)."""
 
 
+TODOS = (("first", "completed"), ("second", "in_progress"))
+"""(text, status) of the tasks in a list of tasks."""
+OPTIONS: list[Json] = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
+"""The answers to choose from."""
+ROWS: Mapping[str, tuple[re.Pattern[str], tuple[Mapping[str, str], ...]]] = {
+    "question": (
+        re.compile(r"^(options|choices|answers)$", re.I),
+        tuple({key: text(value) for key, value in obj(option).items()} for option in OPTIONS),
+    ),
+    "todo": (
+        re.compile(r"^(todos?|plan|items|tasks|steps|todo_?list)$", re.I),
+        tuple({"content": content, "status": status} for content, status in TODOS),
+    ),
+}
+"""Abstract action -> (name of a list of objects, its rows)."""
+ALIASES: Mapping[str, str] = {
+    **dict.fromkeys(("title", "value"), "label"),
+    **dict.fromkeys(("text", "step", "subject", "name", "task"), "content"),
+    "state": "status",
+}
+"""Name of a property -> the key of a row that fills it."""
+
+
 def tool_for(tool: str, offered: Schemas) -> str | None:
     """The offered tool for an abstract action, or None."""
     for pattern in ROLES.get(tool, ()):
@@ -93,7 +116,10 @@ def _value_of(schema: Mapping[str, Json], role: str, arguments: tuple[str, ...],
         keys = [key for key in properties if key in required or _argument(key, role, arguments) is not None]
         return {key: _value_of(obj(properties[key]), role, arguments, key) for key in keys}
     if kind == "array":
-        return [_value_of(obj(schema.get("items")), role, arguments, name)]
+        items, (pattern, rows) = obj(schema.get("items")), ROWS.get(role, (None, ()))
+        if pattern is not None and pattern.match(name):
+            return [_row(items, row) for row in rows]
+        return [_value_of(items, role, arguments, name)]
     if "enum" in schema:
         return arr(schema["enum"])[0]
     if kind in ("integer", "number"):
@@ -102,6 +128,21 @@ def _value_of(schema: Mapping[str, Json], role: str, arguments: tuple[str, ...],
         return True
     argument = _argument(name, role, arguments)
     return argument if argument is not None else f"a {name or 'value'}"
+
+
+def _row(schema: Mapping[str, Json], row: Mapping[str, str]) -> Json:
+    """An element of a list of objects, or of a list of texts."""
+    if _type(schema) != "object":
+        return next(iter(row.values()))
+    required = {text(one) for one in arr(schema.get("required"))}
+    made: dict[str, Json] = {}
+    for key, inner in obj(schema.get("properties")).items():
+        value = row.get(key) or row.get(ALIASES.get(key, ""))
+        if value is not None and value in arr(obj(inner).get("enum") or [value]):
+            made[key] = value
+        elif key in required:
+            made[key] = _value_of(obj(inner), "", (), key)
+    return made
 
 
 def _type(schema: Mapping[str, Json]) -> str:
@@ -120,7 +161,7 @@ def _argument(name: str, role: str, arguments: tuple[str, ...]) -> str | None:
         return _patch(name, arguments)
     if role == "question" and QUESTION.match(name):
         return "Which colour?"
-    return next((arguments[at] for pattern, at in PARTS[role] if pattern.match(name) and at < len(arguments)), None)
+    return next((arguments[at] for pattern, at in PARTS.get(role, ()) if pattern.match(name) and at < len(arguments)), None)
 
 
 def _patch(name: str, arguments: tuple[str, ...]) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from shim.scripted.schemas import Schemas, generic
+from shim.scripted.schemas import OPTIONS, TODOS, Schemas, generic
 from universal.items import Json
 from universal.jsonvalue import arr, obj
 
@@ -30,8 +30,6 @@ class Call:
 Tool: TypeAlias = Callable[[tuple[str, ...]], Call]
 Dialect: TypeAlias = Mapping[str, Tool]
 
-TODOS = [("first", "completed"), ("second", "in_progress")]
-OPTIONS = [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}]
 QUESTION: Body = {"question": "Which colour?", "header": "Colour", "options": OPTIONS}
 
 CLAUDE: Dialect = {

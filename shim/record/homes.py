@@ -222,19 +222,26 @@ def _opencode(place: Place, url: str) -> Env:
     return dict(OPENCODE_ENV)
 
 
+QWEN_SETTINGS: Mapping[str, object] = {
+    "privacy": {"usageStatisticsEnabled": False},
+    "general": {"enableAutoUpdate": False},
+    "security": {"auth": {"selectedType": "openai"}},
+    "tools": {"toolSearch": {"enabled": False}},  # all tools are offered at once, so that the scripted model can call them
+    "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
+    "ui": {"enableFollowupSuggestions": False},
+}
+"""Qwen Code's settings that keep it from the network and from requests of its own to the model."""
+
+
+def qwen_environment(url: str) -> Env:
+    """Variables that lead Qwen Code to the scripted model."""
+    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": "scripted"}
+
+
 def _qwen(place: Place, url: str) -> Env:
     server = {"command": sys.executable, "args": [str(MCP_SERVER)], "trust": True}
-    settings = {
-        "privacy": {"usageStatisticsEnabled": False},
-        "general": {"enableAutoUpdate": False},
-        "security": {"auth": {"selectedType": "openai"}},
-        "tools": {"toolSearch": {"enabled": False}},  # all tools are offered at once, so that the scripted model can call them
-        "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False},
-        "ui": {"enableFollowupSuggestions": False},
-        "mcpServers": {"scripted": server},
-    }
-    place.write(".qwen/settings.json", json.dumps(settings))
-    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": KEY, "OPENAI_MODEL": "scripted"}
+    place.write(".qwen/settings.json", json.dumps({**QWEN_SETTINGS, "mcpServers": {"scripted": server}}))
+    return qwen_environment(url)
 
 
 def _target(agent: str, prepare: Prepare, folder: str = "", **more: Any) -> Target:

@@ -19,9 +19,11 @@ from shim.record.homes import (
     PI_ENV,
     PI_MODEL,
     PI_SETTINGS,
+    QWEN_SETTINGS,
     codex_toml,
     opencode_config,
     pi_models,
+    qwen_environment,
 )
 
 from .places import ADOPTED, LILDAX, NODE, Place, program
@@ -71,6 +73,11 @@ def _opencode(place: Place, url: str) -> Env:
     return dict(OPENCODE_ENV)
 
 
+def _qwen(place: Place, url: str) -> Env:
+    _write(place.home / ".qwen" / "settings.json", json.dumps(QWEN_SETTINGS))
+    return qwen_environment(url)
+
+
 LILDAX_SCRIPT = """#!/bin/sh
 XDG_STATE_HOME=$(mktemp -d "$HOME/.tmp/state-XXXXXX")
 export XDG_STATE_HOME
@@ -110,6 +117,7 @@ AGENTS: Mapping[str, AgentSetup] = {
     "opencode-acp": AgentSetup("opencode-acp", "opencode", _opencode),
     "codex-acp": AgentSetup("codex-acp", None, _codex),
     "pi-acp": AgentSetup("pi-acp", None, _pi),
+    "qwen": AgentSetup("qwen", None, _qwen),
 }
 """By the name that tests give to `bench`. Those without a program are run only where `make adopt` brings it."""
 

@@ -1,4 +1,4 @@
-"""The questions that an ACP agent asks a person: permissions, and forms (`elicitation/create`).
+"""The questions that an ACP agent asks a person: permissions, forms (`elicitation/create`), and Qwen Code's questions.
 
 This module owns the open asks. Each gets exactly one `resolved`, and its request exactly one answer: by our reply, when the
 agent withdraws it, at the end of the turn, or at the end of the process.
@@ -53,6 +53,7 @@ class _Field:
 class _Ask(kit.Ask):
     request_id: Id
     options: list[Msg] = field(default_factory=list[Msg])
+    """The options of `session/request_permission`; a question may come as such a request too. A form has none."""
     fields: tuple[_Field, ...] = ()
     call: Call | None = None
 
@@ -96,6 +97,9 @@ class Asks:
     def permission(self, request: Request, call: Call | None) -> Iterator[Output]:
         """Handle `session/request_permission`. `call` is the tool call that it concerns."""
         tool_call = obj(request.params.get("toolCall"))
+        if questions := _questions_of(tool_call):
+            yield self._begin_question(request, tool_call, call, questions)
+            return
         tool = call.name if call else get_text(tool_call, "name", "kind") or "unknown"
         metadata: Msg = {
             "tool": tool,
@@ -128,6 +132,24 @@ class Asks:
         metadata |= {"input": arguments, **ask_always.accessed(tool, arguments)}
         fact = self._asks.begin(ask, request.raw)
         yield fact if ask_always.is_for_person(self.mode(), tool, arguments) else ToolCheck(fact)
+
+    def _begin_question(self, request: Request, tool_call: Msg, call: Call | None, questions: tuple[Question, ...]) -> Output:
+        """Open a question that came as a request for a permission."""
+        ask = _Ask(
+            ask_id=self.ctx.ids("question"),
+            action=call.name if call else "question",
+            metadata={
+                "tool": call.name if call else "question",
+                "call_id": get_text(tool_call, "toolCallId"),
+                "input": arguments_of(call) if call else obj(tool_call.get("rawInput")),
+                "title": get_text(tool_call, "title"),
+            },
+            request_id=request.id,
+            options=[obj(option) for option in arr(request.params.get("options"))],
+            questions=questions,
+            call=call,
+        )
+        return self._asks.begin(ask, request.raw)
 
     def form(self, request: Request, call: Call | None) -> Iterator[Output]:
         """Handle `elicitation/create` with a form. A form without fields is declined, because there is nothing to ask."""
@@ -184,11 +206,12 @@ class Asks:
         self._asks.drop(ask)
         return [self._select(ask, OPTION_KINDS["accept"])]
 
-    def _select(self, ask: _Ask, kinds: Sequence[str]) -> WriteLine:
+    def _select(self, ask: _Ask, kinds: Sequence[str], answers: Msg | None = None) -> WriteLine:
         matches = (option for kind in kinds for option in ask.options if option.get("kind") == kind)
         chosen = get_text(next(matches, _NOTHING), "optionId")
         outcome: Msg = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
-        return WriteLine(self.rpc.response(ask.request_id, {"outcome": outcome}))
+        result: Msg = {"outcome": outcome} if answers is None else {"outcome": outcome, "answers": answers}
+        return WriteLine(self.rpc.response(ask.request_id, result))
 
     def answer(self, command: QuestionReply) -> list[Output]:
         """Answer a question. Returns [] if it is no longer open. ACP has no field for the message of a rejection."""
@@ -198,10 +221,14 @@ class Asks:
         if command.answers is None:
             if ask.call is not None:
                 ask.call.dismissed = True
-            decline = WriteLine(self.rpc.response(ask.request_id, {"action": "decline"}))
+            refuse = WriteLine(self.rpc.response(ask.request_id, {"action": "decline"}))
+            decline = self._select(ask, OPTION_KINDS["reject"]) if ask.options else refuse
             return [decline, self._asks.resolve_question(ask, None, command.message)]
         if ask.call is not None:
             ask.call.answers = [list(labels) for labels in command.answers]
+        if ask.options:
+            answers: Msg = {str(index): ", ".join(labels) for index, labels in enumerate(command.answers)}
+            return [self._select(ask, OPTION_KINDS["accept"], answers), self._asks.resolve_question(ask, command.answers)]
         result = {"action": "accept", "content": _content(ask.fields, command.answers)}
         return [WriteLine(self.rpc.response(ask.request_id, result)), self._asks.resolve_question(ask, command.answers)]
 
@@ -221,8 +248,35 @@ class Asks:
         return list(self._asks.close())
 
     def _cancel(self, ask: _Ask) -> list[Output]:
-        result: Msg = {"action": "cancel"} if ask.is_question else {"outcome": {"outcome": "cancelled"}}
+        result: Msg = {"action": "cancel"} if ask.is_question and not ask.options else {"outcome": {"outcome": "cancelled"}}
         return [WriteLine(self.rpc.response(ask.request_id, result)), self._asks.withdrawn(ask)]
+
+
+# --- questions in a request for a permission ----------------------------------------------------------------
+
+
+def _questions_of(tool_call: Msg) -> tuple[Question, ...]:
+    """Return the questions of Qwen Code's `ask_user_question`, which waits for their answers beside the chosen option.
+
+    Its answer is `answers`: the number of a question -> labels, joined by commas (@qwen-code/qwen-code 0.24.4).
+    """
+    meta = obj(tool_call.get("_meta"))
+    if get_text(meta, "qwenInteractionKind") != "user_question":
+        return ()
+    rows = map(obj, arr(meta.get("qwenQuestions")) or arr(obj(tool_call.get("rawInput")).get("questions")))
+    return tuple(
+        Question(
+            question=get_text(row, "question"),
+            header=get_text(row, "header"),
+            options=tuple(
+                QuestionOption(label=get_text(option, "label"), description=get_text(option, "description"))
+                for option in map(obj, arr(row.get("options")))
+            ),
+            multiple=row.get("multiSelect") is True,
+            custom=True,
+        )
+        for row in rows
+    )
 
 
 # --- forms ----------------------------------------------------------------------------------------------

@@ -243,12 +243,16 @@ PROFILES: tuple[Profile, ...] = (
         ("qwen",),
         ("--acp",),
         npm=("@qwen-code/qwen-code",),
-        unrecorded="It was run by hand against the scripted model (docs/compatibility.md); "
-        "the scenes have not been tried with it.",
+        lacks={
+            "todos": "Qwen Code offers its model no tool for a list of tasks in this protocol (0.24.4).",
+            "models": "Qwen Code offers one model, that of OPENAI_MODEL.",
+        },
+        questions=True,
         install_hint="Install it with `npm install -g @qwen-code/qwen-code`, then run `qwen` once to log in.",
         version_args=("--version",),
         modes=_QWEN_MODES,
         tells_commands=True,
+        tested=("0.24.4",),
         login="session",
         login_hint="Run `qwen` in a terminal and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
         settings=ProjectSettingsUse(("qwen",)),

@@ -99,13 +99,18 @@ def _input_object(raw_input: Json) -> Msg:
     return {"input": raw_input} if raw_input not in (None, "", []) else {}
 
 
+_QWEN_NAMES = {"ask_user_question": "AskUserQuestion"}
+"""Qwen Code's name of a tool -> the same tool's name in the tables."""
+
+
 def name_of(update: Msg) -> str:
     """Return the agent's name of a tool, or the kind of work if it gives none or the name is unknown here."""
     kind, title = get_text(update, "kind"), get_text(update, "title")
     raw_input = obj(update.get("rawInput"))
     if obj(update.get("_meta")).get("is_mcp_tool_call") is True and get_text(raw_input, "tool"):  # codex-acp
         return f"mcp__{get_text(raw_input, 'server')}__{get_text(raw_input, 'tool')}"
-    name = get_text(update, "name") or get_text(obj(obj(update.get("_meta")).get("claudeCode")), "toolName")
+    meta = obj(update.get("_meta"))
+    name = get_text(update, "name") or get_text(obj(meta.get("claudeCode")), "toolName") or _qwen_name(meta)
     about = name in _SHELLS and kind in ("read", "search") and arr(update.get("locations"))
     if name and not about:
         return kind if kind in _ACTING_KINDS and name not in TOOLS and not name.startswith("mcp__") else name
@@ -115,6 +120,12 @@ def name_of(update: Msg) -> str:
     if not name and (title in _TITLES or (kind != "execute" and _IDENTIFIER.fullmatch(title))):
         return title
     return kind or "other"
+
+
+def _qwen_name(meta: Msg) -> str:
+    """The name of Qwen Code's tool, if the kind of the call does not say what it is."""
+    name = get_text(meta, "toolName") if get_text(meta, "provenance") or get_text(meta, "qwenInteractionKind") else ""
+    return name if name.startswith("mcp__") else _QWEN_NAMES.get(name, "")
 
 
 def title_of(call: Call) -> str:

@@ -1,12 +1,19 @@
-"""What permission rules see of a request of an ACP agent: paths, commands, and what is known only by a title."""
+"""What permission rules see of a request of an ACP agent, and the questions that Qwen Code asks by such a request."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from shim.record.driver import counting_ids
+from universal.agents.acp.asks import Asks
+from universal.agents.acp.context import Context
 from universal.agents.acp.tools import name_of, rule_metadata
+from universal.codec import Fact, Output, QuestionReply, WriteLine
+from universal.events import QuestionData
+from universal.jsonrpc import JsonRpc, Request
 
 PATCH = (
     "*** Begin Patch\n*** Update File: ./a\n@@\n-x\n+y\n*** Add File: b\n+z\n*** Update File: c\n*** Move to: ../d\n*** End Patch"
@@ -40,3 +47,81 @@ def test_opencodes_question_about_a_folder_is_no_edit() -> None:
     request = {"kind": "other", "title": "external_directory", "rawInput": {"filepath": "/etc/x", "parentDir": "/etc"}}
     asked = rule_metadata(None, request)["opencode"]
     assert (asked["permission"], asked["patterns"]) == ("external_directory", ["/etc/*"])
+
+
+# --- Qwen Code's questions -------------------------------------------------------------------------------------
+
+COLOUR = {
+    "question": "Which colour?",
+    "header": "Colour",
+    "options": [{"label": "Red", "description": "warm"}, {"label": "Blue", "description": "cool"}],
+}
+SIZES = {"question": "Which sizes?", "header": "Sizes", "multiSelect": True, "options": [{"label": "S", "description": ""}]}
+QWEN_REQUEST = {
+    "options": [
+        {"optionId": "proceed_once", "name": "Submit", "kind": "allow_once"},
+        {"optionId": "cancel", "name": "Cancel", "kind": "reject_once"},
+    ],
+    "toolCall": {
+        "toolCallId": "call_1",
+        "title": "Ask user 2 questions",
+        "kind": "think",
+        "rawInput": {"questions": [COLOUR, SIZES]},
+        "_meta": {
+            "toolName": "ask_user_question",
+            "qwenInteractionKind": "user_question",
+            "qwenQuestions": [COLOUR, SIZES],
+        },
+    },
+}
+
+
+def open_question() -> tuple[Asks, QuestionData]:
+    """An agent's open request for a permission that holds two questions (compat_fixtures/agents/acp/qwen-0.24.4/question)."""
+    asks = Asks(Context("qwen", counting_ids(), lambda: None), JsonRpc(), lambda: "build")
+    raw = {"method": "session/request_permission", "params": QWEN_REQUEST}
+    (fact,) = asks.permission(Request(7, "session/request_permission", QWEN_REQUEST, raw), None)
+    assert isinstance(fact, Fact) and isinstance(fact.data, QuestionData)
+    return asks, fact.data
+
+
+def result_of(output: Output) -> dict[str, Any]:
+    assert isinstance(output, WriteLine)
+    return json.loads(output.data)["result"]
+
+
+def test_a_question_in_a_request_for_a_permission_is_a_question() -> None:
+    _, data = open_question()
+    colour, sizes = data.questions
+    assert (colour.question, colour.header, [o.label for o in colour.options]) == ("Which colour?", "Colour", ["Red", "Blue"])
+    assert (colour.multiple, sizes.multiple, sizes.custom) == (False, True, True)
+
+
+def test_the_answers_of_such_a_question_stand_beside_the_chosen_option() -> None:
+    asks, data = open_question()
+    line, _ = asks.answer(QuestionReply(data.question_id, (("Blue",), ("S", "huge"))))
+    assert result_of(line) == {
+        "outcome": {"outcome": "selected", "optionId": "proceed_once"},
+        "answers": {"0": "Blue", "1": "S, huge"},
+    }
+
+
+def test_a_dismissed_question_of_this_kind_is_rejected_and_a_cancelled_one_cancelled() -> None:
+    asks, data = open_question()
+    line, _ = asks.answer(QuestionReply(data.question_id, None))
+    assert result_of(line) == {"outcome": {"outcome": "selected", "optionId": "cancel"}}
+    asks, _ = open_question()
+    assert result_of(asks.cancel()[0]) == {"outcome": {"outcome": "cancelled"}}
+
+
+@pytest.mark.parametrize(
+    ("meta", "name"),
+    [
+        ({"toolName": "mcp__scripted__echo", "provenance": "mcp"}, "mcp__scripted__echo"),
+        ({"toolName": "ask_user_question", "provenance": "builtin"}, "AskUserQuestion"),
+        ({"toolName": "grep_search", "provenance": "builtin"}, "think"),
+        ({"toolName": "mcp__of__another_agent"}, "think"),
+    ],
+)
+def test_a_tool_of_qwen_code_has_the_name_of_its_card(meta: dict[str, Any], name: str) -> None:
+    assert name_of({"kind": "think", "title": "Some words", "rawInput": {}, "_meta": meta}) == name

@@ -40,6 +40,7 @@ from universal.agents.opencode2.wire import (
     delay_ms,
     error_of,
     model_ref,
+    prompt_after,
     prompt_body,
     read_catalogue,
     ruleset,
@@ -72,6 +73,13 @@ ACTIVE_READS = 500
 """Maximum number of reads in a row, to learn that a session of the preview is idle. Each takes it some milliseconds."""
 IDLE_READS = 20
 """Number of reads by which the last events of an idle session of the preview have come. A rejection leaves its step open."""
+HISTORY_PAGES = 50
+"""Maximum number of pages of a session's messages that are read to find the last answer that stays after an undo."""
+UNDO_FAILED: Mapping[str, Json] = {
+    "message": "OpenCode 2 could not take back what was undone.",
+    "code": "session_not_found",
+}
+"""The server then begins a new conversation, and tells it what stays."""
 GLOBAL_FORMS = "global"
 """Pseudo session of forms that belong to no session."""
 
@@ -126,6 +134,11 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         self._settings: dict[str, Json] = {}
         """Rules, agent, model and instructions that the session has."""
         self._resumed = False
+        self._anchor = ""
+        """The answer after which the conversation is cut, before the first prompt."""
+        self._undone_prompt = ""
+        """The oldest prompt after the anchor on the pages that were read."""
+        self._pages_left = HISTORY_PAGES
         self._last_event = ""
         self._reads_left = self._idle_reads = 0
 
@@ -137,6 +150,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         self._resumed = bool(options.resume and options.native_session_id)
         if self._resumed:
             self._know(options.native_session_id or "")
+            self._anchor = options.resume_at or ""
         argv = (options.binary, *self._arguments, "serve", "--hostname", "127.0.0.1")
         env = {"OPENCODE_DISABLE_AUTOUPDATE": "1", **self._environment}
         return LaunchSpec(argv, options.directory, env, events=EVENTS_PATH)
@@ -185,6 +199,11 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
     def _prepare(self, prompt: Prompt, dialect: Dialect) -> Iterator[Output]:
         """Queue the requests of a prompt and send the first."""
         self._steps.clear()
+        if self._anchor and not dialect.reverts:
+            yield from self._fail_prompt(dict(UNDO_FAILED), None)
+            return
+        if self._anchor:
+            self._steps.append(_Step("history", "GET", "/message?order=desc", None))
         settings = self._session_settings(prompt, dialect)
         changed = {key: value for key, value in settings.items() if self._settings.get(key) != value}
         if self.native_session_id is None:
@@ -351,11 +370,36 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
             self._ctx.ignore(f"{step.purpose}: status {status}")
         elif not good or (step.purpose == "create" and not session_id):
             self._settings.clear()
-            yield from self._fail_prompt(self._refusal(status, body), msg)
+            yield from self._fail_prompt(dict(UNDO_FAILED) if step.purpose in _UNDO else self._refusal(status, body), msg)
             return
+        elif step.purpose == "history" and not self._plan_undo(obj(body)):
+            yield from self._fail_prompt(dict(UNDO_FAILED), msg)
+            return
+        elif step.purpose == "commit":
+            self._anchor = ""
         elif step.purpose == "create":
             self._know(session_id)
         yield from self._next_step()
+
+    def _plan_undo(self, page: Msg) -> bool:
+        """Queue what follows from a page of the messages, the newest first. Return False if the last answer that stays is gone.
+
+        The conversation is cut without its files, which the server restores itself.
+        """
+        is_there, prompt = prompt_after(page, self._anchor)
+        self._undone_prompt = prompt or self._undone_prompt
+        cursor, self._pages_left = text(obj(page.get("cursor")).get("next")), self._pages_left - 1
+        if is_there and self._undone_prompt:
+            stage: Msg = {"messageID": self._undone_prompt, "files": False}
+            self._steps.appendleft(_Step("commit", "POST", "/revert/commit", None))
+            self._steps.appendleft(_Step("stage", "POST", "/revert/stage", stage))
+        elif is_there:
+            self._anchor = ""  # nothing came after it
+        elif cursor and self._pages_left > 0:
+            self._steps.appendleft(_Step("history", "GET", f"/message?cursor={quote(cursor)}", None))
+        else:
+            return False
+        return True
 
     def _on_prompt_accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
         course = self._main.course
@@ -490,6 +534,8 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         yield from self._asks.close(thread)
         yield from thread.close(event)
         usage = thread.take_usage()
+        if thread.child is None and thread.last_message:
+            usage = {**(usage or {}), "anchor": thread.last_message}
         if is_stopped or error.get("code") == "aborted":
             yield Signal(Input.FAILED, error=ABORTED, aborted=True, metadata=usage, child=thread.child)
         elif error:
@@ -644,6 +690,10 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         "question.rejected": _on_settled,
     }
     """Type of event, by the names of 2.x -> what is done with it."""
+
+
+_UNDO = frozenset({"history", "stage", "commit"})
+"""Purposes of the requests that cut a conversation."""
 
 
 def _system_step(system: str) -> _Step:

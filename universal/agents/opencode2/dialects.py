@@ -29,6 +29,7 @@ class Dialect:
     is_wrapped   a prompt's fields stand below `prompt`
     takes_rules  a session takes permission rules
     takes_system a session takes instructions
+    reverts      a conversation can be cut without its files
     cancel       method and path below a form that reject it
     command      keys of a command's name and of its arguments
     """
@@ -39,11 +40,20 @@ class Dialect:
     is_wrapped: bool = False
     takes_rules: bool = False
     takes_system: bool = False
+    reverts: bool = False
     cancel: tuple[str, str] = ("POST", "/cancel")
     command: tuple[str, str] = ("command", "arguments")
 
 
-V2 = Dialect("2.x", reply="decision", takes_rules=True, takes_system=True, cancel=("DELETE", ""), command=("name", "text"))
+V2 = Dialect(
+    "2.x",
+    reply="decision",
+    takes_rules=True,
+    takes_system=True,
+    reverts=True,
+    cancel=("DELETE", ""),
+    command=("name", "text"),
+)
 JULY = Dialect("July 2026")
 PREVIEW = Dialect("preview", tells_end=False, is_wrapped=True)
 

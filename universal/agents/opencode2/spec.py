@@ -44,6 +44,7 @@ OPENCODE2 = AgentSpec(
     login_hint="Run `opencode2` in a terminal and connect a provider.",
     login_signs=LoginSigns(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY")),
     is_fallback=True,
+    rewinds=True,
     lacks={"todos": "OpenCode 2 has no todo list any more: no tool, no event."},
     unrecorded=NOT_RUN,
     enforcement=Enforcement(

@@ -81,6 +81,11 @@ class Thread:
     # --- steps ----------------------------------------------------------------------------------------
 
     @property
+    def last_message(self) -> str:
+        """OpenCode's id of the last message of the model, or ""."""
+        return self._step
+
+    @property
     def is_speaking(self) -> bool:
         """Whether a step is open."""
         return self.speech.is_speaking

@@ -131,6 +131,17 @@ def prompt_body(dialect: Dialect, prompt: Prompt, message: str) -> Msg:
     return {**own_id, "prompt": fields} if dialect.is_wrapped else {**own_id, **fields}
 
 
+def prompt_after(page: Msg, anchor: str) -> tuple[bool, str]:
+    """Return whether a page of messages, the newest first, holds the anchor, and the oldest prompt that came after it."""
+    prompt = ""
+    for message in map(obj, arr(page.get("data"))):
+        if text(message.get("id")) == anchor:
+            return True, prompt
+        if message.get("type") == "user":
+            prompt = text(message.get("id"))
+    return False, prompt
+
+
 def command_body(dialect: Dialect, prompt: Prompt, name: str, arguments: str) -> Msg:
     """Return the body of `POST /api/session/{id}/command`."""
     name_key, text_key = dialect.command

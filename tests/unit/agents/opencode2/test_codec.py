@@ -435,3 +435,88 @@ def test_reads_of_the_previews_active_sessions_are_bounded(monkeypatch: pytest.M
         reads += 1
     assert reads == 5
     assert server.signals() == []
+
+
+# --- undo ------------------------------------------------------------------------------------------------------
+
+
+def rewinding(**health: Any) -> Server:
+    """A server that resumes after the answer `msg_a`, with a prompt."""
+    server = Server(native_session_id=SESSION, resume=True, resume_at="msg_a")
+    if health:
+        server.answer("/api/info", 404)
+        server.answer("/api/health", body=health)
+    else:
+        server.answer("/api/info", body={"version": "2.1.2"})
+    server.send(Prompt(key="prompt_1", text="go"))
+    return server
+
+
+def page(*ids: str, next_: str | None = None) -> dict[str, Any]:
+    """A page of messages, the newest first: `msg_u...` of a user, all others of the model."""
+    data = [{"id": id_, "type": "user" if id_.startswith("msg_u") else "assistant"} for id_ in ids]
+    return {"data": data, "cursor": {"previous": None, "next": next_}}
+
+
+def test_what_was_undone_is_cut_without_its_files_before_the_next_prompt() -> None:
+    server = rewinding()
+    assert server.paths == [("GET", path("/message?order=desc"))]
+    server.answer(path("/message"), body=page("msg_d", "msg_u2", "msg_c", "msg_u1", "msg_a", "msg_u0"))
+    assert (server.paths, server.body()) == ([("POST", path("/revert/stage"))], {"messageID": "msg_u1", "files": False})
+    server.answer(path("/revert/stage"), body={"data": {"messageID": "msg_u1"}})
+    assert server.paths == [("POST", path("/revert/commit"))]
+    server.answer(path("/revert/commit"), 204)
+    server.answer(path(""))  # a resumed session gets its rules again
+    assert server.paths == [("POST", path("/prompt"))]
+
+
+def test_the_answer_that_stays_is_found_on_a_later_page() -> None:
+    server = rewinding()
+    server.answer(path("/message"), body=page("msg_d", "msg_u2", next_="more/1"))
+    assert server.paths == [("GET", path("/message?cursor=more/1"))]
+    server.answer(path("/message"), body=page("msg_c", "msg_u1", "msg_a"))
+    assert server.body() == {"messageID": "msg_u1", "files": False}
+
+
+def test_nothing_is_cut_if_nothing_came_after_the_answer() -> None:
+    server = rewinding()
+    server.answer(path("/message"), body=page("msg_a", "msg_u0"))
+    assert "revert" not in str(server.paths)
+    assert server.signals() == []
+
+
+@pytest.mark.parametrize(
+    ("rest", "status", "body"),
+    [
+        ("/message", 200, {"data": [{"id": "msg_x", "type": "assistant"}], "cursor": {}}),
+        ("/message", 500, {}),
+        ("/revert/stage", 404, {"_tag": "MessageNotFoundError"}),
+        ("/revert/commit", 409, {"_tag": "SessionBusyError"}),
+    ],
+)
+def test_a_conversation_that_cannot_be_cut_begins_anew(rest: str, status: int, body: Any) -> None:
+    server = rewinding()
+    for step, good in (("/message", page("msg_u1", "msg_a")), ("/revert/stage", {}), ("/revert/commit", {})):
+        if step == rest:
+            break
+        server.answer(path(step), body=good)
+    server.answer(path(rest), status, body)
+    (failed,) = server.signals()
+    assert failed.input is Input.FAILED
+    assert (failed.error or {})["code"] == "session_not_found", "the server then begins a new conversation"
+    assert server.paths == []
+
+
+def test_an_older_build_does_not_cut_a_conversation() -> None:
+    server = rewinding(healthy=True)
+    (failed,) = server.signals()
+    assert (failed.error or {})["code"] == "session_not_found"
+
+
+def test_an_answer_tells_where_the_conversation_can_continue() -> None:
+    server = Server().with_prompt()
+    server.event("session.step.started", assistantMessageID="msg_a", model={})
+    server.event("session.step.ended", assistantMessageID="msg_a")
+    finish(server)
+    (done,) = [signal for signal in server.signals() if signal.input is Input.DONE]
+    assert (done.metadata or {})["anchor"] == "msg_a"

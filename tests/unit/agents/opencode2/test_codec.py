@@ -440,7 +440,7 @@ def test_reads_of_the_previews_active_sessions_are_bounded(monkeypatch: pytest.M
 # --- undo ------------------------------------------------------------------------------------------------------
 
 
-def rewinding(**health: Any) -> Server:
+def resume_after_undo(**health: Any) -> Server:
     """A server that resumes after the answer `msg_a`, with a prompt."""
     server = Server(native_session_id=SESSION, resume=True, resume_at="msg_a")
     if health:
@@ -458,8 +458,8 @@ def page(*ids: str, next_: str | None = None) -> dict[str, Any]:
     return {"data": data, "cursor": {"previous": None, "next": next_}}
 
 
-def test_what_was_undone_is_cut_without_its_files_before_the_next_prompt() -> None:
-    server = rewinding()
+def test_undone_messages_are_cut_without_their_files_before_the_next_prompt() -> None:
+    server = resume_after_undo()
     assert server.paths == [("GET", path("/message?order=desc"))]
     server.answer(path("/message"), body=page("msg_d", "msg_u2", "msg_c", "msg_u1", "msg_a", "msg_u0"))
     assert (server.paths, server.body()) == ([("POST", path("/revert/stage"))], {"messageID": "msg_u1", "files": False})
@@ -471,7 +471,7 @@ def test_what_was_undone_is_cut_without_its_files_before_the_next_prompt() -> No
 
 
 def test_the_answer_that_stays_is_found_on_a_later_page() -> None:
-    server = rewinding()
+    server = resume_after_undo()
     server.answer(path("/message"), body=page("msg_d", "msg_u2", next_="more/1"))
     assert server.paths == [("GET", path("/message?cursor=more/1"))]
     server.answer(path("/message"), body=page("msg_c", "msg_u1", "msg_a"))
@@ -479,7 +479,7 @@ def test_the_answer_that_stays_is_found_on_a_later_page() -> None:
 
 
 def test_nothing_is_cut_if_nothing_came_after_the_answer() -> None:
-    server = rewinding()
+    server = resume_after_undo()
     server.answer(path("/message"), body=page("msg_a", "msg_u0"))
     assert "revert" not in str(server.paths)
     assert server.signals() == []
@@ -494,8 +494,8 @@ def test_nothing_is_cut_if_nothing_came_after_the_answer() -> None:
         ("/revert/commit", 409, {"_tag": "SessionBusyError"}),
     ],
 )
-def test_a_conversation_that_cannot_be_cut_begins_anew(rest: str, status: int, body: Any) -> None:
-    server = rewinding()
+def test_the_prompt_fails_if_the_conversation_cannot_be_cut(rest: str, status: int, body: Any) -> None:
+    server = resume_after_undo()
     for step, good in (("/message", page("msg_u1", "msg_a")), ("/revert/stage", {}), ("/revert/commit", {})):
         if step == rest:
             break
@@ -508,7 +508,7 @@ def test_a_conversation_that_cannot_be_cut_begins_anew(rest: str, status: int, b
 
 
 def test_an_older_build_does_not_cut_a_conversation() -> None:
-    server = rewinding(healthy=True)
+    server = resume_after_undo(healthy=True)
     (failed,) = server.signals()
     assert (failed.error or {})["code"] == "session_not_found"
 

@@ -48,6 +48,7 @@ from shim.host.worktrees import Worktrees
 from shim.http.access import ACCESS
 from shim.http.operation import SERVICES
 from shim.http.pairing import NAMESPACE as PAIRING
+from shim.http.relay import RELAY, Relay
 from shim.ids import Ids
 from shim.inspector.traces import Traces
 from shim.process_family import end_owned
@@ -316,6 +317,11 @@ def build_app(
             await sessions.start()
             await names.start()
             trees.start()
+            if (peers := kept.ownership.peers) is not None:
+                relay = Relay(app, peers)
+                ends.push_async_callback(relay.close)
+                await relay.start()
+                app[RELAY].append(relay)
             watching = asyncio.create_task(
                 config.keep_current(sessions.index.directories_at_work), name="keep configuration current"
             )

@@ -283,6 +283,7 @@ class SessionElsewhere(SessionBusy):
             "Until then it can only be read here.",
         )
         self.session_id = session_id
+        self.owner = owner
 
 
 class LimitReached(RequestError):
@@ -487,6 +488,13 @@ class ServiceUnavailable(RequestError):
     def __init__(self, message: str, service: str | None = None) -> None:
         super().__init__(message)
         self.service = service
+
+
+class ServerLost(ServiceUnavailable):
+    """Another server of the cluster gives no answer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "cluster")
 
 
 class InternalError(RequestError):

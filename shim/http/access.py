@@ -78,6 +78,8 @@ class Connection:
             self._request.transport.abort()
 
 
+RELAYED: web.RequestKey[bool] = web.RequestKey("relayed", bool)
+"""Marks a request of a client of another server of the cluster, which has checked it (`shim.http.relay`)."""
 CONNECTION: web.RequestKey[Connection] = web.RequestKey("connection", Connection)
 
 
@@ -382,9 +384,11 @@ def while_good(request: web.Request, token_id: str) -> Generator[None]:
 async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check access before any other work on a request."""
     access = request[_ACCESS] = request.app[ACCESS]
-    access.check_host(request)
-    access.check_origin(request)
-    token_id = access.check_credentials(request, asyncio.get_running_loop().time())
+    token_id: str | None = ""
+    if RELAYED not in request:
+        access.check_host(request)
+        access.check_origin(request)
+        token_id = access.check_credentials(request, asyncio.get_running_loop().time())
     request[AUTHORIZED], request[TOKEN_ID] = token_id is not None, token_id or ""
     request[CONNECTION] = Connection(request)
     with while_good(request, token_id or ""):

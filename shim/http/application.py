@@ -7,7 +7,7 @@ from types import ModuleType
 
 from aiohttp import web, web_response
 
-from shim.http import middleware
+from shim.http import middleware, relay
 from shim.http.access import ACCESS, Access, gate
 from shim.http.faces import FACES, Faces
 from shim.http.lazy_routes import LazyRoutes
@@ -44,9 +44,11 @@ def application(
             middleware.errors,
             gate,
             middleware.preflight,
+            relay.forward,
         ],
     )
     app[ACCESS] = Access.of(services.settings, services.clock)
+    app[relay.RELAY] = []
     if unknown is not None:
         app[middleware.UNKNOWN] = unknown
     app.on_response_prepare.append(middleware.add_headers)

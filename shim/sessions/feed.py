@@ -184,15 +184,19 @@ class Feed:
 
     def publish(self, event: UniversalEvent) -> None:
         """Publish a stamped event to observers and listeners. Never waits, never raises."""
-        for listener in self._listeners.get(event.session_id, ()):
-            was_behind = listener.behind
-            listener.put(event)
-            self.cut_off += listener.behind and not was_behind
+        self.show(event)
         for observer in self._observers:
             try:
                 observer(event)
             except Exception:
                 log.exception("feed.observer_failed", session_id=event.session_id, sequence=event.sequence)
+
+    def show(self, event: UniversalEvent) -> None:
+        """Publish an event of another server, whose own observers it has met there, to listeners. Never waits."""
+        for listener in self._listeners.get(event.session_id, ()):
+            was_behind = listener.behind
+            listener.put(event)
+            self.cut_off += listener.behind and not was_behind
 
     def listen(self, session_id: str) -> Listener:
         """Add a reader of one session's live events."""

@@ -37,23 +37,23 @@ TRIES = 8
 """So often a journal that grows meanwhile is read on, to mend a session."""
 
 
-async def load_journal(state: SessionState, store: Store, *, is_whole: bool = False) -> None:
+async def load_journal(state: SessionState, store: Store, *, is_whole: bool = False, until: int | None = None) -> None:
     """Feed a session's state the part of its journal that it has not read. Raises StoreError if an event cannot be read.
 
-    In: `is_whole`, read all of the journal, although there may be a checkpoint.
+    In: `is_whole`, read all of the journal, although there may be a checkpoint; `until`, the last event to read.
     """
     if state.sequence == 0 and not is_whole:
         await checkpoints.open_from(state, store)
-    while page := await store.brief(state.id, state.sequence, PAGE):
-        until = perf_counter() + SLICE_S
+    while page := await store.brief(state.id, state.sequence, PAGE if until is None else min(PAGE, until - state.sequence)):
+        pause_at = perf_counter() + SLICE_S
         for event in join_deltas(page):
             state.load((event,))
             if event.type is EventType.TURN_ENDED:
                 with suppress(TypeError, ValueError):  # logged when its checkpoint is written
                     await checkpoints.pack_in_steps(state)
-            if perf_counter() > until:
+            if perf_counter() > pause_at:
                 await asyncio.sleep(0)
-                until = perf_counter() + SLICE_S
+                pause_at = perf_counter() + SLICE_S
 
 
 async def mend(state: SessionState, whole: SessionState, store: Store) -> None:

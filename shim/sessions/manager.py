@@ -37,6 +37,7 @@ from shim.sessions.prompts.context import default_title
 from shim.sessions.session_entry import SessionEntry
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
+from shim.store.servers import ServerRef
 from universal.codec import Fact
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
@@ -70,7 +71,7 @@ class SessionManager:
         self.deps = deps
         self.index = SessionIndex(deps.store)
         self.grants = Grants(deps.clock, deps.ids)
-        self.requests = SessionRequests(self.index, self.grants, deps)
+        self.requests = SessionRequests(self.index, self.grants, deps, lambda session_id: self.others.remotes.find(session_id))
         self.generating = 0
         """Number of running requests of `shim.sessions.prompts.generate`."""
         self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
@@ -78,7 +79,7 @@ class SessionManager:
         self._is_closed = False
         self._reaper: asyncio.Task[None] | None = None
         self._open_signs = OpenSigns()
-        self.others = OtherServers(deps, self.index, self.detached_state, self.state)
+        self.others = OtherServers(deps, self.index, self.detached_state, self.state, self.requests.note)
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -489,6 +490,12 @@ class SessionManager:
         self.grants.clear(directory)
         if self.deps.spares is not None:
             self.deps.spares.drop(directory)
+
+    async def owner_of_request(self, request_id: str) -> ServerRef | None:
+        """The other server whose session waits for the answer to a request, or None. Raises StoreError."""
+        if self.requests.session_of(request_id) is None:
+            await self.others.read_requests()
+        return self.others.owner(self.requests.session_of(request_id) or "")
 
     # --- permissions and questions -------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """This module shows the sessions of other servers on the same store and takes over those of a dead server.
 
 Every LOOK_S seconds this server reads what the others have stored since the last look. It publishes that a session is new, has
-changed or is gone. The content of a turn is read only when somebody asks for the session.
+changed or is gone. The content of a turn is read when somebody asks for the session, and in a cluster as long as a client
+listens (`remote_sessions.py`).
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import structlog
 
 from shim.errors import SessionElsewhere, StoreError
 from shim.sessions.dependencies import SessionDeps
-from shim.sessions.journal_loader import load_journal
+from shim.sessions.remote_sessions import RemoteSessions
 from shim.sessions.session_entry import SessionEntry, entry_from_row
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
-from shim.store.ownership import ClaimedSession, SessionChange
+from shim.store.ownership import ClaimedSession, Growth, SessionChange
 from shim.store.servers import ServerRef
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
 from universal.session.model import BUSY, IDLE, Session, Status
@@ -27,14 +28,15 @@ log = structlog.get_logger()
 
 LOOK_S = 1.0
 """Seconds between two looks at what other servers have done."""
-KEPT = 64
-"""Number of sessions of other servers whose last read state is kept in memory."""
+NEW_LIMIT = 1_000
+"""Maximum new sessions of other servers that wait for a look."""
 
 
 class OtherServers:
     """The index of sessions that belong to other servers.
 
-    In: `detached_state` makes an empty state for reading a session (id, agent); `load` loads a session that is ours (id).
+    In: `detached_state` makes an empty state for reading a session (id, agent); `load` loads a session that is ours (id);
+    `on_read` is called with another server's session that was read anew.
     """
 
     def __init__(
@@ -43,20 +45,25 @@ class OtherServers:
         index: SessionIndex,
         detached_state: Callable[[str, str], SessionState],
         load: Callable[[str], Awaitable[object]],
+        on_read: Callable[[Session], None],
     ) -> None:
         self._deps = deps
         self._index = index
-        self._detached_state = detached_state
+        self.remotes = RemoteSessions(deps, detached_state, on_read)
         self._load = load
         self._ownership = deps.store.ownership
         self._owners: dict[str, ServerRef] = {}
-        self._read: dict[str, SessionState] = {}
+        self._looking = asyncio.Lock()
+        self._look_soon = asyncio.Event()
+        self._new: dict[str, Growth] = {}
+        """The first growth of sessions that no look has shown yet."""
         self._task: asyncio.Task[None] | None = None
         self._failing = False
 
     async def start(self) -> None:
         """Read which sessions belong to other servers, and start the task that looks every LOOK_S seconds."""
         self._owners = await self._ownership.owners()
+        await self._ownership.watch(self._note_growth)
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
     async def close(self) -> None:
@@ -64,6 +71,7 @@ class OtherServers:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        await self.remotes.close()
 
     def owner(self, session_id: str) -> ServerRef | None:
         """Return the living server that owns a session, or None if the session is ours or nobody's."""
@@ -76,8 +84,9 @@ class OtherServers:
         if not isinstance(claimed, ClaimedSession):
             self._owners[session_id] = claimed
             raise SessionElsewhere(session_id, claimed)
+        await self.remotes.finish(entry)
         self._owners.pop(session_id, None)
-        self._read.pop(session_id, None)
+        self.remotes.forget(session_id)
         if claimed.row is not None:
             entry.update_from(entry_from_row(claimed.row))
 
@@ -87,16 +96,23 @@ class OtherServers:
 
     async def state(self, entry: SessionEntry) -> SessionState:
         """Return the stored state of a session that is not ours. Nothing is written."""
-        session_id = entry.record.id
-        state = self._read.pop(session_id, None)
-        if state is None or state.stored.is_damaged:  # its server has written other pages in the meantime
-            state = self._detached_state(session_id, entry.agent)
-        await self._ownership.refresh(session_id)
-        await load_journal(state, self._deps.store)
-        self._read[session_id] = state
-        while len(self._read) > KEPT:
-            del self._read[next(iter(self._read))]
-        return state
+        return await self.remotes.state(entry)
+
+    def _note_growth(self, growth: Growth) -> None:
+        entry = self._index.find(growth.session_id)
+        if entry is None and len(self._new) < NEW_LIMIT:
+            self._new.setdefault(growth.session_id, growth)
+            self._look_soon.set()
+        elif entry is not None and entry.state is None:
+            self.remotes.note(entry, growth)
+
+    async def read_requests(self) -> None:
+        """Read the sessions of other servers that may have open requests. Raises StoreError."""
+        busy = [id_ for id_ in self._owners if (entry := self._index.find(id_)) is not None and entry.busy]
+        for session_id in dict.fromkeys((*busy, *self.remotes.with_requests())):
+            entry = self._index.find(session_id)
+            if entry is not None and entry.state is None:
+                await self.remotes.state(entry)
 
     async def refresh(self, session_id: str) -> None:
         """Read how far the journal of a session has grown, if the session is not ours."""
@@ -111,7 +127,10 @@ class OtherServers:
 
     async def _follow(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_S):
+                    await self._look_soon.wait()
+            self._look_soon.clear()
             try:
                 await self.look()
                 self._failing = False
@@ -122,13 +141,19 @@ class OtherServers:
 
     async def look(self) -> None:
         """Apply what other servers have done since the last look."""
-        look = await self._ownership.look()
-        for session_id, owner in look.lost:
-            await self._give_up(session_id, owner)
-        for change in look.changes:
-            self._apply(change)
-        for server_id in look.ended:
-            await self._take_over(server_id)
+        async with self._looking:
+            look = await self._ownership.look()
+            for session_id, owner in look.lost:
+                await self._give_up(session_id, owner)
+            for change in look.changes:
+                self._apply(change)
+            for server_id in look.ended:
+                await self._take_over(server_id)
+
+    async def look_now(self) -> None:
+        """Look, because another server has changed something for a client of this one. The next look repeats a failed one."""
+        with suppress(StoreError):
+            await self.look()
 
     async def _give_up(self, session_id: str, owner: ServerRef) -> None:
         """End our agent and turn in a session that another server has taken, and forget what is loaded. Nothing is stored."""
@@ -152,7 +177,7 @@ class OtherServers:
             return  # it became ours in the meantime
         if change.row is None:
             self._owners.pop(change.session_id, None)
-            self._read.pop(change.session_id, None)
+            self.remotes.forget(change.session_id)
             if entry is not None:
                 self._index.remove(change.session_id)
                 self._publish(SessionDeleted(entry.record), entry)
@@ -162,7 +187,15 @@ class OtherServers:
         fresh = entry_from_row(change.row)
         if entry is None:
             self._index.add(fresh)
-            self._publish(SessionCreated(fresh.record), fresh)
+            growth = self._new.pop(change.session_id, None)
+            if growth is not None and growth.first == 1:  # its events tell that it was created
+                self.remotes.note(fresh, growth)
+            if not self.remotes.is_live(change.session_id):
+                self._publish(SessionCreated(fresh.record), fresh)
+            return
+        if self.remotes.is_live(change.session_id):  # its events tell it, also this one if its owner's word was lost
+            entry.update_from(fresh)
+            self.remotes.read_soon(entry)
             return
         was_busy, before = entry.busy, entry.record
         entry.update_from(fresh)

@@ -17,7 +17,7 @@ from shim.clock import Clock, from_rfc3339
 from shim.errors import SessionNotFound, SessionTerminated
 from shim.ids import Ids
 from shim.sessions.exit_errors import SERVER_STOPPED
-from shim.sessions.feed import ChangeFeed
+from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.prompt_payload import PendingPrompts
 from shim.sessions.resync import Changed, Resync
@@ -135,6 +135,17 @@ class SessionState:
             self._note_end(event)
             self._note_item(event)
             self._replay_turn(event)
+
+    def show(self, event: UniversalEvent, changes: ChangeFeed, feed: Feed) -> None:
+        """Apply an event that another server has written, and show its changes to the clients of this one. Nothing is stored."""
+        at_ms = from_rfc3339(event.time)
+        self.journal.load(event)
+        self._note_end(event)
+        published = self.reducer.apply(event, at_ms)
+        self._note_item(event)
+        self._replay_turn(event)
+        changes.publish(published, self.session, at_ms)
+        feed.show(event)
 
     def _replay_turn(self, event: UniversalEvent) -> None:
         """Give a turn of the journal to the turn machine."""

@@ -7,9 +7,11 @@ locks on files of the shared data directory (docs/adr/0027), `shim.store.jetstre
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from shim.store.peers import Peers
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
 
@@ -21,6 +23,15 @@ class SessionChange:
     session_id: str
     owner: ServerRef
     row: SessionRow | None
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Another server has stored events of a session: from `first` to `last`."""
+
+    session_id: str
+    first: int
+    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +61,11 @@ class Ownership(Protocol):
         """This server's id."""
         ...
 
+    @property
+    def peers(self) -> Peers | None:
+        """The other servers, if they can be asked to do something. The store must be open."""
+        ...
+
     def is_shared(self) -> bool:
         """Whether other servers were alive at the last look."""
         ...
@@ -64,6 +80,10 @@ class Ownership(Protocol):
 
     async def refresh(self, session_id: str) -> None:
         """Update the store's `last_sequence` for another server's journal."""
+        ...
+
+    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
+        """Call a function soon after another server has stored events, if the store can tell. Some calls may be missing."""
         ...
 
     async def look(self) -> Look:
@@ -83,6 +103,7 @@ class SoleOwner:
     """The ownership of a server that shares its sessions with no other."""
 
     server_id = ""
+    peers = None
 
     def is_shared(self) -> bool:
         """False: there is no other server."""
@@ -97,6 +118,9 @@ class SoleOwner:
         return {}
 
     async def refresh(self, session_id: str) -> None:
+        """Does nothing: no other server writes."""
+
+    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
         """Does nothing: no other server writes."""
 
     async def look(self) -> Look:

@@ -22,12 +22,18 @@ SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class ServerRef:
-    """A server. `url` is empty until it listens; `host` names its machine if that may be another one."""
+    """A server. `url` is empty until it listens; `host` names its machine if that may be another one; `name` is for people."""
 
     id: str
     pid: int = 0
     url: str = ""
     host: str = ""
+    name: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name for people."""
+        return self.name or str(self)
 
     def __str__(self) -> str:
         name = f"pid {self.pid} on {self.host}" if self.host else f"pid {self.pid}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from shim.errors import PermissionNotFound, QuestionNotFound
 from shim.sessions.actor import SessionActor
@@ -20,12 +20,22 @@ from universal.unattended_policy import UnattendedPolicy
 
 
 class SessionRequests:
-    """The open requests of all sessions. It follows the changes of sessions, so that a request is found without a search."""
+    """The open requests of all sessions. It follows the changes of sessions, so that a request is found without a search.
 
-    def __init__(self, index: SessionIndex, grants: Grants, deps: SessionDeps) -> None:
+    In: `find_remote`, the last read state of another server's session.
+    """
+
+    def __init__(
+        self,
+        index: SessionIndex,
+        grants: Grants,
+        deps: SessionDeps,
+        find_remote: Callable[[str], SessionState | None] = lambda _: None,
+    ) -> None:
         self._index = index
         self._grants = grants
         self._deps = deps
+        self._find_remote = find_remote
         self._open: dict[str, str] = {}
         """Request id -> session id, in the order of the requests."""
         deps.changes.observe(self._follow)
@@ -37,10 +47,22 @@ class SessionRequests:
             elif isinstance(change, RequestClosed):
                 self._open.pop(change.request.id, None)
 
+    def note(self, session: Session) -> None:
+        """Note the open requests of another server's session that was read."""
+        for request_id in (*session.permissions, *session.questions):
+            self._open[request_id] = session.id
+
+    def session_of(self, request_id: str) -> str | None:
+        """The id of the session that waits for the answer to a request, or None."""
+        return self._open.get(request_id)
+
     def _states(self) -> Iterator[SessionState]:
-        """The sessions that wait for an answer, each once."""
-        entries = (self._index.find(session_id) for session_id in dict.fromkeys(self._open.values()))
-        return (entry.state for entry in entries if entry is not None and entry.state is not None)
+        """The sessions that wait for an answer, each once, also of other servers."""
+        for session_id in dict.fromkeys(self._open.values()):
+            entry = self._index.find(session_id)
+            state = None if entry is None else entry.state or self._find_remote(session_id)
+            if state is not None:
+                yield state
 
     def _sessions(self, directory: str | None) -> Iterator[Session]:
         sessions = (state.session for state in self._states())

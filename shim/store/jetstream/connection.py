@@ -10,7 +10,7 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -75,6 +75,19 @@ class Message(NamedTuple):
     sequence: int
     subject: str
     data: bytes
+
+
+class Parcel(NamedTuple):
+    """A message that no stream stores."""
+
+    reply: str
+    headers: dict[str, str]
+    data: bytes
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether this is NATS's word that nobody listens to what was sent."""
+        return self.headers.get("Status") == NO_RESPONDERS
 
 
 class Page(NamedTuple):
@@ -252,30 +265,58 @@ class Connection:
         request = {"seq": max(start, 1), "next_by_subj": subject, "batch": READ_MESSAGES, "max_bytes": READ_BYTES}
         found: list[Message] = []
         try:
-            async with asyncio.timeout(REQUEST_S), self._answers() as (inbox, answers):
+            async with asyncio.timeout(REQUEST_S), self.inbox(READ_MESSAGES + 1) as (inbox, answers):
                 await self._use().publish(f"$JS.API.DIRECT.GET.{stream.name}", json.dumps(request).encode(), reply=inbox)
                 while True:
-                    message = await answers.get()
-                    if status := _header(message, "Status"):
+                    parcel = await answers.get()
+                    if status := parcel.headers.get("Status", ""):
                         break
-                    found.append(Message(int(_header(message, "Nats-Sequence")), _header(message, "Nats-Subject"), message.data))
+                    headers = parcel.headers
+                    found.append(Message(int(headers["Nats-Sequence"]), headers["Nats-Subject"], parcel.data))
         except (TimeoutError, nats.errors.Error, OSError) as error:
             raise self._unavailable(f"read {stream.name}", error) from error
         if status not in ("204", "404"):
-            raise self._error(f"read {stream.name}", 0, _header(message, "Description") or status)
-        return Page(found, int(_header(message, "Nats-Num-Pending") or 0) > 0)
+            raise self._error(f"read {stream.name}", 0, parcel.headers.get("Description", status))
+        return Page(found, int(parcel.headers.get("Nats-Num-Pending", 0)) > 0)
+
+    # --- messages without a stream ---------------------------------------------------------------------------------
+
+    async def publish(self, subject: str, payload: bytes, headers: dict[str, str] | None = None, *, reply: str = "") -> None:
+        """Send a message to those who listen at present. Raises StoreUnavailable while NATS cannot be reached."""
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                client = await self._ready()
+                await client.publish(subject, payload, reply=reply, headers=headers)
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            raise self._unavailable(f"use {subject}", error) from error
+
+    async def subscribe(self, subject: str, receive: Callable[[Parcel], Awaitable[None]]) -> None:
+        """Call a function with each message to a subject, one after the other, until the connection is closed."""
+
+        async def pass_on(message: Msg) -> None:
+            try:
+                await receive(_parcel(message))
+            except StoreError as error:
+                log.warning("cluster.message_not_answered", subject=subject, error=str(error))
+
+        client = await self._ready()
+        await client.subscribe(subject, cb=pass_on)  # pyright: ignore[reportUnknownMemberType] - of its `future`
 
     @asynccontextmanager
-    async def _answers(self) -> AsyncGenerator[tuple[str, asyncio.Queue[Msg]]]:
-        """An inbox, and the messages that come to it. At most READ_MESSAGES and one more are asked for."""
-        client = await self._ready()
-        answers: asyncio.Queue[Msg] = asyncio.Queue(READ_MESSAGES + 1)
+    async def inbox(self, size: int) -> AsyncGenerator[tuple[str, asyncio.Queue[Parcel]]]:
+        """A subject for answers, and the messages that come to it. In: `size`, the maximum number that waits to be read."""
+        answers: asyncio.Queue[Parcel] = asyncio.Queue(size)
 
         async def keep(message: Msg) -> None:
-            await answers.put(message)
+            await answers.put(_parcel(message))
 
-        inbox = client.new_inbox()
-        subscription = await client.subscribe(inbox, cb=keep)  # pyright: ignore[reportUnknownMemberType] - of its `future`
+        try:
+            async with asyncio.timeout(REQUEST_S):
+                client = await self._ready()
+                inbox = client.new_inbox()
+                subscription = await client.subscribe(inbox, cb=keep)  # pyright: ignore[reportUnknownMemberType] - of its `future`
+        except (TimeoutError, nats.errors.Error, OSError) as error:
+            raise self._unavailable("ask", error) from error
         try:
             yield inbox, answers
         finally:
@@ -360,6 +401,10 @@ def _tls(options: ClusterOptions) -> ssl.SSLContext:
     if options.tls_cert is not None:
         context.load_cert_chain(options.tls_cert, options.tls_key)
     return context
+
+
+def _parcel(message: Msg) -> Parcel:
+    return Parcel(message.reply, dict(message.headers or {}), message.data)
 
 
 def _header(message: Msg, name: str) -> str:

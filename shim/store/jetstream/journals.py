@@ -11,6 +11,7 @@ A refused append whose message is there already was acknowledged to nobody: it c
 from __future__ import annotations
 
 import asyncio
+import json
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
@@ -337,6 +338,10 @@ class Journals:
         journal.position, journal.stored, journal.is_new = position, batch.envelope.stored_last, False
         if batch.envelope.part == 0:
             journal.starts.add(before, position)
+        if batch.envelope.is_whole:
+            word = [self._server_id, journal.session_id, batch.envelope.first, batch.envelope.last]
+            with suppress(StoreError):  # others look once a second
+                await self._connection.publish(self._layout.growth, json.dumps(word).encode())
         return True
 
     async def _explain_refusal(self, journal: Journal, subject: str) -> None:

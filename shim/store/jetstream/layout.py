@@ -101,6 +101,8 @@ class Layout:
         self.checkpoints = self._bucket("checkpoints")
         self.values = self._bucket("values")
         self.servers = self._bucket("servers", lease_s)
+        self.growth = f"{prefix}.growth"
+        """The subject on which owners tell that a journal has grown. No stream stores it."""
         self.streams = (self.journal, self.blobs, self.sessions, self.checkpoints, self.values, self.servers)
 
     def _bucket(self, name: str, expires_s: float = 0.0) -> Stream:
@@ -125,6 +127,10 @@ class Layout:
     def value_key(self, namespace: str, key: str) -> str:
         """The subject of a small value. Key `*`: of all values of the namespace."""
         return f"$KV.{self.prefix}_values.{token(namespace)}.{key if key == '*' else token(key)}"
+
+    def command_subject(self, server_id: str) -> str:
+        """The subject of commands for a server. No stream stores them."""
+        return f"{self.prefix}.command.{server_id}"
 
     def server_key(self, server_id: str) -> str:
         """The subject of a server's lease."""

@@ -1,5 +1,6 @@
 """The store of a cluster, in NATS JetStream. Servers on any machines share it; each session belongs to one of them.
 
+    commands.py    what servers do for each other
     lanes.py       queues of writes          journals.py    appends, rows, checkpoints, with fencing
     leases.py      which servers live        connection.py  requests to NATS
     layout.py      streams and subjects      batches.py     events as messages
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -22,7 +23,8 @@ from typing import Any
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.jetstream.batches import Reader, encode_event, envelope_of
-from shim.store.jetstream.connection import Connection, Message
+from shim.store.jetstream.commands import Commands
+from shim.store.jetstream.connection import Connection, Message, Parcel
 from shim.store.jetstream.journals import Delete, Events, Journal, Journals, Row, SaveCheckpoint
 from shim.store.jetstream.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
 from shim.store.jetstream.layout import ClusterOptions, Layout, SessionRecord, Stream, decode_record
@@ -30,7 +32,8 @@ from shim.store.jetstream.leases import LEASE_S, Leases
 from shim.store.jetstream.nats_process import EmbeddedServer
 from shim.store.jetstream.pages import PageCopies
 from shim.store.lock import DirectoryLock, make_directory
-from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
+from shim.store.ownership import ClaimedSession, Growth, Look, Ownership, SessionChange
+from shim.store.peers import Peers
 from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
 from shim.store.servers import Presence, ServerRef, forget, new_server_id, present
 from universal.events import UniversalEvent
@@ -95,6 +98,7 @@ class _OpenStore:
     journals: Journals
     lanes: LaneWriter
     pages: PageCopies
+    commands: Commands
     local: _LocalPresence | None
     seen: int = 0
     owners: dict[str, str] = field(default_factory=dict[str, str])
@@ -136,6 +140,11 @@ class JetStreamStore:
         return self
 
     @property
+    def peers(self) -> Peers:
+        """The other servers of the cluster."""
+        return self._use().commands
+
+    @property
     def failure(self) -> str | None:
         """Why writes fail at present, or None. For health reports."""
         failure = self._opened.lanes.failure if self._opened else None
@@ -168,7 +177,7 @@ class JetStreamStore:
         name = f"opencode-shim {self.server_id}"
         connection, local = Connection(self.options, name), None
         leases = Leases(connection, self.layout, self.server_id, self._lease_s)
-        pages = PageCopies()
+        pages, commands = PageCopies(), Commands(connection, self.layout, self.server_id)
         journals = Journals(connection, self.layout, self.server_id, pages, find_server=leases.find, on_lost=self._note_lost)
         try:
             await connection.open()
@@ -185,7 +194,7 @@ class JetStreamStore:
             await connection.close()
             pages.close()
             raise
-        return _OpenStore(connection, leases, journals, LaneWriter(self._commit, self._limits), pages, local, seen)
+        return _OpenStore(connection, leases, journals, LaneWriter(self._commit, self._limits), pages, commands, local, seen)
 
     async def close(self) -> None:
         """Write what is queued, give up the lease, and disconnect. May be called again. Raises StoreError if rows were lost."""
@@ -193,6 +202,7 @@ class JetStreamStore:
         if opened is None:
             return
         try:
+            await opened.commands.close()
             await opened.lanes.close()
         finally:
             self._opened, self._is_opening = None, False
@@ -454,6 +464,18 @@ class JetStreamStore:
         opened = self._use()
         message = await opened.connection.last(self.layout.journal, self.layout.journal_subject(session_id))
         opened.journals.note_last(session_id, 0 if message is None else envelope_of(message.data).stored_last)
+
+    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
+        """Call a function after another server has stored events."""
+        opened = self._use()
+
+        async def receive(parcel: Parcel) -> None:
+            by, session_id, first, last = json.loads(parcel.data)
+            if by != self.server_id:
+                opened.journals.note_last(session_id, last)
+                on_growth(Growth(session_id, first, last))
+
+        await opened.connection.subscribe(self.layout.growth, receive)
 
     async def look(self) -> Look:
         """The changes by other servers since the last look, and the sessions that they have taken."""

@@ -34,6 +34,7 @@ class ListQuery(BaseModel):
 @operation("permission.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """List open requests, oldest first."""
+    await ctx.services.sessions.others.read_requests()
     requests = ctx.services.sessions.requests.permissions(ctx.directory if query.directory else None)
     return [read.request(request, session.id) for session, request in requests]
 

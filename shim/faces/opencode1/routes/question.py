@@ -13,6 +13,7 @@ from shim.http.operation import Ctx
 @operation("question.list")
 async def list_(ctx: Ctx, query: ListQuery) -> object:
     """List open questions, oldest first."""
+    await ctx.services.sessions.others.read_requests()
     requests = ctx.services.sessions.requests.questions(ctx.directory if query.directory else None)
     return [read.request(request, session.id) for session, request in requests]
 

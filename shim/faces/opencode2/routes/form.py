@@ -41,6 +41,7 @@ class FormPath(FormsPath):
 @operation("form.list")
 async def of_location(ctx: Ctx) -> object:
     """Open forms of the directory."""
+    await ctx.services.sessions.others.read_requests()
     requests = ctx.services.sessions.requests.questions(ctx.directory)
     sessions = [await read_session(ctx, id_) for id_ in dict.fromkeys(session.id for session, _ in requests)]
     client_forms = face(ctx).forms.of(ctx.directory)

@@ -41,6 +41,7 @@ class ReplyBody(BaseModel):
 @operation("permission.request.list")
 async def of_location(ctx: Ctx) -> object:
     """Open permission requests of the directory."""
+    await ctx.services.sessions.others.read_requests()
     groups = [read.permissions(await read_session(ctx, id_)) for id_ in _sessions_with_requests(ctx)]
     return await locate_answer(ctx, [wire for some in groups for wire in some])
 

@@ -52,6 +52,7 @@ class AnswerBody(BaseModel):
 @operation("v2.question.request.list")
 async def questions(ctx: Ctx) -> object:
     """Open questions of the directory, oldest first."""
+    await ctx.services.sessions.others.read_requests()
     return with_project(await locate_answer(ctx, _questions(ctx, ctx.services.sessions.requests.questions(ctx.directory))))
 
 
@@ -59,6 +60,7 @@ async def questions(ctx: Ctx) -> object:
 async def questions_of(ctx: Ctx, path: SessionPath) -> object:
     """Open questions of a session."""
     need(ctx, path.sessionID)
+    await ctx.services.sessions.others.read_requests()
     pairs = [pair for pair in ctx.services.sessions.requests.questions(None) if pair[0].id == path.sessionID]
     return {"data": _questions(ctx, pairs)}
 

@@ -1,0 +1,187 @@
+"""Lets the server that has a session do what a client asks of another server of the cluster.
+
+    client -> this server: the handler raises SessionElsewhere -> Relay.forward -> the owner: Relay.perform -> its routes
+    client <- this server: status, headers and body               <-            <-
+
+This is the only place that knows it: handlers and faces see a request of their own server. A request is forwarded once; a server
+that does not have the session any more answers with its 409. The owner gives the request to its application over a private
+socket, so that it passes the same middlewares, but for the gate: this server has checked its credentials.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import structlog
+from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp.typedefs import Handler
+from yarl import URL
+
+from shim.errors import PermissionNotFound, QuestionNotFound, SessionElsewhere, SessionNotFound
+from shim.http.access import RELAYED
+from shim.http.directory import HEADER, QUERY_NAMES, resolve
+from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
+from shim.store.peers import Answer, Command, Headers, Peers
+from shim.store.servers import ServerRef
+
+log = structlog.get_logger(__name__)
+
+CHUNK_BYTES = 64 * 2**10
+"""Bytes of an answer that are read at once."""
+STOP_S = 2.0
+"""Maximum seconds that a stop waits for requests of other servers."""
+NOT_FORWARDED = frozenset(
+    {
+        "accept-encoding",
+        "authorization",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "cookie",
+        "date",
+        "expect",
+        "host",
+        "keep-alive",
+        "origin",
+        "server",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers of a connection, and credentials, which are checked already."""
+NOT_FORWARDED_PREFIXES = ("access-control-", "sec-", "x-forwarded-", "proxy-")
+STREAM = "text/event-stream"
+
+
+def headers_to_forward(headers: Mapping[str, str]) -> Headers:
+    """The headers that another server may see."""
+    return tuple(
+        (name, value)
+        for name, value in headers.items()
+        if name.lower() not in NOT_FORWARDED and not name.lower().startswith(NOT_FORWARDED_PREFIXES)
+    )
+
+
+class Relay:
+    """This server's place in a cluster: it asks others, and does what they ask."""
+
+    def __init__(self, app: web.Application, peers: Peers) -> None:
+        self._app = app
+        self._peers = peers
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._runner: web.ServerRunner | None = None
+        self._client: ClientSession | None = None
+
+    async def start(self) -> None:
+        """Do what other servers ask from now on."""
+        self._folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="opencode-shim-")
+        path = str(Path(self._folder.name) / "relay")
+        # aiohttp has no public way to give an application a request of another connection.
+        handle: Any = self._app._handle  # pyright: ignore[reportPrivateUsage]
+        server = web.Server(handle, request_factory=self._request)
+        self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
+        await self._runner.setup()
+        await web.UnixSite(self._runner, path).start()
+        self._client = ClientSession(connector=UnixConnector(path, limit=0), timeout=ClientTimeout(total=None))
+        await self._peers.serve(self.perform)
+
+    async def close(self) -> None:
+        """End what is done for others."""
+        if self._client is not None:
+            await self._client.close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        if self._folder is not None:
+            await asyncio.to_thread(self._folder.cleanup)
+
+    def _request(self, *args: Any) -> web.Request:
+        request = self._app._make_request(*args)  # pyright: ignore[reportPrivateUsage]
+        request[RELAYED] = True
+        return request
+
+    @asynccontextmanager
+    async def perform(self, command: Command) -> AsyncGenerator[Answer]:
+        """Do a command of another server."""
+        assert self._client is not None
+        url = URL(f"http://relay{command.path}", encoded=True)
+        headers = [*command.headers, ("Accept-Encoding", "identity")]
+        async with self._client.request(
+            command.method, url, data=command.body or None, headers=headers, allow_redirects=False
+        ) as response:
+            yield Answer(response.status, headers_to_forward(response.headers), response.content.iter_chunked(CHUNK_BYTES))
+
+    async def forward(self, request: web.Request, server: ServerRef) -> web.StreamResponse:
+        """Let another server answer a request. Raises ServerLost, StoreError."""
+        services = request.app[SERVICES]
+        directory = resolve(request.query, request.headers, str(services.settings.directory))
+        path = request.rel_url.raw_path_qs.removeprefix(services.settings.base_path)
+        headers = headers_to_forward(request.headers)
+        named = {name: directory for name in QUERY_NAMES if request.query.get(name)}
+        if named:  # absolute: the other server may have another directory of its own
+            path = str(URL(path, encoded=True).update_query(named))
+        else:
+            headers = (*(pair for pair in headers if pair[0].lower() != HEADER), (HEADER, quote(directory)))
+        command = Command(secrets.token_hex(16), request.method, path, headers, await request.read())
+        log.debug("cluster.forwarded", method=request.method, path=request.path, server=server.label)
+        async with self._peers.ask(server, command) as answer:
+            if any(name.lower() == "content-type" and value.startswith(STREAM) for name, value in answer.headers):
+                return await self._stream(request, answer)
+            body = b"".join([chunk async for chunk in answer.chunks])
+        # The client's next read here must see what was done there.
+        await services.sessions.others.look_now()
+        response = web.Response(status=answer.status, headers=dict(answer.headers), body=body)
+        if len(body) > COMPRESS_ABOVE_BYTES:
+            response.enable_compression()
+        return response
+
+    async def _stream(self, request: web.Request, answer: Answer) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
+        await response.prepare(request)
+        async for chunk in answer.chunks:
+            await response.write(chunk)
+        await response.write_eof()
+        return response
+
+
+async def _with_new_sessions(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Call a handler, again if its session is unknown here and has just been created on another server."""
+    try:
+        return await handler(request)
+    except SessionNotFound as error:
+        sessions = request.app[SERVICES].sessions
+        await sessions.others.look_now()
+        if sessions.index.find(error.session_id) is None:
+            raise
+    return await handler(request)
+
+
+RELAY: web.AppKey[list[Relay]] = web.AppKey("relay", list)
+"""The relay of a server in a cluster; empty for one that is alone."""
+
+
+@web.middleware
+async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let the owner of a session answer what only the owner can."""
+    relay = next(iter(request.app[RELAY]), None)
+    if relay is None or RELAYED in request:
+        return await handler(request)
+    try:
+        return await _with_new_sessions(request, handler)
+    except SessionElsewhere as error:
+        server = error.owner
+        if not isinstance(server, ServerRef) or not server.pid:
+            raise
+    except (PermissionNotFound, QuestionNotFound) as error:
+        server = await request.app[SERVICES].sessions.owner_of_request(error.request_id)
+        if server is None:
+            raise
+    return await relay.forward(request, server)

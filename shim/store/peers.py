@@ -1,0 +1,54 @@
+"""The other servers of a cluster, as far as they can be asked to do something: a command is one HTTP request of a client.
+
+How it is carried is the store's matter: `shim.store.jetstream.commands` does it over NATS. What it means is `shim.http.relay`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias
+
+from shim.store.servers import ServerRef
+
+Headers: TypeAlias = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A request for another server. A repeated one, with the same id, is done once.
+
+    path  with the query, as the client has sent it
+    """
+
+    id: str
+    method: str
+    path: str
+    headers: Headers = ()
+    body: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What another server has answered. `chunks`: its body."""
+
+    status: int
+    headers: Headers
+    chunks: AsyncIterator[bytes]
+
+
+Handle: TypeAlias = Callable[[Command], AbstractAsyncContextManager[Answer]]
+"""Does a command."""
+
+
+class Peers(Protocol):
+    """The other servers."""
+
+    def ask(self, server: ServerRef, command: Command) -> AbstractAsyncContextManager[Answer]:
+        """Let another server do a command. Entering raises ServerLost if there is no answer, and StoreError."""
+        ...
+
+    async def serve(self, handle: Handle) -> None:
+        """Do the commands of other servers from now on, until the store is closed."""
+        ...

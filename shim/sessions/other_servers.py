@@ -19,7 +19,8 @@ from shim.sessions.remote_sessions import RemoteSessions
 from shim.sessions.session_entry import SessionEntry, entry_from_row
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
-from shim.store.ownership import ClaimedSession, Growth, SessionChange
+from shim.store.ownership import ClaimedSession, SessionChange
+from shim.store.peers import Growth
 from shim.store.servers import ServerRef
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
 from universal.session.model import BUSY, IDLE, Session, Status
@@ -63,7 +64,8 @@ class OtherServers:
     async def start(self) -> None:
         """Read which sessions belong to other servers, and start the task that looks every LOOK_S seconds."""
         self._owners = await self._ownership.owners()
-        await self._ownership.watch(self._note_growth)
+        if (peers := self._ownership.peers) is not None:
+            await peers.watch(self._note_growth)
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from shim.sessions.dependencies import SessionDeps
 from shim.sessions.journal_loader import PAGE, join_deltas, load_journal
 from shim.sessions.session_entry import SessionEntry
 from shim.sessions.session_state import SessionState
-from shim.store.ownership import Growth
+from shim.store.peers import Growth
 from universal.session.model import Session
 
 log = structlog.get_logger()

@@ -7,7 +7,6 @@ locks on files of the shared data directory (docs/adr/0027), `shim.store.jetstre
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -23,15 +22,6 @@ class SessionChange:
     session_id: str
     owner: ServerRef
     row: SessionRow | None
-
-
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """Another server has stored events of a session: from `first` to `last`."""
-
-    session_id: str
-    first: int
-    last: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +53,7 @@ class Ownership(Protocol):
 
     @property
     def peers(self) -> Peers | None:
-        """The other servers, if they can be asked to do something. The store must be open."""
+        """The other servers, if they can be asked. None for servers of one data directory. The store must be open."""
         ...
 
     def is_shared(self) -> bool:
@@ -80,10 +70,6 @@ class Ownership(Protocol):
 
     async def refresh(self, session_id: str) -> None:
         """Update the store's `last_sequence` for another server's journal."""
-        ...
-
-    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
-        """Call a function soon after another server has stored events, if the store can tell. Some calls may be missing."""
         ...
 
     async def look(self) -> Look:
@@ -103,7 +89,7 @@ class SoleOwner:
     """The ownership of a server that shares its sessions with no other."""
 
     server_id = ""
-    peers = None
+    peers: Peers | None = None
 
     def is_shared(self) -> bool:
         """False: there is no other server."""
@@ -118,9 +104,6 @@ class SoleOwner:
         return {}
 
     async def refresh(self, session_id: str) -> None:
-        """Does nothing: no other server writes."""
-
-    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
         """Does nothing: no other server writes."""
 
     async def look(self) -> Look:

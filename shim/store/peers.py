@@ -1,4 +1,4 @@
-"""The other servers of a cluster, as far as they can be asked to do something: a command is one HTTP request of a client.
+"""The other servers of a cluster: what they do for this one (a command is one HTTP request of a client), and what they tell.
 
 How it is carried is the store's matter: `shim.store.jetstream.commands` does it over NATS. What it means is `shim.http.relay`'s.
 """
@@ -38,6 +38,15 @@ class Answer:
     chunks: AsyncIterator[bytes]
 
 
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Another server has stored events of a session: from `first` to `last`."""
+
+    session_id: str
+    first: int
+    last: int
+
+
 Handle: TypeAlias = Callable[[Command], AbstractAsyncContextManager[Answer]]
 """Does a command."""
 
@@ -51,4 +60,8 @@ class Peers(Protocol):
 
     async def serve(self, handle: Handle) -> None:
         """Do the commands of other servers from now on, until the store is closed."""
+        ...
+
+    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
+        """Call a function soon after another server has stored events. Some calls may be missing."""
         ...

@@ -32,7 +32,7 @@ from shim.errors import StoreError
 from shim.store.base import Checkpoint
 from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
-from shim.store.ownership import ClaimedSession, Growth, Look, Ownership, SessionChange
+from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
 from shim.store.peers import Peers
 from shim.store.rows import EventRow, SessionRow, dump, event_of, follow, load, need_whole, row_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
@@ -197,6 +197,7 @@ class SqliteStore:
         self._opened: _OpenDatabase | None = None
         self._reader: ThreadPoolExecutor | None = None
         self.server_id = new_server_id()
+        self.peers: Peers | None = None
 
     @property
     def ownership(self) -> Ownership:
@@ -360,11 +361,6 @@ class SqliteStore:
         """Tell other servers and the user's programs where this server listens."""
         self._use().presence.announce(url)
 
-    @property
-    def peers(self) -> Peers | None:
-        """None: servers on one data directory do nothing for each other."""
-        return None
-
     def is_shared(self) -> bool:
         """Whether other servers were alive at the last look."""
         return self._use().present.living.keys() - {self.server_id} != set()
@@ -388,9 +384,6 @@ class SqliteStore:
         """Update `last_sequence` for another server's journal."""
         [(last,)] = await self._read(LAST_SEQUENCE, (session_id,))
         self._use().last[session_id] = last
-
-    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
-        """Does nothing: SQLite tells nothing to other processes."""
 
     async def look(self) -> Look:
         """The changes by other servers since the last look."""

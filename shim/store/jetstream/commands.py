@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -23,7 +23,7 @@ import structlog
 from shim.errors import ServerLost, StoreError
 from shim.store.jetstream.connection import Connection, Parcel
 from shim.store.jetstream.layout import Layout
-from shim.store.peers import Answer, Command, Handle, Headers
+from shim.store.peers import Answer, Command, Growth, Handle, Headers
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)
@@ -114,12 +114,16 @@ class _Work:
 
 
 class Commands:
-    """The commands that this server sends, and those that it does for others."""
+    """The commands that this server sends, those that it does for others, and what it hears.
 
-    def __init__(self, connection: Connection, layout: Layout, server_id: str) -> None:
+    In: `note_last`, called with a session of another server and the last event of its journal.
+    """
+
+    def __init__(self, connection: Connection, layout: Layout, server_id: str, note_last: Callable[[str, int], None]) -> None:
         self._connection = connection
         self._layout = layout
         self._server_id = server_id
+        self._note_last = note_last
         self._handle: Handle | None = None
         self._assemblies: OrderedDict[str, _Assembly] = OrderedDict()
         self._works: dict[str, _Work] = {}
@@ -157,6 +161,17 @@ class Commands:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+
+    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
+        """Call a function soon after another server has stored events."""
+
+        async def receive(parcel: Parcel) -> None:
+            by, session_id, first, last = json.loads(parcel.data)
+            if by != self._server_id:
+                self._note_last(session_id, last)
+                on_growth(Growth(session_id, first, last))
+
+        await self._connection.subscribe(self._layout.growth, receive)
 
     async def _receive(self, parcel: Parcel) -> None:
         command_id, part = parcel.headers.get(ID, ""), parcel.headers.get(PART, "")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -24,7 +24,7 @@ from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.jetstream.batches import Reader, encode_event, envelope_of
 from shim.store.jetstream.commands import Commands
-from shim.store.jetstream.connection import Connection, Message, Parcel
+from shim.store.jetstream.connection import Connection, Message
 from shim.store.jetstream.journals import Delete, Events, Journal, Journals, Row, SaveCheckpoint
 from shim.store.jetstream.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
 from shim.store.jetstream.layout import ClusterOptions, Layout, SessionRecord, Stream, decode_record
@@ -32,7 +32,7 @@ from shim.store.jetstream.leases import LEASE_S, Leases
 from shim.store.jetstream.nats_process import EmbeddedServer
 from shim.store.jetstream.pages import PageCopies
 from shim.store.lock import DirectoryLock, make_directory
-from shim.store.ownership import ClaimedSession, Growth, Look, Ownership, SessionChange
+from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
 from shim.store.peers import Peers
 from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
 from shim.store.servers import Presence, ServerRef, forget, new_server_id, present
@@ -177,8 +177,9 @@ class JetStreamStore:
         name = f"opencode-shim {self.server_id}"
         connection, local = Connection(self.options, name), None
         leases = Leases(connection, self.layout, self.server_id, self._lease_s)
-        pages, commands = PageCopies(), Commands(connection, self.layout, self.server_id)
+        pages = PageCopies()
         journals = Journals(connection, self.layout, self.server_id, pages, find_server=leases.find, on_lost=self._note_lost)
+        commands = Commands(connection, self.layout, self.server_id, journals.note_last)
         try:
             await connection.open()
             await connection.prepare(self.layout)
@@ -464,18 +465,6 @@ class JetStreamStore:
         opened = self._use()
         message = await opened.connection.last(self.layout.journal, self.layout.journal_subject(session_id))
         opened.journals.note_last(session_id, 0 if message is None else envelope_of(message.data).stored_last)
-
-    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
-        """Call a function after another server has stored events."""
-        opened = self._use()
-
-        async def receive(parcel: Parcel) -> None:
-            by, session_id, first, last = json.loads(parcel.data)
-            if by != self.server_id:
-                opened.journals.note_last(session_id, last)
-                on_growth(Growth(session_id, first, last))
-
-        await opened.connection.subscribe(self.layout.growth, receive)
 
     async def look(self) -> Look:
         """The changes by other servers since the last look, and the sessions that they have taken."""

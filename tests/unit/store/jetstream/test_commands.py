@@ -89,7 +89,7 @@ async def test_a_command_that_is_repeated_while_it_is_done_is_done_once(
 async def test_a_lost_piece_is_sent_again_and_the_work_is_not_done_again(
     store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """The head of the answer is lost on its way. Large answers are not kept: their loss is told."""
+    """The head of the answer is lost on its way. Large answers are not kept: the asker is told so."""
     worker = Worker(b"x" * size)
     await other_store.peers.serve(worker)
     monkeypatch.setattr(commands, "SILENCE_S", 0.3)
@@ -128,7 +128,7 @@ async def test_a_server_that_does_not_live_is_a_clear_error(
         await ask(store, other_store, command())
 
 
-async def test_a_failure_of_the_work_is_told(store: JetStreamStore, other_store: JetStreamStore) -> None:
+async def test_a_failure_of_the_work_reaches_its_asker(store: JetStreamStore, other_store: JetStreamStore) -> None:
     @asynccontextmanager
     async def fail(command: Command) -> AsyncGenerator[Answer]:
         raise ValueError("no room")

@@ -60,6 +60,7 @@ from shim.sessions.dependencies import SessionDeps
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.manager import SessionManager
 from shim.sessions.named_sessions import NamedSessions
+from shim.sessions.placement import Placement
 from shim.sessions.spare_agents import SpareAgents
 from shim.settings import CustomAgent, Settings
 from shim.store.base import Store
@@ -80,6 +81,8 @@ from universal.unattended_policy import parse as parse_unattended
 
 __all__ = ["ANNOUNCE", "DATABASE", "SERVICES", "apply_settings", "build_app"]
 
+AGENT_BYTES = 512 * 2**20
+"""Bytes of memory for one agent, to say how many a server of a cluster can run."""
 HOOKS: web.AppKey[Hooks] = web.AppKey("HOOKS", Hooks)
 ANNOUNCE: web.AppKey[Callable[[str], None]] = web.AppKey("announce")
 """Publishes the URL of this server to other servers on the same store, and to the user's programs."""
@@ -142,9 +145,14 @@ def _configured_spec(name: str, agent: CustomAgent) -> AgentSpec:
     return custom_spec(name, agent.command, agent.title, env)
 
 
+def _default_max_agents() -> int:
+    """How many agents this machine has memory for."""
+    return max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // AGENT_BYTES)
+
+
 def _spare_limit(settings: Settings) -> int:
     """How many spare agents there may be: none with traces, since an agent gets the id of its session's trace when it starts."""
-    return 0 if settings.otel else settings.spare_agents
+    return 0 if settings.otel or settings.no_agents else settings.spare_agents
 
 
 def build_app(
@@ -230,6 +238,14 @@ def build_app(
         config_rules=config_rules,
         is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
     )
+    placement = Placement(
+        kept.ownership,
+        agents,
+        runs_agents=not settings.no_agents,
+        max_agents=settings.max_agents or _default_max_agents(),
+        running=lambda: sum(actor.alive for actor in sessions.index.actors()),
+        roots=tuple(map(str, settings.roots)),
+    )
     sessions = SessionManager(
         SessionDeps(
             clock,
@@ -254,6 +270,7 @@ def build_app(
             config_refresh=config_refresh,
             unattended=parse_unattended(settings.unattended),
             clean_up=leftovers.clean_up,
+            placement=placement,
             spares=spares,
         )
     )
@@ -318,6 +335,7 @@ def build_app(
             await names.start()
             trees.start()
             if (peers := kept.ownership.peers) is not None:
+                peers.announce_offer(placement.offer)
                 relay = Relay(app, peers)
                 ends.push_async_callback(relay.close)
                 await relay.start()

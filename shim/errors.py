@@ -497,6 +497,26 @@ class ServerLost(ServiceUnavailable):
         super().__init__(message, "cluster")
 
 
+class PlacedElsewhere(ServiceUnavailable):
+    """Another server of the cluster should take the session. `servers`: which, the best first."""
+
+    def __init__(self, servers: Iterable[object], why: str) -> None:
+        super().__init__(f"{why}, and the other servers of the cluster refused.", "cluster")
+        self.servers = tuple(servers)
+
+
+class NoServer(ServiceUnavailable):
+    """No server of the cluster can take the session."""
+
+    def __init__(self, directory: str, agent: str | None, why: str) -> None:
+        what = f"the agent {agent}" if agent else "an agent"
+        super().__init__(
+            f"{why}, and no other server of the cluster has the directory {directory} and {what}. Start one there; until then its"
+            " sessions can only be read.",
+            "cluster",
+        )
+
+
 class InternalError(RequestError):
     """A bug or an unexpected failure. The log has the details under `reference`."""
 

@@ -365,6 +365,25 @@ class Settings(BaseModel):
         description="Begin of the names of all streams of the cluster, so that two clusters can share a NATS.",
     )
 
+    cluster_name: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=100,
+        description="Name of this server for people, in errors and lists of the cluster; unset: the machine's name.",
+    )
+
+    no_agents: bool = Field(
+        default=False,
+        description="Run no agents, as a front of a cluster. Sessions go to servers that have the directory and the agent.",
+    )
+
+    max_agents: int | None = Field(
+        default=None,
+        ge=1,
+        description="Agents that this server of a cluster runs at once; unset: one for each 512 MiB of memory. New sessions go "
+        "to servers with room.",
+    )
+
     cluster_replicas: int = Field(
         default=1, ge=1, le=5, description="Copies of each stream among the NATS servers, when it is created; 3 for a service."
     )

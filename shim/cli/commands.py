@@ -68,6 +68,8 @@ Unattended: TypeAlias = Annotated[str | None, _flag("unattended", "WHAT")]
 MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
 Cluster: TypeAlias = Annotated[str | None, _flag("cluster", "URLS")]
 ClusterPrefix: TypeAlias = Annotated[str | None, _flag("cluster_prefix", "NAME")]
+ClusterName: TypeAlias = Annotated[str | None, _flag("cluster_name", "NAME")]
+NoAgents: TypeAlias = Annotated[bool | None, _flag("no_agents", "")]
 EnvFile: TypeAlias = Annotated[
     list[Path] | None,
     typer.Option(
@@ -122,6 +124,8 @@ def serve(
     mdns_domain: MdnsDomain = None,
     cluster: Cluster = None,
     cluster_prefix: ClusterPrefix = None,
+    cluster_name: ClusterName = None,
+    no_agents: NoAgents = None,
     env_file: EnvFile = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""

@@ -22,7 +22,9 @@ from shim.errors import (
     HttpRefused,
     InternalError,
     MethodNotAllowed,
+    NoServer,
     PasswordRefused,
+    PlacedElsewhere,
     RequestError,
     RouteUnknown,
     ShimError,
@@ -45,6 +47,8 @@ SAFETY_HEADERS = {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "SAMEO
 sites."""
 UNEXPECTED_ERROR = "Unexpected server error. Check server logs for details."
 SHOWN_PATH_LENGTH = 300
+NOT_HERE = "X-Shim-Not-Here"
+"""Marks the answer of a server that cannot take a session, so that the server which has asked it asks another one."""
 CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
 """The challenge that makes browsers ask for the password."""
 
@@ -142,5 +146,7 @@ def _headers(error: RequestError) -> dict[str, str]:
             return {"Retry-After": str(error.wait_s)}
         case MethodNotAllowed():
             return {"Allow": error.allowed}
+        case PlacedElsewhere() | NoServer():
+            return {NOT_HERE: "1"}
         case _:
             return {}

@@ -24,9 +24,10 @@ from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler
 from yarl import URL
 
-from shim.errors import PermissionNotFound, QuestionNotFound, SessionElsewhere, SessionNotFound
+from shim.errors import PermissionNotFound, PlacedElsewhere, QuestionNotFound, SessionElsewhere, SessionNotFound
 from shim.http.access import RELAYED
 from shim.http.directory import HEADER, QUERY_NAMES, resolve
+from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
 from shim.store.peers import Answer, Command, Headers, Peers
 from shim.store.servers import ServerRef
@@ -143,6 +144,15 @@ class Relay:
             response.enable_compression()
         return response
 
+    async def place(self, request: web.Request, error: PlacedElsewhere) -> web.StreamResponse:
+        """Let the first of some servers answer that can. Raises the error if none can."""
+        for server in error.servers:
+            assert isinstance(server, ServerRef)
+            response = await self.forward(request, server)
+            if NOT_HERE not in response.headers:
+                return response
+        raise error
+
     async def _stream(self, request: web.Request, answer: Answer) -> web.StreamResponse:
         response = web.StreamResponse(status=answer.status, headers=dict(answer.headers))
         await response.prepare(request)
@@ -176,6 +186,8 @@ async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     try:
         return await _with_new_sessions(request, handler)
+    except PlacedElsewhere as error:
+        return await relay.place(request, error)
     except SessionElsewhere as error:
         server = error.owner
         if not isinstance(server, ServerRef) or not server.pid:

@@ -13,6 +13,7 @@ from shim.ids import Ids
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
+from shim.sessions.placement import Placement
 from shim.sessions.spare_agents import SpareAgents
 from shim.sessions.undo.trees import Trees
 from shim.store.base import Store
@@ -84,6 +85,8 @@ class SessionDeps:
     """The policy for unanswered requests, if neither the prompt nor the session has one."""
     clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Ends processes that a dead server has left behind. In: the server's id."""
+    placement: Placement | None = None
+    """Decides which server of a cluster takes a session. None: this one."""
     spares: SpareAgents | None = None
     """Agents that wait for a session. None: every agent is started for its session."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)

@@ -13,6 +13,9 @@ SESSION_NOT_FOUND = "session_not_found"
 SERVER_STOPPED = (
     "The server was stopped while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
 )
+SERVER_LOST = (
+    "The server {name} was lost while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
+)
 STDERR_SHOWN_CHARS = 2_000
 """Maximum characters of a dead agent's stderr in the error."""
 

@@ -79,7 +79,7 @@ class SessionManager:
         self._is_closed = False
         self._reaper: asyncio.Task[None] | None = None
         self._open_signs = OpenSigns()
-        self.others = OtherServers(deps, self.index, self.detached_state, self.state, self.requests.note)
+        self.others = OtherServers(deps, self.index, self.detached_state, self._take_over, self.requests.note)
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class SessionManager:
         for entry in self.index:
             if entry.busy and self.others.owner(entry.record.id) is None:
                 with suppress(SessionElsewhere):
-                    await self._load(entry.record.id)
+                    await self._take_over(entry.record.id)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
         if self.deps.spares is not None:
             self.deps.spares.start()
@@ -334,10 +334,16 @@ class SessionManager:
         entry = self.index.find(session_id)
         return None if entry is None else self.detached_state(session_id, entry.agent)
 
-    async def _load(self, session_id: str) -> SessionEntry:
+    async def _take_over(self, session_id: str) -> None:
+        """End the turn that a dead server has left, wherever the session goes on."""
+        await self._load(session_id, goes_on_here=False)
+
+    async def _load(self, session_id: str, *, goes_on_here: bool = True) -> SessionEntry:
         entry = self.index.get(session_id)
         if entry.state is not None and not entry.state.stored.is_damaged:
             return entry
+        if entry.state is None and goes_on_here and self.deps.placement is not None and self.others.owner(session_id) is None:
+            await self.deps.placement.need_here(entry.record.directory, entry.agent)
         task = self._loading.get(session_id)
         if task is None:
             work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
@@ -350,7 +356,8 @@ class SessionManager:
         state = self._new_state(session_id, entry.agent)
         await load_journal(state, self.deps.store)
         self._open(entry, state)
-        state.recover()
+        lost = self.others.take_lost_owner(session_id)
+        state.recover(lost.name if lost is not None else "")
         if entry.busy != state.machine.busy:
             self._state_changed(state)
         self.restore_pending_prompts(session_id)

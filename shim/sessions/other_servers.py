@@ -54,6 +54,8 @@ class OtherServers:
         self._load = load
         self._ownership = deps.store.ownership
         self._owners: dict[str, ServerRef] = {}
+        self._lost: dict[str, ServerRef] = {}
+        """The owners of sessions that have died, until the sessions are loaded."""
         self._looking = asyncio.Lock()
         self._look_soon = asyncio.Event()
         self._new: dict[str, Growth] = {}
@@ -79,6 +81,10 @@ class OtherServers:
         """Return the living server that owns a session, or None if the session is ours or nobody's."""
         return self._owners.get(session_id)
 
+    def take_lost_owner(self, session_id: str) -> ServerRef | None:
+        """The dead server from which a session was taken over, once; None for others."""
+        return self._lost.pop(session_id, None)
+
     async def claim(self, entry: SessionEntry) -> None:
         """Make a session ours, in its stored state. Raises SessionElsewhere if another server owns it."""
         session_id = entry.record.id
@@ -87,7 +93,8 @@ class OtherServers:
             self._owners[session_id] = claimed
             raise SessionElsewhere(session_id, claimed)
         await self.remotes.finish(entry)
-        self._owners.pop(session_id, None)
+        if (owner := self._owners.pop(session_id, None)) is not None:
+            self._lost[session_id] = owner
         self.remotes.forget(session_id)
         if claimed.row is not None:
             entry.update_from(entry_from_row(claimed.row))
@@ -210,12 +217,15 @@ class OtherServers:
         """Clean up after a dead server, and end the turns that it left running."""
         ours = [session_id for session_id, owner in self._owners.items() if owner.id == server_id]
         for session_id in ours:
-            del self._owners[session_id]
+            self._lost[session_id] = self._owners.pop(session_id)
         await self._deps.clean_up(server_id)
         orphans = [session_id for session_id in ours if (entry := self._index.find(session_id)) is not None and entry.busy]
         if orphans:
             log.warning("other_servers.took_over", server=server_id, sessions=len(orphans))
+        placement = self._deps.placement
         for session_id in orphans:
+            if placement is not None and placement.leaves_to_others(self._index.get(session_id).record.directory):
+                continue
             with suppress(SessionElsewhere):  # a third server was quicker
                 await self._load(session_id)
 

@@ -16,7 +16,7 @@ import structlog
 from shim.clock import Clock, from_rfc3339
 from shim.errors import SessionNotFound, SessionTerminated
 from shim.ids import Ids
-from shim.sessions.exit_errors import SERVER_STOPPED
+from shim.sessions.exit_errors import SERVER_LOST, SERVER_STOPPED
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.prompt_payload import PendingPrompts
@@ -155,11 +155,12 @@ class SessionState:
         elif event.type is EventType.TURN_ENDED:
             self.machine.apply(Input.REPLAY_ENDED)
 
-    def recover(self) -> None:
-        """End the turn that ran when the server stopped, if the journal has one."""
+    def recover(self, lost_server: str = "") -> None:
+        """End the turn that ran when the server stopped, if the journal has one. In: `lost_server`, the name of another."""
         if self.machine.busy:
-            log.warning("turn.lost", session_id=self.id)
-            self.record(EventType.ERROR, ErrorData(message=SERVER_STOPPED, code="agent_exited"))
+            log.warning("turn.lost", session_id=self.id, server=lost_server)
+            message = SERVER_LOST.format(name=lost_server) if lost_server else SERVER_STOPPED
+            self.record(EventType.ERROR, ErrorData(message=message, code="agent_exited"))
             self.apply(Input.EXIT)
 
     @property

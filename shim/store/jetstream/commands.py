@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -23,7 +23,8 @@ import structlog
 from shim.errors import ServerLost, StoreError
 from shim.store.jetstream.connection import Connection, Parcel
 from shim.store.jetstream.layout import Layout
-from shim.store.peers import Answer, Command, Growth, Handle, Headers
+from shim.store.jetstream.leases import Leases
+from shim.store.peers import Answer, Command, Growth, Handle, Headers, Node, Offer
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)
@@ -119,9 +120,12 @@ class Commands:
     In: `note_last`, called with a session of another server and the last event of its journal.
     """
 
-    def __init__(self, connection: Connection, layout: Layout, server_id: str, note_last: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, connection: Connection, layout: Layout, leases: Leases, server_id: str, note_last: Callable[[str, int], None]
+    ) -> None:
         self._connection = connection
         self._layout = layout
+        self._leases = leases
         self._server_id = server_id
         self._note_last = note_last
         self._handle: Handle | None = None
@@ -172,6 +176,14 @@ class Commands:
                 on_growth(Growth(session_id, first, last))
 
         await self._connection.subscribe(self._layout.growth, receive)
+
+    def announce_offer(self, offer: Callable[[], Offer]) -> None:
+        """Tell the other servers what this one can take, with each renewal of its lease."""
+        self._leases.announce_offer(offer)
+
+    def nodes(self) -> Sequence[Node]:
+        """The other servers that lived at the last look."""
+        return [node for server_id, node in self._leases.nodes.items() if server_id != self._server_id]
 
     async def _receive(self, parcel: Parcel) -> None:
         command_id, part = parcel.headers.get(ID, ""), parcel.headers.get(PART, "")

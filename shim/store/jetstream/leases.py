@@ -13,7 +13,9 @@ import asyncio
 import json
 import os
 import socket
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from time import monotonic
 
 import structlog
@@ -21,6 +23,7 @@ import structlog
 from shim.errors import StoreError
 from shim.store.jetstream.connection import Connection, WrongSequence
 from shim.store.jetstream.layout import Layout
+from shim.store.peers import Node, Offer
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)
@@ -34,14 +37,16 @@ RENEWALS = 3
 class Leases:
     """The lease of this server, and those of others."""
 
-    def __init__(self, connection: Connection, layout: Layout, server_id: str, lease_s: float = LEASE_S) -> None:
+    def __init__(self, connection: Connection, layout: Layout, server_id: str, lease_s: float = LEASE_S, name: str = "") -> None:
         self._connection = connection
         self._layout = layout
         self._server_id = server_id
         self._lease_s = lease_s
+        self._name = name
         self._url = ""
+        self._offer: Callable[[], Offer] = Offer
         self._revision = 0
-        self._living: dict[str, ServerRef] = {}
+        self._living: dict[str, Node] = {}
         self._trust_after = 0.0
         self._renew_now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -71,6 +76,11 @@ class Leases:
         self._url = url
         self._renew_now.set()
 
+    def announce_offer(self, offer: Callable[[], Offer]) -> None:
+        """Write what this server can take into its lease, from now on."""
+        self._offer = offer
+        self._renew_now.set()
+
     def is_shared(self) -> bool:
         """Whether other servers lived at the last look."""
         return self._living.keys() - {self._server_id} != set()
@@ -78,6 +88,11 @@ class Leases:
     @property
     def live_servers(self) -> dict[str, ServerRef]:
         """The servers that lived at the last look, by id."""
+        return {server_id: node.ref for server_id, node in self._living.items()}
+
+    @property
+    def nodes(self) -> dict[str, Node]:
+        """The same servers with what they can take."""
         return self._living
 
     async def look(self) -> tuple[str, ...]:
@@ -93,17 +108,17 @@ class Leases:
         """The server if it lives, or None. Asks the leader, so a renewal that was acknowledged is seen."""
         message = await self._connection.last(self._layout.servers, self._layout.server_key(server_id))
         if message is not None:
-            return _ref(server_id, message.data)
-        return self._living.get(server_id) if monotonic() < self._trust_after else None
+            return _node(server_id, message.data).ref
+        return self.live_servers.get(server_id) if monotonic() < self._trust_after else None
 
-    async def _read(self) -> dict[str, ServerRef]:
-        found: dict[str, ServerRef] = {}
+    async def _read(self) -> dict[str, Node]:
+        found: dict[str, Node] = {}
         start, has_more = 0, True
         while has_more:
             page = await self._connection.read(self._layout.servers, self._layout.server_key("*"), start)
             for message in page.messages:
                 server_id = message.subject.rpartition(".")[2]
-                found[server_id] = _ref(server_id, message.data)
+                found[server_id] = _node(server_id, message.data)
                 start = message.sequence + 1
             has_more = page.has_more and bool(page.messages)
         return found
@@ -121,7 +136,13 @@ class Leases:
 
     async def _renew(self) -> None:
         key = self._layout.server_key(self._server_id)
-        value = {"pid": os.getpid(), "url": self._url, "host": socket.gethostname()}
+        value = {
+            "pid": os.getpid(),
+            "url": self._url,
+            "host": socket.gethostname(),
+            "name": self._name,
+            "offer": asdict(self._offer()),
+        }
         payload = json.dumps(value).encode()
         try:
             self._revision = await self._connection.append(key, payload, after=self._revision)
@@ -135,9 +156,11 @@ class Leases:
             self._revision = await self._connection.append(key, payload, after=0 if message is None else message.sequence)
 
 
-def _ref(server_id: str, data: bytes) -> ServerRef:
+def _node(server_id: str, data: bytes) -> Node:
     try:
         value = json.loads(data)
-        return ServerRef(server_id, int(value["pid"]), str(value["url"]), str(value["host"]))
+        ref = ServerRef(server_id, int(value["pid"]), str(value["url"]), str(value["host"]), str(value["name"]))
+        offer = value["offer"]
+        return Node(ref, Offer(tuple(map(str, offer["agents"])), tuple(map(str, offer["roots"])), int(offer["room"])))
     except (ValueError, KeyError, TypeError):
-        return ServerRef(server_id)
+        return Node(ServerRef(server_id), Offer())

@@ -99,18 +99,18 @@ class _OpenStore:
     lanes: LaneWriter
     pages: PageCopies
     commands: Commands
+    lost: list[Journal]
     local: _LocalPresence | None
     seen: int = 0
     owners: dict[str, str] = field(default_factory=dict[str, str])
     ended: list[str] = field(default_factory=list[str])
-    lost: list[Journal] = field(default_factory=list[Journal])
 
 
 class JetStreamStore:
     """A `Store` in NATS JetStream, and the `Ownership` of its sessions.
 
     In: `directory`, the data directory of this machine, in which the server is announced; None: it is not. `embedded`: a NATS
-    server to start at `open` and end at `close`.
+    server to start at `open` and end at `close`. `name`: what people call this server.
 
     Call it from the event loop that opened it. Writes never wait; reads see all earlier writes of this server.
     """
@@ -123,9 +123,11 @@ class JetStreamStore:
         limits: Limits = DEFAULT_LIMITS,
         lease_s: float = LEASE_S,
         embedded: EmbeddedServer | None = None,
+        name: str = "",
     ) -> None:
         self.options = options
         self._embedded = embedded
+        self._name = name
         self.layout = Layout(options.prefix, lease_s)
         self.server_id = new_server_id()
         self._directory = directory
@@ -176,10 +178,11 @@ class JetStreamStore:
     async def _open(self) -> _OpenStore:
         name = f"opencode-shim {self.server_id}"
         connection, local = Connection(self.options, name), None
-        leases = Leases(connection, self.layout, self.server_id, self._lease_s)
+        leases = Leases(connection, self.layout, self.server_id, self._lease_s, self._name)
         pages = PageCopies()
-        journals = Journals(connection, self.layout, self.server_id, pages, find_server=leases.find, on_lost=self._note_lost)
-        commands = Commands(connection, self.layout, self.server_id, journals.note_last)
+        lost: list[Journal] = []
+        journals = Journals(connection, self.layout, self.server_id, pages, find_server=leases.find, on_lost=lost.append)
+        commands = Commands(connection, self.layout, leases, self.server_id, journals.note_last)
         try:
             await connection.open()
             await connection.prepare(self.layout)
@@ -195,7 +198,9 @@ class JetStreamStore:
             await connection.close()
             pages.close()
             raise
-        return _OpenStore(connection, leases, journals, LaneWriter(self._commit, self._limits), pages, commands, local, seen)
+        return _OpenStore(
+            connection, leases, journals, LaneWriter(self._commit, self._limits), pages, commands, lost, local, seen
+        )
 
     async def close(self) -> None:
         """Write what is queued, give up the lease, and disconnect. May be called again. Raises StoreError if rows were lost."""
@@ -495,9 +500,6 @@ class JetStreamStore:
         if record.row is None and not record.is_deleted:
             return None
         return SessionChange(record.session_id, owner, record.row)
-
-    def _note_lost(self, journal: Journal) -> None:
-        self._use().lost.append(journal)
 
     def dead(self) -> tuple[str, ...]:
         """Ids of servers on this data directory that were dead at this server's start."""

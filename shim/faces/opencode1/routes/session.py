@@ -14,7 +14,7 @@ from shim.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.host.roots import visible_sessions
-from shim.http.operation import Ctx, need_id
+from shim.http.operation import Ctx, need_id, need_session_here
 from shim.sessions.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session
 from universal.diffs import relative
@@ -85,6 +85,8 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
     """Create a session. A missing parent is accepted, as in native OpenCode."""
     options = body or CreateBody()
     services = ctx.services
+    agent = options.model.providerID if options.model is not None else None
+    await need_session_here(ctx, ctx.directory, agent)
     project = await services.projects.identity(ctx.directory)
     record = services.sessions.create(
         ctx.directory,
@@ -92,7 +94,7 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
         title=options.title,
         parent_id=options.parentID,
         permission=[r.model_dump() for r in options.permission or ()] or None,
-        agent_name=options.model.providerID if options.model is not None else None,
+        agent_name=agent,
         path=_path(ctx.directory, project.worktree),
         mode=options.agent,
         model=session_model(options.model.model_dump()) if options.model is not None else None,

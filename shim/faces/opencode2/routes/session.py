@@ -20,7 +20,7 @@ from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, 
 from shim.faces.opencode2.session_info import info_of
 from shim.host.roots import require, visible_sessions
 from shim.http.directory import resolve
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import NO_CONTENT, Ctx, need_session_here
 from shim.sessions.transfer.fork import fork as fork_session
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
@@ -64,6 +64,8 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
         return {"data": read.info(await read_session(ctx, body.id))}
     directory = _directory(ctx, body)
     await require(directory, services.settings.roots)
+    agent = body.model.providerID if body.model is not None else None
+    await need_session_here(ctx, directory, agent)
     project = await services.projects.identity(directory)
     record = services.sessions.create(
         directory,
@@ -71,7 +73,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
         title=body.title,
         parent_id=body.parentID,
         permission=[rule.first() for rule in body.permissions or ()] or None,
-        agent_name=body.model.providerID if body.model is not None else None,
+        agent_name=agent,
         session_id=body.id,
         mode=body.agent,
         model=model_of(body.model) if body.model is not None else None,

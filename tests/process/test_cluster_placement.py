@@ -1,0 +1,67 @@
+"""Where sessions of a cluster go: from a front to a server with agents, to the one with most room, and on after a loss."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.process.test_cluster import nats
+from tests.process.test_cluster_commands import LOST_S, events_of, of_type
+from tests.process.test_two_servers import server, until
+from tests.support.nats_server import NatsServer
+
+__all__ = ["nats"]
+pytestmark = pytest.mark.timeout(180)
+
+
+def node_settings(tmp_path: Path, nats: NatsServer, name: str, **more: str) -> dict[str, str]:
+    return {"SHIM_CLUSTER": nats.url, "SHIM_DATA_DIR": str(tmp_path / name), "SHIM_CLUSTER_NAME": name, **more}
+
+
+def test_sessions_of_a_front_run_on_another_server(tmp_path: Path, nats: NatsServer) -> None:
+    with server(tmp_path, **node_settings(tmp_path, nats, "front", SHIM_NO_AGENTS="true")) as front:
+        status, answer = front.ask("POST", "/session", {})
+        assert status == 503
+        assert "This server runs no agents (--no-agents), and no other server of the cluster has the directory" in str(answer)
+        with server(tmp_path, **node_settings(tmp_path, nats, "node")) as node:
+            until(lambda: front.ask("POST", "/session", {})[0] == 200)
+            session = front.session()
+            front.prompt(session, "echo one")
+            assert front.texts(session) == ["echo one", "one"]
+            second = str(front.ask("POST", "/api/session", {})[1]["data"]["id"])
+            front.prompt(second, "echo two")
+            node.stop()
+        until(lambda: front.ask("POST", f"/session/{session}/prompt_async", {"parts": []})[0] == 503)
+        assert front.texts(session) == ["echo one", "one"], "it can still be read"
+        with server(tmp_path, **node_settings(tmp_path, nats, "later")):
+            until(lambda: front.ask("PATCH", f"/session/{session}", {"title": "on"})[0] == 200)
+            front.prompt(session, "echo on")
+            assert front.texts(session)[-2:] == ["echo on", "on"]
+
+
+def test_a_new_session_goes_to_the_server_with_most_room_and_ends_once_when_that_is_lost(
+    tmp_path: Path, nats: NatsServer
+) -> None:
+    """Clients everywhere see the end within LOST_S of the kill, with the name of the server."""
+    roots = {"SHIM_ROOTS": str(tmp_path)}
+    with (
+        server(tmp_path, **node_settings(tmp_path, nats, "large", SHIM_MAX_AGENTS="9", **roots)) as large,
+        server(tmp_path, **node_settings(tmp_path, nats, "small", SHIM_MAX_AGENTS="2", **roots)) as small,
+        server(tmp_path, **node_settings(tmp_path, nats, "front", SHIM_NO_AGENTS="true")) as front,
+        events_of(front) as events,
+    ):
+        until(lambda: front.ask("POST", "/session", {})[0] == 200)
+        session = small.session()
+        small.begin(session, "hang")
+        until(lambda: front.get("/session/status").get(session) == {"type": "busy"})
+        large.kill()
+        killed = time.monotonic()
+        until(lambda: of_type(events, "session.idle", session))
+        assert time.monotonic() - killed < LOST_S
+        (error,) = of_type(events, "session.error", session)
+        assert "The server large was lost while this turn ran" in error["error"]["data"]["message"]
+        small.prompt(session, "echo on")
+        until(lambda: len(of_type(events, "session.idle", session)) == 2)
+        assert len(of_type(events, "session.error", session)) == 1

@@ -17,6 +17,8 @@ import structlog
 from shim.errors import (
     InvalidRequest,
     LimitReached,
+    NoServer,
+    PlacedElsewhere,
     SessionBusy,
     SessionElsewhere,
 )
@@ -342,14 +344,26 @@ class SessionManager:
         entry = self.index.get(session_id)
         if entry.state is not None and not entry.state.stored.is_damaged:
             return entry
-        if entry.state is None and goes_on_here and self.deps.placement is not None and self.others.owner(session_id) is None:
-            await self.deps.placement.need_here(entry.record.directory, entry.agent)
+        if entry.state is None and goes_on_here:
+            await self._need_here(entry)
         task = self._loading.get(session_id)
         if task is None:
             work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
             task = self._loading[session_id] = asyncio.create_task(work, name=f"load {session_id}")
             task.add_done_callback(lambda _: self._loading.pop(session_id, None))
         return await asyncio.shield(task)
+
+    async def _need_here(self, entry: SessionEntry) -> None:
+        """Raise SessionElsewhere, PlacedElsewhere or NoServer if this server should not take a session."""
+        if (placement := self.deps.placement) is None:
+            return
+        try:
+            await placement.need_here(entry.record.directory, entry.agent)
+        except (PlacedElsewhere, NoServer):
+            owner = self.others.owner(entry.record.id)
+            if owner is not None:
+                raise SessionElsewhere(entry.record.id, owner) from None
+            raise
 
     async def _read(self, session_id: str, entry: SessionEntry) -> SessionEntry:
         await self.others.claim(entry)

@@ -101,7 +101,9 @@ class OtherServers:
 
     def must_only_read(self, session_id: str) -> bool:
         """Return whether a read must not claim the session, because another server owns it or may want it."""
-        return session_id in self._owners or self._ownership.is_shared()
+        placement = self._deps.placement
+        is_front = placement is not None and not placement.runs_agents
+        return is_front or session_id in self._owners or self._ownership.is_shared()
 
     async def state(self, entry: SessionEntry) -> SessionState:
         """Return the stored state of a session that is not ours. Nothing is written."""

@@ -33,7 +33,7 @@ def test_sessions_of_a_front_run_on_another_server(tmp_path: Path, nats: NatsSer
             second = str(front.ask("POST", "/api/session", {})[1]["data"]["id"])
             front.prompt(second, "echo two")
             node.stop()
-        until(lambda: front.ask("POST", f"/session/{session}/prompt_async", {"parts": []})[0] == 503)
+        until(lambda: front.ask("PATCH", f"/session/{session}", {"title": "never"})[0] == 503)
         assert front.texts(session) == ["echo one", "one"], "it can still be read"
         with server(tmp_path, **node_settings(tmp_path, nats, "later")):
             until(lambda: front.ask("PATCH", f"/session/{session}", {"title": "on"})[0] == 200)

@@ -7,7 +7,7 @@ FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
-.PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
+.PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve cluster test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
 .PHONY: adopt adopt-client check-style check-types check-layers
 
 help:  ## this list
@@ -17,6 +17,9 @@ setup: .venv/.dev  ## all that development needs, into .venv
 
 serve: .venv/.run  ## the server: make serve [PORT=4096] [DIRECTORY=.]
 	@exec $(BIN)opencode-shim serve --port $(PORT) --directory "$(DIRECTORY)"
+
+cluster: .venv/.dev  ## NATS, servers with agents and a front on this machine: make cluster [NODES=3] [DIRECTORY=.]
+	@exec $(BIN)python -m tools.cluster --nodes $(or $(NODES),3) --directory "$(DIRECTORY)"
 
 test: .venv/.dev  ## all tests but the slow and the end-to-end ones
 	$(BIN)pytest -q -n auto --dist worksteal $(ARGS)

@@ -239,7 +239,7 @@ def build_app(
         is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
     )
     placement = Placement(
-        kept.ownership,
+        actual_store.ownership,
         agents,
         runs_agents=not settings.no_agents,
         max_agents=settings.max_agents or _default_max_agents(),
@@ -334,7 +334,7 @@ def build_app(
             await sessions.start()
             await names.start()
             trees.start()
-            if (peers := kept.ownership.peers) is not None:
+            if (peers := actual_store.ownership.peers) is not None:
                 peers.announce_offer(placement.offer)
                 relay = Relay(app, peers)
                 ends.push_async_callback(relay.close)

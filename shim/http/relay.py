@@ -87,7 +87,7 @@ class Relay:
         self._folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="opencode-shim-")
         path = str(Path(self._folder.name) / "relay")
         # aiohttp has no public way to give an application a request of another connection.
-        handle: Any = self._app._handle  # pyright: ignore[reportPrivateUsage]
+        handle: Any = self._app._handle  # pyright: ignore[reportPrivateUsage] - see above
         server = web.Server(handle, request_factory=self._request)
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
@@ -105,7 +105,7 @@ class Relay:
             await asyncio.to_thread(self._folder.cleanup)
 
     def _request(self, *args: Any) -> web.Request:
-        request = self._app._make_request(*args)  # pyright: ignore[reportPrivateUsage]
+        request = self._app._make_request(*args)  # pyright: ignore[reportPrivateUsage] - see above
         request[RELAYED] = True
         return request
 
@@ -193,7 +193,7 @@ async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not isinstance(server, ServerRef) or not server.pid:
             raise
     except (PermissionNotFound, QuestionNotFound) as error:
-        server = await request.app[SERVICES].sessions.owner_of_request(error.request_id)
+        server = await request.app[SERVICES].sessions.others.owner_of_request(error.request_id)
         if server is None:
             raise
     return await relay.forward(request, server)

@@ -17,8 +17,6 @@ import structlog
 from shim.errors import (
     InvalidRequest,
     LimitReached,
-    NoServer,
-    PlacedElsewhere,
     SessionBusy,
     SessionElsewhere,
 )
@@ -39,7 +37,6 @@ from shim.sessions.prompts.context import default_title
 from shim.sessions.session_entry import SessionEntry
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
-from shim.store.servers import ServerRef
 from universal.codec import Fact
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
@@ -81,7 +78,7 @@ class SessionManager:
         self._is_closed = False
         self._reaper: asyncio.Task[None] | None = None
         self._open_signs = OpenSigns()
-        self.others = OtherServers(deps, self.index, self.detached_state, self._take_over, self.requests.note)
+        self.others = OtherServers(deps, self.index, self.detached_state, self._take_over, self.requests)
 
     # --- start and stop --------------------------------------------------------------------------------
 
@@ -345,25 +342,13 @@ class SessionManager:
         if entry.state is not None and not entry.state.stored.is_damaged:
             return entry
         if entry.state is None and goes_on_here:
-            await self._need_here(entry)
+            await self.others.need_here(entry)
         task = self._loading.get(session_id)
         if task is None:
             work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
             task = self._loading[session_id] = asyncio.create_task(work, name=f"load {session_id}")
             task.add_done_callback(lambda _: self._loading.pop(session_id, None))
         return await asyncio.shield(task)
-
-    async def _need_here(self, entry: SessionEntry) -> None:
-        """Raise SessionElsewhere, PlacedElsewhere or NoServer if this server should not take a session."""
-        if (placement := self.deps.placement) is None:
-            return
-        try:
-            await placement.need_here(entry.record.directory, entry.agent)
-        except (PlacedElsewhere, NoServer):
-            owner = self.others.owner(entry.record.id)
-            if owner is not None:
-                raise SessionElsewhere(entry.record.id, owner) from None
-            raise
 
     async def _read(self, session_id: str, entry: SessionEntry) -> SessionEntry:
         await self.others.claim(entry)
@@ -511,12 +496,6 @@ class SessionManager:
         self.grants.clear(directory)
         if self.deps.spares is not None:
             self.deps.spares.drop(directory)
-
-    async def owner_of_request(self, request_id: str) -> ServerRef | None:
-        """The other server whose session waits for the answer to a request, or None. Raises StoreError."""
-        if self.requests.session_of(request_id) is None:
-            await self.others.read_requests()
-        return self.others.owner(self.requests.session_of(request_id) or "")
 
     # --- permissions and questions -------------------------------------------------------------------------------
 

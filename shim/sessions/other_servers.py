@@ -13,8 +13,9 @@ from contextlib import suppress
 
 import structlog
 
-from shim.errors import SessionElsewhere, StoreError
+from shim.errors import NoServer, PlacedElsewhere, SessionElsewhere, StoreError
 from shim.sessions.dependencies import SessionDeps
+from shim.sessions.permissions.session_requests import SessionRequests
 from shim.sessions.remote_sessions import RemoteSessions
 from shim.sessions.session_entry import SessionEntry, entry_from_row
 from shim.sessions.session_index import SessionIndex
@@ -37,7 +38,7 @@ class OtherServers:
     """The index of sessions that belong to other servers.
 
     In: `detached_state` makes an empty state for reading a session (id, agent); `load` loads a session that is ours (id);
-    `on_read` is called with another server's session that was read anew.
+    `requests` notes the open requests of sessions that were read.
     """
 
     def __init__(
@@ -46,11 +47,12 @@ class OtherServers:
         index: SessionIndex,
         detached_state: Callable[[str, str], SessionState],
         load: Callable[[str], Awaitable[object]],
-        on_read: Callable[[Session], None],
+        requests: SessionRequests,
     ) -> None:
         self._deps = deps
         self._index = index
-        self.remotes = RemoteSessions(deps, detached_state, on_read)
+        self._requests = requests
+        self.remotes = RemoteSessions(deps, detached_state, requests.note)
         self._load = load
         self._ownership = deps.store.ownership
         self._owners: dict[str, ServerRef] = {}
@@ -99,6 +101,18 @@ class OtherServers:
         if claimed.row is not None:
             entry.update_from(entry_from_row(claimed.row))
 
+    async def need_here(self, entry: SessionEntry) -> None:
+        """Raise SessionElsewhere, PlacedElsewhere or NoServer if this server should not take a session."""
+        if (placement := self._deps.placement) is None:
+            return
+        try:
+            await placement.need_here(entry.record.directory, entry.agent)
+        except (PlacedElsewhere, NoServer):
+            owner = self.owner(entry.record.id)
+            if owner is not None:
+                raise SessionElsewhere(entry.record.id, owner) from None
+            raise
+
     def must_only_read(self, session_id: str) -> bool:
         """Return whether a read must not claim the session, because another server owns it or may want it."""
         placement = self._deps.placement
@@ -124,6 +138,12 @@ class OtherServers:
             entry = self._index.find(session_id)
             if entry is not None and entry.state is None:
                 await self.remotes.state(entry)
+
+    async def owner_of_request(self, request_id: str) -> ServerRef | None:
+        """The other server whose session waits for the answer to a request, or None. Raises StoreError."""
+        if self._requests.session_of(request_id) is None:
+            await self.read_requests()
+        return self.owner(self._requests.session_of(request_id) or "")
 
     async def refresh(self, session_id: str) -> None:
         """Read how far the journal of a session has grown, if the session is not ours."""

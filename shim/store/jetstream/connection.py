@@ -46,6 +46,7 @@ MESSAGE_BYTES = 2**20
 WRONG_SEQUENCE = (10071, 10164)
 NO_STREAM = 10059
 NO_MESSAGE = 10037
+NO_LEADER = (10008, 10118)
 NO_RESPONDERS = "503"
 
 ADVICE: dict[int, str] = {
@@ -334,19 +335,26 @@ class Connection:
     async def _request(
         self, subject: str, payload: bytes, *, headers: dict[str, str] | None = None, timeout_s: float | None = None
     ) -> Msg:
-        """Send a request, and again after a lost connection, so that it may be done twice. Raises StoreError."""
+        """Send a request, and again after a lost connection, so that it may be done twice. Raises StoreError.
+
+        Without a leader, NATS hears nothing on a stream's subject. The servers choose one within some seconds.
+        """
+        unheard = ""
         try:
             async with asyncio.timeout(timeout_s or REQUEST_S):
                 while True:
                     try:
                         message = await self._send(subject, payload, headers)
-                        break
                     except ConnectionLostError:
                         continue
+                    if _header(message, "Status") != NO_RESPONDERS or subject.startswith("$JS."):
+                        break
+                    unheard = "its stream has no leader at present"
+                    await asyncio.sleep(RECONNECT_EVERY_S)
         except (TimeoutError, nats.errors.Error, OSError) as error:
-            raise self._unavailable(f"use {subject}", error) from error
+            raise self._unavailable(f"use {subject}", error, unheard) from error
         if _header(message, "Status") == NO_RESPONDERS:
-            raise StoreError(
+            raise StoreUnavailable(
                 f"JetStream does not answer at {self.options.address} (subject {subject}): start NATS with JetStream (-js), and "
                 "look at the permissions of the account, and whether its servers have a leader."
             )
@@ -386,10 +394,11 @@ class Connection:
         return answer
 
     def _error(self, doing: str, code: int, why: str) -> StoreError:
-        return StoreError(f"Cannot {doing} in NATS at {self.options.address}: {why}. {ADVICE.get(code, '')}".rstrip())
+        kind = StoreUnavailable if code in NO_LEADER else StoreError
+        return kind(f"Cannot {doing} in NATS at {self.options.address}: {why}. {ADVICE.get(code, '')}".rstrip())
 
-    def _unavailable(self, doing: str, error: Exception) -> StoreUnavailable:
-        why = self._fault or str(error) or type(error).__name__
+    def _unavailable(self, doing: str, error: Exception, why: str = "") -> StoreUnavailable:
+        why = why or self._fault or str(error) or type(error).__name__
         return StoreUnavailable(
             f"Cannot {doing}: NATS at {self.options.address} does not answer ({why}). What waits to be written is kept and tried "
             "again. Look at the network and at NATS."

@@ -46,7 +46,7 @@ class BoundedStream(io.TextIOBase):
         self._limit_bytes = limit_bytes
         self._lock = threading.RLock()  # reentrant: a warning may be shown while memory is freed in `write`
         self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._queued = self._done = 0
+        self._queued_bytes = self._written_bytes = 0
         self._reported = 0
         self._closed_at: float | None = None
         self.dropped = 0
@@ -81,13 +81,13 @@ class BoundedStream(io.TextIOBase):
         data = s.encode(self._encoding, "backslashreplace")
         cost = len(data) + ENTRY_BYTES
         with self._lock:
-            waiting = self._queued - self._done
+            waiting = self._queued_bytes - self._written_bytes
             if self._closed_at is not None:
                 write_now(self._fd, data)
             elif waiting and waiting + cost > self._limit_bytes:
                 self.dropped += max(1, s.count("\n"))
             elif data:
-                self._queued += cost
+                self._queued_bytes += cost
                 self._queue.put(data)
         return len(s)
 
@@ -109,9 +109,9 @@ class BoundedStream(io.TextIOBase):
         while (data := self._queue.get()) is not None:
             if not self._write(data):
                 return
-            self._done += len(data) + ENTRY_BYTES
+            self._written_bytes += len(data) + ENTRY_BYTES
             missing = self.dropped - self._reported
-            if missing and self._queued - self._done <= self._limit_bytes // 2:
+            if missing and self._queued_bytes - self._written_bytes <= self._limit_bytes // 2:
                 self._reported += missing
                 log.warning("output.dropped", stream=self._name, lines=missing)
 

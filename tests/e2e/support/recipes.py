@@ -45,8 +45,8 @@ access_log off;
 
 
 @contextmanager
-def run_program(argv: list[str], port: int, folder: Path, **more: str) -> Generator[None]:
-    """A program that listens on a port, until the end."""
+def run_program(argv: list[str], port: int, folder: Path, ready: str = "", **more: str) -> Generator[None]:
+    """A program that listens on a port and has written `ready`, until the end."""
     log_path = folder / f"{Path(argv[0]).name}.log"
     with log_path.open("w") as log:
         process = subprocess.Popen(argv, env=os.environ | more, stdout=log, stderr=log, cwd=folder)
@@ -57,7 +57,7 @@ def run_program(argv: list[str], port: int, folder: Path, **more: str) -> Genera
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
             return False
-        return True
+        return ready in log_path.read_text()
 
     try:
         wait_for(listens, WAIT_S, log_path.read_text)
@@ -161,9 +161,9 @@ def main(name: str, folder: Path, program: str) -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
     with ExitStack() as stack:
         shell(block("proxy-settings"), folder)
-        stack.enter_context(
-            run_program([program, "serve"], 4096, folder, OPENCODE_SERVER_PASSWORD=PASSWORD, SHIM_MOCK_DELAY_FACTOR="0.1")
-        )
+        # Its port is open before it has started, and only then `pair` finds it.
+        settings = {"OPENCODE_SERVER_PASSWORD": PASSWORD, "SHIM_MOCK_DELAY_FACTOR": "0.1"}
+        stack.enter_context(run_program([program, "serve"], 4096, folder, "listening on", **settings))
         os.environ["OPENCODE_SERVER_PASSWORD"] = PASSWORD
         url = f"https://{HOST}"
         if name == "caddy":

@@ -47,7 +47,6 @@ async def main(path: Path) -> None:
     sqlite3.connect = connect  # type: ignore[assignment] - the store's own module asks for it here
     store = SqliteStore(path)
     await store.open()
-    sys.stdout.write("migrated\n")
     await store.close()
 
 

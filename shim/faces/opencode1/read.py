@@ -245,7 +245,8 @@ def _step(value: StepInfo, session_id: str) -> types.AssistantMessage:
 def message(value: Message, session_id: str) -> types.MessageWithParts:
     """`{info, parts}`."""
     message_id = value.info.id
-    return {"info": info(value.info, session_id), "parts": [part(each, session_id, message_id) for each in value.all_parts()]}
+    parts = [_PARTS[type(each)](each, session_id, message_id) for each in value.all_parts()]
+    return {"info": info(value.info, session_id), "parts": parts}
 
 
 # --- parts -----------------------------------------------------------------------------------------------------
@@ -273,7 +274,7 @@ def _text(value: Text, session_id: str, message_id: str) -> types.TextPart:
         wire["ignored"] = value.ignored
     if value.metadata is not None:
         wire["metadata"] = value.metadata
-    return _with(wire, value.extra)
+    return _with(wire, value.extra) if value.extra else wire
 
 
 def _reasoning_part(value: Reasoning, session_id: str, message_id: str) -> types.ReasoningPart:

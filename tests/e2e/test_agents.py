@@ -39,6 +39,16 @@ LACKS: dict[tuple[str, str], str] = {
     ("pi", "todo"): "Pi has no todo tool",
     ("claude-agent-acp", "todo"): "the adapter offers its model no todo tool",
     ("claude-agent-acp", "retry"): "the adapter says nothing of retries",
+    ("codex-acp", "failed read"): "as Codex",
+    ("codex-acp", "question card"): "the adapter asks by a form that belongs to no call of a tool",
+    (
+        "codex-acp",
+        "end of an aborted command",
+    ): "Codex lets it run on, and the adapter has no call that ends it",
+    ("codex-acp", "todo card"): "the adapter tells a plan, and no call of a tool",
+    ("codex-acp", "retry"): "the adapter says nothing of retries",
+    ("qwen", "todo"): "Qwen Code offers its model no todo tool over ACP",
+    ("qwen", "retry"): "Qwen Code says nothing of retries",
     ("opencode-acp", "question"): "`opencode acp` offers its model no question tool",
     ("opencode-acp", "retry"): "`opencode acp` says nothing of retries",
 }
@@ -195,12 +205,17 @@ def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
         return
     asked = watch.wait("question.asked", at)
     (question,) = asked["questions"]
-    assert (question["question"], [o["label"] for o in question["options"]]) == ("Which colour?", ["Red", "Blue"])
+    labels = [option["label"] for option in question["options"]]
+    assert (question["question"], labels[:2]) == ("Which colour?", ["Red", "Blue"]), "codex-acp adds one of its own"
     if answered:
         server.api.post(f"/question/{asked['id']}/reply", {"answers": [["Red"]]})
     else:
         server.api.post(f"/question/{asked['id']}/reject")
-    (call,) = tools(watch.wait_for_answer(at))
+    calls = tools(watch.wait_for_answer(at))
+    if lacks(server, "question card"):
+        assert calls == []
+        return
+    (call,) = calls
     assert call["tool"] == "question"
     if answered:
         assert call["state"]["metadata"]["answers"] == [["Red"]]
@@ -215,7 +230,7 @@ def test_reasoning(watch: Watch) -> None:
     at = watch.prompt("[scene:reason] think")
     (message,) = watch.wait_for_answer(at)
     assert [part["type"] for part in message["parts"]] == ["step-start", "reasoning", "text", "step-finish"]
-    assert message["parts"][1]["text"] == "Let me think about this carefully."
+    assert message["parts"][1]["text"].strip() == "Let me think about this carefully."
 
 
 @pytest.mark.nightly
@@ -229,7 +244,7 @@ def test_todos(server: Bench, watch: Watch) -> None:
         return
     todos = server.api.get(f"/session/{watch.session}/todo")
     assert [(entry["content"], entry["status"]) for entry in todos] == [("first", "completed"), ("second", "in_progress")]
-    assert {call["tool"] for call in tools(messages)} == {"todowrite"}
+    assert {call["tool"] for call in tools(messages)} == (set() if lacks(server, "todo card") else {"todowrite"})
     last = [event for event in watch.events(at) if event["type"] == "todo.updated"][-1]
     assert last["properties"]["todos"] == todos
 
@@ -240,11 +255,12 @@ def test_a_failed_tool_does_not_end_the_turn(server: Bench, watch: Watch) -> Non
     messages = watch.wait_for_answer(watch.prompt("[scene:fail_tool] read"))
     (call,) = tools(messages)
     if lacks(server, "failed read"):
-        assert (call["tool"], call["state"]["metadata"]["exit"]) == ("bash", 1)
+        assert call["tool"] in ("bash", "read"), "the adapter tells a command that reads as a read"
+        assert call["state"]["metadata"].get("exit", 1) == 1
         assert "No such file" in call["state"]["output"]
     else:
         assert (call["tool"], call["state"]["status"]) == ("read", "error")
-        assert "missing.txt" in call["state"]["error"] or "does not exist" in call["state"]["error"]
+        assert any(word in call["state"]["error"] for word in ("missing.txt", "does not exist", "not found"))
     assert texts(messages)[-1] == "Done!"
     assert errors(messages) == []
 
@@ -298,7 +314,8 @@ def test_abort_while_a_tool_runs(server: Bench, watch: Watch) -> None:
     messages = watch.wait_for_answer(at)
     assert errors(messages) == ["MessageAbortedError"]
     assert len(tools(messages)) == 1
-    wait_for(lambda: not _tick_processes(server), 5, "the tool's shell still runs")
+    if not lacks(server, "end of an aborted command"):
+        wait_for(lambda: not _tick_processes(server), 5, "the tool's shell still runs")
 
 
 @four

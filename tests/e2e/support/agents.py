@@ -35,11 +35,12 @@ Prepare = Callable[[Place, str], Env]
 
 @dataclass(frozen=True)
 class AgentSetup:
-    """One agent. `provider` is its name in the registry, `program` one of `PROGRAMS`."""
+    """One agent. `provider` is its name in the registry, `program` one of `PROGRAMS`; `mode` that of prompts, if not `build`."""
 
     provider: str
     program: str | None
     prepare: Prepare
+    mode: str | None = None
 
     @property
     def variable(self) -> str:
@@ -115,11 +116,14 @@ AGENTS: Mapping[str, AgentSetup] = {
     "opencode2": AgentSetup("opencode2", None, _opencode2),
     "claude-agent-acp": AgentSetup("claude-agent-acp", "claude-agent-acp", _claude),
     "opencode-acp": AgentSetup("opencode-acp", "opencode", _opencode),
-    "codex-acp": AgentSetup("codex-acp", None, _codex),
+    "codex-acp": AgentSetup("codex-acp", None, _codex, "read-only"),
     "pi-acp": AgentSetup("pi-acp", None, _pi),
     "qwen": AgentSetup("qwen", None, _qwen),
 }
-"""By the name that tests give to `bench`. Those without a program are run only where `make adopt` brings it."""
+"""By the name that tests give to `bench`. Those without a program are run only where `make adopt` brings it.
+
+In its own default mode codex-acp lets a model decide, which the scripted one does not understand.
+"""
 
 
 def agents_environment(place: Place, model_url: str | None, names: Iterable[str]) -> Env:

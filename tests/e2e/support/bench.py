@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from .agents import AGENTS
 from .children import children_of, processes_with, wait_for
-from .places import Place
+from .places import ADOPTED, Place
 from .scenes import CONFIG
 from .servers import MODEL, Model, Shim, configure
 from .wire import Api, Json, Stream, brief, fold, session_of, texts, tools
@@ -168,7 +169,8 @@ class Watch:
     def prompt(self, text: str, **fields: Any) -> int:
         """Sends a prompt; gives the position before it."""
         at = self.stream.mark()
-        self.api.prompt(self.session, text, **fields)
+        mode = AGENTS[ADOPTED[0]].mode if ADOPTED[0] else None
+        self.api.prompt(self.session, text, **({"agent": mode} if mode else {}), **fields)
         return at
 
     def wait(self, kind: str, since: int, want: Callable[[Json], object] = lambda _: True, timeout_s: float = 40) -> Json:

@@ -49,6 +49,7 @@ LACKS: dict[tuple[str, str], str] = {
     ("codex-acp", "retry"): "the adapter says nothing of retries",
     ("qwen", "todo"): "Qwen Code offers its model no todo tool over ACP",
     ("qwen", "retry"): "Qwen Code says nothing of retries",
+    ("qwen", "error of a kill"): "what was killed is its launcher; its worker may still answer when it is told to end",
     ("opencode-acp", "question"): "`opencode acp` offers its model no question tool",
     ("opencode-acp", "retry"): "`opencode acp` says nothing of retries",
 }
@@ -194,6 +195,48 @@ def test_a_rule_that_denies_holds(server: Bench) -> None:
     assert not (server.place.project / "forbidden.txt").exists()
 
 
+def script(code: str) -> str:
+    """A prompt after which the model calls Pi's `codemode` with this script."""
+    return f"[scene:tool:codemode:{json.dumps({'code': code})}] run"
+
+
+@pytest.mark.skipif(ADOPTED[0] != "pi", reason="the pinned Pi (0.87.1) runs no scripts; npm cannot install a newer one")
+@everyone
+@pytest.mark.parametrize("reply", ["once", "reject"])
+def test_a_call_in_a_script_is_asked(server: Bench, watch: Watch, reply: str) -> None:
+    name = f"nested-{reply}.txt"
+    at = watch.prompt(script(f"return await tools.bash({{command: 'touch {name}'}})"))
+    while (asked := watch.wait("permission.asked", at))["permission"] != "bash":
+        at = watch.stream.mark()
+        server.api.post(f"/permission/{asked['id']}/reply", {"reply": "once"})
+    assert asked["patterns"] == [f"touch {name}"]
+    server.api.post(f"/permission/{asked['id']}/reply", {"reply": reply})
+    watch.wait_for_answer(at)
+    assert (server.place.project / name).exists() == (reply == "once")
+
+
+@pytest.mark.skipif(ADOPTED[0] != "pi", reason="the pinned Pi (0.87.1) runs no scripts; npm cannot install a newer one")
+@everyone
+@pytest.mark.parametrize("denied", ["bash", "scripted_echo"])
+def test_a_rule_that_denies_holds_in_a_script(server: Bench, denied: str) -> None:
+    rules = [
+        {"permission": "*", "pattern": "*", "action": "allow"},
+        {"permission": denied, "pattern": "*", "action": "deny"},
+    ]
+    code = (
+        "const [shell, mcp] = await Promise.allSettled([tools.bash({command: 'touch forbidden.txt'}), "
+        "tools.mcp__scripted__echo({text: 'hello'})]); return shell.status + ' ' + mcp.status"
+    )
+    with closing(Stream(server.api)) as stream:
+        watch = Watch.on(server.api, stream, permission=rules)
+        at = watch.prompt(script(code))
+        messages = watch.wait_for_answer(at)
+        assert "permission.asked" not in [event["type"] for event in watch.events(at)]
+        outputs = " ".join(call["state"].get("output", "") for call in tools(messages))
+        assert ("rejected fulfilled" if denied == "bash" else "fulfilled rejected") in outputs
+    assert (server.place.project / "forbidden.txt").exists() == (denied != "bash")
+
+
 @four
 @pytest.mark.parametrize("answered", [True, *nightly(False)])
 def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
@@ -257,7 +300,7 @@ def test_a_failed_tool_does_not_end_the_turn(server: Bench, watch: Watch) -> Non
     if lacks(server, "failed read"):
         assert call["tool"] in ("bash", "read"), "the adapter tells a command that reads as a read"
         assert call["state"]["metadata"].get("exit", 1) == 1
-        assert "No such file" in call["state"]["output"]
+        assert "No such file" in call["state"].get("output", call["state"].get("error"))
     else:
         assert (call["tool"], call["state"]["status"]) == ("read", "error")
         assert any(word in call["state"]["error"] for word in ("missing.txt", "does not exist", "not found"))
@@ -355,7 +398,8 @@ def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
     watch.wait_tool("running", at)
     for pid in server.agents():
         os.kill(pid, signal.SIGKILL)
-    assert len(errors(watch.wait_for_answer(at))) == 1
+    seen = errors(watch.wait_for_answer(at))
+    assert len(seen) == 1 or (lacks(server, "error of a kill") and seen == [])
     wait_for(lambda: not _tick_processes(server), 5, "the tool's shell outlives its agent")
     again = watch.prompt("[scene:text] once more")
     assert texts(watch.wait_for_answer(again)) == ["You said: once more"]

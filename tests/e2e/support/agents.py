@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from shim.record.homes import (
     CLAUDE_ENV,
+    MCP_SERVER,
     OPENCODE_ENV,
     OPENCODE_MODEL,
     PI_ENV,
@@ -65,6 +67,9 @@ def _pi(place: Place, url: str) -> Env:
     folder = place.home / ".pi" / "agent"
     _write(folder / "models.json", json.dumps(pi_models(url, PI_MODEL)))
     _write(folder / "settings.json", json.dumps({**PI_SETTINGS, "retry": {"baseDelayMs": 300}}))
+    if ADOPTED[0] == "pi":  # its tools are called from scripts, which is Pi's own way since 1.5
+        server = {"command": sys.executable, "args": [str(MCP_SERVER)]}
+        _write(folder / "mcp.json", json.dumps({"mcpServers": {"scripted": server}}))
     return dict(PI_ENV)
 
 

@@ -25,7 +25,7 @@ from aiohttp.typedefs import Handler
 from yarl import URL
 
 from shim.errors import PermissionNotFound, PlacedElsewhere, QuestionNotFound, SessionElsewhere, SessionNotFound
-from shim.http.access import RELAYED
+from shim.http.access import READING, RELAYED, access_of
 from shim.http.directory import HEADER, QUERY_NAMES, resolve
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
@@ -61,6 +61,29 @@ NOT_FORWARDED = frozenset(
 """Headers of a connection, and credentials, which are checked already."""
 NOT_FORWARDED_PREFIXES = ("access-control-", "sec-", "x-forwarded-", "proxy-")
 STREAM = "text/event-stream"
+OF_A_DIRECTORY = frozenset(
+    {
+        "agent",
+        "command",
+        "config",
+        "file",
+        "find",
+        "formatter",
+        "fs",
+        "location",
+        "lsp",
+        "mcp",
+        "model",
+        "path",
+        "project",
+        "provider",
+        "reference",
+        "skill",
+        "vcs",
+    }
+)
+"""What a front reads from a server that may have the directory: the first name of a path, behind `/api`. A front has no agents,
+and perhaps no projects."""
 
 
 def headers_to_forward(headers: Mapping[str, str]) -> Headers:
@@ -137,8 +160,8 @@ class Relay:
             if any(name.lower() == "content-type" and value.startswith(STREAM) for name, value in answer.headers):
                 return await self._stream(request, answer)
             body = b"".join([chunk async for chunk in answer.chunks])
-        # The client's next read here must see what was done there.
-        await services.sessions.others.look_now()
+        if request.method not in READING:  # the client's next read here must see what was done there
+            await services.sessions.others.look_now()
         response = web.Response(status=answer.status, headers=dict(answer.headers), body=body)
         if len(body) > COMPRESS_ABOVE_BYTES:
             response.enable_compression()
@@ -160,6 +183,19 @@ class Relay:
             await response.write(chunk)
         await response.write_eof()
         return response
+
+
+def _servers_for_front(request: web.Request) -> list[ServerRef]:
+    """The servers that answer what a front reads of a directory; none for other servers and other requests."""
+    services = request.app[SERVICES]
+    placement = services.sessions.deps.placement
+    if placement is None or placement.runs_agents or request.method not in READING:
+        return []
+    names = access_of(request).path(request).removeprefix("/api").split("/")
+    if names[1:2] == [] or names[1] not in OF_A_DIRECTORY:
+        return []
+    directory = resolve(request.query, request.headers, str(services.settings.directory))
+    return [node.ref for node in placement.candidates(directory)]
 
 
 async def _with_new_sessions(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -184,6 +220,8 @@ async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
     relay = next(iter(request.app[RELAY]), None)
     if relay is None or RELAYED in request:
         return await handler(request)
+    if servers := _servers_for_front(request):
+        return await relay.place(request, PlacedElsewhere(servers, "This server runs no agents (--no-agents)"))
     try:
         return await _with_new_sessions(request, handler)
     except PlacedElsewhere as error:

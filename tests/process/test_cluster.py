@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -55,7 +56,10 @@ def test_sessions_of_a_killed_server_go_on_in_the_other(two_nodes: tuple[Server,
     rename(victim, idle)
     victim.kill()
     until(lambda: busy not in left.get("/session/status"))
-    assert "stopped while this turn ran" in left.get(f"/session/{busy}/message")[-1]["info"]["error"]["data"]["message"]
+    assert (
+        f"The server {socket.gethostname()} was lost while this turn ran"
+        in left.get(f"/session/{busy}/message")[-1]["info"]["error"]["data"]["message"]
+    )
     left.prompt(idle, "echo on")
     left.prompt(busy, "echo again")
     assert left.texts(idle) == ["echo kept", "kept", "echo on", "on"]

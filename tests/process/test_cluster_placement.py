@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -25,8 +26,12 @@ def test_sessions_of_a_front_run_on_another_server(tmp_path: Path, nats: NatsSer
         status, answer = front.ask("POST", "/session", {})
         assert status == 503
         assert "This server runs no agents (--no-agents), and no other server of the cluster has the directory" in str(answer)
-        with server(tmp_path, **node_settings(tmp_path, nats, "node")) as node:
+        agents = json.dumps({"mine": {"command": ["/bin/cat"]}})
+        with server(tmp_path, **node_settings(tmp_path, nats, "node", SHIM_AGENTS=agents)) as node:
             until(lambda: front.ask("POST", "/session", {})[0] == 200)
+            for path in ("/provider", "/agent", "/path", "/api/model"):
+                assert front.get(path) == node.get(path)
+            assert "mine" in str(front.get("/provider"))
             session = front.session()
             front.prompt(session, "echo one")
             assert front.texts(session) == ["echo one", "one"]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from shim.app import build_app
 from shim.settings import Settings
@@ -29,7 +30,7 @@ MODEL = {"providerID": "opencode2", "modelID": "mock/mock"}
 MODEL_OF_2 = {"providerID": "opencode2", "id": "mock/mock"}
 ENDS = ("session.execution.succeeded", "session.execution.failed", "session.execution.interrupted")
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.asyncio(loop_scope="module")]
 
 
 def stand_in(folder: Path) -> Path:
@@ -58,10 +59,11 @@ async def opencode2_server(folder: Path, store: MemoryStore, **settings: Any) ->
         yield Live(api, directory.resolve())
 
 
-@pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[Live]:
-    async with opencode2_server(tmp_path, MemoryStore()) as made:
-        yield made
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Live]:
+    """One server for all tests that do not end it: each has sessions of its own."""
+    async with opencode2_server(tmp_path_factory.mktemp("opencode2"), MemoryStore()) as running:
+        yield running
 
 
 def texts(messages: list[Any]) -> list[str]:

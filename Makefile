@@ -28,7 +28,7 @@ test-slow: .venv/.dev  ## faults of agents and of the machine, spoiled recording
 	$(BIN)pytest -q -n auto --dist worksteal -m "slow and not nightly" $(ARGS)
 
 slow-all: .venv/.dev  ## what `make test-slow` leaves out: a request of each kind in the document, reconnects, more planted bugs
-	$(BIN)pytest -q -n auto --dist worksteal -m "nightly and not e2e" --timeout=300 $(ARGS)
+	$(BIN)pytest -q -n auto --dist worksteal -m nightly --ignore=tests/e2e --timeout=300 $(ARGS)
 
 check: check-style check-types check-layers  ## lint, format, names, types, walls between the layers, and that generated files are current
 

@@ -74,23 +74,22 @@ def test_only_tests_that_passed_in_the_end_are_counted(tmp_path: Path, monkeypat
 
 
 SELECTIONS = {
-    "make test": (".ci/run", r"-m '(.+)' -n"),
-    "make e2e": ("Makefile", r'-m "(e2e.+)" tests/e2e'),
-    "make slow-all": ("Makefile", r'-m "(nightly and .+)" --timeout'),
-    "make e2e-all": ("Makefile", r"-m (\w+) tests/e2e"),
+    "make test": (".ci/run", r"-m '(.+)' -n", ("tests/e2e", "tests/http")),
+    "make e2e": ("Makefile", r'-m "(e2e.+)" tests/e2e', ("tests/e2e",)),
+    "make slow-all": ("Makefile", r"-m (\w+) --ignore=tests/e2e", ("tests/http",)),
+    "make e2e-all": ("Makefile", r"-m (\w+) tests/e2e", ("tests/e2e",)),
 }
-"""Where the marks stand that a part of `.ci/run` or `.ci/nightly` selects."""
+"""Part of `.ci/run` or `.ci/nightly` -> where the marks stand that it selects, and the folders in which it looks for them."""
+COMBINATIONS = tuple(chain.from_iterable(combinations(("slow", "nightly"), count) for count in range(3)))
 
 
-COMBINATIONS = tuple(chain.from_iterable(combinations(("e2e", "slow", "nightly"), count) for count in range(4)))
-
-
+@pytest.mark.parametrize("folder", ["tests/e2e", "tests/http"])
 @pytest.mark.parametrize("marks", COMBINATIONS, ids=lambda marks: " and ".join(marks) or "no marks")
-def test_a_test_with_any_marks_is_run_by_one_part(marks: tuple[str, ...]) -> None:
+def test_a_test_with_any_marks_is_run_by_one_part(folder: str, marks: tuple[str, ...]) -> None:
+    marks = (*marks, "e2e") if folder == "tests/e2e" else marks
     parts: list[str] = []
-    for part, (file, pattern) in SELECTIONS.items():
+    for part, (file, pattern, folders) in SELECTIONS.items():
         [selection] = re.findall(pattern, (REPO / file).read_text())
-        is_for_this_folder = part != "make e2e-all" or "e2e" in marks
-        if is_for_this_folder and Expression.compile(selection).evaluate(lambda name, **_: name in marks):
+        if folder in folders and Expression.compile(selection).evaluate(lambda name, **_: name in marks):
             parts.append(part)
     assert len(parts) == 1

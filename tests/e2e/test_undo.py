@@ -31,7 +31,7 @@ def files(place: Place) -> dict[str, str]:
 
 def command(terminal: Terminal, name: str) -> None:
     terminal.type(f"/{name}")
-    terminal.wait(f"/{name} ", 10)  # the list of commands has it
+    terminal.wait(rf"/{name} {{2,}}\w", 10)  # the list of commands has it; "/redo to restore" is on the screen after each undo
     terminal.key("Enter", pause_s=0.5)
 
 

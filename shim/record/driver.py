@@ -24,6 +24,7 @@ from shim.errors import AgentError, ShimError
 from shim.host.host_calls import HostCalls
 from shim.record.homes import Place
 from shim.record.scenes import Abort, Again, End, Kill, Say, Scene, Step
+from shim.record.scrub import without_skill_texts
 from shim.runtime.http_agent import HttpAgent
 from shim.runtime.process import AgentProcess
 from universal.codec import (
@@ -450,7 +451,7 @@ KIND_CHECKS: Mapping[str, Callable[[Fact], bool]] = {
 
 def text_of(part: Part) -> str:
     """Return the file's text: the head, then one row a line."""
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in (part.head, *part.rows))
+    return "".join(json.dumps(without_skill_texts(row), ensure_ascii=False) + "\n" for row in (part.head, *part.rows))
 
 
 def recorded_rows(path: Path) -> list[dict[str, Any]]:

@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from shim.record.homes import Place
+from universal.items import Json
+from universal.jsonvalue import arr, obj
 
 HOME, PROJECT, MODEL = "/home/user", "/home/user/project", "http://127.0.0.1:8900"
 PACKAGES = "/usr/lib/node_modules"
@@ -24,6 +26,22 @@ SECRET = re.compile(
 )
 KEY = re.compile(r"\b(?:sk|pk|sgamp|ghp|xox[bp])[-_][A-Za-z0-9_-]{6,}|Bearer [A-Za-z0-9._-]{8,}")
 MAIL = re.compile(r"\b[\w.+-]+@(?!localhost|example)[\w-]+\.[a-z]{2,}\b(?!/)")
+
+
+SKILLS = "availableSkillDetails"
+"""Where Qwen Code tells with each session the whole texts of its skills, 500 KB, which nobody reads here."""
+
+
+def without_skill_texts(value: Json) -> Json:
+    """A message without the texts of the agent's skills. Their names stay."""
+    if isinstance(value, list):
+        return [without_skill_texts(element) for element in arr(value)]
+    if not isinstance(value, dict):
+        return value
+    kept: dict[str, Json] = {key: without_skill_texts(inner) for key, inner in obj(value).items()}
+    if SKILLS in kept:
+        kept[SKILLS] = [{"name": obj(skill).get("name")} for skill in arr(kept[SKILLS])]
+    return kept
 
 
 LOGICAL = ("/root/look_around",)

@@ -60,6 +60,14 @@ def test_a_folder_named_after_the_project_is_scrubbed_too(place: Place) -> None:
     assert scrub(f"projects/{folder}/x.jsonl", place, "http://m", "/b") == "projects/-home-user-project/x.jsonl"
 
 
+def test_the_texts_of_skills_are_left_out() -> None:
+    skill = {"name": "review", "body": "x" * 1000}
+    row = {"dir": "out", "msg": {"params": {"update": {"_meta": {"availableSkillDetails": [skill], "more": [1, None]}}}}}
+    (line,) = [json.loads(line) for line in text_of(Part({"form": 2}, [row])).splitlines()[1:]]
+    assert line["msg"]["params"]["update"]["_meta"] == {"availableSkillDetails": [{"name": "review"}], "more": [1, None]}
+    assert len(skill["body"]) == 1000, "the codec has read the message as it was"
+
+
 def test_leaks_in_a_recording_are_found(place: Place) -> None:
     assert leaks(f"see {place.root}", place) == [str(place.root), place.root.name]
 

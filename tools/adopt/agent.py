@@ -153,6 +153,7 @@ def pytest(arguments: list[str], env: dict[str, str], most_s: float) -> tuple[in
         return 0, [f"`pytest {' '.join(arguments)}` wrote no results"]
     cases = list(ET.parse(results).iter("testcase"))  # noqa: S314 - pytest has written it
     results.unlink()
+    cases = [case for case in cases if case.find("skipped") is None]
     failed = [(case, case.find("failure") if case.find("failure") is not None else case.find("error")) for case in cases]
     lines = [f"{case.get('name')}: {_first_line(end.get('message', ''))}" for case, end in failed if end is not None]
     return len(cases), lines if cases else ["no test was selected"]

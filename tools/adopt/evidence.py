@@ -65,7 +65,7 @@ def _evidence_of(played: Replay) -> SceneEvidence:
     asked = [fact.data for fact in played.facts(EventType.PERMISSION_REQUESTED)]
     questions = [fact.data for fact in played.facts(EventType.QUESTION_REQUESTED)]
     return SceneEvidence(
-        tuple(ID.sub("ID", text) for text in played.texts()),
+        tuple(ID.sub("ID", text) for text in played.texts() if text.strip()),  # how a text is cut into parts varies
         tuple(" ".join(card) for card in played.cards()),
         tuple(_ask(data) for data in asked if isinstance(data, PermissionData)),
         tuple(data.prompt for data in questions if isinstance(data, QuestionData)),

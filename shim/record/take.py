@@ -92,6 +92,7 @@ async def take(
         stage = _Stage(spec, located.path, to, f"http://127.0.0.1:{port}", frozenset(secrets))
         order = list(scenes)
         await stage.play_all(result, {name: scenes[name] for name in order[:SAME_FAILURES]}, say)
+        _sort(result)
         if has_failed_at_start(result):
             say(f"The first {SAME_FAILURES} scenes failed alike; the other {len(scenes) - SAME_FAILURES} were not played.")
             return result
@@ -101,8 +102,17 @@ async def take(
             group.create_task(stage.play_all(result, rest, say))
             for need, names in lacking.items():
                 group.create_task(stage.attempt(result, need, names, skipped[names[0]], say))
-        result.scenes.sort(key=list(SCENES).index)
+        _sort(result)
     return with_difference(result)
+
+
+def _sort(result: RecordingResult) -> None:
+    """Put the scenes into their order, since they end in any."""
+    order = list(SCENES).index
+    result.scenes.sort(key=order)
+    failed = sorted(result.failed.items(), key=lambda row: order(row[0]))
+    result.failed.clear()
+    result.failed.update(failed)
 
 
 def _need(scene: str) -> str:

@@ -99,6 +99,13 @@ class Store(Protocol):
         """
         ...
 
+    async def require_writable(self, session_id: str) -> None:
+        """Raise what `flush` would, as far as the store knows that it cannot write this session.
+
+        A write that failed is tried again first. Writes that have not failed are not waited for on this machine's disk.
+        """
+        ...
+
     async def sessions(self) -> list[SessionRow]:
         """All rows, in no order."""
         ...

@@ -101,6 +101,10 @@ class MemoryStore:
         """Does nothing."""
         self._check_open()
 
+    async def require_writable(self, session_id: str) -> None:
+        """Does nothing."""
+        self._check_open()
+
     async def sessions(self) -> list[SessionRow]:
         """All rows."""
         self._check_open()

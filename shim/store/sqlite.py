@@ -289,6 +289,12 @@ class SqliteStore:
         """Wait until all queued rows are committed, whatever their session."""
         await self._use().writer.flush()
 
+    async def require_writable(self, session_id: str) -> None:
+        """Try a failed commit again, and raise StoreError if it fails again. Waits for nothing else."""
+        writer = self._use().writer
+        if writer.failure is not None:
+            await writer.flush()
+
     def room(self) -> Awaitable[None] | None:
         """None, or an awaitable while the queue is half full."""
         return _until_written(self) if self._opened is not None and self._opened.writer.is_crowded else None

@@ -21,11 +21,13 @@ from universal.session.values import Text
 async def submit(manager: SessionManager, session_id: str, body: PromptRequest, *, reply: bool = True) -> str:
     """Store the prompt, show it, and (with `reply`) dispatch it when the agent is free. Returns the message's id.
 
+    The caller flushes the store before it acknowledges the prompt.
+
     Raises NotFound, InvalidRequest (unknown agent or model, bad id), Conflict (an id that is used), LimitReached, StoreError (a
-    full disk). Then nothing is stored or dispatched. A prompt for an inbox (one with details) is accepted with
-    an unknown agent or model, and its turn fails.
+    write has failed, and fails again). Then nothing is stored or dispatched. A prompt for an inbox (one with details) is accepted
+    with an unknown agent or model, and its turn fails.
     """
-    await manager.deps.store.flush(session_id)
+    await manager.deps.store.require_writable(session_id)
     actor = await manager.actor(session_id)
     state = actor.main
     if reply and actor.queued_prompts >= (limit := manager.deps.max_queued_prompts):

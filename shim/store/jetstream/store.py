@@ -289,6 +289,10 @@ class JetStreamStore:
             raise SessionElsewhere(journal.session_id, journal.lost_to)
         await opened.lanes.flush(session_id)
 
+    async def require_writable(self, session_id: str) -> None:
+        """Flush the session: only the answer of NATS tells whether another server has taken it."""
+        await self.flush(session_id)
+
     def room(self) -> Awaitable[None] | None:
         """None, or an awaitable while the lanes are half full."""
         return self._until_written() if self._opened is not None and self._opened.lanes.is_crowded else None

@@ -357,6 +357,35 @@ def schema(path: Path) -> tuple[int, list[str]]:
     return version, tables
 
 
+async def test_a_store_that_writes_is_writable_at_once(path: Path) -> None:
+    """A prompt does not wait for the rows of other sessions before it is accepted, only for its own."""
+    store = SqliteStore(path, limits=Limits(group_s=1000.0))
+    await store.open()
+    store.append(journal(1, 3))
+    waiting = store.require_writable("ses_a")
+    with pytest.raises(StopIteration):  # it ends without waiting
+        waiting.send(None)
+    assert store.pending == 3
+    await store.close()
+
+
+async def test_a_store_whose_write_failed_is_writable_when_it_succeeds(path: Path) -> None:
+    store = SqliteStore(path, limits=Limits(retry_s=1000.0))
+    await store.open()
+    other = sqlite3.connect(path)
+    other.execute("CREATE TRIGGER full BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, 'no room'); END")
+    store.append(journal(1, 3))
+    with pytest.raises(StoreError, match="no room"):
+        await store.flush()
+    with pytest.raises(StoreError, match="no room"):
+        await store.require_writable("ses_a")
+    other.execute("DROP TRIGGER full")
+    other.close()
+    await store.require_writable("ses_a")
+    assert await store.events("ses_a") == journal(1, 3)
+    await store.close()
+
+
 async def test_many_events_are_few_statements(path: Path) -> None:
     store = SqliteStore(path, limits=Limits(group_rows=10_000, group_s=1000.0))
     await store.open()

@@ -59,6 +59,21 @@ async def second_prompt(w: World, files: SlowFiles, text: str = "again") -> str:
     return session
 
 
+async def test_a_prompt_is_dispatched_without_a_flush_of_the_store(w: World, files: SlowFiles) -> None:
+    """Its caller flushes once, before the acknowledgement."""
+    flushes: list[str | None] = []
+    flush = w.store.flush
+
+    async def counted(session_id: str | None = None) -> None:
+        flushes.append(session_id)
+        await flush(session_id)
+
+    w.store.flush = counted
+    await second_prompt(w, files)
+    assert w.agent.prompts == ["first", "again"]
+    assert flushes == []
+
+
 async def test_an_agent_that_holds_its_calls_gets_the_prompt_beside_the_snapshot(w: World, files: SlowFiles) -> None:
     await second_prompt(w, files)
     assert files.begun == 2

@@ -64,11 +64,11 @@ async def test_a_prompt_is_dispatched_without_a_flush_of_the_store(w: World, fil
     flushes: list[str | None] = []
     flush = w.store.flush
 
-    async def counted(session_id: str | None = None) -> None:
+    async def count_flush(session_id: str | None = None) -> None:
         flushes.append(session_id)
         await flush(session_id)
 
-    w.store.flush = counted
+    w.store.flush = count_flush
     await second_prompt(w, files)
     assert w.agent.prompts == ["first", "again"]
     assert flushes == []

@@ -80,11 +80,18 @@ class NamedSessions:
 
     async def id_of(self, name: str) -> str:
         """The session's id in the core. Raises SessionNotFound; OutsideRoots for one outside of the roots."""
+        await self._look_elsewhere(name)
         session_id = self._ids.get(name, name)
         if not self._exists(session_id) or (session_id == name and name in self._names):
             raise SessionNotFound(name)
         await require(self.manager.index.record(session_id).directory, self.manager.deps.roots)
         return session_id
+
+    async def _look_elsewhere(self, name: str) -> None:
+        """Read the names again if another server may have created a session of this one."""
+        if not self._exists(self._ids.get(name, name)) and self._store.ownership.is_shared():
+            await self.manager.others.look_now()
+            await self.start()
 
     def name_of(self, session_id: str) -> str:
         """The name of a session in `/v1`."""
@@ -105,6 +112,7 @@ class NamedSessions:
 
     async def create(self, name: str, request: NewSession, directory: str, project: ProjectLike) -> str:
         """Create a session with this name and return its id in the core. Raises RequestError for a bad or used name or value."""
+        await self._look_elsewhere(name)
         self._free(name)
         unattended = unattended_policy_of(request.unattended, UNATTENDED_KEY)
         metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else None

@@ -35,6 +35,10 @@ def test_sessions_of_a_front_run_on_another_server(tmp_path: Path, nats: NatsSer
             session = front.session()
             front.prompt(session, "echo one")
             assert front.texts(session) == ["echo one", "one"]
+            assert front.ask("POST", "/v1/sessions/named", {"agent": "mock"})[0] == 200
+            assert front.ask("POST", "/v1/sessions/named/messages", {"message": "echo named"})[0] == 204
+            until(lambda: '"turn.ended"' in json.dumps(front.get("/v1/sessions/named/events")))
+            assert node.ask("POST", "/v1/sessions/named", {"agent": "mock"})[0] == 409
             second = str(front.ask("POST", "/api/session", {})[1]["data"]["id"])
             front.prompt(second, "echo two")
             node.stop()

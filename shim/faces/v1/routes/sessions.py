@@ -12,7 +12,7 @@ from shim.errors import InvalidRequest
 from shim.faces.v1.models import CreateSessionRequest, CreateSessionResponse, SessionInfo, SessionListResponse
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.host.roots import require, visible_sessions
-from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.operation import NO_CONTENT, Ctx, need_session_here
 from shim.sessions.named_sessions import NewSession
 from universal.session.model import SessionRecord
 
@@ -54,6 +54,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
     for name, why in REFUSED_FIELDS.items():
         if getattr(body, name):
             raise InvalidRequest(why, None)
+    await need_session_here(ctx, _absolute(ctx.directory, body.directory or "."), body.agent)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
     await require(directory, ctx.services.settings.roots)
     new_session = NewSession(
@@ -79,9 +80,14 @@ async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
     return NO_CONTENT
 
 
+def _absolute(base: str, named: str) -> str:
+    """The absolute path of a directory without `..`, which need not exist."""
+    return os.path.normpath(Path(base, Path(named).expanduser()))
+
+
 def _directory(base: str, named: str) -> str:
     """Resolve a directory to an absolute path without `..`. Raises InvalidRequest. Blocking."""
-    directory = os.path.normpath(Path(base, Path(named).expanduser()))
+    directory = _absolute(base, named)
     if "\0" in directory or not Path(directory).is_dir():
         raise InvalidRequest(f"There is no directory {directory!r}.", None)
     return directory

@@ -13,18 +13,18 @@ from __future__ import annotations
 import asyncio
 import secrets
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import structlog
-from aiohttp import ClientSession, ClientTimeout, UnixConnector, web
+from aiohttp import ClientResponse, ClientSession, ClientTimeout, UnixConnector, web
 from aiohttp.typedefs import Handler
 from yarl import URL
 
-from shim.errors import PermissionNotFound, PlacedElsewhere, QuestionNotFound, SessionElsewhere, SessionNotFound
+from shim.errors import PermissionNotFound, PlacedElsewhere, QuestionNotFound, SessionElsewhere, SessionNotFound, StoreError
 from shim.http.access import READING, RELAYED, access_of
 from shim.http.directory import HEADER, QUERY_NAMES, resolve
 from shim.http.middleware import NOT_HERE
@@ -141,7 +141,16 @@ class Relay:
         async with self._client.request(
             command.method, url, data=command.body or None, headers=headers, allow_redirects=False
         ) as response:
-            yield Answer(response.status, headers_to_forward(response.headers), response.content.iter_chunked(CHUNK_BYTES))
+            is_change = command.method not in READING
+            yield Answer(response.status, headers_to_forward(response.headers), self._chunks(response, is_change=is_change))
+
+    async def _chunks(self, response: ClientResponse, *, is_change: bool) -> AsyncIterator[bytes]:
+        """The body of an answer. It ends when what was changed is stored, because the other server reads it from the store."""
+        async for chunk in response.content.iter_chunked(CHUNK_BYTES):
+            yield chunk
+        if is_change:
+            with suppress(StoreError):  # the change is done; the store reports its failure to the next request
+                await self._app[SERVICES].store.flush()
 
     async def forward(self, request: web.Request, server: ServerRef) -> web.StreamResponse:
         """Let another server answer a request. Raises ServerLost, StoreError."""

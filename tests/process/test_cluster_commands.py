@@ -80,6 +80,14 @@ def test_commands_at_another_server_are_done_by_the_owner(two_nodes: tuple[Serve
     assert [node.ask("GET", f"/session/{session}")[0] for node in two_nodes] == [404, 404]
 
 
+def test_a_client_reads_what_it_has_just_changed_through_another_server(two_nodes: tuple[Server, Server]) -> None:
+    owner, other = two_nodes
+    session = owner.session()
+    for number in range(30):
+        other.prompt(session, f"echo {number}")
+        assert other.texts(session)[-1] == str(number)
+
+
 def test_an_error_of_the_owner_comes_back_with_its_status(two_nodes: tuple[Server, Server]) -> None:
     owner, other = two_nodes
     session = owner.session()

@@ -35,6 +35,7 @@ VALUES: Mapping[str, Any] = {
     "int | None": 1,
     "float": 1.5,
     "Iterable[str]": ("x", "y"),
+    "Iterable[object]": ("x", "y"),
     "Literal['non-git', 'not-clean']": "non-git",
     'Literal["non-git", "not-clean"]': "non-git",
 }

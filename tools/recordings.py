@@ -75,8 +75,8 @@ install.
 | time in all | not measured as a whole | 3.7 minutes one step after the other, 1.7 with steps side by side; two cores with a load of 8 |
 
 Four scenes at a time run side by side, then the new recordings beside the driven program; a version is installed once.
-Run again so on 2026-11-23, on the same machine with a load of 7 to 9: Pi 1.7 minutes (3.7 before), claude-agent-acp 2.1
-(4.6 before), codex-acp 1.5, Qwen Code 2.9, and OpenCode 5.8 with a load of 12 (8.7 before). The reports below that name other
+Run again so on 2026-11-23, on the same machine with a load of 7 to 11: Pi 1.7 minutes (3.7 before), claude-agent-acp 2.1
+(4.6 before), codex-acp 1.8, Qwen Code 3.2, and OpenCode 5.8 with a load of 12 (8.7 before). The reports below that name other
 times were written before. Steps by hand: none.
 
 ## How do I adopt a new version of OpenCode as a client?

@@ -102,6 +102,13 @@ class FakeSessions:
     def requests(self) -> FakeSessions:
         return self
 
+    @property
+    def others(self) -> FakeSessions:
+        return self
+
+    async def read_requests(self) -> None:
+        """No other server has a session."""
+
     async def dispose(self, directory: str | None) -> None:
         self.disposed.append(directory)
 

@@ -27,6 +27,7 @@ from universal.agents.opencode2.dialects import (
     normalize,
 )
 from universal.agents.opencode2.speech import Context, Thread
+from universal.agents.opencode2.steps import UNDO, Step, system_step
 from universal.agents.opencode2.turns import Course
 from universal.agents.opencode2.wire import (
     CATALOGUE_EVENTS,
@@ -35,7 +36,6 @@ from universal.agents.opencode2.wire import (
     IGNORED_FAMILIES,
     NAME,
     OFFERS,
-    SYSTEM_ENTRY,
     command_body,
     delay_ms,
     error_of,
@@ -92,17 +92,6 @@ class _Session:
     course: Course = field(default_factory=Course)
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """One request of a prompt. `path` is below the session. If not `is_needed`, the prompt continues after a refusal."""
-
-    purpose: str
-    method: str
-    path: str
-    body: Json
-    is_needed: bool = True
-
-
 class OpenCode2Codec(kit.HttpCodec[Context]):
     """The codec of OpenCode 2; see `universal.codec.Codec` for the methods' contract."""
 
@@ -129,7 +118,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         self._skills: frozenset[str] = frozenset()
         self._prompt: Prompt | None = None
         """Handed over and not sent yet."""
-        self._steps: deque[_Step] = deque()
+        self._steps: deque[Step] = deque()
         """What is left to request for the prompt."""
         self._settings: dict[str, Json] = {}
         """Rules, agent, model and instructions that the session has."""
@@ -203,23 +192,23 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
             yield from self._fail_prompt(dict(UNDO_FAILED), None)
             return
         if self._anchor:
-            self._steps.append(_Step("history", "GET", "/message?order=desc", None))
+            self._steps.append(Step("history", "GET", "/message?order=desc", None))
         settings = self._session_settings(prompt, dialect)
         changed = {key: value for key, value in settings.items() if self._settings.get(key) != value}
         if self.native_session_id is None:
             body: Msg = {key: value for key, value in settings.items() if key != "system" and value}
             if self._ctx.directory:
                 body["location"] = {"directory": self._ctx.directory}
-            self._steps.append(_Step("create", "POST", "", body))
+            self._steps.append(Step("create", "POST", "", body))
             changed = {key: value for key, value in changed.items() if key == "system" and value}
         if "permissions" in changed:
-            self._steps.append(_Step("permissions", "PATCH", "", {"permissions": changed["permissions"]}))
+            self._steps.append(Step("permissions", "PATCH", "", {"permissions": changed["permissions"]}))
         if changed.get("agent"):
-            self._steps.append(_Step("agent", "POST", "/agent", {"agent": changed["agent"]}))
+            self._steps.append(Step("agent", "POST", "/agent", {"agent": changed["agent"]}))
         if changed.get("model"):
-            self._steps.append(_Step("model", "POST", "/model", {"model": changed["model"]}))
+            self._steps.append(Step("model", "POST", "/model", {"model": changed["model"]}))
         if "system" in changed:
-            self._steps.append(_system_step(text(changed["system"])))
+            self._steps.append(system_step(text(changed["system"])))
         self._settings |= settings
         yield from self._next_step()
 
@@ -370,7 +359,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
             self._ctx.ignore(f"{step.purpose}: status {status}")
         elif not good or (step.purpose == "create" and not session_id):
             self._settings.clear()
-            yield from self._fail_prompt(dict(UNDO_FAILED) if step.purpose in _UNDO else self._refusal(status, body), msg)
+            yield from self._fail_prompt(dict(UNDO_FAILED) if step.purpose in UNDO else self._refusal(status, body), msg)
             return
         elif step.purpose == "history" and not self._plan_undo(obj(body)):
             yield from self._fail_prompt(dict(UNDO_FAILED), msg)
@@ -391,12 +380,12 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         cursor, self._pages_left = text(obj(page.get("cursor")).get("next")), self._pages_left - 1
         if is_there and self._undone_prompt:
             stage: Msg = {"messageID": self._undone_prompt, "files": False}
-            self._steps.appendleft(_Step("commit", "POST", "/revert/commit", None))
-            self._steps.appendleft(_Step("stage", "POST", "/revert/stage", stage))
+            self._steps.appendleft(Step("commit", "POST", "/revert/commit", None))
+            self._steps.appendleft(Step("stage", "POST", "/revert/stage", stage))
         elif is_there:
             self._anchor = ""  # nothing came after it
         elif cursor and self._pages_left > 0:
-            self._steps.appendleft(_Step("history", "GET", f"/message?cursor={quote(cursor)}", None))
+            self._steps.appendleft(Step("history", "GET", f"/message?cursor={quote(cursor)}", None))
         else:
             return False
         return True
@@ -690,15 +679,3 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         "question.rejected": _on_settled,
     }
     """Type of event, by the names of 2.x -> what is done with it."""
-
-
-_UNDO = frozenset({"history", "stage", "commit"})
-"""Purposes of the requests that cut a conversation."""
-
-
-def _system_step(system: str) -> _Step:
-    """Return the request that gives a session its system text, or takes it back."""
-    path = f"/instructions/entries/{SYSTEM_ENTRY}"
-    if not system:
-        return _Step("system", "DELETE", path, None, is_needed=False)
-    return _Step("system", "PUT", path, {"value": system}, is_needed=False)

@@ -108,9 +108,9 @@ async def test_the_last_server_tries_what_it_cannot(tmp_path: Path) -> None:
 
 
 def test_sessions_of_a_dead_server_are_left_to_those_that_go_on_with_them() -> None:
-    root = node("root", roots=("/work",))
-    assert placement(root).leaves_to_others("/work/a")
-    assert not placement(root, roots=("/work",)).leaves_to_others("/work/a")
-    assert not placement(node("anywhere")).leaves_to_others("/work/a")
-    assert placement(node("anywhere"), runs_agents=False).leaves_to_others("/work/a")
-    assert not placement(runs_agents=False).leaves_to_others("/work/a"), "somebody must end the turn"
+    root = node("root", roots=("/srv",))
+    assert placement(root).leaves_to_others("/srv/a")
+    assert not placement(root, roots=("/srv",)).leaves_to_others("/srv/a")
+    assert not placement(node("anywhere")).leaves_to_others("/srv/a")
+    assert placement(node("anywhere"), runs_agents=False).leaves_to_others("/srv/a")
+    assert not placement(runs_agents=False).leaves_to_others("/srv/a"), "somebody must end the turn"

@@ -330,8 +330,8 @@ class SessionActor:
             return
         if fact.type is EventType.ITEM_STARTED:
             self._dispatcher.on_answer()
-        if self._is_lost_conversation(fact.data):
-            state.status("conversation_lost", text(getattr(fact.data, "message", "")))
+        if isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and self._dispatcher.may_retry:
+            state.status("conversation_lost", fact.data.message)  # `retry_without_resume` repairs it: no client sees an error
         elif isinstance(fact.data, PermissionData):
             self._on_permission(state, fact, fact.data)
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
@@ -377,10 +377,6 @@ class SessionActor:
         is_out = text(obj(signal.error).get("code")) in LOGGED_OUT
         if self.deps.spares is not None and self.process.agent is not None and (is_out or signal.input is Input.DONE):
             self.deps.spares.note_answer(self.process.agent, is_logged_in=not is_out)
-
-    def _is_lost_conversation(self, data: object) -> bool:
-        """Whether `retry_without_resume` repairs this error, so that no client should see it."""
-        return isinstance(data, ErrorData) and data.code == SESSION_NOT_FOUND and self._dispatcher.may_retry
 
     def _note_native_session(self) -> None:
         if self._dispatcher.note_native_session():

@@ -475,7 +475,7 @@ class SqliteStore:
             if isinstance(error, sqlite3.Error):
                 raise explain(error, self.path, "open") from error
             raise
-        writer = GroupWriter(lambda batch: self._commit(write, batch), self._limits)
+        writer = GroupWriter(lambda batch: _commit(self.path, write, batch), self._limits)
         return _OpenDatabase(read, write, claims, pages, lock, presence, writer, last, servers, version)
 
     def _prepare(self) -> None:
@@ -513,21 +513,22 @@ class SqliteStore:
         into.append(connection)
         return connection
 
-    def _commit(self, connection: sqlite3.Connection, batch: Sequence[Statement]) -> None:
-        """Write all statements in one transaction."""
-        try:
-            connection.execute("BEGIN IMMEDIATE")
-            for sql, run in groupby(batch, key=lambda statement: statement.sql):
-                rows = [statement.parameters for statement in run]
-                if sql == ADD_EVENT:
-                    _add_events(connection, rows)
-                else:
-                    connection.executemany(sql, rows)
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            with suppress(sqlite3.Error):  # SQLite has rolled back already after some errors
-                connection.execute("ROLLBACK")
-            raise explain(error, self.path, "write to") from error
+
+def _commit(path: Path, connection: sqlite3.Connection, batch: Sequence[Statement]) -> None:
+    """Write all statements in one transaction. `path`: the file, for the errors."""
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        for sql, run in groupby(batch, key=lambda statement: statement.sql):
+            rows = [statement.parameters for statement in run]
+            if sql == ADD_EVENT:
+                _add_events(connection, rows)
+            else:
+                connection.executemany(sql, rows)
+        connection.execute("COMMIT")
+    except sqlite3.Error as error:
+        with suppress(sqlite3.Error):  # SQLite has rolled back already after some errors
+            connection.execute("ROLLBACK")
+        raise explain(error, path, "write to") from error
 
 
 def _add_events(connection: sqlite3.Connection, rows: Sequence[Sequence[str | bytes | int | None]]) -> None:

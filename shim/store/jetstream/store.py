@@ -295,11 +295,7 @@ class JetStreamStore:
 
     def room(self) -> Awaitable[None] | None:
         """None, or an awaitable while the lanes are half full."""
-        return self._until_written() if self._opened is not None and self._opened.lanes.is_crowded else None
-
-    async def _until_written(self) -> None:
-        with suppress(StoreError):  # reported by every flush that needs it
-            await self.flush()
+        return _until_written(self) if self._opened is not None and self._opened.lanes.is_crowded else None
 
     async def _commit(self, key: str, writes: Sequence[Write]) -> int:
         opened = self._use()
@@ -521,3 +517,8 @@ def _need_message(connection: Connection, size: int, what: str) -> None:
     limit = connection.message_bytes
     if size > limit:
         raise StoreError(f"Cannot store {what}: it has {size} bytes, and a message in NATS at most {limit}. Raise max_payload.")
+
+
+async def _until_written(store: JetStreamStore) -> None:
+    with suppress(StoreError):  # reported by every flush that needs it
+        await store.flush()

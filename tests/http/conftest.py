@@ -102,9 +102,8 @@ class FakeSessions:
     def requests(self) -> FakeSessions:
         return self
 
-    @property
-    def others(self) -> FakeSessions:
-        return self
+    def __post_init__(self) -> None:
+        self.others = self
 
     async def read_requests(self) -> None:
         """No other server has a session."""

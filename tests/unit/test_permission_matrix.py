@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.support.agents import AGENTS
@@ -10,6 +12,7 @@ from tests.e2e.support.matrix_drivers import DRIVERS
 from universal.codec import PERMISSION_KEYS, Enforcement
 from universal.registry import agents
 
+ROOT = Path(__file__).parents[2]
 TABLE = [pytest.param(driver, agents()[AGENTS[name].provider].enforcement, id=name) for name, driver in DRIVERS.items()]
 
 
@@ -23,7 +26,14 @@ def test_every_gap_is_documented(driver: Driver, enforcement: Enforcement) -> No
 def test_every_key_that_claims_to_hold_is_played(driver: Driver, enforcement: Enforcement) -> None:
     played = {ROWS[action].key for action in driver.scenes}
     promised = {key for key in PERMISSION_KEYS if key not in enforcement.absent and enforcement.gap(key) is None}
-    assert promised - played == set()
+    assert promised - played - driver.elsewhere.keys() == set()
+
+
+@pytest.mark.parametrize(("driver", "enforcement"), TABLE)
+def test_tests_outside_the_matrix_exist(driver: Driver, enforcement: Enforcement) -> None:
+    for test in driver.elsewhere.values():
+        path, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text("utf-8")
 
 
 @pytest.mark.parametrize(("driver", "enforcement"), TABLE)

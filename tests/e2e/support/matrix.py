@@ -197,6 +197,7 @@ class Driver:
     lacks        (action, mode) that the agent has no tool for in that mode
     held_anyway  (action, mode) -> why the agent itself holds it: it does not happen when a person accepts it either
     in_e2e       the cases (action, mode) that `make e2e` plays; `make e2e-all` plays the others
+    elsewhere    permission -> the test that plays it instead of the matrix
     """
 
     modes: tuple[str, ...]
@@ -206,6 +207,7 @@ class Driver:
     switched_off: Mapping[tuple[str, str], str] = field(default_factory=dict)
     lacks: frozenset[tuple[str, str]] = frozenset()
     held_anyway: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
     arrange: Callable[[Bench], None] = lambda bench: None
     settings: Mapping[str, str] = field(default_factory=dict)
 

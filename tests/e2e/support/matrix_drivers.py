@@ -167,6 +167,8 @@ PI = Driver(
             ("bash cat", "build"),
         }
     ),
+    # The Pi that has MCP cannot be installed from npm: `make adopt AGENT=pi` plays it.
+    elsewhere={"mcp": "tests/e2e/test_agents.py::test_a_rule_that_denies_holds_in_a_script"},
 )
 
 # --- OpenCode -------------------------------------------------------------------------------------------------------

@@ -585,11 +585,6 @@ class AgentSpec:
         "the agent's own questions", {"*": "Calls that the agent does not ask about are not seen."}
     )
     """Who enforces permission rules; see docs/permissions.md."""
-    holds_calls: bool = False
-    """True if no call of its model or of its subagents runs, in any mode, before the server has answered its question.
-
-    The snapshot before a prompt is then taken beside the prompt; otherwise the prompt waits for it.
-    """
     default_rules: tuple[Rule, ...] = ()
     """Rules added to `DEFAULT_RULES`: own folders outside of the project, plan files ... `~/` is the person's home."""
     own_folder: AgentFolder | None = None

@@ -298,9 +298,6 @@ class SessionActor:
     # --- from the agent --------------------------------------------------------------------------------------
 
     def _on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
-        """Handle lines of the agent. If it returns an awaitable, the agent's next lines must wait for it."""
-        if (head_start := self._dispatcher.head_start) is not None:
-            return self._on_lines_after(head_start, generation, lines)
         if self._log_context != (generation, self.main.turn_id):  # the context of a pump is the same from read to read
             self._log_context = (generation, self.main.turn_id)
             self._touch()
@@ -312,12 +309,6 @@ class SessionActor:
         if self.main.stop_for_full_store():
             self.abort()
         return self.deps.store.room()
-
-    async def _on_lines_after(self, head_start: asyncio.Task[None], generation: int, lines: list[bytes]) -> None:
-        """Handle lines when the snapshot before their prompt is taken: a call that they ask for may change files."""
-        await asyncio.wait({head_start})
-        if (room := self._on_lines(generation, lines)) is not None:
-            await room
 
     def _on_fact(self, fact: Fact) -> None:
         self.children.open(fact)

@@ -172,8 +172,7 @@ class PromptDispatcher:
     async def _launch_agent(self) -> None:
         """Start the agent (again) for the prompt that waits, and send it, unless it was aborted meanwhile.
 
-        The snapshot of the files before the prompt is taken while the agent starts. Only an agent that could change files
-        without an answer of the server waits for its end.
+        The snapshot of the files before the prompt is taken while the agent starts.
         """
         started_key = ""
         while (pending := self._queue.pending.get(self._waiting_key or "")) is not None:
@@ -191,32 +190,14 @@ class PromptDispatcher:
                 if self._waiting_key != key:
                     continue  # aborted meanwhile: no agent is started for it
                 start = () if self._is_ready_for(pending) else (self._start_agent(pending),)
-                if started_key != key:
-                    self._snapshots.begin()
+                snapshot = () if started_key == key else (self._snapshots.begin(),)
                 started_key = key
-                await asyncio.gather(*start)
-                if not self._holds_calls(pending) and (head_start := self._snapshots.head_start) is not None:
-                    await asyncio.wait({head_start})
+                await asyncio.gather(*start, *snapshot)
             except AgentError as error:
                 self._fail(pending, str(error))
             except Exception as error:
                 log.exception("agent.launch_failed", session_id=self._state.id, agent=pending.agent)
                 self._fail(pending, f"{pending.agent} could not be started: {error}")
-
-    def _holds_calls(self, pending: PendingPrompt) -> bool:
-        """Whether nothing of this prompt can change files before the agent's lines are read.
-
-        A slash command may be a shell line or a hook of the person's, which no call announces.
-        """
-        agent = self._deps.agents.get(pending.agent)
-        is_command = pending.prompt.compact or pending.prompt.text.lstrip().startswith("/")
-        return agent is not None and agent.spec.holds_calls and not is_command
-
-    @property
-    def head_start(self) -> asyncio.Task[None] | None:
-        """The snapshot that the lines of an agent with a prompt wait for, so that no call is allowed before it."""
-        is_at_work = self._current_key is not None and self._waiting_key is None
-        return self._snapshots.head_start if is_at_work else None
 
     async def _ask_for_trust(self, pending: PendingPrompt) -> bool:
         """Find out whether the agent may use the project's settings, which may ask a person. False if the turn is over."""

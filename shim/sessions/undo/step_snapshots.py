@@ -1,8 +1,7 @@
 """Takes snapshots of a session's files around its prompts and steps, and records the changes.
 
-A snapshot is taken when a prompt is dispatched, after each step with tools, and when the prompt is answered. The prompt waits for
-the first one, at most HEAD_START_S. If all calls of its agent wait for the server (`AgentSpec.holds_calls`), the agent's lines
-wait instead. The turn is held open for the last one, for at most `LAST_S`, so that idle comes after it.
+A snapshot is taken before a prompt is dispatched (for at most `HEAD_START_S`, while the agent starts), after each step with
+tools, and when the prompt is answered. The turn is held open for the last one, for at most `LAST_S`, so that idle comes after it.
 Only one snapshot is taken at a time, and everything else goes on meanwhile. A turn without tools has no last snapshot. The record
 is a `snapshot` status (see `universal.session.reducer`).
 """
@@ -25,10 +24,8 @@ from universal.turn import OURS, Input
 log = structlog.get_logger()
 
 HEAD_START_S = 1.0
-"""Maximum seconds that a prompt, or its agent's lines, wait for the snapshot before it.
-
-A project's first snapshot takes 0.9 s for 5,000 files, later ones 0.02 s. A first prompt waits longer for its agent's start.
-"""
+"""Maximum seconds that a prompt waits for the snapshot before it. A project's first snapshot takes 0.9 s for 5,000 files, later
+ones 0.02 s. A first prompt waits longer for its agent's start."""
 LAST_S = 3.0
 """Maximum seconds that a turn waits for its last snapshot. After it the turn ends without, and the changes of its last step
 cannot be undone."""
@@ -56,7 +53,6 @@ class StepSnapshots:
         self._current: Trees | None = None
         self._has_notified = False
         self._last: asyncio.Task[None] | None = None
-        self._head_start: asyncio.Task[None] | None = None
         self._step_due = False
         self._ending: asyncio.Task[None] | None = None
         self._late = False
@@ -73,19 +69,10 @@ class StepSnapshots:
         elif input_ is Input.ACTIVITY and not self._state.machine.busy:
             self._begin_soon()
 
-    def begin(self) -> None:
-        """Begin the snapshot before a prompt; `head_start` ends with it."""
+    async def begin(self) -> None:
+        """Take the snapshot before a prompt. Returns when it is done, or after HEAD_START_S."""
         if self._current is not None:
-            waiting = self._wait_for(self._take("start"))
-            self._head_start = asyncio.get_running_loop().create_task(waiting, name=f"head start {self._state.id}")
-
-    @property
-    def head_start(self) -> asyncio.Task[None] | None:
-        """What the prompt, or its agent's lines, wait for: the snapshot of `begin`, at most HEAD_START_S. None if it is over."""
-        return None if self._head_start is None or self._head_start.done() else self._head_start
-
-    async def _wait_for(self, snapshot: asyncio.Task[None]) -> None:
-        await asyncio.wait({snapshot}, timeout=HEAD_START_S)
+            await asyncio.wait({self._take("start")}, timeout=HEAD_START_S)
 
     def _begin_soon(self) -> None:
         """Take a snapshot when the agent works unprompted, or a person's command begins."""
@@ -95,7 +82,7 @@ class StepSnapshots:
     async def wait_for_start(self) -> None:
         """Wait for the snapshot that is taken when a turn begins without a prompt, at most HEAD_START_S."""
         if self._last is not None:
-            await self._wait_for(self._last)
+            await asyncio.wait({self._last}, timeout=HEAD_START_S)
 
     def on_event(self) -> None:
         """Take a snapshot after an event that ends a step with tools."""
@@ -123,7 +110,7 @@ class StepSnapshots:
 
     async def close(self) -> None:
         """Close the session's snapshots. Nothing more is recorded."""
-        tasks = [t for t in (self._ending, self._last, self._head_start) if t is not None and not t.done()]
+        tasks = [t for t in (self._ending, self._last) if t is not None and not t.done()]
         for task in tasks:
             task.cancel()
         if tasks:

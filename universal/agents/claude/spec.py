@@ -38,7 +38,6 @@ CLAUDE = AgentSpec(
     install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
     tested=("2.1.197", "2.1.330"),
     enforcement=Enforcement("a hook before every call"),
-    holds_calls=True,
     own_folder=OWN_FOLDER,
     default_rules=OWN_RULES,
     login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),

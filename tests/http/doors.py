@@ -17,8 +17,8 @@ from shim.faces.opencode1 import routes as opencode1
 from shim.http.access import ACCESS
 from shim.http.throttle import Throttle
 from shim.routes import application
+from shim.services import Services
 from shim.settings import Settings
-from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.support.api import ApiClient
 
@@ -35,7 +35,7 @@ Start = Callable[..., Any]
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
     """Starts a server with these settings; a client that shows nothing by itself."""
     opened: list[ApiClient] = []
-    hubs: list[Hub] = []
+    started: list[Services] = []
 
     async def start_server(
         *,
@@ -48,7 +48,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         services, _ = services_for(tmp_path, tmp_path, FakeAgents(claude()), tmp_path / "data")
         services = replace(services, settings=Settings(directory=tmp_path, data_dir=tmp_path / "data", **more))
         await services.store.open()
-        hubs.append(services.hub)
+        started.append(services)
         app = application(services, modules)
         if extend is not None:
             extend(app)
@@ -57,8 +57,9 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         return client
 
     yield start_server
-    for hub in hubs:
-        hub.close()
+    for services in started:
+        services.hub.close()
+        await services.terminals.close()
     for client in opened:
         await client.__aexit__()
 

@@ -5,7 +5,8 @@
 
 This is the only place that knows it: handlers and faces see a request of their own server. A request is forwarded once; a server
 that does not have the session any more answers with its 409. The owner gives the request to its application over a private
-socket, so that it passes the same middlewares, but for the gate: this server has checked its credentials.
+socket, so that it passes the same middlewares, but for the gate: this server has checked its credentials. Other programs of the
+user can find that socket, also agents: it answers nobody who does not know a secret of this process.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from aiohttp.typedefs import Handler
 from yarl import URL
 
 from shim.errors import PermissionNotFound, PlacedElsewhere, QuestionNotFound, SessionElsewhere, SessionNotFound, StoreError
-from shim.http.access import READING, RELAYED, access_of
+from shim.http.access import READING, RELAYED, access_of, is_authorized
 from shim.http.directory import HEADER, QUERY_NAMES, resolve
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
@@ -60,6 +61,7 @@ NOT_FORWARDED = frozenset(
 )
 """Headers of a connection, and credentials, which are checked already."""
 NOT_FORWARDED_PREFIXES = ("access-control-", "sec-", "x-forwarded-", "proxy-")
+SECRET_HEADER = "X-Shim-Relay"  # noqa: S105 - a name
 STREAM = "text/event-stream"
 OF_A_DIRECTORY = frozenset(
     {
@@ -101,6 +103,7 @@ class Relay:
     def __init__(self, app: web.Application, peers: Peers) -> None:
         self._app = app
         self._peers = peers
+        self._secret = secrets.token_hex(32)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._runner: web.ServerRunner | None = None
         self._client: ClientSession | None = None
@@ -108,12 +111,11 @@ class Relay:
     async def start(self) -> None:
         """Do what other servers ask from now on."""
         self._folder = await asyncio.to_thread(tempfile.TemporaryDirectory, prefix="opencode-shim-")
-        path = str(Path(self._folder.name) / "relay")
         # aiohttp has no public way to give an application a request of another connection.
-        handle: Any = self._app._handle  # pyright: ignore[reportPrivateUsage] - see above
-        server = web.Server(handle, request_factory=self._request)
+        server = web.Server(self._receive, request_factory=self._app._make_request)  # pyright: ignore[reportPrivateUsage] - see above
         self._runner = web.ServerRunner(server, shutdown_timeout=STOP_S)
         await self._runner.setup()
+        path = str(self.socket)
         await web.UnixSite(self._runner, path).start()
         self._client = ClientSession(connector=UnixConnector(path, limit=0), timeout=ClientTimeout(total=None))
         await self._peers.serve(self.perform)
@@ -127,17 +129,26 @@ class Relay:
         if self._folder is not None:
             await asyncio.to_thread(self._folder.cleanup)
 
-    def _request(self, *args: Any) -> web.Request:
-        request = self._app._make_request(*args)  # pyright: ignore[reportPrivateUsage] - see above
+    @property
+    def socket(self) -> Path:
+        """The private socket, in a folder of this user alone. There is one after `start`."""
+        assert self._folder is not None
+        return Path(self._folder.name) / "relay"
+
+    async def _receive(self, request: web.BaseRequest) -> web.StreamResponse:
+        shown = request.headers.get(SECRET_HEADER, "")
+        if not secrets.compare_digest(shown.encode(errors="surrogateescape"), self._secret.encode()):
+            raise web.HTTPForbidden(text="This socket is for the server's own requests.")
         request[RELAYED] = True
-        return request
+        handle: Any = self._app._handle  # pyright: ignore[reportPrivateUsage] - as in `start`
+        return await handle(request)
 
     @asynccontextmanager
     async def perform(self, command: Command) -> AsyncGenerator[Answer]:
         """Do a command of another server."""
         assert self._client is not None
         url = URL(f"http://relay{command.path}", encoded=True)
-        headers = [*command.headers, ("Accept-Encoding", "identity")]
+        headers = [*command.headers, ("Accept-Encoding", "identity"), (SECRET_HEADER, self._secret)]
         async with self._client.request(
             command.method, url, data=command.body or None, headers=headers, allow_redirects=False
         ) as response:
@@ -227,7 +238,7 @@ RELAY: web.AppKey[list[Relay]] = web.AppKey("relay", list)
 async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Let the owner of a session answer what only the owner can."""
     relay = next(iter(request.app[RELAY]), None)
-    if relay is None or RELAYED in request:
+    if relay is None or RELAYED in request or not is_authorized(request):  # the owner takes a relayed request for authorized
         return await handler(request)
     if servers := _servers_for_front(request):
         return await relay.place(request, PlacedElsewhere(servers, "This server runs no agents (--no-agents)"))

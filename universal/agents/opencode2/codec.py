@@ -27,7 +27,6 @@ from universal.agents.opencode2.dialects import (
     normalize,
 )
 from universal.agents.opencode2.speech import Context, Thread
-from universal.agents.opencode2.steps import UNDO, Step, system_step
 from universal.agents.opencode2.turns import Course
 from universal.agents.opencode2.wire import (
     CATALOGUE_EVENTS,
@@ -36,6 +35,8 @@ from universal.agents.opencode2.wire import (
     IGNORED_FAMILIES,
     NAME,
     OFFERS,
+    UNDO,
+    Step,
     command_body,
     delay_ms,
     error_of,
@@ -45,6 +46,7 @@ from universal.agents.opencode2.wire import (
     read_catalogue,
     ruleset,
     skill_names,
+    system_step,
 )
 from universal.codec import (
     Command,

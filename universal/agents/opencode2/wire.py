@@ -10,6 +10,7 @@ Source: the published contract of 2.0 and 2.1 (`compat_fixtures/opencode2`), doc
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from universal.agents import kit
 from universal.agents.opencode2.dialects import Dialect, Msg
@@ -244,3 +245,29 @@ def error_of(native: Json) -> dict[str, Json]:
         details["status_code"] = values["status"]
     code = _CODES.get(kind) or ("APIError" if kind.startswith("provider.") else kind)
     return {"message": text(values.get("message")) or kind, "code": code, "details": details}
+
+
+UNDO = frozenset({"history", "stage", "commit"})
+"""Purposes of the requests that cut a conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A request that prepares a session for a prompt. `path` is below the session.
+
+    If not `is_needed`, the prompt continues after a refusal.
+    """
+
+    purpose: str
+    method: str
+    path: str
+    body: Json
+    is_needed: bool = True
+
+
+def system_step(system: str) -> Step:
+    """Return the request that gives a session its system text, or takes it back."""
+    path = f"/instructions/entries/{SYSTEM_ENTRY}"
+    if not system:
+        return Step("system", "DELETE", path, None, is_needed=False)
+    return Step("system", "PUT", path, {"value": system}, is_needed=False)

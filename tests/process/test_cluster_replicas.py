@@ -57,32 +57,29 @@ def three_nats(tmp_path: Path) -> Iterator[list[NatsServer]]:
         one.stop()
 
 
-def wait_until_current(options: ClusterOptions) -> None:
-    """Wait until each stream has a leader and three current copies. Creates the streams."""
+def is_current(options: ClusterOptions) -> bool:
+    """Whether each stream has a leader and three current copies. Creates the streams."""
 
-    async def wait() -> None:
+    async def look() -> bool:
         connection, layout = Connection(options, "test"), Layout(options.prefix, 9.0)
-        async with asyncio.timeout(CURRENT_S):
-            await connection.open()
-            while True:
-                try:
-                    await connection.prepare(layout)
-                    info = [await connection._ask(f"STREAM.INFO.{s.name}", {}, "look") for s in layout.streams]  # pyright: ignore[reportPrivateUsage] - a test
-                    groups = [one["cluster"] for one in info]
-                    if all(g.get("leader") and sum(r["current"] for r in g.get("replicas", ())) == 2 for g in groups):
-                        break
-                except (StoreError, KeyError):
-                    pass  # no leader yet
-                await asyncio.sleep(0.2)
-        await connection.close()
+        await connection.open()
+        try:
+            await connection.prepare(layout)
+            info = [await connection._ask(f"STREAM.INFO.{s.name}", {}, "look") for s in layout.streams]  # pyright: ignore[reportPrivateUsage] - a test
+            groups = [one["cluster"] for one in info]
+            return all(g.get("leader") and sum(r["current"] for r in g.get("replicas", ())) == 2 for g in groups)
+        except (StoreError, KeyError):
+            return False  # no leader yet
+        finally:
+            await connection.close()
 
-    asyncio.run(wait())
+    return asyncio.run(look())
 
 
 def test_nothing_acknowledged_is_lost_while_each_nats_server_is_killed_once(tmp_path: Path, three_nats: list[NatsServer]) -> None:
     urls = ",".join(one.url for one in three_nats)
     options = ClusterOptions(tuple(urls.split(",")), replicas=3)
-    wait_until_current(options)
+    until(lambda: is_current(options), CURRENT_S)
     shared = {"SHIM_CLUSTER": urls, "SHIM_CLUSTER_REPLICAS": "3"}
     acknowledged: dict[str, list[str]] = defaultdict(list)
     refused: list[int] = []
@@ -118,7 +115,7 @@ def test_nothing_acknowledged_is_lost_while_each_nats_server_is_killed_once(tmp_
                 victim.stop(signal.SIGKILL)
                 until(lambda: count() >= before + DOWN_PROMPTS)  # noqa: B023 - awaited at once
                 victim.start()
-                wait_until_current(options)
+                until(lambda: is_current(options), CURRENT_S)
                 until(lambda: count() >= before + 2 * DOWN_PROMPTS)  # noqa: B023 - awaited at once
         finally:
             stop.set()

@@ -99,11 +99,11 @@ def two_servers(tmp_path: Path) -> Iterator[tuple[Server, Server]]:
         yield first, second
 
 
-def until(what: Callable[[], object]) -> None:
+def until(what: Callable[[], object], limit_s: float = SEEN_S) -> None:
     """Poll another process, which gives no event."""
 
     async def poll() -> None:
-        async with asyncio.timeout(SEEN_S):
+        async with asyncio.timeout(limit_s):
             while not await asyncio.to_thread(what):
                 await asyncio.sleep(POLL_S)
 

@@ -6,7 +6,6 @@ NATS's client is an extra, and is imported only for a cluster.
 from __future__ import annotations
 
 import importlib.util
-import socket
 from typing import TYPE_CHECKING
 
 from shim.errors import StoreError
@@ -37,9 +36,7 @@ def cluster_store_of(settings: Settings) -> Store:
     from shim.store.jetstream.store import JetStreamStore
 
     embedded = EmbeddedServer(settings.data_dir) if settings.cluster == EMBEDDED else None
-    return JetStreamStore(
-        _options(settings), directory=settings.data_dir, embedded=embedded, name=settings.cluster_name or socket.gethostname()
-    )
+    return JetStreamStore(_options(settings), directory=settings.data_dir, embedded=embedded, name=settings.server_name)
 
 
 def require_cluster_extra(settings: Settings) -> None:

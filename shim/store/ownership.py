@@ -8,7 +8,7 @@ locks on files of the shared data directory (docs/adr/0027), `shim.store.jetstre
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from shim.store.peers import Peers
 from shim.store.rows import SessionRow
@@ -25,15 +25,39 @@ class SessionChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """Changes since the last look. `ended`: ids of servers that have ended, each reported once.
+class LostSession:
+    """A session of this server that another one has taken. This server's writes to it are refused.
 
-    lost  sessions of this server that another one has taken, and that one. This server's writes to them are refused.
+    stored  the last event that this server has written; what the journal has behind it is of others
+    """
+
+    session_id: str
+    owner: ServerRef
+    stored: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    """A small value that another server has set; None: removed."""
+
+    namespace: str
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Changes since the last look, and sessions that were taken. `ended`: ids of servers that have ended, each reported once.
+
+    values  small values of other servers; only those of a cluster tell them
+    back    sessions of servers that live, though they did not at the last look: they were paused or cut off for a while
     """
 
     changes: tuple[SessionChange, ...] = ()
     ended: tuple[str, ...] = ()
-    lost: tuple[tuple[str, ServerRef], ...] = ()
+    lost: tuple[LostSession, ...] = ()
+    values: tuple[ValueChange, ...] = ()
+    back: tuple[tuple[str, ServerRef], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

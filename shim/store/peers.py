@@ -5,12 +5,13 @@ How it is carried is the store's matter: `shim.store.jetstream.commands` does it
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from shim.store.servers import ServerRef
+from shim.telemetry.meters import Histogram
 
 Headers: TypeAlias = tuple[tuple[str, str], ...]
 
@@ -40,46 +41,141 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Another server has stored events of a session: from `first` to `last`."""
+    """A server has written a message into the journal of a session. All servers see the messages of all journals in one order.
+
+    first, last  the events that are complete with it; `last` is `first` - 1 if there are none, as when an owner claims
+    position     its number among the messages of all journals
+    epoch        the owner's number; it grows with each change of the owner
+    is_ours      this server has written it
+    """
 
     session_id: str
     first: int
     last: int
+    position: int = 0
+    epoch: int = 0
+    is_ours: bool = False
+
+    @property
+    def has_events(self) -> bool:
+        """Whether events are complete with the message."""
+        return self.last >= self.first
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a session needs of its server. `agent` None: any; `labels` as KEY=VALUE."""
+
+    directory: str
+    agent: str | None = None
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
     """What a server can take.
 
-    agents  names of those that it can start; none for a front
+    agents  those that it can start, with their versions (empty: not known); none for a front
     roots   directories in which its projects lie; empty: anywhere
     room    how many more agents it can run
+    labels  what it says of itself, as KEY=VALUE
+    is_draining  it is about to stop, and takes no sessions
+    in_use  directories with terminals or shell commands, which live in this server
     """
 
-    agents: tuple[str, ...] = ()
+    agents: Mapping[str, str] = field(default_factory=dict[str, str])
     roots: tuple[str, ...] = ()
     room: int = 0
+    labels: tuple[str, ...] = ()
+    is_draining: bool = False
+    in_use: tuple[str, ...] = ()
 
     def has_root_of(self, directory: str) -> bool:
         """Whether the directory lies in one of the roots."""
         return any(directory == root or directory.startswith(root.rstrip("/") + "/") for root in self.roots)
 
-    def may_take(self, directory: str, agent: str | None) -> bool:
-        """Whether it may have the directory and the agent (None: any), and room."""
-        has_agent = bool(self.agents) if agent is None else agent in self.agents
-        return has_agent and self.room > 0 and (not self.roots or self.has_root_of(directory))
+    def may_have(self, directory: str) -> bool:
+        """Whether it may have the directory. A front has none."""
+        return bool(self.agents) and (not self.roots or self.has_root_of(directory))
+
+    def may_take(self, need: Need, *, needs_room: bool = True) -> bool:
+        """Whether it may have what a session needs, and room."""
+        fits = (need.agent is None or need.agent in self.agents) and set(need.labels) <= set(self.labels)
+        return fits and self.may_have(need.directory) and (self.room > 0 or not needs_room) and not self.is_draining
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Another server that lives."""
+    """A server that lives."""
 
     ref: ServerRef
     offer: Offer
 
 
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A server that lives, as this one sees it.
+
+    is_here      it is this server
+    sessions     number of sessions that it has
+    lease_age_s  seconds since this server saw the last renewal of its lease
+    """
+
+    node: Node
+    is_here: bool
+    sessions: int
+    lease_age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The cluster as this server sees it, and what this server has counted since its start.
+
+    address    the NATS servers, without passwords
+    waiting    rows that NATS has not acknowledged
+    nodes      all living servers, this one first, the others by name
+    renewals   of this server's lease, by result: `done`, `failed`
+    append_s   seconds until an append to a journal was acknowledged; those that were refused are counted by `refused_appends`
+    asked      requests to other servers, by result: `answered`, `lost` (the server was), `failed`
+    answer_s   seconds until the answer began
+    """
+
+    address: str
+    prefix: str
+    is_connected: bool
+    reconnects: int
+    waiting: int
+    nodes: tuple[NodeStatus, ...]
+    renewals: Mapping[str, int]
+    append_s: Histogram
+    refused_appends: int
+    asked: Mapping[str, int]
+    answer_s: Histogram
+
+    @property
+    def here(self) -> NodeStatus:
+        """This server."""
+        return self.nodes[0]
+
+
 Handle: TypeAlias = Callable[[Command], AbstractAsyncContextManager[Answer]]
 """Does a command."""
+
+
+class Pipe(Protocol):
+    """One end of a two-way stream of messages between two servers."""
+
+    async def send(self, message: bytes) -> None:
+        """Send a message. Waits while the other end does not take what was sent before. Raises ServerLost, StoreError."""
+        ...
+
+    async def receive(self) -> bytes | None:
+        """The next message; None after the last one. Raises ServerLost, StoreError."""
+        ...
+
+
+Accept: TypeAlias = Callable[[Command, Pipe], Awaitable[None]]
+"""Serves a stream that another server has opened with a command. The stream ends when it returns."""
 
 
 class Peers(Protocol):
@@ -93,14 +189,49 @@ class Peers(Protocol):
         """Do the commands of other servers from now on, until the store is closed."""
         ...
 
-    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
-        """Call a function soon after another server has stored events. Some calls may be missing."""
+    def open(self, server: ServerRef, command: Command) -> AbstractAsyncContextManager[Pipe]:
+        """Open a stream to another server. Entering raises ServerLost if there is no answer, and StoreError."""
+        ...
+
+    async def accept(self, accept: Accept) -> None:
+        """Serve the streams that other servers open from now on, until the store is closed."""
+        ...
+
+    async def watch(self, on_growth: Callable[[Growth], None]) -> int:
+        """Call a function soon after a server, this one included, has written to a journal. Some calls may be missing.
+
+        Returns the position of the last message that was there before.
+        """
+        ...
+
+    async def growths(self, after: int, until: int) -> Sequence[Growth]:
+        """The messages between two positions that are still there, read from the store. Raises StoreError."""
+        ...
+
+    def epoch_of(self, session_id: str) -> int:
+        """The number of this server's ownership of a session; 1 for a new session."""
+        ...
+
+    async def broadcast(self, message: bytes) -> None:
+        """Send a message to all other servers. It may be lost. Raises StoreError."""
+        ...
+
+    async def hear(self, receive: Callable[[str, bytes], None]) -> None:
+        """Call a function with each message that another server broadcasts: its id, and the message."""
         ...
 
     def announce_offer(self, offer: Callable[[], Offer]) -> None:
         """Tell the other servers what this one can take, from now on and as it changes."""
         ...
 
+    async def release(self, session_id: str) -> None:
+        """Give a session of this server to whoever claims it next, after all its writes. Raises StoreError, SessionElsewhere."""
+        ...
+
     def nodes(self) -> Sequence[Node]:
         """The other servers that lived at the last look."""
+        ...
+
+    def overview(self) -> Overview:
+        """The cluster as this server sees it, for people and metrics."""
         ...

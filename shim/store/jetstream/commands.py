@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from time import monotonic
 
 import structlog
 
 from shim.errors import ServerLost, StoreError
 from shim.store.jetstream.connection import Connection, Parcel
 from shim.store.jetstream.layout import Layout
-from shim.store.jetstream.leases import Leases
-from shim.store.peers import Answer, Command, Growth, Handle, Headers, Node, Offer
+from shim.store.peers import Answer, Command, Handle, Headers
 from shim.store.servers import ServerRef
+from shim.telemetry.meters import BUCKETS_S, Histogram
 
 log = structlog.get_logger(__name__)
 
@@ -115,29 +116,40 @@ class _Work:
 
 
 class Commands:
-    """The commands that this server sends, those that it does for others, and what it hears.
+    """The commands that this server sends, and those that it does for others."""
 
-    In: `note_last`, called with a session of another server and the last event of its journal.
-    """
-
-    def __init__(
-        self, connection: Connection, layout: Layout, leases: Leases, server_id: str, note_last: Callable[[str, int], None]
-    ) -> None:
+    def __init__(self, connection: Connection, layout: Layout, server_id: str) -> None:
         self._connection = connection
         self._layout = layout
-        self._leases = leases
         self._server_id = server_id
-        self._note_last = note_last
         self._handle: Handle | None = None
         self._assemblies: OrderedDict[str, _Assembly] = OrderedDict()
         self._works: dict[str, _Work] = {}
         self._done: OrderedDict[str, _Work] = OrderedDict()
+        self.asked: Counter[str] = Counter()
+        """Requests to other servers, by result: `answered`, `lost`, `failed`."""
+        self.answer_s = Histogram(BUCKETS_S)
+        """Seconds until an answer began."""
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
     @asynccontextmanager
     async def ask(self, server: ServerRef, command: Command) -> AsyncGenerator[Answer]:
         """Let another server do a command. Raises ServerLost if there is no answer, and StoreError."""
+        start, result = monotonic(), "failed"
+        try:
+            async with self._ask(server, command) as answer:
+                self.answer_s.add(monotonic() - start)
+                result = "answered"
+                yield answer
+        except ServerLost:
+            result = "lost"
+            raise
+        finally:
+            self.asked[result] += 1
+
+    @asynccontextmanager
+    async def _ask(self, server: ServerRef, command: Command) -> AsyncGenerator[Answer]:
         async with self._connection.inbox(UNREAD_PARCELS) as (inbox, parcels):
             subject = self._layout.command_subject(server.id)
             question = _Question(self._connection, subject, server, command, self._server_id, inbox, parcels)
@@ -165,25 +177,6 @@ class Commands:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
-        """Call a function soon after another server has stored events."""
-
-        async def receive(parcel: Parcel) -> None:
-            by, session_id, first, last = json.loads(parcel.data)
-            if by != self._server_id:
-                self._note_last(session_id, last)
-                on_growth(Growth(session_id, first, last))
-
-        await self._connection.subscribe(self._layout.growth, receive)
-
-    def announce_offer(self, offer: Callable[[], Offer]) -> None:
-        """Tell the other servers what this one can take, with each renewal of its lease."""
-        self._leases.announce_offer(offer)
-
-    def nodes(self) -> Sequence[Node]:
-        """The other servers that lived at the last look."""
-        return [node for server_id, node in self._leases.nodes.items() if server_id != self._server_id]
 
     async def _receive(self, parcel: Parcel) -> None:
         command_id, part = parcel.headers.get(ID, ""), parcel.headers.get(PART, "")

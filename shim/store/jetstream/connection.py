@@ -12,11 +12,12 @@ import json
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import nats.errors
 import structlog
-from nats.aio.client import Client
+from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
 from shim.errors import StoreError, StoreUnavailable
@@ -26,6 +27,8 @@ log = structlog.get_logger(__name__)
 
 CONNECT_S = 10.0
 """Maximum seconds for the first connection."""
+GIVE_UP_S = 1.0
+"""Maximum seconds to close a connection that could not be opened."""
 REQUEST_S = 5.0
 """Maximum seconds for the answer of a request."""
 CREATE_S = 20.0
@@ -60,6 +63,45 @@ ADVICE: dict[int, str] = {
     10008: "JetStream has no leader at present. Look at its servers; what waits to be written is kept and tried again.",
 }
 """JetStream's error code -> what to do."""
+
+
+CERTIFICATE_ADVICE: dict[int, str] = {
+    9: "the certificate of NATS is not valid yet. Look at the clocks of both machines.",
+    10: "the certificate of NATS has expired. Renew it there, and look at the clock of this machine.",
+    **dict.fromkeys(
+        (18, 19, 20, 21),
+        "no authority that this server knows has signed the certificate of NATS. Name that authority in cluster_tls_ca.",
+    ),
+    **dict.fromkeys(
+        (62, 64), "the certificate of NATS is for another name. Write one of its names into cluster, or issue one with this name."
+    ),
+}
+"""OpenSSL's code of a verification -> what to do."""
+REFUSED_CREDENTIALS = "Authorization Violation"
+"""What NATS's protocol says of wrong or missing credentials. nats-py has no type for it at the first connection."""
+
+
+class NoTlsError(nats.errors.Error):
+    """The NATS server offers no TLS, and TLS is wanted."""
+
+
+class RefusedError(Exception):
+    """All NATS servers have refused this one for a reason that stays. Ends the first connection."""
+
+
+class Client(NatsClient):
+    """The client of nats-py, but it sends no credentials to a server without TLS if TLS is wanted."""
+
+    needs_tls = False
+    server_wants_credentials = False
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if initial_connection:
+            self.server_wants_credentials = bool(info.get("auth_required"))
+            scheme = self._current_server.uri.scheme if self._current_server is not None else ""
+            if self.needs_tls and not scheme.startswith("ws") and not info.get("tls_required"):
+                raise NoTlsError
+        await super()._process_info(info, initial_connection)
 
 
 class ConnectionLostError(Exception):
@@ -107,9 +149,11 @@ class Connection:
         self._client: Client | None = None
         self._connected = asyncio.Event()
         self._fault = ""
+        self._refusals = 0
         self._inbox = ""
         self._number = 0
         self._waiting: dict[str, asyncio.Future[Msg]] = {}
+        self.reconnects = 0
 
     @property
     def is_connected(self) -> bool:
@@ -122,11 +166,12 @@ class Connection:
         return min(MESSAGE_BYTES, self._use().max_payload - MARGIN_BYTES)
 
     async def open(self) -> None:
-        """Connect. Raises StoreError after CONNECT_S."""
+        """Connect. Raises StoreError after CONNECT_S, or when all servers have refused this one."""
         options = self.options
         client = Client()
         more: dict[str, Any] = {}
         if options.credentials is not None:
+            await asyncio.to_thread(_require_credentials, options.credentials)
             more["user_credentials"] = str(options.credentials)
         user, colon, password = options.secret.partition(":")
         if options.secret:
@@ -134,11 +179,20 @@ class Connection:
         try:
             if options.tls_ca is not None or options.tls_cert is not None or any(s.startswith("tls:") for s in options.servers):
                 more["tls"] = _tls(options)
+                client.needs_tls = True
+
+            async def note(error: Exception) -> None:
+                await self._on_error(error, client)
+                if self._client is None and _is_refusal(error):
+                    self._refusals += 1
+                    if self._refusals >= len(options.servers):
+                        raise RefusedError from error
+
             async with asyncio.timeout(CONNECT_S):
                 await client.connect(
                     list(options.servers),
                     name=self._name,
-                    error_cb=self._on_error,
+                    error_cb=note,
                     disconnected_cb=self._on_disconnected,
                     reconnected_cb=self._on_connected,
                     max_reconnect_attempts=-1,
@@ -147,13 +201,12 @@ class Connection:
                     ping_interval=PING_EVERY_S,
                     **more,
                 )
-        except (OSError, ValueError, TimeoutError, nats.errors.Error) as error:
+        except (OSError, ValueError, TimeoutError, nats.errors.Error, RefusedError) as error:
             with suppress(Exception):
-                await client.close()
-            why = self._fault or str(error) or type(error).__name__
-            raise StoreError(
-                f"Cannot connect to NATS at {options.address}: {why}. Look at the address, the credentials and the certificates."
-            ) from error
+                async with asyncio.timeout(GIVE_UP_S):
+                    await client.close()
+            why = self._fault or _explain(error, client, options)
+            raise StoreError(f"Cannot connect to NATS at {options.address}: {why}") from error
         self._client = client
         self._connected.set()
         self._inbox = client.new_inbox()
@@ -168,8 +221,8 @@ class Connection:
                 async with asyncio.timeout(REQUEST_S):
                     await client.close()
 
-    async def _on_error(self, error: Exception) -> None:
-        fault = str(error) or type(error).__name__
+    async def _on_error(self, error: Exception, client: Client) -> None:
+        fault = _explain(error, client, self.options)
         if fault != self._fault:
             self._fault = fault
             log.warning("cluster.nats_error", error=fault)
@@ -184,6 +237,7 @@ class Connection:
 
     async def _on_connected(self) -> None:
         self._fault = ""
+        self.reconnects += 1
         self._connected.set()
         log.info("cluster.nats_connected", servers=self.options.address)
 
@@ -279,6 +333,17 @@ class Connection:
         if status not in ("204", "404"):
             raise self._error(f"read {stream.name}", 0, parcel.headers.get("Description", status))
         return Page(found, int(parcel.headers.get("Nats-Num-Pending", 0)) > 0)
+
+    async def read_all(self, stream: Stream, subject: str, start: int = 0) -> list[Message]:
+        """All messages of a bucket from the number `start` on."""
+        found: list[Message] = []
+        has_more = True
+        while has_more:
+            page = await self.read(stream, subject, start)
+            found += page.messages
+            has_more = page.has_more and bool(page.messages)
+            start = found[-1].sequence + 1 if found else 0
+        return found
 
     # --- messages without a stream ---------------------------------------------------------------------------------
 
@@ -406,10 +471,59 @@ class Connection:
 
 
 def _tls(options: ClusterOptions) -> ssl.SSLContext:
-    context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=options.tls_ca)
+    """Raises StoreError for files that are no certificates."""
+    try:
+        context = ssl.create_default_context(ssl.Purpose.SERVER_AUTH, cafile=options.tls_ca)
+    except OSError as error:
+        raise StoreError(f"Cannot read certificates from cluster_tls_ca {options.tls_ca}: {error}. It must be PEM.") from error
     if options.tls_cert is not None:
-        context.load_cert_chain(options.tls_cert, options.tls_key)
+        try:
+            context.load_cert_chain(options.tls_cert, options.tls_key)
+        except OSError as error:
+            raise StoreError(
+                f"Cannot use the certificate {options.tls_cert} with the key {options.tls_key or options.tls_cert}: {error}."
+                " Both must be PEM and belong together (cluster_tls_cert, cluster_tls_key)."
+            ) from error
     return context
+
+
+def _require_credentials(file: Path) -> None:
+    """Raise StoreError if a file has no credentials of NATS. Blocking."""
+    try:
+        content = file.read_text("utf-8", "replace")
+    except OSError as error:
+        raise StoreError(f"Cannot read cluster_credentials {file}: {error.strerror or error}.") from error
+    if "BEGIN NATS USER JWT" not in content or "BEGIN USER NKEY SEED" not in content:
+        raise StoreError(f"{file} (cluster_credentials) is no credentials file of NATS. `nsc generate creds` makes one.")
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether an error of a connection stays until a person does something."""
+    if isinstance(error, ssl.SSLCertVerificationError | NoTlsError) or REFUSED_CREDENTIALS in str(error):
+        return True
+    return isinstance(error, ssl.SSLError) and error.reason == "TLSV13_ALERT_CERTIFICATE_REQUIRED"
+
+
+def _explain(error: BaseException, client: Client, options: ClusterOptions) -> str:
+    """What a failed connection means, and what to do, in sentences."""
+    secret = options.secret or options.credentials
+    if isinstance(error, ssl.SSLCertVerificationError) and error.verify_code in CERTIFICATE_ADVICE:
+        return CERTIFICATE_ADVICE[error.verify_code]
+    if isinstance(error, NoTlsError):
+        return (
+            "it offers no TLS, and no credentials were sent to it. Configure TLS there, or use nats:// without cluster_tls_ca and"
+            " cluster_tls_cert."
+        )
+    if isinstance(error, ssl.SSLError):
+        return (
+            f"TLS failed: {error.reason or error}. Look at the certificates; if NATS wants one of this server: cluster_tls_cert."
+        )
+    if client.server_wants_credentials and not secret and options.tls_cert is None:
+        return "it wants credentials. Set cluster_password (a token, or USER:PASSWORD) or cluster_credentials (a .creds file)."
+    if REFUSED_CREDENTIALS in str(error):
+        what = f"the file {options.credentials} (cluster_credentials)" if options.credentials else "cluster_password"
+        return f"it refuses the credentials. Look at {what}: it may be wrong, expired or revoked."
+    return f"{str(error) or type(error).__name__}. Look at the address, the credentials and the certificates."
 
 
 def _parcel(message: Msg) -> Parcel:

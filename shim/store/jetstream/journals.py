@@ -17,12 +17,13 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from time import monotonic
 
 import structlog
 
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
-from shim.store.jetstream.batches import Batch, batches, claim, envelope_of
+from shim.store.jetstream.batches import Batch, Envelope, batches, claim, envelope_of
 from shim.store.jetstream.connection import Connection, WrongSequence
 from shim.store.jetstream.lanes import LaneClosed, Write
 from shim.store.jetstream.layout import (
@@ -36,6 +37,7 @@ from shim.store.jetstream.layout import (
 )
 from shim.store.jetstream.pages import PageCopies
 from shim.store.servers import ServerRef
+from shim.telemetry.meters import Histogram
 
 log = structlog.get_logger(__name__)
 
@@ -51,6 +53,8 @@ PAGES_AT_ONCE = 16
 """Pages of a checkpoint that are read at the same time."""
 START_EVENTS = 64
 """Minimum events between two of them."""
+APPEND_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+"""Upper bounds of the buckets for the seconds of an append."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,11 @@ class SaveCheckpoint:
 @dataclass(frozen=True, slots=True)
 class Delete:
     """The removal of a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The end of this server's ownership. The session belongs to nobody until a server claims it."""
 
 
 class Starts:
@@ -120,6 +129,7 @@ class Journal:
     revision  number of the entry `record`
     is_new    its entry was made here, and nothing was appended
     lost_to   the server that has taken it from us
+    lost_at   the last event that was acknowledged to us then
     """
 
     session_id: str
@@ -131,6 +141,7 @@ class Journal:
     is_ours: bool = False
     is_new: bool = False
     lost_to: ServerRef | None = None
+    lost_at: int = 0
     manifest: Manifest | None = None
     manifest_revision: int | None = None
     starts: Starts = field(default_factory=Starts)
@@ -161,6 +172,14 @@ class Journals:
         self._find_server = find_server
         self._on_lost = on_lost
         self._journals: dict[str, Journal] = {}
+        self.append_s = Histogram(APPEND_BUCKETS_S)
+        """Seconds until an append was acknowledged."""
+        self.refused_appends = 0
+
+    @property
+    def owned_count(self) -> int:
+        """Number of sessions that are ours."""
+        return sum(journal.is_ours for journal in self._journals.values())
 
     def find(self, session_id: str) -> Journal | None:
         """What is known of a session, or None."""
@@ -172,6 +191,11 @@ class Journals:
         if journal is None:
             journal = self._journals[session_id] = Journal(session_id)
         return journal
+
+    def epoch_of(self, session_id: str) -> int:
+        """The number of this server's ownership of a session; 1 for a new session."""
+        journal = self._journals.get(session_id)
+        return 1 if journal is None or journal.record is None else journal.record.epoch
 
     def note_last(self, session_id: str, last: int) -> None:
         """Note how far the journal of a session has come, unless it is ours."""
@@ -234,6 +258,7 @@ class Journals:
             except WrongSequence:
                 continue
             journal.stored = journal.last = last
+            await self._announce_growth(journal, marker.envelope, journal.position)
             return
         raise StoreError(f"Session {journal.session_id} could not be claimed: its owner still writes. Try again.")
 
@@ -267,10 +292,24 @@ class Journals:
         journal.revision = message.sequence
 
     def lose(self, journal: Journal, owner: ServerRef) -> None:
-        """Note that another server has taken a session of ours."""
-        journal.is_ours, journal.lost_to, journal.last = False, owner, journal.stored
+        """Note that another server has taken a session of ours. A look and an append may find it at the same time."""
+        if journal.lost_to is not None:
+            return
+        journal.is_ours, journal.lost_to, journal.last, journal.lost_at = False, owner, journal.stored, journal.stored
         log.error("cluster.session_lost", session_id=journal.session_id, owner=str(owner))
         self._on_lost(journal)
+
+    async def last_of_ours(self, journal: Journal) -> int:
+        """The last event of a lost session that this server has written, also if the answer was lost. Raises StoreError."""
+        last, record = journal.lost_at, journal.record
+        subject = self._layout.journal_subject(journal.session_id)
+        page = await self._connection.read(self._layout.journal, subject, journal.position + 1)
+        for message in page.messages:
+            envelope = envelope_of(message.data)
+            if record is None or (envelope.by, envelope.epoch) != (self._server_id, record.epoch):
+                break
+            last = max(last, envelope.stored_last)
+        return last
 
     def _lose(self, journal: Journal, owner: ServerRef) -> LaneClosed:
         self.lose(journal, owner)
@@ -281,13 +320,22 @@ class Journals:
     async def commit(self, session_id: str, writes: Sequence[Write]) -> int:
         """Write the first of these, with those after it of the same kind, and return their number.
 
-        Raises StoreError, and LaneClosed if another server owns the session.
+        Raises StoreError, and LaneClosed if another server owns the session and events are lost. A row or a checkpoint that is
+        refused is none of them: what a client waits for is stored, and must not be done again at the new owner.
         """
+        try:
+            return await self._write_first(session_id, writes)
+        except LaneClosed:
+            if all(isinstance(write.what, Row | SaveCheckpoint) for write in writes):
+                return len(writes)
+            raise
+
+    async def _write_first(self, session_id: str, writes: Sequence[Write]) -> int:
         journal = self.get(session_id)
         if journal.lost_to is not None:
             raise LaneClosed(SessionElsewhere(session_id, journal.lost_to))
         what = writes[0].what
-        if not journal.is_ours and not isinstance(what, Delete):
+        if not journal.is_ours and not isinstance(what, Delete | Release):
             await self._create(journal)
         kinds = list(takewhile(lambda write: type(write.what) is type(what), writes))
         if isinstance(what, Events):
@@ -296,6 +344,9 @@ class Journals:
             await self._save_row(journal, kinds[-1].what.row)
         elif isinstance(what, SaveCheckpoint):
             await self._save_checkpoint(journal, what)
+            return 1
+        elif isinstance(what, Release):
+            await self._release(journal)
             return 1
         else:
             await self._delete(journal)
@@ -330,19 +381,25 @@ class Journals:
     async def _append(self, journal: Journal, batch: Batch) -> bool:
         """Append a message. False if it must be looked again what is stored. Raises LaneClosed."""
         subject, before = self._layout.journal_subject(journal.session_id), journal.stored
+        start = monotonic()
         try:
             position = await self._connection.append(subject, batch.payload, after=journal.position)
         except WrongSequence:
+            self.refused_appends += 1
             await self._explain_refusal(journal, subject)
             return False
+        self.append_s.add(monotonic() - start)
         journal.position, journal.stored, journal.is_new = position, batch.envelope.stored_last, False
         if batch.envelope.part == 0:
             journal.starts.add(before, position)
-        if batch.envelope.is_whole:
-            word = [self._server_id, journal.session_id, batch.envelope.first, batch.envelope.last]
-            with suppress(StoreError):  # others look once a second
-                await self._connection.publish(self._layout.growth, json.dumps(word).encode())
+        await self._announce_growth(journal, batch.envelope, position)
         return True
+
+    async def _announce_growth(self, journal: Journal, envelope: Envelope, position: int) -> None:
+        """Tell all servers what was written."""
+        word = [self._server_id, journal.session_id, envelope.first, envelope.stored_last, position, envelope.epoch]
+        with suppress(StoreError):  # others look once a second
+            await self._connection.publish(self._layout.growth, json.dumps(word).encode())
 
     async def _explain_refusal(self, journal: Journal, subject: str) -> None:
         """Find out why an append was refused: it is stored already, NATS still works on it, or the session is lost."""
@@ -373,6 +430,24 @@ class Journals:
             journal.record = record
             return
         raise StoreError(f"The row of session {journal.session_id} could not be written: NATS still works on it.")
+
+    async def _release(self, journal: Journal) -> None:
+        """Replace the owner in the entry by nobody. Does nothing for a session that is not ours."""
+        for _ in range(TRIES):
+            if not journal.is_ours or journal.record is None:
+                return
+            record = replace(journal.record, owner="", last=journal.stored)
+            try:
+                await self._write_record(record, journal.revision)
+            except WrongSequence:
+                message = await self._connection.last(self._layout.sessions, self._layout.session_key(journal.session_id))
+                if message is None or decode_record(message.data) != record:
+                    await self._check_owner(journal)
+                    await asyncio.sleep(RETRY_S)
+                    continue  # else this server has written it, and the answer was lost
+            journal.is_ours, journal.record, journal.revision = False, None, 0
+            return
+        raise StoreError(f"Session {journal.session_id} could not be given up: NATS still works on it.")
 
     async def _delete(self, journal: Journal) -> None:
         """Replace the entry by one that says so and expires; then remove the rest."""

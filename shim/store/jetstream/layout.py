@@ -103,6 +103,8 @@ class Layout:
         self.servers = self._bucket("servers", lease_s)
         self.growth = f"{prefix}.growth"
         """The subject on which owners tell that a journal has grown. No stream stores it."""
+        self.talk = f"{prefix}.talk"
+        """The subject on which servers tell what happens beside the sessions. No stream stores it."""
         self.streams = (self.journal, self.blobs, self.sessions, self.checkpoints, self.values, self.servers)
 
     def _bucket(self, name: str, expires_s: float = 0.0) -> Stream:
@@ -131,6 +133,10 @@ class Layout:
     def command_subject(self, server_id: str) -> str:
         """The subject of commands for a server. No stream stores them."""
         return f"{self.prefix}.command.{server_id}"
+
+    def pipe_subject(self, server_id: str) -> str:
+        """The subject on which other servers open streams to a server. No stream of JetStream stores them."""
+        return f"{self.prefix}.pipe.{server_id}"
 
     def server_key(self, server_id: str) -> str:
         """The subject of a server's lease."""

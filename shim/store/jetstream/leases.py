@@ -3,8 +3,8 @@
 NATS alone measures the time of a lease; no clocks of two machines are compared. A wrong judgement loses nothing: a server whose
 session was taken has its next append refused (`journals.py`).
 
-A server whose own lease has lapsed (it was paused, or NATS was down) cannot judge others: they may be about to renew theirs. It
-counts all servers that it knew as living for another LEASE_S.
+A server that could not renew its own lease for a while (it was paused, or NATS was down) cannot judge others: they may be about
+to renew theirs. It counts all servers that it knew as living until it has renewed its own, and for another LEASE_S.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import asyncio
 import json
 import os
 import socket
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from time import monotonic
+from typing import Any
 
 import structlog
 
@@ -47,7 +49,12 @@ class Leases:
         self._offer: Callable[[], Offer] = Offer
         self._revision = 0
         self._living: dict[str, Node] = {}
+        self._renewed: dict[str, tuple[int, float]] = {}
+        """Server -> number of its last renewal, and when this server saw it."""
+        self.renewals: Counter[str] = Counter()
+        """Renewals of this server's lease, by result: `done`, `failed`."""
         self._trust_after = 0.0
+        self._renewed_at = monotonic()
         self._renew_now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -95,13 +102,25 @@ class Leases:
         """The same servers with what they can take."""
         return self._living
 
+    @property
+    def here(self) -> Node:
+        """This server, with what it can take at present."""
+        return Node(ServerRef(self._server_id, os.getpid(), self._url, socket.gethostname(), self._name), self._offer())
+
+    def age_s(self, server_id: str) -> float:
+        """Seconds since this server saw the last renewal of a lease. 0 for a server that is not known."""
+        _, seen = self._renewed.get(server_id, (0, monotonic()))
+        return monotonic() - seen
+
     async def look(self) -> tuple[str, ...]:
         """Look which servers live, and return the ids of those that have ended since the last look."""
         now = await self._read()
-        if monotonic() < self._trust_after:
+        if not self._may_judge:
             now = self._living | now
         ended = tuple(server_id for server_id in self._living if server_id not in now)
         self._living = now
+        for server_id in ended:
+            self._renewed.pop(server_id, None)
         return ended
 
     async def find(self, server_id: str) -> ServerRef | None:
@@ -109,7 +128,18 @@ class Leases:
         message = await self._connection.last(self._layout.servers, self._layout.server_key(server_id))
         if message is not None:
             return _node(server_id, message.data).ref
-        return self.live_servers.get(server_id) if monotonic() < self._trust_after else None
+        return None if self._may_judge else self.live_servers.get(server_id)
+
+    @property
+    def _may_judge(self) -> bool:
+        """Whether a server without a lease is dead. Not if NATS may just have been away for all: they may be about to renew."""
+        now = monotonic()
+        return now >= self._trust_after and now - self._renewed_at < self._away_s
+
+    @property
+    def _away_s(self) -> float:
+        """Seconds without NATS after which leases may have ended: of those that were about to be renewed."""
+        return self._lease_s - self._lease_s / RENEWALS
 
     async def _read(self) -> dict[str, Node]:
         found: dict[str, Node] = {}
@@ -119,6 +149,7 @@ class Leases:
             for message in page.messages:
                 server_id = message.subject.rpartition(".")[2]
                 found[server_id] = _node(server_id, message.data)
+                self._note_renewal(server_id, message.sequence)
                 start = message.sequence + 1
             has_more = page.has_more and bool(page.messages)
         return found
@@ -132,18 +163,27 @@ class Leases:
             try:
                 await self._renew()
             except StoreError as error:
+                self.renewals["failed"] += 1
                 log.warning("cluster.lease_not_renewed", error=str(error))
+
+    def _note_renewal(self, server_id: str, number: int) -> None:
+        if self._renewed.get(server_id, (0, 0.0))[0] != number:
+            self._renewed[server_id] = (number, monotonic())
 
     async def _renew(self) -> None:
         key = self._layout.server_key(self._server_id)
-        value = {
-            "pid": os.getpid(),
-            "url": self._url,
-            "host": socket.gethostname(),
-            "name": self._name,
-            "offer": asdict(self._offer()),
-        }
-        payload = json.dumps(value).encode()
+        ref, offer = self.here.ref, self.here.offer
+        value = {"pid": ref.pid, "url": ref.url, "host": ref.host, "name": ref.name, "offer": asdict(offer)}
+        begin = monotonic()
+        await self._write(key, json.dumps(value).encode())
+        away_s, self._renewed_at = begin - self._renewed_at, begin
+        if away_s >= self._away_s:
+            self._trust_after = monotonic() + self._lease_s
+        self.renewals["done"] += 1
+        self._note_renewal(self._server_id, self._revision)
+
+    async def _write(self, key: str, payload: bytes) -> None:
+        """Replace the key of this server, or create it anew if it has expired."""
         try:
             self._revision = await self._connection.append(key, payload, after=self._revision)
             return
@@ -156,11 +196,17 @@ class Leases:
             self._revision = await self._connection.append(key, payload, after=0 if message is None else message.sequence)
 
 
+def _offer(value: dict[str, Any]) -> Offer:
+    """Read an offer, also one of a server of another version: fields that it lacks have their default."""
+    agents = {str(name): str(version) for name, version in dict(value.get("agents", {})).items()}
+    roots, labels, in_use = (tuple(map(str, value.get(name, ()))) for name in ("roots", "labels", "in_use"))
+    return Offer(agents, roots, int(value.get("room", 0)), labels, bool(value.get("is_draining", False)), in_use)
+
+
 def _node(server_id: str, data: bytes) -> Node:
     try:
         value = json.loads(data)
         ref = ServerRef(server_id, int(value["pid"]), str(value["url"]), str(value["host"]), str(value["name"]))
-        offer = value["offer"]
-        return Node(ref, Offer(tuple(map(str, offer["agents"])), tuple(map(str, offer["roots"])), int(offer["room"])))
-    except (ValueError, KeyError, TypeError):
+        return Node(ref, _offer(value["offer"]))
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Node(ServerRef(server_id), Offer())

@@ -1,9 +1,10 @@
 """The store of a cluster, in NATS JetStream. Servers on any machines share it; each session belongs to one of them.
 
-    commands.py    what servers do for each other
+    peers.py       what servers do for each other, and tell each other
     lanes.py       queues of writes          journals.py    appends, rows, checkpoints, with fencing
     leases.py      which servers live        connection.py  requests to NATS
     layout.py      streams and subjects      batches.py     events as messages
+    values.py      small values
 
 What is acknowledged is on disk at NATS, on most of its replicas. A flushed event survives the death of this server and of a NATS
 server (docs/adr/0031).
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,18 +25,19 @@ from typing import Any
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.jetstream.batches import Reader, encode_event, envelope_of
-from shim.store.jetstream.commands import Commands
 from shim.store.jetstream.connection import Connection, Message
-from shim.store.jetstream.journals import Delete, Events, Journal, Journals, Row, SaveCheckpoint
+from shim.store.jetstream.journals import Delete, Events, Journal, Journals, Release, Row, SaveCheckpoint
 from shim.store.jetstream.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
-from shim.store.jetstream.layout import ClusterOptions, Layout, SessionRecord, Stream, decode_record
+from shim.store.jetstream.layout import ClusterOptions, Layout, SessionRecord, decode_record
 from shim.store.jetstream.leases import LEASE_S, Leases
 from shim.store.jetstream.nats_process import EmbeddedServer
 from shim.store.jetstream.pages import PageCopies
+from shim.store.jetstream.peers import JetStreamPeers
+from shim.store.jetstream.values import Values
 from shim.store.lock import DirectoryLock, make_directory
-from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
-from shim.store.peers import Peers
-from shim.store.rows import EventRow, dump, event_of, follow, load, row_of
+from shim.store.ownership import ClaimedSession, Look, LostSession, Ownership, SessionChange
+from shim.store.peers import NodeStatus, Overview, Peers
+from shim.store.rows import EventRow, dump, event_of, follow, row_of
 from shim.store.servers import Presence, ServerRef, forget, new_server_id, present
 from universal.events import UniversalEvent
 
@@ -48,10 +51,11 @@ VALUES_LANE = ""
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """A small value to set; payload None: to remove."""
+    """The entry of a small value to write."""
 
-    key: str
-    payload: bytes | None
+    subject: str
+    payload: bytes
+    is_removed: bool
 
 
 @dataclass(slots=True)
@@ -90,7 +94,7 @@ class _OpenStore:
 
     seen    number of the last entry of a session that `look` has read
     owners  session -> id of the server that owns it, of entries that were read
-    ended   servers that have ended, and lost: sessions that were taken from us, for the next `look`
+    ended   servers that have ended, lost: sessions that were taken from us, back: servers that live again; for the next `look`
     """
 
     connection: Connection
@@ -98,12 +102,14 @@ class _OpenStore:
     journals: Journals
     lanes: LaneWriter
     pages: PageCopies
-    commands: Commands
+    peers: JetStreamPeers
+    values: Values
     lost: list[Journal]
     local: _LocalPresence | None
     seen: int = 0
     owners: dict[str, str] = field(default_factory=dict[str, str])
     ended: list[str] = field(default_factory=list[str])
+    back: set[str] = field(default_factory=set[str])
 
 
 class JetStreamStore:
@@ -144,7 +150,7 @@ class JetStreamStore:
     @property
     def peers(self) -> Peers:
         """The other servers of the cluster."""
-        return self._use().commands
+        return self._use().peers
 
     @property
     def failure(self) -> str | None:
@@ -182,7 +188,22 @@ class JetStreamStore:
         pages = PageCopies()
         lost: list[Journal] = []
         journals = Journals(connection, self.layout, self.server_id, pages, find_server=leases.find, on_lost=lost.append)
-        commands = Commands(connection, self.layout, leases, self.server_id, journals.note_last)
+        lanes = LaneWriter(self._commit, self._limits)
+        values = Values(connection, self.layout, self.server_id)
+
+        async def release(session_id: str) -> None:
+            lanes.put(session_id, [Write(Release(), 1, 64)], at_once=True)
+            await lanes.flush(session_id)
+
+        peers = JetStreamPeers(
+            connection,
+            self.layout,
+            leases,
+            self.server_id,
+            journals,
+            lambda: _overview(self._use(), self.server_id),
+            release,
+        )
         try:
             await connection.open()
             await connection.prepare(self.layout)
@@ -191,6 +212,7 @@ class JetStreamStore:
                 for server_id in local.dead:  # the kernel says that it is dead: its lease need not be waited for
                     await leases.end(server_id)
             seen = await connection.last_sequence(self.layout.sessions)
+            await values.open()
             await leases.start()
         except BaseException:
             if local is not None:
@@ -198,9 +220,7 @@ class JetStreamStore:
             await connection.close()
             pages.close()
             raise
-        return _OpenStore(
-            connection, leases, journals, LaneWriter(self._commit, self._limits), pages, commands, lost, local, seen
-        )
+        return _OpenStore(connection, leases, journals, lanes, pages, peers, values, lost, local, seen)
 
     async def close(self) -> None:
         """Write what is queued, give up the lease, and disconnect. May be called again. Raises StoreError if rows were lost."""
@@ -208,7 +228,7 @@ class JetStreamStore:
         if opened is None:
             return
         try:
-            await opened.commands.close()
+            await opened.peers.close()
             await opened.lanes.close()
         finally:
             self._opened, self._is_opening = None, False
@@ -272,14 +292,10 @@ class JetStreamStore:
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small value; None removes it."""
         opened = self._use()
-        payload = (
-            None
-            if value is None
-            else dump({"namespace": namespace, "key": key, "value": value}, f"value {namespace}/{key}").encode()
-        )
-        size = 0 if payload is None else len(payload)
-        _need_message(opened.connection, size, f"value {namespace}/{key}")
-        opened.lanes.put(VALUES_LANE, [Write(_Value(self.layout.value_key(namespace, key), payload), 1, 64 + size)])
+        payload = opened.values.encode(namespace, key, value)
+        _need_message(opened.connection, len(payload), f"value {namespace}/{key}")
+        write = _Value(self.layout.value_key(namespace, key), payload, value is None)
+        opened.lanes.put(VALUES_LANE, [Write(write, 1, 64 + len(payload))])
 
     async def flush(self, session_id: str | None = None) -> None:
         """Wait until NATS has acknowledged all that is queued, or all of one session. Raises StoreError, SessionElsewhere."""
@@ -302,10 +318,7 @@ class JetStreamStore:
         if key != VALUES_LANE:
             return await opened.journals.commit(key, writes)
         value: _Value = writes[0].what
-        if value.payload is None:
-            await opened.connection.purge(self.layout.values, value.key)
-        else:
-            await opened.connection.append(value.key, value.payload)
+        await opened.values.write(value.subject, value.payload, is_removed=value.is_removed)
         return 1
 
     # --- reading -----------------------------------------------------------------------------------------------------
@@ -315,7 +328,10 @@ class JetStreamStore:
         opened = self._use()
         await opened.lanes.flush()
         found: list[SessionRow] = []
-        for message in await self._read_all(self.layout.sessions, self.layout.sessions.subjects):
+        messages = await self._use().connection.read_all(self.layout.sessions, self.layout.sessions.subjects)
+        # A replica may be behind: what it has not shown is for the next look.
+        opened.seen = min(opened.seen, messages[-1].sequence if messages else 0)
+        for message in messages:
             record = decode_record(message.data)
             self._note(record)
             if record.row is not None and not record.is_deleted:
@@ -330,18 +346,6 @@ class JetStreamStore:
         else:
             opened.owners[record.session_id] = record.owner
             opened.journals.note_last(record.session_id, record.last)
-
-    async def _read_all(self, stream: Stream, subject: str, start: int = 0) -> list[Message]:
-        """All messages of a bucket from the number `start` on."""
-        connection = self._use().connection
-        found: list[Message] = []
-        has_more = True
-        while has_more:
-            page = await connection.read(stream, subject, start)
-            found += page.messages
-            has_more = page.has_more and bool(page.messages)
-            start = found[-1].sequence + 1 if found else 0
-        return found
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
@@ -399,18 +403,15 @@ class JetStreamStore:
 
     async def values(self, namespace: str) -> dict[str, Any]:
         """All values of a namespace."""
-        await self._use().lanes.flush(VALUES_LANE)
-        found: dict[str, Any] = {}
-        for message in await self._read_all(self.layout.values, self.layout.value_key(namespace, "*")):
-            value = load(message.data.decode(), f"value of {namespace}")
-            found[value["key"]] = value["value"]
-        return found
+        opened = self._use()
+        await opened.lanes.flush(VALUES_LANE)
+        return await opened.values.read(namespace)
 
     async def namespaces(self) -> list[str]:
         """The namespaces that have values."""
-        await self._use().lanes.flush(VALUES_LANE)
-        messages = await self._read_all(self.layout.values, self.layout.values.subjects)
-        return list({str(load(message.data.decode(), "value")["namespace"]) for message in messages})
+        opened = self._use()
+        await opened.lanes.flush(VALUES_LANE)
+        return await opened.values.namespaces()
 
     async def checkpoint(self, session_id: str) -> Checkpoint | None:
         """The newest checkpoint, with the numbers of its pages. None, too, if a part of it is gone."""
@@ -474,14 +475,19 @@ class JetStreamStore:
     async def look(self) -> Look:
         """The changes by other servers since the last look, and the sessions that they have taken."""
         opened = self._use()
+        before = opened.leases.live_servers.keys()
         opened.ended += await opened.leases.look()
-        messages = await self._read_all(self.layout.sessions, self.layout.sessions.subjects, opened.seen + 1)
+        opened.back |= opened.leases.live_servers.keys() - before - {self.server_id}
+        messages = await self._use().connection.read_all(self.layout.sessions, self.layout.sessions.subjects, opened.seen + 1)
+        values = tuple(await opened.values.changes())
         changes = [change for message in messages if (change := self._change(message)) is not None]
-        taken = tuple((journal.session_id, journal.lost_to or ServerRef("")) for journal in opened.lost)
-        ended = tuple(opened.ended)
+        lost, ended = tuple(opened.lost), tuple(opened.ended)
         opened.lost.clear()
         opened.ended.clear()
-        return Look(tuple(changes), ended, taken)
+        back = _sessions_of(opened)
+        return Look(
+            tuple(changes), ended, tuple([await _lost_session(opened.journals, journal) for journal in lost]), values, back
+        )
 
     def _change(self, message: Message) -> SessionChange | None:
         """What an entry of a session says, if another server has written it and there is something to show."""
@@ -510,6 +516,46 @@ class JetStreamStore:
         """Forget a dead server, of which nothing is left on this machine. Blocking."""
         if self._directory is not None:
             forget(self._directory, server_id)
+
+
+def _overview(opened: _OpenStore, server_id: str) -> Overview:
+    """The cluster as the server of this store sees it."""
+    connection, leases, journals, peers = opened.connection, opened.leases, opened.journals, opened.peers
+    counts = Counter(opened.owners.values())
+    others = (
+        NodeStatus(node, is_here=False, sessions=counts[node.ref.id], lease_age_s=leases.age_s(node.ref.id))
+        for node in sorted(peers.nodes(), key=lambda node: (node.ref.label, node.ref.id))
+    )
+    here = NodeStatus(leases.here, is_here=True, sessions=journals.owned_count, lease_age_s=leases.age_s(server_id))
+    return Overview(
+        address=connection.options.address,
+        prefix=connection.options.prefix,
+        is_connected=connection.is_connected,
+        reconnects=connection.reconnects,
+        waiting=opened.lanes.pending,
+        nodes=(here, *others),
+        renewals=dict(leases.renewals),
+        append_s=journals.append_s,
+        refused_appends=journals.refused_appends,
+        asked=dict(peers.commands.asked),
+        answer_s=peers.commands.answer_s,
+    )
+
+
+def _sessions_of(opened: _OpenStore) -> tuple[tuple[str, ServerRef], ...]:
+    """The sessions of the servers that are back, for one look."""
+    servers = {id_: server for id_, server in opened.leases.live_servers.items() if id_ in opened.back}
+    opened.back.clear()
+    return tuple((id_, servers[owner]) for id_, owner in opened.owners.items() if owner in servers) if servers else ()
+
+
+async def _lost_session(journals: Journals, journal: Journal) -> LostSession:
+    """What a look says of a lost session. From now on it is like any other session that another server has."""
+    stored = journal.lost_at
+    with suppress(StoreError):  # then clients here may get the last events again
+        stored = await journals.last_of_ours(journal)
+    owner, journal.lost_to = journal.lost_to or ServerRef(""), None
+    return LostSession(journal.session_id, owner, stored)
 
 
 def _need_message(connection: Connection, size: int, what: str) -> None:

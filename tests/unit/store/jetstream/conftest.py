@@ -1,4 +1,7 @@
-"""A NATS server for all tests of this folder, and clusters of their own on it."""
+"""A NATS server for all tests of this folder, and clusters of their own on it.
+
+What needs no process runs on the simulated NATS of the laws too: so both mean the same.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from shim.store.jetstream import connection as connections
 from shim.store.jetstream.lanes import Limits
 from shim.store.jetstream.layout import ClusterOptions
 from shim.store.jetstream.store import JetStreamStore
+from tests.support.cluster.simulated_nats import SimulatedNats
 from tests.support.nats_server import NatsServer
 
 NUMBERS = count(1)
@@ -44,10 +49,13 @@ async def private_store(private_nats: NatsServer) -> AsyncIterator[JetStreamStor
     await store.close()
 
 
-@pytest.fixture
-def options(shared_nats: NatsServer) -> ClusterOptions:
-    """A new cluster."""
-    return ClusterOptions((shared_nats.url,), f"test{next(NUMBERS)}")
+@pytest.fixture(params=["nats", "simulated"])
+def options(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ClusterOptions:
+    """A new cluster, on a real server and on a simulated one."""
+    if request.param == "simulated":
+        monkeypatch.setattr(connections, "Client", SimulatedNats().client)
+        return ClusterOptions(("nats://simulated",), "test")
+    return ClusterOptions((request.getfixturevalue("shared_nats").url,), f"test{next(NUMBERS)}")
 
 
 @pytest.fixture

@@ -57,6 +57,8 @@ async def test_a_command_is_done_by_the_other_server(store: JetStreamStore, othe
     await other_store.peers.serve(worker)
     assert await ask(store, other_store, command()) == (201, b"body and more")
     assert worker.done == [command()]
+    overview = store.peers.overview()
+    assert (overview.asked, overview.answer_s.count) == ({"answered": 1}, 1)
 
 
 async def test_a_command_that_is_repeated_by_its_id_is_done_once(store: JetStreamStore, other_store: JetStreamStore) -> None:

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+from shim.store.jetstream import leases
 from shim.store.jetstream.connection import Connection
 from shim.store.jetstream.layout import ClusterOptions, Layout
 from shim.store.jetstream.leases import Leases
+from shim.store.peers import Offer
 from tests.unit.store.jetstream.conftest import NUMBERS
 
 LEASE_S = 1.0
@@ -34,7 +36,7 @@ async def two(options: ClusterOptions) -> AsyncIterator[tuple[Leases, Leases]]:
 
 async def until_gone(watching: Leases, server_id: str) -> None:
     async with asyncio.timeout(BOUND_S):
-        while await watching.find(server_id) is not None:
+        while server_id in await watching._read():
             await asyncio.sleep(0.05)
 
 
@@ -49,6 +51,34 @@ async def test_a_server_without_renewal_has_ended_once(two: tuple[Leases, Leases
     assert not other.is_shared()
     assert await other.find("two") is not None, "it renews its own"
     await other.stop()
+
+
+async def test_the_age_of_a_lease_is_that_of_its_last_renewal(
+    two: tuple[Leases, Leases], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = two
+    now = 100.0
+    monkeypatch.setattr(leases, "monotonic", lambda: now)
+    await one._renew()
+    await other.look()
+    assert (one.age_s("one"), other.age_s("one")) == (0, 0)
+    now += 0.5
+    await other.look()
+    assert (one.age_s("one"), other.age_s("one")) == (0.5, 0.5)
+    await one._renew()
+    await other.look()
+    assert (one.age_s("one"), other.age_s("one")) == (0, 0)
+    assert one.renewals == {"done": 2}
+
+
+async def test_an_offer_is_announced_with_versions(two: tuple[Leases, Leases]) -> None:
+    one, other = two
+    offer = Offer({"mock": "1.2.3", "claude": ""}, ("/srv",), 3, in_use=("/srv/a",))
+    one.announce_offer(lambda: offer)
+    await one._renew()
+    await other.look()
+    assert other.nodes["one"] == one.here
+    assert one.here.offer == offer
 
 
 async def test_a_stopped_server_is_gone_at_once(two: tuple[Leases, Leases]) -> None:
@@ -72,6 +102,8 @@ async def test_a_server_whose_own_lease_has_lapsed_does_not_judge_others(two: tu
     await other.look()
     await until_gone(other, "one")
     await until_gone(other, "two")
+    assert await other.look() == (), "before it has renewed its own"
+    assert await other.find("one") is not None
     await other._renew()
     assert await other.look() == ()
     assert await other.find("one") is not None

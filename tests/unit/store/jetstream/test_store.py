@@ -64,7 +64,7 @@ async def test_append_of_a_server_that_lost_the_session_is_refused(store: JetStr
     with pytest.raises(SessionElsewhere):
         await store.flush("ses_a")
     lost = (await store.look()).lost
-    assert [(session_id, owner.id) for session_id, owner in lost] == [("ses_a", other_store.server_id)]
+    assert [(one.session_id, one.owner.id, one.stored) for one in lost] == [("ses_a", other_store.server_id, 3)]
     assert (await store.look()).lost == ()
     found = await other_store.events("ses_a")
     assert [one.raw for one in found] == [None, None, None, "other"]
@@ -111,8 +111,129 @@ async def test_a_loss_is_seen_before_the_next_append(store: JetStreamStore, othe
     await end_lease(store, by=other_store)
     await other_store.claim("ses_a")
     look = await store.look()
-    assert [session_id for session_id, _ in look.lost] == ["ses_a"]
+    assert [lost.session_id for lost in look.lost] == ["ses_a"]
     assert [change.owner.id for change in look.changes] == [other_store.server_id]
+
+
+async def test_a_loss_says_what_was_stored_before_it_also_if_the_answer_was_lost(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Clients have seen those events: they are not told again."""
+    store.save_session(row())
+    store.append(journal(1, 2))
+    await store.flush()
+    append = Connection.append
+
+    async def lose_answer(self: Connection, subject: str, payload: bytes, **more: Any) -> int:
+        await append(self, subject, payload, **more)
+        raise StoreError("The answer was lost.")
+
+    monkeypatch.setattr(Connection, "append", lose_answer)
+    store.append([event(3)])
+    with pytest.raises(StoreError):
+        await store.flush("ses_a")
+    monkeypatch.setattr(Connection, "append", append)
+    await end_lease(store, by=other_store)
+    await other_store.claim("ses_a")
+    other_store.append([event(4)])
+    await other_store.flush()
+    assert [lost.stored for lost in (await store.look()).lost] == [3]
+
+
+async def test_a_lost_session_can_be_claimed_again_when_its_new_owner_is_gone(
+    store: JetStreamStore, other_store: JetStreamStore
+) -> None:
+    """A prompt asks first whether the session can be written. The server that once lost it must not name a dead one for ever."""
+    store.save_session(row())
+    await store.flush()
+    await end_lease(store, by=other_store)
+    await other_store.claim("ses_a")
+    with pytest.raises(SessionElsewhere):
+        store.append([event(1)])
+        await store.require_writable("ses_a")
+    assert len((await store.look()).lost) == 1
+    await end_lease(other_store, by=store)
+    await store.require_writable("ses_a")
+    assert await store.claim("ses_a") == ClaimedSession(row())
+    store.append([event(1)])
+    await store.flush("ses_a")
+    assert (await store.look()).lost == ()
+
+
+async def test_sessions_of_a_server_that_is_back_belong_to_it_again(store: JetStreamStore, other_store: JetStreamStore) -> None:
+    """It was cut off for longer than its lease, and nobody has taken its sessions."""
+    store.save_session(row())
+    await store.flush()
+    assert [change.session_id for change in (await other_store.look()).changes] == ["ses_a"]
+    await end_lease(store, by=other_store)
+    assert (await other_store.look()).back == ()
+    leases = store._use().leases  # pyright: ignore[reportPrivateUsage]
+    await leases._renew()  # pyright: ignore[reportPrivateUsage] - what it does three times in a lease
+    assert [(id_, owner.id) for id_, owner in (await other_store.look()).back] == [("ses_a", store.server_id)]
+    assert (await other_store.look()).back == ()
+
+
+async def test_a_loss_that_a_look_and_an_append_find_is_reported_once(store: JetStreamStore, other_store: JetStreamStore) -> None:
+    store.save_session(row())
+    await store.flush()
+    journals = store._use().journals  # pyright: ignore[reportPrivateUsage] - what an append finds while a look goes on
+    for _ in range(2):
+        journals.lose(journals.get("ses_a"), ServerRef(other_store.server_id))
+    assert [lost.session_id for lost in (await store.look()).lost] == ["ses_a"]
+
+
+async def test_the_next_claim_gets_a_released_session(store: JetStreamStore, other_store: JetStreamStore) -> None:
+    """Its owner lives. Everything that was queued before is written."""
+    store.save_session(row())
+    store.append(journal(1, 3))
+    await store.peers.release("ses_a")
+    assert await store.sessions() == [row()]
+    assert (await store.look()).lost == ()
+    (change,) = (await other_store.look()).changes
+    assert (change.owner, change.row) == (ServerRef(""), row())
+    assert await other_store.claim("ses_a") == ClaimedSession(row())
+    other_store.append([event(4)])
+    await other_store.flush()
+    assert await sequences(store) == [1, 2, 3, 4]
+    owner = await store.claim("ses_a")
+    assert isinstance(owner, ServerRef)
+    assert owner.id == other_store.server_id
+    await store.peers.release("ses_a")  # it is not ours: nothing happens
+    other_store.append([event(5)])
+    await other_store.flush("ses_a")
+
+
+async def test_a_release_whose_answer_was_lost_is_done_once(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.save_session(row())
+    await store.flush()
+    append, lost = Connection.append, list[str]()
+
+    async def lose_answer(self: Connection, subject: str, payload: bytes, **more: Any) -> int:
+        sequence = await append(self, subject, payload, **more)
+        if not lost:
+            lost.append(subject)
+            raise StoreError("The answer was lost.")
+        return sequence
+
+    monkeypatch.setattr(Connection, "append", lose_answer)
+    with pytest.raises(StoreError):
+        await store.peers.release("ses_a")
+    await store.flush()
+    assert await other_store.claim("ses_a") == ClaimedSession(row())
+    assert (await store.look()).lost == ()
+
+
+async def test_a_released_session_can_be_claimed_again(store: JetStreamStore) -> None:
+    store.save_session(row())
+    store.append(journal(1, 2))
+    await store.peers.release("ses_a")
+    assert await store.claim("ses_a") == ClaimedSession(row())
+    store.append([event(3)])
+    await store.flush("ses_a")
+    assert (await store.look()).lost == ()
+    assert await sequences(store) == [1, 2, 3]
 
 
 async def test_a_session_can_be_claimed_back(store: JetStreamStore, other_store: JetStreamStore) -> None:
@@ -409,6 +530,33 @@ async def test_a_living_owner_is_named_with_its_machine(store: JetStreamStore, o
     assert isinstance(owner, ServerRef)
     assert str(owner).startswith(f"pid {owner.pid} on {owner.host}, http://")
     assert await other_store.owners() == {"ses_a": owner}
+
+
+async def test_an_overview_shows_who_has_how_many_sessions(store: JetStreamStore, other_store: JetStreamStore) -> None:
+    store.save_session(row())
+    store.append(journal(1, 3))
+    await store.flush()
+    await other_store.look()
+    for one, counts in ((store, [1, 0]), (other_store, [0, 1])):
+        await one.look()
+        overview = one.peers.overview()
+        assert [status.sessions for status in overview.nodes] == counts
+        assert [status.is_here for status in overview.nodes] == [True, False]
+        assert overview.here.node.ref.id == one.server_id
+        assert (overview.is_connected, overview.waiting, overview.reconnects) == (True, 0, 0)
+    assert (store.peers.overview().append_s.count, other_store.peers.overview().append_s.count) == (1, 0)
+
+
+async def test_an_overview_counts_refused_appends(store: JetStreamStore, other_store: JetStreamStore) -> None:
+    store.save_session(row())
+    await store.flush()
+    await end_lease(store, by=other_store)
+    await other_store.claim("ses_a")
+    store.append(journal(1, 1))
+    with pytest.raises(SessionElsewhere):
+        await store.flush("ses_a")
+    assert store.peers.overview().refused_appends == 1
+    assert store.peers.overview().here.sessions == 0
 
 
 # --- import and export -----------------------------------------------------------------------------------------------

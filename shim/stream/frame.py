@@ -12,12 +12,14 @@ import math
 from base64 import b64decode
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import starmap
 from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
 from universal.growing_text import Run
+from universal.jsonvalue import JsonObject
 
 ID_LENGTH, POSITION_LENGTH = 16, 8
 CHUNK_BYTES = 256 * 1024
@@ -39,8 +41,8 @@ class TextPiece(Protocol):
         """The added text."""
         ...
 
-    def frame(self, text: str, position: str) -> Frame:
-        """A frame that adds `text` to the same part."""
+    def frame(self, text: str) -> Frame:
+        """The same frame with another text."""
         ...
 
 
@@ -50,7 +52,8 @@ class Frame(NamedTuple):
     position  the position that its `id:` line names
     body      the JSON of the event; empty for a comment
     urgent    to be sent at once
-    piece     set for a frame that adds text to a part
+    piece_of  reads the text that it adds to a part from its JSON; None: it adds none. Few frames are joined, so the text is not
+              kept beside the bytes
     envelope  JSON members that are added to the body on a stream of all scopes
     twin      the JSON of a second payload, which some wires send after the first
     """
@@ -58,7 +61,7 @@ class Frame(NamedTuple):
     position: str
     body: bytes
     urgent: bool
-    piece: TextPiece | None = None
+    piece_of: Callable[[Frame, JsonObject], TextPiece] | None = None
     envelope: bytes = b""
     twin: bytes = b""
 
@@ -103,21 +106,22 @@ def compact(frames: Iterable[Frame]) -> list[Frame]:
     joined frame has that of its last piece.
     """
     out: list[Frame] = []
-    run: Run[Frame] = Run()
+    run: Run[tuple[Frame, TextPiece]] = Run()
     for frame in frames:
-        if frame.piece is None:
+        if frame.piece_of is None:
             out += starmap(_join, run.take())
             out.append(frame)
         else:
-            run.add(frame.piece.key, frame.piece.text, frame)
+            piece = frame.piece_of(frame, orjson.loads(frame.body))
+            run.add(piece.key, piece.text, (frame, piece))
     out += starmap(_join, run.take())
     return out
 
 
-def _join(last: Frame, text: str) -> Frame:
+def _join(last: tuple[Frame, TextPiece], text: str) -> Frame:
     """Join pieces of one part: the last frame, with the text of all."""
-    assert last.piece is not None
-    return last if last.piece.text == text else last.piece.frame(text, last.position)
+    frame, piece = last
+    return frame if piece.text == text else piece.frame(text)
 
 
 def encode_position(event_id: str) -> bytes:
@@ -138,6 +142,7 @@ def decode_position(text: str) -> str:
         return text
 
 
+@lru_cache(maxsize=1024)
 def normal_scope(directory: str) -> str:
     """A directory without a slash at its end. Scopes of events and readers are compared in this form."""
     return directory.rstrip("/") or directory[:1]

@@ -23,6 +23,7 @@ from shim.clock import Clock
 from shim.ids import Ids
 from shim.stream.encoder import Encoder, StreamEvent
 from shim.stream.frame import Frame, batches, compact, normal_scope
+from shim.stream.positions import Positions
 from shim.stream.ring import Entry, Ring
 from shim.stream.scheduling import Bursts, WriteQueue
 from shim.stream.subscription import Bounds, State, Subscription
@@ -132,19 +133,31 @@ class Hub:
         self._clock = clock
         self._ids = ids
         self._bounds = bounds
-        self._faces = {face.name: _Readers(face) for face in faces}
+        self._faces: dict[str, _Readers] = {}
+        self._keepers: set[str] = set()
+        """Names of the faces whose events are kept."""
+        for face in faces:
+            self.add_face(face)
         self._ring = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
         self._audiences: dict[str | None, dict[Encoder[Any], Audience]] = {}
         self._audiences_by_scope: dict[str | None, list[Audience]] = {}
         """Cache of `_audiences_of`. It is cleared when an audience comes or goes."""
         self._due: list[Audience] = []
         self._published = 0
+        self._positions: Positions | None = None
         self._counts: Counter[str] = Counter()
         self._is_closed = False
 
     def add_face(self, face: Face) -> None:
         """Add a face."""
         self._faces[face.name] = _Readers(face)
+        if face.keeps_events:
+            self._keepers.add(face.name)
+
+    def use_positions(self, positions: Positions) -> None:
+        """Take the positions of all later events from `positions`, in a cluster. Called before the first reader comes."""
+        self._positions = positions
+        self._ring = Ring(positions.next(self._ids.moment())[0], frames=self._bounds.ring_frames, size=self._bounds.ring_bytes)
 
     def wants(self, face: str) -> bool:
         """Whether events of a face must be published: it has readers, or a reader may come back."""
@@ -170,28 +183,40 @@ class Hub:
 
     def emit(self, change: object) -> None:
         """Publish the events that each face makes of a change. A face without readers is not asked."""
+        positions = self._positions
         for readers in tuple(self._faces.values()):
-            if self._is_wanted(readers):
+            if readers.count or self._is_wanted(readers):
+                if positions is not None:
+                    positions.begin(change)
                 for event in readers.face.render(change):
                     self.publish(event)
+        if positions is not None:
+            positions.end(change)
+
+    def render(self, face: str, change: object) -> Iterable[StreamEvent]:
+        """The events that a face makes of a change, without publishing them."""
+        return self._readers_of(face).face.render(change)
 
     def publish(self, event: StreamEvent) -> None:
         """Give an event a position and queue it for its readers. Never waits. Does nothing after `close`."""
         if self._is_closed:
             return
         face = event.face
-        position, scope, number = self._ids.moment(), event.scope, self._published
+        position = event_id = self._ids.moment()
+        if self._positions is not None:
+            position, event_id = self._positions.next(position)
+        scope, number = event.scope, self._published
         self._published += 1
         frames: dict[str, Frame | None] = {}
         size, arrived, urgent = 0, False, False
-        for audience in self._audiences_of(scope):
+        for audience in self._audiences_by_scope.get(scope) or self._audiences_of(scope):
             if audience.face != face or (not audience.readers and audience.encoded_until <= number):
                 continue
             generation = audience.generation
             if generation in frames:
                 frame = frames[generation]
             else:
-                frame = frames[generation] = audience.encode(event, position, position)
+                frame = frames[generation] = audience.encode(event, event_id, position)
                 if frame is not None:
                     size += frame.size
             if frame is not None and audience.readers:
@@ -201,7 +226,7 @@ class Hub:
                 arrived = True
                 urgent = urgent or frame.urgent
         # An event without bytes would not be bounded.
-        stored_event = event if size and self._readers_of(face).face.keeps_events else None
+        stored_event = event if size and face in self._keepers else None
         self._ring.add(Entry(position, face, scope, event.subject, event.event_id, frames, size, stored_event))
         if arrived:
             self.bursts.notify(urgent=urgent)
@@ -214,7 +239,7 @@ class Hub:
         """Send an event to these readers alone. It is not replayed."""
         self.bursts.deliver()
         for reader in readers:
-            frame = reader.encoder.encode(event, self._ids.moment(), self._ring.last)
+            frame = reader.encoder.encode(event, self._ids.moment(), self._last_position())
             for batch in batches(() if frame is None else (frame,), reader.encoder.layout):
                 reader.put(batch)
 
@@ -250,11 +275,13 @@ class Hub:
         last_event_id: str | None = None,
         greeting: Sequence[StreamEvent] = (),
         client: Hashable = None,
+        position: str = "",
     ) -> Subscription:
         """Add a reader. The caller must give it to `response.stream`, or `close` it.
 
         In: `scope`, the directory whose events it gets, None for all; `last_event_id`, the last frame or event that it saw;
-        `greeting`, the open requests (permissions, questions), read in the same step of the loop.
+        `greeting`, the open requests (permissions, questions), read in the same step of the loop; `position`, the place of the
+        first frame, if the caller adds what was missed (`Subscription.extend_opening`).
         Out: first the encoder's greeting; then the events after `last_event_id`, if the ring has them (if not, the client must
         read everything again at `server.connected`); then `greeting` without the requests of the replay; then live events.
         """
@@ -263,14 +290,11 @@ class Hub:
         if not self.wants(encoder.face):
             self._begin(readers)
         scope = None if scope is None else normal_scope(scope)
-        position, replay = self._resume(encoder, scope, last_event_id)
+        position, replay = (position, []) if position else self._resume(encoder, scope, last_event_id)
         opening = encoder.greeting(position, self._ids)
         opening += [frame for entry in replay if (frame := entry.frames[encoder.generation]) is not None]
         replayed = {entry.subject for entry in replay} - {None}
-        for event in greeting:
-            if _wants(scope, event.scope) and event.subject not in replayed:
-                frame = encoder.encode(event, self._ids.moment(), self._ring.last)
-                opening += [] if frame is None else [frame]
+        opening += [frame for subject, frame in self.encode_greeting(encoder, scope, greeting) if subject not in replayed]
         bounds = readers.face.reader or self._bounds.reader
         reader = Subscription(
             encoder, scope, opening, bounds=bounds, heartbeat=self._heartbeat, closed=self._reader_closed, client=client
@@ -283,6 +307,17 @@ class Hub:
         if self._is_closed:
             reader.end()
         return reader
+
+    def encode_greeting(
+        self, encoder: Encoder[Any], scope: str | None, greeting: Iterable[StreamEvent]
+    ) -> list[tuple[tuple[str, str] | None, Frame]]:
+        """The frames of these events for one reader, each with the request that it is about."""
+        last = self._last_position()
+        found: list[tuple[tuple[str, str] | None, Frame]] = []
+        for event in greeting:
+            if _wants(scope, event.scope) and (frame := encoder.encode(event, self._ids.moment(), last)) is not None:
+                found.append((event.subject, frame))
+        return found
 
     def has_reader(self, directory: str) -> bool:
         """Whether a reader gets this directory's events."""
@@ -331,7 +366,10 @@ class Hub:
         return [reader for audience in self._audiences_of(None) for reader in audience.readers]
 
     def _heartbeat(self, encoder: Encoder[Any]) -> Frame:
-        return encoder.heartbeat(self._ring.last, self._ids)
+        return encoder.heartbeat(self._last_position(), self._ids)
+
+    def _last_position(self) -> str:
+        return self._ring.last if self._positions is None else self._positions.renew(self._ring.last)
 
     def _reader_closed(self, reader: Subscription) -> None:
         """Called by a subscription that is over, at least once."""
@@ -357,7 +395,9 @@ class Hub:
 
         A mark in the ring stands at this place. Positions before it are unknown to the face.
         """
-        self._ring.add(Entry(self._ids.moment(), readers.face.name, None, None, None, {}, 0))
+        moment = self._ids.moment()
+        position = moment if self._positions is None else self._positions.next(moment)[0]
+        self._ring.add(Entry(position, readers.face.name, None, None, None, {}, 0))
         readers.begun = self._ring.published_count
 
     def _forget_audiences(self) -> None:
@@ -375,7 +415,7 @@ class Hub:
         The position is the old one, so that a reader which is cut off before the replay arrives can ask for it again.
         """
         if not last_event_id:
-            return self._ring.last, []
+            return self._last_position(), []
         position = self._ring.position(last_event_id)
         number, face = self._ring.number_of(position), encoder.face
         missed = None if number is None or number < self._readers_of(face).begun else self._ring.after(position)
@@ -384,7 +424,7 @@ class Hub:
         if missed is None or not all(_is_encoded(entry, encoder) for entry in missed):
             self._counts["replay_missed"] += 1
             log.info("replay.missed", wire=encoder.generation, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope)
-            return self._ring.last, []
+            return self._last_position(), []
         self._counts["replayed"] += len(missed)
         return position, missed
 

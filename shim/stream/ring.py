@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from shim.stream.frame import Frame, decode_position
+from shim.stream.positions import local_part
 
 
 class Entry(NamedTuple):
@@ -99,10 +100,11 @@ class Ring:
 
     def number_of(self, position: str) -> int | None:
         """Number of entries that were added up to a position, or None for an unknown position."""
-        if position == self._origin:
+        place = local_part(position)
+        if place == local_part(self._origin):
             return self._forgotten
         newest_first = enumerate(reversed(self._entries))
-        return next((self.published_count - back for back, entry in newest_first if entry.position == position), None)
+        return next((self.published_count - back for back, entry in newest_first if local_part(entry.position) == place), None)
 
     def after(self, position: str) -> list[Entry] | None:
         """The entries after a position, oldest first, or None for an unknown position."""

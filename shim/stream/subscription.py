@@ -115,6 +115,10 @@ class Subscription:
         self._taken_at = loop.time()
         return self._pop()
 
+    def extend_opening(self, frames: Iterable[Frame]) -> None:
+        """Add frames after the first ones and before all live ones. Called before the first `take`."""
+        self._opening.extend(batches(compact(frames) if self.encoder.joins else frames, self.encoder.layout))
+
     def close(self) -> None:
         """Close the subscription from the reader's side. May be called again."""
         if self.state is not State.DROPPED:

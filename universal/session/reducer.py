@@ -255,9 +255,10 @@ class Reducer:
         """Return whether a turn runs, and count what comes when none does. Ends a retry's wait, since something came."""
         if self.session.status.type == "retry":
             self._set_status(BUSY)
-        if not self.session.is_busy:
+        is_busy = self.session.is_busy
+        if not is_busy:
             self.late += 1
-        return self.session.is_busy
+        return is_busy
 
     def _prompt(self, item: Item, at_ms: int) -> None:
         info = self.transcript.user(item, at_ms)

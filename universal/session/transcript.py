@@ -310,8 +310,11 @@ class Transcript:
         if data.part_type == "tool_output":
             self._tool_output(data, at_ms)
             return
-        message = self.session.messages.get(self._message_of_item.get(data.item_id, ""))
-        if data.part_type == "tool_input" or message is None or message.is_said:
+        try:
+            message = self.session.messages[self._message_of_item[data.item_id]]
+        except KeyError:  # it was removed
+            return
+        if data.part_type == "tool_input" or message.is_said:
             return
         part_id = message.text_parts.get(data.part_index)
         if part_id is None:

@@ -55,7 +55,7 @@ async def test_the_ring_keeps_no_session_alive() -> None:
     session = stream_text(hub)
     gc.collect()
     assert hub.stats().published > 4
-    assert [sum(frame.piece is not None for frame in entry.frames.values() if frame) for entry in hub._ring._entries][-1] == 2
+    assert [sum(frame.piece_of is not None for frame in entry.frames.values() if frame) for entry in hub._ring._entries][-1] == 2
     assert session() is None
     for reader in readers:
         reader.close()

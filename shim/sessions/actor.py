@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,7 +29,7 @@ from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
 from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session_state import SessionState
-from shim.sessions.undo.step_snapshots import StepSnapshots
+from shim.sessions.undo.step_snapshots import LAST_S, StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import (
     Codec,
@@ -214,13 +215,31 @@ class SessionActor:
     def _emit(self, outputs: Sequence[Output]) -> None:
         """Queue outputs of the codec."""
         self._effects.add(outputs)
-        self._note_native_session()
+        if self._dispatcher.note_native_session():
+            self._on_change(self)
 
     def _carry_out(self, effect: _Effect) -> None:
-        if isinstance(effect, _TurnEffect):
-            self._carry_out_turn_effect(effect.state, effect.effect)
-        else:
-            self._carry_out_output(effect)
+        match effect:
+            case Fact():
+                self._on_fact(effect)
+            case _TurnEffect():
+                self._carry_out_turn_effect(effect.state, effect.effect)
+            case ToolCheck(request=request):
+                self._on_tool_check(request)
+            case Signal():
+                self._on_signal(effect)
+            case WriteLine(data=data):
+                self.process.write(data)
+            case Stop(why=why, again=again):
+                log.info("agent.stopping", session_id=self.main.id, why=why)
+                self._note_native_session()
+                self._drop_process(kill=False)
+                if again:
+                    self._dispatcher.dispatch_again()
+            case InterruptProcess():
+                self.process.interrupt()
+            case HostCall():
+                self.process.call_host(effect)
 
     def _carry_out_turn_effect(self, state: SessionState, effect: Effect) -> None:
         match effect:
@@ -239,27 +258,6 @@ class SessionActor:
                     self._requests.forget(state)
             case _:
                 pass
-
-    def _carry_out_output(self, output: Output) -> None:
-        match output:
-            case Fact():
-                self._on_fact(output)
-            case ToolCheck(request=request):
-                self._on_tool_check(request)
-            case Signal():
-                self._on_signal(output)
-            case WriteLine(data=data):
-                self.process.write(data)
-            case Stop(why=why, again=again):
-                log.info("agent.stopping", session_id=self.main.id, why=why)
-                self._note_native_session()
-                self._drop_process(kill=False)
-                if again:
-                    self._dispatcher.dispatch_again()
-            case InterruptProcess():
-                self.process.interrupt()
-            case HostCall():
-                self.process.call_host(output)
 
     def _on_turn_ended(self, reason: str) -> None:
         self._touch()
@@ -311,10 +309,9 @@ class SessionActor:
         return self.deps.store.room()
 
     def _on_fact(self, fact: Fact) -> None:
-        self.children.open(fact)
+        state = self.main if fact.child is None else self.children.open(fact.child, fact)
         if fact.type is EventType.SESSION_STARTED:
             return  # it was recorded when the session was created
-        state = self.children.state_of(fact.child)
         if fact.type is EventType.ITEM_DELTA:  # most of what an agent says, and none of what follows
             self._dispatcher.on_answer()
             state.fact(fact)
@@ -423,8 +420,23 @@ class SessionActor:
         if not self.main.machine.busy and not self.children.is_busy:
             self._drop_process(kill=False)
 
-    async def close(self, *, delete: bool = False) -> None:
-        """End the turn (if any) and the process: politely for a while, then it is killed."""
+    async def _fail_turn(self) -> None:
+        """End the turn as if the agent had died. Prompts that it does not have are parked."""
+        self.prompt_queue.park_queued()
+        self.children.lose()
+        self._dispatcher.forget()
+        self._drop_process(kill=False)
+        self._apply(self.main, Input.EXIT)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S):  # the last snapshot holds the turn open
+                await self.main.idle()
+
+    async def close(self, *, delete: bool = False, error: ErrorData | None = None) -> None:
+        """End the turn (if any) and the process: politely for a while, then it is killed. In: `error`, why the turn fails."""
+        if error is not None and self.main.machine.busy and self.main.machine.state != "aborting":
+            self.main.record(EventType.ERROR, error)
+            if not self._local_work.is_running:
+                await self._fail_turn()
         if self._local_work.is_running:
             self.abort()
             await self._local_work.wait()

@@ -5,8 +5,8 @@
     asked for -> a page is read from the store; if it is lost or damaged: it is made again from the journal
 
 A checkpoint is a copy of what the journal says. It is used only if it was written by code with the same `FORMAT`, is whole, and
-stands at an event that the journal has. There is one for each session; it is written when `EVERY` events have come, or more if
-it is large (docs/adr/0029).
+stands at an event that the journal has. There is one for each session; it is due when `EVERY` events have come, or more if it is
+large, and written when the session is quiet (`checkpoint_writer`, docs/adr/0029).
 """
 
 from __future__ import annotations
@@ -118,17 +118,6 @@ async def save_in_steps(state: SessionState, store: Store) -> None:
         stored.is_off = True
     finally:
         stored.is_writing = False
-
-
-def save(state: SessionState, store: Store) -> None:
-    """Write a checkpoint at once, on the event loop, if one is due and the session is at rest.
-
-    Raises TypeError or ValueError for what cannot be written, and StoreError.
-    """
-    if is_due(state) and state.is_at_rest:
-        pack(state)
-        snapshot = take(state)
-        _queue(state, store, snapshot, snapshot.encode())
 
 
 async def pack_in_steps(state: SessionState) -> None:
@@ -259,10 +248,13 @@ def decode(checkpoint: Checkpoint) -> WriterState:
     return saved
 
 
-async def open_from(state: SessionState, store: Store) -> bool:
-    """Bring a state that has read nothing to the newest checkpoint. Returns False if none can be used."""
+async def open_from(state: SessionState, store: Store, *, until: int | None = None) -> bool:
+    """Bring a state that has read nothing to the newest checkpoint. Returns False if none can be used.
+
+    In: `until`, the last event that may have been read then.
+    """
     checkpoint = await store.checkpoint(state.id)
-    if checkpoint is None:
+    if checkpoint is None or (until is not None and checkpoint.sequence > until):
         return False
     try:
         saved = await asyncio.to_thread(decode, checkpoint)

@@ -35,10 +35,11 @@ class ChildSessions:
         """The session that a fact, check or signal belongs to: a child's, or the parent's."""
         return self._states.get(key, self._parent) if key is not None else self._parent
 
-    def open(self, fact: Fact) -> None:
-        """Create the child's session at its first fact."""
-        if fact.child is not None and fact.child not in self._states:
-            self._states[fact.child] = self._open_child(fact.child, fact)
+    def open(self, key: str, fact: Fact) -> SessionState:
+        """The session of a child, which is created at its first fact."""
+        if key not in self._states:
+            self._states[key] = self._open_child(key, fact)
+        return self._states[key]
 
     def abort(self) -> None:
         """End the turns of all children, as aborted."""

@@ -10,6 +10,7 @@ from shim.agents.directory import AgentDirectory
 from shim.clock import Clock
 from shim.host.trust import ProjectTrust
 from shim.ids import Ids
+from shim.sessions.agent_room import AgentRoom
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
@@ -87,6 +88,8 @@ class SessionDeps:
     """Ends processes that a dead server has left behind. In: the server's id."""
     placement: Placement | None = None
     """Decides which server of a cluster takes a session. None: this one."""
+    room: AgentRoom = field(default_factory=lambda: AgentRoom(None, list))
+    """Limits how many agents run at once."""
     spares: SpareAgents | None = None
     """Agents that wait for a session. None: every agent is started for its session."""
     unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)

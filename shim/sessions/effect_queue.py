@@ -26,10 +26,8 @@ class EffectQueue(Generic[E]):
         An exception of `carry_out` ends the run: effects that still wait are dropped.
         """
         self._waiting.extendleft(reversed(effects))
-        if not self._is_running:
-            self._run()
-
-    def _run(self) -> None:
+        if self._is_running:
+            return
         self._is_running = True
         try:
             while self._waiting:

@@ -16,6 +16,10 @@ SERVER_STOPPED = (
 SERVER_LOST = (
     "The server {name} was lost while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
 )
+SERVER_DRAINED = (
+    "The server {name} was stopped while this turn ran, and the turn did not end within {seconds:g} seconds (drain_seconds). "
+    "What the agent had done until then is kept; send the prompt again to go on."
+)
 STDERR_SHOWN_CHARS = 2_000
 """Maximum characters of a dead agent's stderr in the error."""
 
@@ -29,6 +33,11 @@ def exit_error(agent: str, exit_: Exit) -> ErrorData:
     if stderr:
         message += f"\n{stderr}"
     return ErrorData(message=message, code="agent_exited", details={"exit_code": exit_.code, "signal": exit_.signal})
+
+
+def drain_error(name: str, seconds: float) -> ErrorData:
+    """The error of a turn that a server gives up because it stops. In: the server's name, how long it has waited."""
+    return ErrorData(message=SERVER_DRAINED.format(name=name, seconds=seconds), code="agent_exited")
 
 
 def start_error(accepted: PendingPrompt, message: str) -> ErrorData:

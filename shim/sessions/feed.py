@@ -14,10 +14,13 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import structlog
 
+from shim.errors import SessionElsewhere, StoreError
+from shim.store.base import Store
 from universal.events import UniversalEvent
 from universal.session.changes import Change
 from universal.session.model import Session
@@ -67,12 +70,19 @@ Read: TypeAlias = Callable[[int, int], Awaitable[Sequence[T]]]
 
 
 class SessionChanges(NamedTuple):
-    """Changes of a session. `is_resent`: they were published before."""
+    """Changes of a session.
+
+    is_resent  they were published before
+    sequence   the event of the journal that has made them; 0: none has
+    is_stored  the event was read from the journal of another server's session, so that nobody can lose it
+    """
 
     changes: Sequence[Change]
     session: Session
     at_ms: int
     is_resent: bool = False
+    sequence: int = 0
+    is_stored: bool = False
 
 
 ChangeObserver: TypeAlias = Callable[[SessionChanges], None]
@@ -96,9 +106,18 @@ class ChangeFeed:
         """Stop calling the observer. A second call does nothing."""
         self._observers = tuple(registered for registered in self._observers if registered != observer)
 
-    def publish(self, changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> None:
+    def publish(
+        self,
+        changes: Sequence[Change],
+        session: Session,
+        at_ms: int,
+        *,
+        is_resent: bool = False,
+        sequence: int = 0,
+        is_stored: bool = False,
+    ) -> None:
         """Publish changes to all observers."""
-        published = SessionChanges(changes, session, at_ms, is_resent)
+        published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored)
         for observer in self._observers:
             observer(published)
 
@@ -127,8 +146,10 @@ class Listener:
         self._queue.append(event)
         self._more.set()
 
-    def end(self) -> None:
-        """End the queue. Called by the feed."""
+    def end(self, *, is_lost: bool = False) -> None:
+        """End the queue. Called by the feed. `is_lost`: what waits was never stored."""
+        if is_lost:
+            self._queue.clear()
         self.ended = True
         self._more.set()
 
@@ -184,7 +205,8 @@ class Feed:
 
     def publish(self, event: UniversalEvent) -> None:
         """Publish a stamped event to observers and listeners. Never waits, never raises."""
-        self.show(event)
+        if self._listeners:
+            self.show(event)
         for observer in self._observers:
             try:
                 observer(event)
@@ -210,10 +232,10 @@ class Feed:
         """Whether the session has readers of live events."""
         return session_id in self._listeners
 
-    def end(self, session_id: str) -> None:
-        """End the readers of a deleted session, after their waiting events."""
+    def end(self, session_id: str, *, is_lost: bool = False) -> None:
+        """End the readers of a deleted session, after their waiting events; of one that is lost to another server at once."""
         for listener in self._listeners.get(session_id, ()):
-            listener.end()
+            listener.end(is_lost=is_lost)
 
     def close(self) -> None:
         """End all readers, when the server stops."""
@@ -229,14 +251,24 @@ class Feed:
             self._listeners.pop(session_id, None)
 
 
+def wait_for_store(store: Store, session_id: str) -> Callable[[], Awaitable[None]] | None:
+    """The `store` of a `Follower`. None for a store whose sessions no other server of a cluster can take."""
+    return None if store.ownership.peers is None else partial(store.flush, session_id)
+
+
 class Follower(Generic[T]):
     """The events of one session after `after`, in order and each once: first the journal, then live ones.
 
-    In: `read` reads the journal, in any form; it must show every event that was published before its call.
+    In: `read` reads the journal, in any form; it must show every event that was published before its call. `store`, if events
+    may be lost to another server of a cluster: it waits until all that was published is stored. A live event is returned after
+    it, so that its sequence means the same at all servers.
     State: `position`, the last sequence that was returned.
     """
 
-    def __init__(self, feed: Feed, session_id: str, read: Read[T], after: int) -> None:
+    def __init__(
+        self, feed: Feed, session_id: str, read: Read[T], after: int, store: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self._store = store
         self._listener = feed.listen(session_id)
         self._read = read
         self._unread: list[UniversalEvent] = []
@@ -262,10 +294,10 @@ class Follower(Generic[T]):
                 # The journal has no more. A hole that is left is one of a disk that refused to write.
                 self._behind = False
                 if fresh := self._fresh():
-                    return self._events(fresh)
+                    return await self._events(fresh)
             elif fresh := self._fresh():
                 if not self._listener.behind and fresh[0].sequence == self.position + 1:
-                    return self._events(fresh)
+                    return await self._events(fresh)
                 self._unread, self._behind = fresh, True
             elif self._listener.ended:
                 return []
@@ -282,6 +314,16 @@ class Follower(Generic[T]):
         waiting, self._unread = [*self._unread, *self._listener.drain()], []
         return [event for event in waiting if event.sequence > self.position]
 
-    def _events(self, events: Sequence[UniversalEvent]) -> Sequence[UniversalEvent]:
+    async def _events(self, events: list[UniversalEvent]) -> Sequence[UniversalEvent]:
+        """These events, once they are stored; none while that fails, and none of a session that was lost."""
+        if self._store is not None:
+            try:
+                await self._store()
+            except SessionElsewhere:
+                self._listener.end(is_lost=True)
+                return []
+            except StoreError:  # the client gets a sign of life; then it is tried again
+                self._unread = events
+                return []
         self.position = events[-1].sequence
         return events

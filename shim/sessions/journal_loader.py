@@ -43,7 +43,7 @@ async def load_journal(state: SessionState, store: Store, *, is_whole: bool = Fa
     In: `is_whole`, read all of the journal, although there may be a checkpoint; `until`, the last event to read.
     """
     if state.sequence == 0 and not is_whole:
-        await checkpoints.open_from(state, store)
+        await checkpoints.open_from(state, store, until=until)
     while page := await store.brief(state.id, state.sequence, PAGE if until is None else min(PAGE, until - state.sequence)):
         pause_at = perf_counter() + SLICE_S
         for event in join_deltas(page):

@@ -19,11 +19,13 @@ from shim.errors import (
     LimitReached,
     SessionBusy,
     SessionElsewhere,
+    StoreUnavailable,
 )
 from shim.host.roots import require
 from shim.ids import slug
 from shim.sessions import checkpoints
 from shim.sessions.actor import SessionActor
+from shim.sessions.checkpoint_writer import CheckpointWriter
 from shim.sessions.dependencies import ProjectLike, SessionDeps
 from shim.sessions.exit_errors import termination_data
 from shim.sessions.feed import ChangeFeed
@@ -33,6 +35,7 @@ from shim.sessions.other_servers import OtherServers
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.session_requests import SessionRequests
 from shim.sessions.permissions.unattended_policy import check_unattended
+from shim.sessions.placement import labels_of
 from shim.sessions.prompts.context import default_title
 from shim.sessions.session_entry import SessionEntry
 from shim.sessions.session_index import SessionIndex
@@ -49,10 +52,10 @@ from universal.session.values import ForkSource
 
 log = structlog.get_logger()
 
-CHECKPOINTS_S = 5.0
-"""Timeout in seconds of a stopping server for running writes of checkpoints."""
 LATELY_MS = 7 * 24 * 3600 * 1000
 """Milliseconds that a directory counts as used after the last change of one of its sessions."""
+LOADS = 3
+"""Tries to load a session that is given up at the same moment."""
 REAP_EVERY_S = 30.0
 """Seconds between checks for idle agent processes."""
 
@@ -74,8 +77,7 @@ class SessionManager:
         self.generating = 0
         """Number of running requests of `shim.sessions.prompts.generate`."""
         self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
-        self._saving: set[asyncio.Task[None]] = set()
-        self._is_closed = False
+        self._checkpoints = CheckpointWriter(deps.store)
         self._reaper: asyncio.Task[None] | None = None
         self._open_signs = OpenSigns()
         self.others = OtherServers(deps, self.index, self.detached_state, self._take_over, self.requests)
@@ -102,9 +104,7 @@ class SessionManager:
             await asyncio.wait([self._reaper])
         spares = () if self.deps.spares is None else (self.deps.spares.close(),)
         await asyncio.gather(*(actor.close() for actor in self.index.actors()), *spares)
-        self._is_closed = True
-        if self._saving:
-            await asyncio.wait(self._saving, timeout=CHECKPOINTS_S)
+        await self._checkpoints.close()
         self.index.retry()
 
     async def _reap_idle(self) -> None:
@@ -200,7 +200,7 @@ class SessionManager:
         The caller has checked the directory (`roots.require`), because that follows links on the disk.
         Raises LimitReached, BadRequest (`metadata.unattended`).
         """
-        check_unattended(metadata)
+        check_metadata(metadata)
         session_id = session_id or self.deps.ids.new("session")
         now = self.deps.clock.now_ms()
         record = SessionRecord(
@@ -224,7 +224,7 @@ class SessionManager:
 
     def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: ForkSource | None = None) -> SessionRecord:
         """Add an imported session with its record. Raises LimitReached, BadRequest."""
-        check_unattended(record.metadata)
+        check_metadata(record.metadata)
         if len(self.index) >= self.deps.max_sessions:
             raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
         name = agent_name or self.deps.agents.default().spec.name
@@ -334,21 +334,28 @@ class SessionManager:
         return None if entry is None else self.detached_state(session_id, entry.agent)
 
     async def _take_over(self, session_id: str) -> None:
-        """End the turn that a dead server has left, wherever the session goes on."""
-        await self._load(session_id, goes_on_here=False)
+        """End the turn that a dead server has left. In a cluster the session goes on where somebody prompts next."""
+        entry = await self._load(session_id, goes_on_here=False)
+        if self.deps.store.ownership.peers is not None and not entry.is_at_work:
+            await self.others.release(entry)
 
     async def _load(self, session_id: str, *, goes_on_here: bool = True) -> SessionEntry:
-        entry = self.index.get(session_id)
-        if entry.state is not None and not entry.state.stored.is_damaged:
-            return entry
-        if entry.state is None and goes_on_here:
-            await self.others.need_here(entry)
-        task = self._loading.get(session_id)
-        if task is None:
-            work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
-            task = self._loading[session_id] = asyncio.create_task(work, name=f"load {session_id}")
-            task.add_done_callback(lambda _: self._loading.pop(session_id, None))
-        return await asyncio.shield(task)
+        """Load a session, again if it was given up at the same moment: its turn was ended for a dead server."""
+        for _ in range(LOADS):
+            entry = self.index.get(session_id)
+            if entry.state is not None and not entry.state.stored.is_damaged:
+                return entry
+            if entry.state is None and goes_on_here:
+                await self.others.need_here(entry)
+            task = self._loading.get(session_id)
+            if task is None:
+                work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
+                task = self._loading[session_id] = asyncio.create_task(work, name=f"load {session_id}")
+                task.add_done_callback(lambda _: self._loading.pop(session_id, None))
+            entry = await asyncio.shield(task)
+            if entry.state is not None:
+                return entry
+        raise StoreUnavailable(f"Session {session_id} is given to another server at this moment. Try again.")
 
     async def _read(self, session_id: str, entry: SessionEntry) -> SessionEntry:
         await self.others.claim(entry)
@@ -360,14 +367,14 @@ class SessionManager:
         if entry.busy != state.machine.busy:
             self._state_changed(state)
         self.restore_pending_prompts(session_id)
-        self._save_checkpoint_soon(state)
+        self._checkpoints.note(state)
         return entry
 
     async def _mend(self, entry: SessionEntry, state: SessionState) -> SessionEntry:
         """Rebuild pages of a loaded session that the store has lost."""
         log.warning("session.mended", session_id=state.id)
         await mend(state, self.detached_state(state.id, entry.agent), self.deps.store)
-        self._save_checkpoint_soon(state)
+        self._checkpoints.note(state)
         return entry
 
     def restore_pending_prompts(self, session_id: str) -> None:
@@ -410,7 +417,11 @@ class SessionManager:
         return entry.state
 
     async def actor(self, session_id: str) -> SessionActor:
-        """The actor of a session. Raises NotFound, SessionElsewhere, Conflict (terminated), InvalidRequest (a subagent's)."""
+        """The actor of a session.
+
+        Raises NotFound, SessionElsewhere, PlacedElsewhere, ServerStopping, Conflict (terminated), InvalidRequest (a subagent's).
+        """
+        await self.others.need_turn_here(session_id)
         entry = await self._load(session_id)
         await require(entry.record.directory, self.deps.roots)
         if entry.subagent:
@@ -442,18 +453,30 @@ class SessionManager:
     async def patch(self, session_id: str, **changes: Unpack[RecordChanges]) -> SessionRecord:
         """Set fields of the record, and return the new record."""
         state = await self.state(session_id)
-        check_unattended(changes.get("metadata"))
+        check_metadata(changes.get("metadata"))
         if changes:
             state.change_record(**changes)
             self._state_changed(state)
         return state.session.record
 
     async def delete(self, session_id: str) -> None:
-        """End and remove a session and all its child sessions, children first."""
+        """End and remove a session and all its child sessions, children first. Other servers of a cluster remove theirs.
+
+        Raises SessionElsewhere if the session itself belongs to another server, and StoreError if one of the others fails.
+        """
         self.index.record(session_id)
+        if self.others.owner(session_id) is not None:
+            await self._load(session_id)
+        if self.deps.store.ownership.is_shared():
+            await self.others.look_now()
         for below in reversed(self.index.with_all_below(session_id)):
             if below in self.index:
-                await self._delete(below)
+                try:
+                    await self._delete(below)
+                except SessionElsewhere as error:
+                    if below == session_id:
+                        raise
+                    await self.others.delete(error)
 
     async def _delete(self, session_id: str) -> None:
         entry = await self._load(session_id)
@@ -521,24 +544,24 @@ class SessionManager:
     def _state_changed(self, state: SessionState) -> None:
         state.journal.release()
         entry = self.index.find(state.id)
-        if entry is not None:
+        if entry is not None and (entry.state is not None or not state.journal.is_closed):  # else another server has it
             entry.record = state.session.record
             entry.busy = state.machine.busy
             entry.agent = state.session.agent
             entry.ended = state.ended is not None
             entry.facts = state.facts
             self.index.save(entry)
-            self._save_checkpoint_soon(state)
-
-    def _save_checkpoint_soon(self, state: SessionState) -> None:
-        """Save a checkpoint after clients got the present changes."""
-        if checkpoints.is_due(state) and not state.journal.is_closed and not self._is_closed:
-            saving = asyncio.create_task(checkpoints.save_in_steps(state, self.deps.store), name=f"checkpoint {state.id}")
-            self._saving.add(saving)
-            saving.add_done_callback(self._saving.discard)
+            self._checkpoints.note(state)
 
     def _actor_changed(self, actor: SessionActor) -> None:
+        self.deps.room.note_change()
         entry = self.index.find(actor.main.id)
         if entry is not None:
             entry.native = actor.native
             self._state_changed(actor.main)
+
+
+def check_metadata(metadata: object) -> None:
+    """Raise InvalidRequest if a session's `metadata` has an invalid value of ours."""
+    check_unattended(metadata)
+    labels_of(metadata)

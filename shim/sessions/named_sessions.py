@@ -24,9 +24,10 @@ from shim.errors import (
 from shim.host.roots import require
 from shim.ids import NAME_LIMIT, is_name
 from shim.sessions.dependencies import ProjectLike
-from shim.sessions.feed import Follower, T
+from shim.sessions.feed import Follower, T, wait_for_store
 from shim.sessions.manager import SessionManager
 from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of
+from shim.sessions.placement import LABELS_KEY
 from shim.store.base import Store
 from shim.store.rows import EventRow, wire_of
 from universal.codec import modes_of
@@ -55,6 +56,7 @@ class NewSession:
     version: str | None = None
     title: str | None = None
     unattended: str | None = None
+    labels: str | None = None
 
 
 class NamedSessions:
@@ -71,6 +73,11 @@ class NamedSessions:
     async def start(self) -> None:
         """Read the names. After the manager's start."""
         for name, value in (await self._store.values(NAMESPACE)).items():
+            self.note(name, value)
+
+    def note(self, name: str, value: Any) -> None:
+        """Note a stored name, also one that another server of the cluster has stored."""
+        if value is not None:
             self._learn(name, text(obj(value).get("session")), text(obj(value).get("permission_mode"), "default"))
 
     def _learn(self, name: str, session_id: str, permission_mode: str) -> None:
@@ -115,7 +122,9 @@ class NamedSessions:
         await self._look_elsewhere(name)
         self._free(name)
         unattended = unattended_policy_of(request.unattended, UNATTENDED_KEY)
-        metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else None
+        metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else {}
+        if request.labels is not None:
+            metadata[LABELS_KEY] = request.labels
         agent = await self._agent(request)
         model = self._model(agent, request)
         mode, rules = self._mode(agent, request)
@@ -129,7 +138,7 @@ class NamedSessions:
             agent_name=agent.spec.name,
             mode=mode,
             model=model,
-            metadata=metadata,
+            metadata=metadata or None,
         )
         permission_mode = request.permission_mode or "default"
         self._learn(name, record.id, permission_mode)
@@ -218,4 +227,5 @@ class NamedSessions:
 
     async def _follower(self, session_id: str, after: int, journal: Callable[[str, int, int], Awaitable[list[T]]]) -> Follower[T]:
         state = await self.manager.readable_state(session_id)
-        return Follower(self.manager.deps.feed, session_id, partial(journal, session_id), min(after, state.sequence))
+        store = wait_for_store(self._store, session_id)
+        return Follower(self.manager.deps.feed, session_id, partial(journal, session_id), min(after, state.sequence), store)

@@ -10,19 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from typing import Any
 
 import structlog
 
-from shim.errors import NoServer, PlacedElsewhere, SessionElsewhere, StoreError
+from shim.errors import InvalidRequest, NoServer, PlacedElsewhere, ServerStopping, SessionElsewhere, StoreError
 from shim.sessions.dependencies import SessionDeps
 from shim.sessions.permissions.session_requests import SessionRequests
-from shim.sessions.remote_sessions import RemoteSessions
+from shim.sessions.placement import labels_of
+from shim.sessions.places import Places
+from shim.sessions.remote_sessions import LostView, RemoteSessions
 from shim.sessions.session_entry import SessionEntry, entry_from_row
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
-from shim.store.ownership import ClaimedSession, SessionChange
-from shim.store.peers import Growth
+from shim.store.ownership import ClaimedSession, LostSession, SessionChange
+from shim.store.peers import Growth, Need, Peers
 from shim.store.servers import ServerRef
+from universal.events import ErrorData
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
 from universal.session.model import BUSY, IDLE, Session, Status
 
@@ -30,6 +34,8 @@ log = structlog.get_logger()
 
 LOOK_S = 1.0
 """Seconds between two looks at what other servers have done."""
+RELEASE_S = 10.0
+"""Maximum seconds that a request waits for a session that is given up: its agent has some seconds to end."""
 NEW_LIMIT = 1_000
 """Maximum new sessions of other servers that wait for a look."""
 
@@ -58,10 +64,19 @@ class OtherServers:
         self._owners: dict[str, ServerRef] = {}
         self._lost: dict[str, ServerRef] = {}
         """The owners of sessions that have died, until the sessions are loaded."""
+        self._releases: dict[str, asyncio.Event] = {}
+        """Sessions that are given up at this moment."""
         self._looking = asyncio.Lock()
         self._look_soon = asyncio.Event()
         self._new: dict[str, Growth] = {}
         """The first growth of sessions that no look has shown yet."""
+        self.places: Places | None = None
+        """The positions of the clients' streams, in a cluster."""
+        self._hole: tuple[int, int] | None = None
+        """Messages of journals that were missing at the last look."""
+        self.delete_elsewhere: Callable[[str, ServerRef], Awaitable[None]] | None = None
+        """Asks another server of a cluster to delete a session of its own."""
+        self._value_observers: dict[str, Callable[[str, Any], None]] = {}
         self._task: asyncio.Task[None] | None = None
         self._failing = False
 
@@ -69,7 +84,7 @@ class OtherServers:
         """Read which sessions belong to other servers, and start the task that looks every LOOK_S seconds."""
         self._owners = await self._ownership.owners()
         if (peers := self._ownership.peers) is not None:
-            await peers.watch(self._note_growth)
+            self.places = Places(self._ownership.server_id, peers.epoch_of, await peers.watch(self._note_growth))
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
     async def close(self) -> None:
@@ -79,9 +94,37 @@ class OtherServers:
             await asyncio.wait([self._task])
         await self.remotes.close()
 
+    async def delete(self, error: SessionElsewhere) -> None:
+        """Let the owner of a session delete it, with all below it. Raises the error without a cluster, and StoreError."""
+        if self.delete_elsewhere is None or not isinstance(error.owner, ServerRef):
+            raise error
+        await self.delete_elsewhere(error.session_id, error.owner)
+        await self.look_now()
+
+    def observe_values(self, namespace: str, observer: Callable[[str, Any], None]) -> None:
+        """Call a function with the key and the new value of each small value that another server changes; None: removed."""
+        self._value_observers[namespace] = observer
+
     def owner(self, session_id: str) -> ServerRef | None:
         """Return the living server that owns a session, or None if the session is ours or nobody's."""
         return self._owners.get(session_id)
+
+    def node_of(self, session_id: str) -> str | None:
+        """Id of the server of the cluster that has a session, this one included. None for nobody's, and without a cluster."""
+        if self._ownership.peers is None:
+            return None
+        if (owner := self.owner(session_id)) is not None:
+            return owner.id
+        entry = self._index.find(session_id)
+        return self._ownership.server_id if entry is not None and entry.state is not None else None
+
+    def lags(self) -> dict[str, int]:
+        """Id of another server -> events that this one is behind in the worst of its sessions that somebody watches here."""
+        lags: dict[str, int] = {}
+        for session_id, events in self.remotes.lags().items():
+            if (owner := self.owner(session_id)) is not None:
+                lags[owner.id] = max(events, lags.get(owner.id, 0))
+        return lags
 
     def take_lost_owner(self, session_id: str) -> ServerRef | None:
         """The dead server from which a session was taken over, once; None for others."""
@@ -90,6 +133,7 @@ class OtherServers:
     async def claim(self, entry: SessionEntry) -> None:
         """Make a session ours, in its stored state. Raises SessionElsewhere if another server owns it."""
         session_id = entry.record.id
+        await self._wait_for_release(session_id)
         claimed = await self._ownership.claim(session_id)
         if not isinstance(claimed, ClaimedSession):
             self._owners[session_id] = claimed
@@ -105,9 +149,10 @@ class OtherServers:
         """Raise SessionElsewhere, PlacedElsewhere or NoServer if this server should not take a session."""
         if (placement := self._deps.placement) is None:
             return
+        await self._wait_for_release(entry.record.id)
         try:
-            await placement.need_here(entry.record.directory, entry.agent)
-        except (PlacedElsewhere, NoServer):
+            await placement.need_here(_need_of(entry, entry.agent))
+        except (PlacedElsewhere, NoServer, ServerStopping):
             owner = self.owner(entry.record.id)
             if owner is not None:
                 raise SessionElsewhere(entry.record.id, owner) from None
@@ -116,20 +161,54 @@ class OtherServers:
     def must_only_read(self, session_id: str) -> bool:
         """Return whether a read must not claim the session, because another server owns it or may want it."""
         placement = self._deps.placement
-        is_front = placement is not None and not placement.runs_agents
-        return is_front or session_id in self._owners or self._ownership.is_shared()
+        takes_none = placement is not None and self._ownership.peers is not None and not placement.may_take_sessions
+        return takes_none or session_id in self._owners or self._ownership.is_shared()
 
     async def state(self, entry: SessionEntry) -> SessionState:
-        """Return the stored state of a session that is not ours. Nothing is written."""
-        return await self.remotes.state(entry)
+        """Return the stored state of a session that is not ours. Ends a turn that a dead server has left in it."""
+        state = await self.remotes.state(entry)
+        is_left = self.owner(entry.record.id) is None and entry.record.id not in self._releases
+        if state.machine.busy and is_left:  # the row did not say so when its server died
+            await self._end_left_turn(entry.record.id)
+            return entry.state or await self.remotes.state(entry)
+        return state
 
     def _note_growth(self, growth: Growth) -> None:
         entry = self._index.find(growth.session_id)
-        if entry is None and len(self._new) < NEW_LIMIT:
+        is_news = growth.has_events and not growth.is_ours
+        if entry is None and is_news and len(self._new) < NEW_LIMIT:
             self._new.setdefault(growth.session_id, growth)
             self._look_soon.set()
-        elif entry is not None and entry.state is None:
+        elif entry is not None and entry.state is None and is_news:
             self.remotes.note(entry, growth)
+        if self.places is not None:
+            is_new = entry is None and not growth.is_ours
+            shown = growth.first - 1 if is_new else self.remotes.last_published(growth.session_id)
+            self.places.note(growth, shown)
+
+    def last_published(self, session_id: str) -> int | None:
+        """The last event of a session that was published here. None if later ones come as soon as their owner tells of them."""
+        entry = self._index.find(session_id)
+        return entry.state.sequence if entry is not None and entry.state is not None else self.remotes.last_published(session_id)
+
+    async def _tidy_places(self) -> None:
+        """Forget places of sessions without readers. Read the messages of journals of which no word has come."""
+        places, peers = self.places, self._ownership.peers
+        if places is None or peers is None:
+            return
+        for session_id in places.exception_ids():
+            entry = self._index.find(session_id)
+            has_readers = self.remotes.is_live(session_id) or session_id in self._new
+            if not has_readers and (entry is None or entry.state is None):
+                places.forget(session_id)
+        hole, before = places.hole(), self._hole
+        self._hole = hole
+        if hole is None or before is None or before[0] != hole[0]:
+            return
+        after, until = hole
+        for growth in await peers.growths(after, until):
+            self._note_growth(growth)
+        places.close_hole(until)
 
     async def read_requests(self) -> None:
         """Read the sessions of other servers that may have open requests. Raises StoreError."""
@@ -174,33 +253,117 @@ class OtherServers:
         """Apply what other servers have done since the last look."""
         async with self._looking:
             look = await self._ownership.look()
-            for session_id, owner in look.lost:
-                await self._give_up(session_id, owner)
+            await asyncio.gather(*map(self._give_up, look.lost))
             for change in look.changes:
                 self._apply(change)
+            for value in look.values:
+                if (observer := self._value_observers.get(value.namespace)) is not None:
+                    observer(value.key, value.value)
             for server_id in look.ended:
                 await self._take_over(server_id)
+            for session_id, owner in look.back:
+                entry = self._index.find(session_id)
+                if entry is None or entry.state is None:
+                    self._owners[session_id] = owner
+                    self._lost.pop(session_id, None)
+            await self._tidy_places()
 
     async def look_now(self) -> None:
         """Look, because another server has changed something for a client of this one. The next look repeats a failed one."""
         with suppress(StoreError):
             await self.look()
 
-    async def _give_up(self, session_id: str, owner: ServerRef) -> None:
-        """End our agent and turn in a session that another server has taken, and forget what is loaded. Nothing is stored."""
+    async def _give_up(self, lost: LostSession) -> None:
+        """End our agent and turn in a session that another server has taken, and forget what is loaded. Nothing is stored.
+
+        Clients here see what the other server has stored, and that the turn has ended.
+        """
+        session_id, owner = lost.session_id, lost.owner
         entry = self._index.find(session_id)
         if entry is None or entry.state is None:
             return
         log.warning("other_servers.session_taken", session_id=session_id, owner=str(owner))
-        entry.state.journal.is_closed = True
-        if entry.actor is not None and entry.subagent:
-            entry.actor.abort()  # of its parent, whose agent works in it
-        elif entry.actor is not None:
-            await entry.actor.close(delete=True)
-        entry.state = entry.actor = None
+        state, actor = entry.state, entry.actor
+        state.journal.is_closed = True
+        entry.state = entry.actor = None  # requests that come from now on go to the new owner
         if owner.pid:
             self._owners[session_id] = owner
-        self._deps.feed.end(session_id)
+        self._deps.feed.end(session_id, is_lost=True)
+        state.mute()
+        entry.busy = False
+        self.remotes.take_up(entry, lost.stored, LostView(tuple(state.session.messages), is_busy=state.machine.busy))
+        self._releases[session_id] = is_released = asyncio.Event()
+        try:
+            if actor is not None and entry.subagent:
+                actor.abort()  # of its parent, whose agent works in it
+            elif actor is not None:
+                await actor.close(delete=True)
+        finally:
+            is_released.set()
+            del self._releases[session_id]
+
+    async def _wait_for_release(self, session_id: str) -> None:
+        """Wait, for RELEASE_S at most, until a session that this server gives up at this moment can be claimed."""
+        if (is_released := self._releases.get(session_id)) is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELEASE_S):
+                    await is_released.wait()
+
+    async def need_turn_here(self, session_id: str) -> None:
+        """Raise PlacedElsewhere or ServerStopping if the next turn of a session should run on another server.
+
+        A loaded session is given up then, so that the other server can claim it. A prompt of a running turn stays with it.
+        """
+        entry, placement = self._index.get(session_id), self._deps.placement
+        if placement is None or entry.state is None or entry.is_at_work:
+            return
+        try:
+            has_agent = entry.actor is not None and entry.actor.alive
+            await placement.need_here(_need_of(entry), starts_agent=not has_agent)
+        except PlacedElsewhere:
+            if not entry.is_at_work:
+                await self.release(entry)
+                raise
+
+    async def release(self, entry: SessionEntry, error: ErrorData | None = None) -> None:
+        """Give a session, with those of its subagents, to whoever claims it next. In: `error`, why its turn fails.
+
+        What is loaded is forgotten at once: requests that come from now on are placed anew.
+        """
+        peers, actor = self._ownership.peers, entry.actor
+        assert peers is not None
+        family = [entry] if actor is None else [other for other in self._index if other.actor is actor]
+        states = [member.state for member in family if member.state is not None]
+        is_released = asyncio.Event()
+        self._releases |= dict.fromkeys((state.id for state in states), is_released)
+        for member in family:
+            member.state = member.actor = None
+        try:
+            if actor is not None:
+                await actor.close(error=error)
+            for state in states:
+                state.journal.is_closed = True
+            for state in states:
+                self.remotes.note_published(state.id, state.sequence)  # a word of an earlier owner may come late
+                await self._release_stored(peers, state.id)
+        finally:
+            is_released.set()
+            for state in states:
+                self._releases.pop(state.id, None)
+
+    async def _release_stored(self, peers: Peers, session_id: str) -> None:
+        try:
+            await peers.release(session_id)
+        except SessionElsewhere:
+            pass  # it was taken from us meanwhile
+        except StoreError as failure:  # the other servers get it when this server's lease ends
+            log.warning("other_servers.not_released", session_id=session_id, error=str(failure))
+
+    def _forget(self, session_id: str) -> None:
+        """Forget what was read of a session, because it is gone or nobody listens."""
+        self.remotes.forget(session_id)
+        if self.places is not None:
+            self.places.forget(session_id)
 
     def _apply(self, change: SessionChange) -> None:
         entry = self._index.find(change.session_id)
@@ -208,13 +371,15 @@ class OtherServers:
             return  # it became ours in the meantime
         if change.row is None:
             self._owners.pop(change.session_id, None)
-            self.remotes.forget(change.session_id)
+            self._forget(change.session_id)
             if entry is not None:
                 self._index.remove(change.session_id)
                 self._publish(SessionDeleted(entry.record), entry)
             return
         if change.owner.pid:
             self._owners[change.session_id] = change.owner
+        elif not change.owner.id:  # its owner has given it up
+            self._owners.pop(change.session_id, None)
         fresh = entry_from_row(change.row)
         if entry is None:
             self._index.add(fresh)
@@ -222,6 +387,7 @@ class OtherServers:
             if growth is not None and growth.first == 1:  # its events tell that it was created
                 self.remotes.note(fresh, growth)
             if not self.remotes.is_live(change.session_id):
+                self._forget(change.session_id)
                 self._publish(SessionCreated(fresh.record), fresh)
             return
         if self.remotes.is_live(change.session_id):  # its events tell it, also this one if its owner's word was lost
@@ -244,12 +410,26 @@ class OtherServers:
         orphans = [session_id for session_id in ours if (entry := self._index.find(session_id)) is not None and entry.busy]
         if orphans:
             log.warning("other_servers.took_over", server=server_id, sessions=len(orphans))
-        placement = self._deps.placement
         for session_id in orphans:
-            if placement is not None and placement.leaves_to_others(self._index.get(session_id).record.directory):
-                continue
-            with suppress(SessionElsewhere):  # a third server was quicker
-                await self._load(session_id)
+            await self._end_left_turn(session_id)
+
+    async def _end_left_turn(self, session_id: str) -> None:
+        """Load a session of a dead server, which ends its turn, unless another server does that."""
+        placement = self._deps.placement
+        if placement is not None and placement.leaves_to_others(self._index.get(session_id).record.directory):
+            return
+        with suppress(SessionElsewhere):  # its server lives, or a third one was quicker
+            await self._load(session_id)
 
     def _publish(self, change: Change, entry: SessionEntry) -> None:
         self._deps.changes.publish([change], Session(entry.record, entry.agent), self._deps.clock.now_ms())
+
+
+def _need_of(entry: SessionEntry, agent: str | None = None) -> Need:
+    """What a session needs of its server."""
+    record = entry.current_record
+    try:
+        labels = labels_of(record.metadata)
+    except InvalidRequest:  # metadata of an earlier version
+        labels = ()
+    return Need(record.directory, agent, labels)

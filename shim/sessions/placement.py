@@ -10,17 +10,42 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Sequence
+from hashlib import blake2b
 
 from shim.agents.directory import AgentDirectory
-from shim.errors import NoServer, PlacedElsewhere
+from shim.errors import InvalidRequest, NoRoom, NoServer, PlacedElsewhere, ServerStopping
+from shim.host.changes import HostChanged, ShellCreated, TerminalCreated
+from shim.sessions.agent_room import AgentRoom
+from shim.settings import parse_labels
 from shim.store.ownership import Ownership
-from shim.store.peers import Node, Offer
+from shim.store.peers import Need, Node, Offer
+from shim.store.servers import ServerRef
+from universal.jsonvalue import obj
+
+LABELS_KEY = "serverLabels"
+"""Key in a session's `metadata` for the labels that its server must have: `KEY=VALUE[,KEY=VALUE...]`."""
+
+
+def labels_of(metadata: object) -> tuple[str, ...]:
+    """The labels that a session's `metadata` demands. Raises InvalidRequest."""
+    value = obj(metadata).get(LABELS_KEY)
+    if value is None:
+        return ()
+    try:
+        return parse_labels(value)
+    except ValueError as error:
+        raise InvalidRequest(f"metadata.{LABELS_KEY} cannot be used: {error}.") from error
+
+
+IN_USE = 128
+"""Maximum directories with terminals that a server names to the others."""
 
 
 class Placement:
     """The place of sessions, from the view of this server.
 
-    In: `runs_agents`, false for a front; `max_agents`, and `running`, which counts the agents at work; `roots` of this server.
+    In: `runs_agents`, false for a front; `room` for agents; `roots` and `labels` of this server; `in_use`, its directories with
+    terminals or shell commands.
     """
 
     def __init__(
@@ -29,72 +54,147 @@ class Placement:
         agents: AgentDirectory,
         *,
         runs_agents: bool,
-        max_agents: int,
-        running: Callable[[], int],
+        room: AgentRoom,
         roots: Sequence[str],
+        in_use: Callable[[], Sequence[str]] = tuple,
+        labels: Sequence[str] = (),
     ) -> None:
         self._ownership = ownership
         self._agents = agents
-        self._max_agents = max_agents
-        self._running = running
+        self._room = room
         self._roots = tuple(roots)
+        self._in_use = in_use
+        self._labels = tuple(labels)
         self.runs_agents = runs_agents
+        self.is_draining = False
+        """Whether this server is about to stop, and takes no sessions (`shim.sessions.drain`)."""
+
+    @property
+    def may_take_sessions(self) -> bool:
+        """False for a front, and for a server that is about to stop."""
+        return self.runs_agents and not self.is_draining
+
+    def stop_taking(self) -> None:
+        """Take no sessions from now on, and tell the other servers."""
+        self.is_draining = True
+        self._announce()
+
+    def note_change(self, changed: HostChanged) -> None:
+        """Tell the other servers at once that a directory is in use."""
+        if isinstance(changed.change, TerminalCreated | ShellCreated):
+            self._announce()
+
+    def _announce(self) -> None:
+        if (peers := self._ownership.peers) is not None:
+            peers.announce_offer(self.offer)
+
+    def has_successors(self) -> bool:
+        """Whether there is another server that is not about to stop."""
+        return any(not node.offer.is_draining for node in self._nodes())
+
+    def _nodes(self) -> Sequence[Node]:
+        """The other servers of the cluster; none without a cluster."""
+        peers = self._ownership.peers
+        return () if peers is None else peers.nodes()
 
     def offer(self) -> Offer:
         """What this server can take at present."""
-        if not self.runs_agents:
-            return Offer()
-        names = tuple(agent.spec.name for agent in self._agents.list_agents() if agent.usable)
-        return Offer(names, self._roots, self._max_agents - self._running())
+        if not self.may_take_sessions:
+            return Offer(is_draining=self.is_draining)
+        agents = {agent.spec.name: agent.located.version or "" for agent in self._agents.list_agents() if agent.usable}
+        in_use = tuple(self._in_use())[:IN_USE]
+        return Offer(agents, self._roots, self._room.free, self._labels, in_use=in_use)
 
-    def candidates(self, directory: str, agent: str | None = None) -> list[Node]:
-        """Other servers that may have this directory and this agent (None: any), those with its root and with most room first."""
+    def candidates(self, need: Need) -> list[Node]:
+        """Other servers that may have what a session needs, those with the root of its directory and with most room first."""
+        fitting = [node for node in self._nodes() if node.offer.may_take(need)]
+        return sorted(fitting, key=lambda node: (node.offer.has_root_of(need.directory), node.offer.room), reverse=True)
+
+    def hosts(self, directory: str) -> list[ServerRef]:
+        """Other servers that may have this directory, in the order of `_rank`."""
+        fitting = [node for node in self._nodes() if node.offer.may_have(directory)]
+        return [node.ref for node in sorted(fitting, key=lambda node: _rank(node.ref.id, node.offer, directory))]
+
+    def hosts_before_this(self, directory: str) -> list[ServerRef]:
+        """The servers of `hosts` that stand before this one, which has the directory."""
         peers = self._ownership.peers
-        nodes = () if peers is None else peers.nodes()
-        fitting = [node for node in nodes if node.offer.may_take(directory, agent)]
-        return sorted(fitting, key=lambda node: (node.offer.has_root_of(directory), node.offer.room), reverse=True)
+        offers = {} if peers is None else {node.ref.id: node.offer for node in peers.nodes()}
+        own = _rank(self._ownership.server_id, self.offer(), directory)
+        return [host for host in self.hosts(directory) if _rank(host.id, offers[host.id], directory) < own]
 
-    async def need_new_here(self, directory: str, agent: str | None, *, is_final: bool) -> None:
+    async def need_new_here(self, need: Need, *, is_final: bool) -> None:
         """Raise PlacedElsewhere if another server should take a new session, NoServer if none can.
 
         In: `is_final`, another server has chosen this one, which does not ask a third.
         """
+        await self.need_here(need)
         if self._ownership.peers is None:
             return
-        await self.need_here(directory, agent)
         offer = self.offer()
-        if not is_final and offer.has_root_of(directory):
-            better = [node for node in self.candidates(directory, agent) if node.offer.has_root_of(directory)]
+        if offer.room <= 0 and (candidates := self.candidates(need)):
+            raise PlacedElsewhere([node.ref for node in candidates], self._full())
+        if not is_final and offer.has_root_of(need.directory):
+            better = self._sharers(need)
             if better and better[0].offer.room > offer.room:
                 raise PlacedElsewhere([node.ref for node in better], "Another server has more room")
 
-    async def need_here(self, directory: str, agent: str | None) -> None:
-        """Raise PlacedElsewhere if this server cannot run an agent for a session, and another may; NoServer for a front."""
-        if self._ownership.peers is None:
-            return
-        obstacle = await self._obstacle(directory, agent)
-        if not obstacle:
-            return
-        candidates = self.candidates(directory, agent)
-        if candidates:
+    async def need_here(self, need: Need, *, starts_agent: bool = True) -> None:
+        """Raise PlacedElsewhere if another server should run the agent of a session.
+
+        If this server cannot, and no other may: NoServer for a front or a missing label, ServerStopping if it is about to stop.
+        If it has no room, the session goes to a server that surely has its directory; else it waits for room here.
+        In: `starts_agent`, false for a session whose agent runs.
+        """
+        is_alone = self._ownership.peers is None
+        obstacle = self._label_obstacle(need) if is_alone else await self._obstacle(need)
+        if obstacle and (candidates := self.candidates(need)):
             raise PlacedElsewhere([node.ref for node in candidates], obstacle)
-        if not self.runs_agents:
-            raise NoServer(directory, agent, obstacle)
+        if self.is_draining:
+            raise ServerStopping
+        if obstacle and (not self.runs_agents or self._label_obstacle(need)):
+            if full := [node.ref.label for node in self._nodes() if node.offer.may_take(need, needs_room=False)]:
+                raise NoRoom(full, obstacle)
+            raise NoServer(need.directory, need.agent, obstacle, need.labels)
+        if starts_agent and not is_alone and self.offer().room <= 0 and (sharers := self._sharers(need)):
+            raise PlacedElsewhere([node.ref for node in sharers], self._full())
+
+    def _sharers(self, need: Need) -> list[Node]:
+        """Other servers with room that surely have the directory, because it lies in one of their roots."""
+        return [node for node in self.candidates(need) if node.offer.has_root_of(need.directory)]
+
+    def _full(self) -> str:
+        return f"This server runs {self._room.limit} agents already (max_agents)"
 
     def leaves_to_others(self, directory: str) -> bool:
         """Whether a session of a dead server is another's to take over."""
-        if self.runs_agents and self.offer().has_root_of(directory):
+        if self.may_take_sessions and self.offer().has_root_of(directory):
             return False
-        return any(not self.runs_agents or node.offer.has_root_of(directory) for node in self.candidates(directory))
+        return any(not self.may_take_sessions or node.offer.has_root_of(directory) for node in self.candidates(Need(directory)))
 
-    async def _obstacle(self, directory: str, agent: str | None) -> str:
+    def _label_obstacle(self, need: Need) -> str:
+        """Which label this server lacks; empty if none."""
+        lacking = [label for label in need.labels if label not in self._labels]
+        return f"This server has no label {', '.join(lacking)}" if lacking else ""
+
+    async def _obstacle(self, need: Need) -> str:
         """Why this server cannot run the agent in the directory; empty if it can."""
         if not self.runs_agents:
             return "This server runs no agents (--no-agents)"
-        if not await asyncio.to_thread(os.path.isdir, directory):
-            return f"This server has no directory {directory}"
-        if agent is not None and agent not in self.offer().agents:
-            return f"This server has no agent {agent}"
-        if self.offer().room <= 0:
-            return f"This server runs {self._max_agents} agents already (max_agents)"
-        return ""
+        if self.is_draining:
+            return "This server is about to stop"
+        if not await asyncio.to_thread(os.path.isdir, need.directory):
+            return f"This server has no directory {need.directory}"
+        if need.agent is not None and need.agent not in self.offer().agents:
+            return f"This server has no agent {need.agent}"
+        return self._label_obstacle(need)
+
+
+def _rank(server_id: str, offer: Offer, directory: str) -> tuple[bool, bool, bytes]:
+    """The place of a server among those that may have a directory. All servers agree on it, whoever comes or goes.
+
+    One with terminals in the directory stands before all others, and those with a root of it before those that may have anything.
+    The others are mixed by a hash, so that the directories are spread over all servers, and a new server changes the order of no
+    two others.
+    """
+    mixed = blake2b(f"{server_id} {directory}".encode(errors="surrogateescape")).digest()
+    return directory not in offer.in_use, not offer.has_root_of(directory), mixed

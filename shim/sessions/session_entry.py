@@ -34,6 +34,13 @@ class SessionEntry:
         """The present record."""
         return self.state.session.record if self.state is not None else self.record
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a turn runs here, in the session or in one of its subagents."""
+        if self.state is None:
+            return False
+        return self.state.machine.busy or (self.actor is not None and self.actor.children.is_busy)
+
     def update_from(self, stored: SessionEntry) -> None:
         """Take over the stored values. The session must not be loaded."""
         self.record, self.agent, self.native = stored.record, stored.agent, stored.native

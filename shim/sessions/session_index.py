@@ -8,6 +8,7 @@ import structlog
 
 from shim.errors import SessionNotFound, StoreError
 from shim.sessions.actor import SessionActor
+from shim.sessions.agent_room import RunningAgent
 from shim.sessions.session_entry import SessionEntry, entry_from_row
 from shim.store.base import Store
 from universal.session.model import Fields, Session, SessionRecord
@@ -120,6 +121,15 @@ class SessionIndex:
         """The actors, each once. A subagent has its parent's."""
         actors = (entry.actor for entry in self._entries.values() if entry.actor is not None)
         return list(dict.fromkeys(actors))
+
+    def running_agents(self) -> list[RunningAgent]:
+        """The agents whose process runs."""
+        entries = [entry for entry in self._entries.values() if entry.actor is not None and entry.state is entry.actor.main]
+        return [
+            RunningAgent(entry.record.id, entry.is_at_work, entry.actor.last_active_ms, entry.actor.reap)
+            for entry in entries
+            if entry.actor is not None and entry.actor.alive
+        ]
 
     def directories_at_work(self) -> set[str]:
         """Directories in which an agent's process runs."""

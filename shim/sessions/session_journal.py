@@ -58,7 +58,10 @@ class SessionJournal:
             }
         )
         self.event_id = event.event_id
-        self._append(event)
+        if self._burst is not None:
+            self._burst.append(event)
+        else:
+            self._queue((event,))
         return event
 
     def copy(self, event: UniversalEvent) -> UniversalEvent:
@@ -72,7 +75,7 @@ class SessionJournal:
         }
         event = event.model_copy(update=identity)
         self.event_id = event.event_id
-        self._append(event)
+        self._queue((event,))
         return event
 
     def load(self, event: UniversalEvent) -> None:
@@ -116,12 +119,6 @@ class SessionJournal:
     def is_behind(self) -> bool:
         """Whether events wait here that the store does not have."""
         return bool(self._unsaved or self._burst)
-
-    def _append(self, event: UniversalEvent) -> None:
-        if self._burst is not None:
-            self._burst.append(event)
-        else:
-            self._queue((event,))
 
     def _queue(self, events: Sequence[UniversalEvent]) -> None:
         """Queue events for the store.

@@ -17,7 +17,7 @@ from shim.clock import Clock, from_rfc3339
 from shim.errors import SessionNotFound, SessionTerminated
 from shim.ids import Ids
 from shim.sessions.exit_errors import SERVER_LOST, SERVER_STOPPED
-from shim.sessions.feed import ChangeFeed, Feed
+from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.prompt_payload import PendingPrompts
 from shim.sessions.resync import Changed, Resync
@@ -40,6 +40,7 @@ from universal.events import (
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.jsonvalue import JsonObject, obj
 from universal.session import checkpoint as core
+from universal.session.changes import Change
 from universal.session.model import Session
 from universal.session.record_json import RecordChanges, changes_json
 from universal.session.reducer import Reducer
@@ -49,6 +50,8 @@ log = structlog.get_logger()
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""
+NOTED = frozenset({EventType.SESSION_STARTED, EventType.SESSION_ENDED, EventType.ITEM_COMPLETED})
+"""Events of which the session remembers more than its clients see."""
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
 
 
@@ -132,20 +135,24 @@ class SessionState:
         for event in events:
             self.reducer.load(event, from_rfc3339(event.time))
             self.journal.load(event)
-            self._note_end(event)
-            self._note_item(event)
+            self._note(event)
             self._replay_turn(event)
 
-    def show(self, event: UniversalEvent, changes: ChangeFeed, feed: Feed) -> None:
-        """Apply an event that another server has written, and show its changes to the clients of this one. Nothing is stored."""
+    def mute(self) -> None:
+        """Show clients nothing more. Another server has the session, and tells of it."""
+        self._changes = ChangeFeed()
+
+    def show(self, event: UniversalEvent, changes: ChangeFeed, *, without: tuple[type[Change], ...] = ()) -> None:
+        """Apply an event that another server has written, and show its changes to the clients of this one. Nothing is stored.
+
+        In: `without`, the kinds of changes that they have seen already.
+        """
         at_ms = from_rfc3339(event.time)
         self.journal.load(event)
-        self._note_end(event)
-        published = self.reducer.apply(event, at_ms)
-        self._note_item(event)
+        published = [change for change in self.reducer.apply(event, at_ms) if not isinstance(change, without)]
+        self._note(event)
         self._replay_turn(event)
-        changes.publish(published, self.session, at_ms)
-        feed.show(event)
+        changes.publish(published, self.session, at_ms, sequence=event.sequence, is_stored=True)
 
     def _replay_turn(self, event: UniversalEvent) -> None:
         """Give a turn of the journal to the turn machine."""
@@ -180,8 +187,10 @@ class SessionState:
         if self.is_terminated:
             raise SessionTerminated(self.id)
 
-    def _note_end(self, event: UniversalEvent) -> None:
-        if event.type is EventType.SESSION_ENDED and isinstance(event.data, SessionEndedData):
+    def _note(self, event: UniversalEvent) -> None:
+        if event.type is EventType.ITEM_COMPLETED:
+            self._note_item(event)
+        elif event.type is EventType.SESSION_ENDED and isinstance(event.data, SessionEndedData):
             self.ended = event.data
         elif event.type is EventType.SESSION_STARTED:
             self.ended = None
@@ -190,10 +199,10 @@ class SessionState:
         """Write one event, apply it to the session, and publish the changes."""
         now = self._clock.now_ms()
         event = self.journal.write(type_, data, now, source=source, raw=raw)
-        self._note_end(event)
         changes = self.reducer.apply(event, now)
-        self._note_item(event)
-        self._changes.publish(changes, self.session, now)
+        if type_ in NOTED:
+            self._note(event)
+        self._changes.publish(changes, self.reducer.session, now, sequence=event.sequence)
         if self._resync.waits:
             for change in changes:
                 self._resync.note(change)
@@ -238,7 +247,7 @@ class SessionState:
 
     def fact(self, fact: Fact) -> None:
         """Record a codec's fact. Of many unparsed lines, only the first ones and the number are recorded."""
-        if not self._unparsed.keep(fact):
+        if fact.type is EventType.UNPARSED and not self._unparsed.keep(fact):
             return
         self.journal.native_session_id = fact.native_session_id or self.journal.native_session_id
         self.record(fact.type, fact.data, source=Source.DAEMON if fact.synthetic else Source.AGENT, raw=fact.raw)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import structlog
 
 from universal.codec import Fact
-from universal.events import EventType, UnparsedData
+from universal.events import UnparsedData
 
 log = structlog.get_logger()
 
@@ -28,9 +28,7 @@ class UnparsedLimit:
         self._last = ""
 
     def keep(self, fact: Fact) -> bool:
-        """Whether to record a fact. Facts of other types are always recorded."""
-        if fact.type is not EventType.UNPARSED:
-            return True
+        """Whether to record the fact of an unparsed line."""
         if self._recorded < self._bound:
             self._recorded += 1
             return True

@@ -274,8 +274,8 @@ def forgets_items_that_wait(patch: pytest.MonkeyPatch) -> None:
 def begins_with_another_event(patch: pytest.MonkeyPatch) -> None:
     real = checkpoints.open_from
 
-    async def open_from(branch: SessionState, store: Any) -> bool:
-        is_open = await real(branch, store)
+    async def open_from(branch: SessionState, store: Any, *, until: int | None = None) -> bool:
+        is_open = await real(branch, store, until=until)
         branch.journal.sequence += 1
         return is_open
 

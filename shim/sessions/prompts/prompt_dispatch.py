@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import structlog
 
 from shim.agents.directory import Agent
-from shim.errors import AgentError, AgentNotFound
+from shim.errors import AgentError, AgentNotFound, SessionElsewhere, StoreError
 from shim.sessions.agent_process import AgentProcess
+from shim.sessions.agent_room import WAIT_S
 from shim.sessions.dependencies import SessionDeps
 from shim.sessions.exit_errors import start_error
 from shim.sessions.native_sessions import NativeSession, note_native_session
@@ -32,6 +33,9 @@ from universal.turn import Input
 from universal.unattended_policy import UnattendedPolicy
 
 log = structlog.get_logger()
+
+STORE_AGAIN_S = 0.25
+"""Seconds between two tries to store a prompt, while its turn waits for that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,8 @@ class PromptDispatcher:
     def dispatch(self, key: str) -> None:
         """Send the prompt now if the agent is ready for it, else when it is started."""
         pending = self._queue.pending[key]
-        if not self._snapshots.look() and self._trust is None and self._is_ready_for(pending):
+        is_fit = not self._snapshots.look() and self._trust is None and self._is_ready_for(pending)
+        if is_fit and self._deps.store.ownership.peers is None:
             self._send(pending)
             return
         self._waiting_key = key
@@ -190,7 +195,7 @@ class PromptDispatcher:
                 if self._waiting_key != key:
                     continue  # aborted meanwhile: no agent is started for it
                 start = () if self._is_ready_for(pending) else (self._start_agent(pending),)
-                snapshot = () if started_key == key else (self._snapshots.begin(),)
+                snapshot = () if started_key == key else (self._snapshots.begin(), self._wait_until_stored(key))
                 started_key = key
                 await asyncio.gather(*start, *snapshot)
             except AgentError as error:
@@ -198,6 +203,21 @@ class PromptDispatcher:
             except Exception as error:
                 log.exception("agent.launch_failed", session_id=self._state.id, agent=pending.agent)
                 self._fail(pending, f"{pending.agent} could not be started: {error}")
+
+    async def _wait_until_stored(self, key: str) -> None:
+        """In a cluster, wait until a prompt is stored: one that was not would be done here, and again by the next owner.
+
+        Returns too when its turn is over.
+        """
+        if self._deps.store.ownership.peers is None:
+            return
+        while self._waiting_key == key:
+            try:
+                await self._deps.store.flush(self._state.id)
+            except (StoreError, SessionElsewhere):  # of a lost session: until it is given up
+                await asyncio.sleep(STORE_AGAIN_S)
+            else:
+                return
 
     async def _ask_for_trust(self, pending: PendingPrompt) -> bool:
         """Find out whether the agent may use the project's settings, which may ask a person. False if the turn is over."""
@@ -216,6 +236,19 @@ class PromptDispatcher:
 
     async def _start_agent(self, pending: PendingPrompt) -> None:
         pending.require_choice()
+        key, room = pending.prompt.key, self._deps.room
+        if not await room.enter(self._state.id, is_wanted=lambda: self._waiting_key == key, on_wait=self._show_wait):
+            return
+        try:
+            await self._start_in_place(pending)
+        finally:
+            room.leave(self._state.id)
+
+    def _show_wait(self, why: str) -> None:
+        """Show in the session's status that its turn waits for room, and why."""
+        self._state.status("retry", why, message=why, attempt=1, delay_ms=int(WAIT_S * 1000))
+
+    async def _start_in_place(self, pending: PendingPrompt) -> None:
         await self._process.stop()
         agent = self._deps.agents.get(pending.agent)
         if agent is None:

@@ -41,8 +41,9 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
             raise
         choice = prompt_request.refusal(manager.deps.agents, state.session, body, error)
     accepted, errors = await prompt_request.accept(body, choice, manager.deps.ids, manager.deps.roots)
-    await settle(manager, actor)
+    await settle(manager, await manager.actor(session_id))  # the session may have been given up while files were read
     actor = await manager.actor(session_id)  # another actor, if the session was moved meanwhile
+    state = actor.main
     prompt_request.check_ids(state.session, body)  # reading files took time: the id may be used now
     record = state.session.record
     failures = [PromptFailed(Failure(message)) for message in errors]

@@ -9,6 +9,8 @@ from typing import Any, cast
 import pytest
 
 from shim.errors import Conflict, InvalidRequest, NotFound
+from shim.sessions.agent_room import AgentRoom
+from shim.sessions.exit_errors import drain_error
 from shim.sessions.prompts import prompt_request
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
@@ -541,3 +543,76 @@ async def test_a_prompt_whose_session_ends_while_it_is_read_is_refused(
         await submit(w.manager, session, body())
     assert w.hub.folds[session].idles == 0
     assert w.agents.spawned == []
+
+
+async def test_a_turn_that_the_server_gives_up_fails_once_and_keeps_what_waits(w: World) -> None:
+    session = w.session()
+    await ask(w, session, "first")
+    waiting = await ask(w, session, "second")
+    w.agent.text("half")
+    actor = await w.manager.actor(session)
+    await actor.close(error=drain_error("mine", 3))
+    assert w.hub.folds[session].idles == 1
+    assert w.agent.prompts == ["first"]
+    answer = list(view(await w.manager.session(session)).messages.values())[-1]
+    assert "The server mine was stopped while this turn ran" in answer.info["error"]["data"]["message"]
+    assert list(actor.prompt_queue.parked) == [waiting]
+    await actor.close(error=drain_error("mine", 3))
+    assert w.hub.folds[session].idles == 1
+
+
+async def test_a_turn_without_room_for_its_agent_waits_and_its_status_says_why(w: World) -> None:
+    w.manager.deps.room = AgentRoom(1, w.manager.index.running_agents)
+    first, second = w.session(), w.session()
+    await ask(w, first, "one")
+    agent = w.agent
+    await ask(w, second, "two")
+    status = statuses(w.manager)[second]
+    assert status["type"] == "retry"
+    assert "this server runs 1 agents at once (max_agents)" in status["message"]
+    agent.text("done")
+    agent.end_turn()
+    await w.settle()
+    assert w.agent is not agent
+    assert w.agent.prompts == ["two"]
+    w.agent.text("too")
+    assert statuses(w.manager) == {second: {"type": "busy"}}
+    w.agent.end_turn()
+    assert w.hub.folds[second].idles == 1
+
+
+async def test_a_turn_that_waits_for_room_can_be_aborted(w: World) -> None:
+    w.manager.deps.room = AgentRoom(1, w.manager.index.running_agents)
+    first, second = w.session(), w.session()
+    await ask(w, first, "one")
+    agent = w.agent
+    await ask(w, second, "two")
+    await w.manager.abort(second)
+    assert w.hub.folds[second].idles == 1
+    agent.end_turn()
+    await w.settle()
+    assert w.agent is agent, "no agent was started for it"
+
+
+async def test_a_prompt_during_a_release_loads_its_session_again(w: World) -> None:
+    """Its files were read, or its configuration, while the server has given the session up: it is placed anew."""
+    session = w.session()
+    await ask(w, session, "first")
+    w.agent.end_turn()
+    await w.manager.deps.store.flush()
+    released = list[str]()
+
+    async def release(directory: str) -> None:
+        entry = w.manager.index.get(session)
+        if not released and entry.actor is not None and entry.state is not None:
+            released.append(directory)
+            state, actor = entry.state, entry.actor
+            entry.state = entry.actor = None
+            await actor.close()
+            state.journal.is_closed = True
+
+    w.manager.deps.config_refresh = release
+    await ask(w, session, "second")
+    assert released
+    assert [prompt.endswith("second") for prompt in w.agent.prompts] == [True]
+    w.agent.end_turn()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from shim.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.feed import Feed, Follower
 from universal.events import ErrorData, EventType, Source, UniversalEvent
 
@@ -137,3 +138,47 @@ async def test_an_observer_that_fails_does_not_stop_the_others(caplog: pytest.Lo
     feed.observe(lambda one: seen.append(one.sequence))
     feed.publish(event(1))
     assert seen == [1]
+
+
+async def test_a_live_event_waits_until_it_is_stored() -> None:
+    """Its sequence must mean the same at every server of a cluster. While NATS is away, the reader gets a sign of life."""
+    feed, stored = Feed(), asyncio.Event()
+    journal = Journal(feed)
+    failures = [StoreUnavailable("NATS is away")]
+
+    async def store() -> None:
+        if failures:
+            raise failures.pop()
+        await stored.wait()
+
+    follower = Follower(feed, "s", journal.read, 0, store)
+    assert list(await follower.take(asyncio.get_running_loop().time())) == []
+    journal.add()
+    assert list(await follower.take()) == []
+    waiting = asyncio.ensure_future(follower.take())
+    for _ in range(CAUGHT_UP):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    stored.set()
+    assert [one.sequence for one in await waiting] == [1]
+    follower.close()
+
+
+async def test_events_of_a_lost_session_reach_no_reader() -> None:
+    feed = Feed()
+    journal = Journal(feed)
+
+    async def store() -> None:
+        raise SessionElsewhere("s", "another server")
+
+    refused = Follower(feed, "s", journal.read, 0, store)
+    late = Follower(feed, "s", journal.read, 0)
+    for follower in (refused, late):
+        assert list(await follower.take(asyncio.get_running_loop().time())) == []
+    journal.add()
+    assert list(await refused.take()) == []
+    feed.end("s", is_lost=True)
+    assert list(await late.take()) == []
+    assert (refused.over, late.over) == (True, True)
+    refused.close()
+    late.close()

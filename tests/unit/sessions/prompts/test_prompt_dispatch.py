@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 import pytest
 
+from shim.errors import SessionElsewhere, StoreUnavailable
+from shim.sessions.prompts import prompt_dispatch
 from shim.sessions.undo.trees import Trees
 from tests.support.scripted_model import World, ask
 
@@ -79,3 +82,52 @@ async def test_a_prompt_is_dispatched_after_the_snapshot_before_it(w: World, fil
     files.release.set()
     await w.settle()
     assert w.agent.prompts == ["first", "again"]
+
+
+def join_cluster(w: World, monkeypatch: pytest.MonkeyPatch, flush: Callable[[str | None], Awaitable[None]]) -> None:
+    monkeypatch.setattr(w.store.ownership, "peers", object(), raising=False)
+    monkeypatch.setattr(w.store, "flush", flush)
+
+
+async def test_in_a_cluster_an_agent_gets_a_prompt_only_after_it_is_stored(
+    w: World, files: SlowFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that is cut off would do what its client, who was refused, asks of the next owner."""
+    monkeypatch.setattr(prompt_dispatch, "STORE_AGAIN_S", 0.0)
+    files.release.set()
+    session, is_connected = w.session(), asyncio.Event()
+    await ask(w, session, "first")
+    w.agent.end_turn()
+
+    async def flush(session_id: str | None = None) -> None:
+        if not is_connected.is_set():
+            raise StoreUnavailable("NATS is away")
+
+    join_cluster(w, monkeypatch, flush)
+    await ask(w, session, "second")
+    assert w.agent.prompts == ["first"]
+    assert w.hub.folds[session].status == {"type": "busy"}
+    is_connected.set()
+    await w.settle()
+    assert w.agent.prompts == ["first", "second"]
+    w.agent.end_turn()
+
+
+async def test_a_prompt_of_a_session_that_was_lost_reaches_no_agent(
+    w: World, files: SlowFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prompt_dispatch, "STORE_AGAIN_S", 0.0)
+    files.release.set()
+    session = w.session()
+    await ask(w, session, "first")
+    w.agent.end_turn()
+
+    async def flush(session_id: str | None = None) -> None:
+        raise SessionElsewhere(session, "another server")
+
+    join_cluster(w, monkeypatch, flush)
+    await ask(w, session, "second")
+    assert w.agent.prompts == ["first"]
+    async with asyncio.timeout(WAIT_S):
+        await w.manager.abort(session)
+    assert w.hub.folds[session].idles == 2

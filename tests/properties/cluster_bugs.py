@@ -1,0 +1,231 @@
+"""Bugs that somebody may plausibly write into a cluster, one function each. `test_cluster_bugs.py` wants each of them found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from shim.sessions import checkpoints
+from shim.sessions.other_servers import OtherServers
+from shim.sessions.remote_sessions import RemoteSessions
+from shim.store.jetstream.commands import ID, Commands
+from shim.store.jetstream.connection import Connection, Parcel
+from shim.store.jetstream.journals import Journal, Journals
+from shim.store.jetstream.lanes import LaneWriter
+from shim.store.jetstream.leases import Leases
+from shim.store.jetstream.store import JetStreamStore
+from shim.store.ownership import ClaimedSession
+from shim.store.rows import EventRow
+from shim.store.servers import ServerRef
+
+Bug = Callable[[pytest.MonkeyPatch], None]
+
+
+# --- fencing -------------------------------------------------------------------------------------------------------------
+
+
+def no_fencing(patch: pytest.MonkeyPatch) -> None:
+    """An append names no number that the journal's last message must have."""
+    real = Connection.append
+
+    async def append(self: Connection, subject: str, payload: bytes, *, after: int | None = None, expires_s: int = 0) -> int:
+        return await real(self, subject, payload, after=None if ".journal." in subject else after, expires_s=expires_s)
+
+    patch.setattr(Connection, "append", append)
+
+
+def takes_a_refusal_for_a_delay(patch: pytest.MonkeyPatch) -> None:
+    """A refused append is repeated behind whatever the last message is, also another owner's."""
+
+    async def go_on(self: Journals, journal: Journal, subject: str) -> None:
+        message = await self._connection.last(self._layout.journal, subject)
+        journal.position = 0 if message is None else message.sequence
+
+    patch.setattr(Journals, "_explain_refusal", go_on)
+
+
+def takes_sessions_of_the_living(patch: pytest.MonkeyPatch) -> None:
+    """A claim does not look whether the owner lives, and the owner does not notice."""
+
+    async def find_none(self: Leases, server_id: str) -> ServerRef | None:
+        return None
+
+    patch.setattr(Leases, "find", find_none)
+    keeps_a_lost_session(patch)
+
+
+def keeps_a_lost_session(patch: pytest.MonkeyPatch) -> None:
+    """A server that has lost a session goes on with its agent and its turn."""
+
+    async def go_on(self: OtherServers, session_id: str, owner: ServerRef) -> None:
+        pass
+
+    patch.setattr(OtherServers, "_give_up", go_on)
+
+
+def acknowledges_what_was_refused(patch: pytest.MonkeyPatch) -> None:
+    """A flush says nothing of a session that another server has taken."""
+
+    async def flush(self: JetStreamStore, session_id: str | None = None) -> None:
+        await self._use().lanes.flush()
+
+    patch.setattr(JetStreamStore, "flush", flush)
+
+
+def acknowledges_before_nats(patch: pytest.MonkeyPatch) -> None:
+    """A flush does not wait."""
+
+    async def flush(self: LaneWriter, key: object = None) -> None:
+        pass
+
+    patch.setattr(LaneWriter, "flush", flush)
+
+
+# --- leases --------------------------------------------------------------------------------------------------------------
+
+
+def renews_the_lease_of_a_dead_server(patch: pytest.MonkeyPatch) -> None:
+    """A lease without its server is taken for a living one."""
+    real = Leases._read
+    known: dict[int, dict[str, Any]] = {}
+
+    async def read(self: Leases) -> dict[str, Any]:
+        known.setdefault(id(self), {}).update(await real(self))
+        return dict(known[id(self)])
+
+    async def find(self: Leases, server_id: str) -> ServerRef | None:
+        return self.live_servers.get(server_id)
+
+    patch.setattr(Leases, "_read", read)
+    patch.setattr(Leases, "find", find)
+
+
+def leaves_the_turn_of_a_dead_server(patch: pytest.MonkeyPatch) -> None:
+    """Nobody ends the turns of a server that died."""
+
+    async def leave(self: OtherServers, session_id: str) -> None:
+        pass
+
+    patch.setattr(OtherServers, "_end_left_turn", leave)
+
+
+def ends_a_turn_without_a_claim(patch: pytest.MonkeyPatch) -> None:
+    """Each server that sees the death ends the turn, and writes behind the others."""
+
+    async def claim(self: JetStreamStore, session_id: str) -> ClaimedSession | ServerRef:
+        return ClaimedSession(None)
+
+    patch.setattr(JetStreamStore, "claim", claim)
+
+
+# --- commands ------------------------------------------------------------------------------------------------------------
+
+
+def does_a_repeated_command_again(patch: pytest.MonkeyPatch) -> None:
+    """The ids of commands are forgotten."""
+    real, numbers = Commands._receive, count()
+
+    async def receive(self: Commands, parcel: Parcel) -> None:
+        await real(self, parcel._replace(headers={**parcel.headers, ID: f"{parcel.headers.get(ID)}/{next(numbers)}"}))
+
+    patch.setattr(Commands, "_receive", receive)
+
+
+def appends_again_what_was_stored(patch: pytest.MonkeyPatch) -> None:
+    """After a lost answer, the same events are appended once more."""
+
+    async def forget(self: Journals, journal: Journal, subject: str) -> None:
+        message = await self._connection.last(self._layout.journal, subject)
+        assert journal.record is not None
+        if message is not None and f'"epoch":{journal.record.epoch},'.encode() in message.data:
+            journal.position = message.sequence
+        else:
+            await real(self, journal, subject)
+
+    real = Journals._explain_refusal
+    patch.setattr(Journals, "_explain_refusal", forget)
+
+
+# --- readers -------------------------------------------------------------------------------------------------------------
+
+
+def reads_behind_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    """A reader goes on some events before the checkpoint with which it began."""
+    real = checkpoints.open_from
+
+    async def open_from(state: Any, store: Any, **options: Any) -> bool:
+        is_open = await real(state, store, **options)
+        if is_open and state.sequence:
+            state.journal.sequence -= min(state.sequence, 6)
+        return is_open
+
+    patch.setattr(checkpoints, "open_from", open_from)
+
+
+def skips_what_a_replica_lacks(patch: pytest.MonkeyPatch) -> None:
+    """A reader takes what a replica has for all there is, though its client was told of more."""
+
+    async def rows(
+        self: JetStreamStore, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True
+    ) -> list[EventRow]:
+        return await self._read_rows(self._use().journals.get(session_id), max(after, 0), limit, with_raw=with_raw)
+
+    patch.setattr(JetStreamStore, "rows", rows)
+
+
+def shows_events_twice(patch: pytest.MonkeyPatch) -> None:
+    """A reader reads from the begin of what it was told of, whether it has read it or not."""
+    real = JetStreamStore.brief
+
+    async def brief(self: JetStreamStore, session_id: str, after: int, limit: int) -> Sequence[EventRow]:
+        rows = await real(self, session_id, after, limit)
+        return rows if rows or after < 2 or told.pop(session_id, None) is None else await real(self, session_id, after - 1, limit)
+
+    told: dict[str, int] = {}
+    note = RemoteSessions.note
+
+    def note_growth(self: RemoteSessions, entry: Any, growth: Any) -> None:
+        told[entry.record.id] = growth.last
+        note(self, entry, growth)
+
+    patch.setattr(JetStreamStore, "brief", brief)
+    patch.setattr(RemoteSessions, "note", note_growth)
+
+
+def hears_of_nothing(patch: pytest.MonkeyPatch) -> None:
+    """A reader misses the last words of an owner, and does not look."""
+    real = RemoteSessions.note
+
+    def note(self: RemoteSessions, entry: Any, growth: Any) -> None:
+        if growth.last % 3:
+            real(self, entry, growth)
+
+    def look_away(self: RemoteSessions, entry: Any) -> None:
+        if entry.busy or not self.is_live(entry.record.id):
+            read_soon(self, entry)
+
+    read_soon = RemoteSessions.read_soon
+    patch.setattr(RemoteSessions, "note", note)
+    patch.setattr(RemoteSessions, "read_soon", look_away)
+
+
+BUGS: tuple[Bug, ...] = (
+    no_fencing,
+    takes_a_refusal_for_a_delay,
+    takes_sessions_of_the_living,
+    keeps_a_lost_session,
+    acknowledges_what_was_refused,
+    acknowledges_before_nats,
+    renews_the_lease_of_a_dead_server,
+    leaves_the_turn_of_a_dead_server,
+    ends_a_turn_without_a_claim,
+    does_a_repeated_command_again,
+    appends_again_what_was_stored,
+    reads_behind_the_checkpoint,
+    skips_what_a_replica_lacks,
+    shows_events_twice,
+    hears_of_nothing,
+)

@@ -1,0 +1,387 @@
+"""A cluster in one event loop: real stores, managers and commands between servers, on a simulated NATS, in virtual time.
+
+    client -> ClusterNode.request -> the route's function -> SessionManager -> JetStreamStore -> SimulatedNats
+                                  -> SessionElsewhere: Commands.ask -> the owner
+
+Only three things are not real: NATS, the agents (`BusyAgent`), and HTTP. `Observations` keeps what anybody outside could see; the
+laws (`cluster_laws.py`) judge it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import count
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from shim.clock import Clock
+from shim.errors import SessionElsewhere, SessionNotFound, ShimError
+from shim.faces.opencode1.routes.prompt import PromptBody, prompt_async
+from shim.faces.opencode1.routes.session import SessionPath
+from shim.ids import Ids
+from shim.sessions import checkpoints, journal_loader
+from shim.sessions.dependencies import SessionDeps
+from shim.sessions.feed import ChangeFeed, SessionChanges
+from shim.sessions.manager import SessionManager
+from shim.sessions.session_state import SessionState
+from shim.store.jetstream import connection as connections
+from shim.store.jetstream import leases
+from shim.store.jetstream.layout import ClusterOptions, decode_record
+from shim.store.jetstream.store import JetStreamStore
+from shim.store.peers import Answer, Command
+from shim.store.servers import ServerRef
+from tests.support.cluster.simulated_nats import SimulatedClient, SimulatedNats, StoredMessage
+from tests.support.cluster.virtual_time import MACHINE, ClusterLoop, Machine, elapse
+from tests.support.scripted_model import Project, ScriptedAgent, ScriptedAgents, ScriptedCodec
+from universal.codec import Interrupt, LaunchOptions, Prompt
+from universal.session.changes import StatusChanged, TurnEnded
+
+OPTIONS = ClusterOptions(("nats://simulated",))
+DIRECTORY = "/"
+CLIENT_S = 60.0
+"""Seconds after which a client gives a request up."""
+START_AGAIN_S = 1.0
+"""Seconds until a server that could not start tries it again."""
+PIECE_S = 0.4
+"""Seconds between two pieces of an agent's answer."""
+SKEWS_MS = (0, 90_000, -45_000, 3_600_000)
+"""How wrong the clocks of the machines are."""
+CHECKPOINT_EVERY = 12
+"""Events between two checkpoints; few, so that there are many."""
+EPOCH_MS = 1_795_293_784_083
+
+
+class MachineClock(Clock):
+    """The clock of a machine, which may be wrong."""
+
+    def __init__(self, skew_ms: int) -> None:
+        self._skew_ms = skew_ms
+
+    def now_ms(self) -> int:
+        return EPOCH_MS + self._skew_ms + int(asyncio.get_running_loop().time() * 1000)
+
+
+def ids_of(name: str, clock: Clock) -> Ids:
+    """Ids of a server that are the same in each run."""
+    ids = Ids(clock)
+    ids._tails = (f"{name}{number}".rjust(14, "0") for number in count(1))
+    return ids
+
+
+class BusyAgent(ScriptedAgent):
+    """An agent that answers each prompt `NAME PIECES` with so many pieces of text."""
+
+    place: ClusterNode
+    name = ""
+    run: asyncio.Task[None] | None = None
+
+    def new(self, prefix: str = "itm") -> str:
+        self.numbers += 1
+        return f"{prefix}_{self.name}_{self.numbers}"
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        command = self.commands[-1]
+        if isinstance(command, Prompt):
+            *before, text = command.text.splitlines()
+            self.place.seen.dispatches[text].append(self.place.server)
+            self.place.seen.carried.update(before)
+            self.run = asyncio.get_running_loop().create_task(self._answer(text))
+        elif isinstance(command, Interrupt) and self.run is not None and not self.run.done():
+            self.run.cancel()
+            self.abort_turn()
+
+    def exits(self, code: int | None = 0, signal: int | None = None, stderr: str = "") -> None:
+        if self.run is not None:
+            self.run.cancel()
+        super().exits(code, signal, stderr)
+
+    async def _answer(self, text: str) -> None:
+        pieces = int(text.rpartition(" ")[2])
+        item_id = self.begin()
+        for number in range(pieces):
+            await elapse(PIECE_S)
+            self.delta(item_id, f"{number}.")
+        self.complete(item_id, "".join(f"{number}." for number in range(pieces)))
+        self.end_turn()
+
+
+class BusyAgents(ScriptedAgents):
+    """The agents of a server."""
+
+    def __init__(self, place: ClusterNode) -> None:
+        super().__init__()
+        self._place = place
+
+    def _maker(self, name: str) -> Any:
+        def make(_ids: Any) -> ScriptedCodec:
+            agent = BusyAgent(LaunchOptions("", "/"), lambda _: None, lambda _: None)
+            agent.place, agent.name = self._place, f"{self._place.server}a{len(self.spawned)}"
+            return ScriptedCodec(name, agent)
+
+        return make
+
+
+@dataclass(frozen=True, slots=True)
+class AckedPrompt:
+    """A prompt that a client was told is accepted. `events`: those of its session that NATS had stored then."""
+
+    session_id: str
+    text: str
+    server: str
+    stored_texts: tuple[str, ...]
+
+
+@dataclass
+class Observations:
+    """What the laws judge.
+
+    stored      stream -> all messages that it ever had
+    acked       accepted prompts
+    refused     texts of prompts that were refused, or whose fate no client knows
+    dispatches  text of a prompt -> the servers whose agents got it
+    carried     lines that agents got along with a later prompt
+    views       (server, session) -> what its clients saw of the status: "busy", "idle", "ended REASON"
+    """
+
+    stored: dict[str, list[StoredMessage]] = field(default_factory=lambda: defaultdict(list))
+    sessions: list[str] = field(default_factory=list)
+    acked: list[AckedPrompt] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    dispatches: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    carried: set[str] = field(default_factory=set)
+    views: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
+
+
+class ClusterNode:
+    """A server of the cluster, from its start to its death."""
+
+    def __init__(self, world: ClusterWorld, number: int, generation: int) -> None:
+        self.number = number
+        self.server = f"n{number}g{generation}"
+        self.machine = Machine(self.server)
+        self.world, self.seen = world, world.seen
+        self.store = JetStreamStore(OPTIONS, name=self.server)
+        self.store.server_id = self.server
+        clock = MachineClock(SKEWS_MS[number % len(SKEWS_MS)])
+        changes = ChangeFeed()
+        changes.observe(self._observe)
+        self.agents = BusyAgents(self)
+        deps = SessionDeps(clock, ids_of(self.server, clock), self.store, changes, self.agents, lambda _: (), 5.0, 900.0)
+        self.manager = SessionManager(deps)
+        self.is_ready = False
+
+    async def start(self) -> None:
+        """Start, again and again until NATS can be reached."""
+        while not self.is_ready:
+            try:
+                await self.store.open()
+                await self.manager.start()
+                await self.store.peers.serve(self._perform)
+                self.is_ready = True
+            except ShimError:
+                with suppress(ShimError):
+                    await self.store.close()
+                await elapse(START_AGAIN_S)
+
+    def _observe(self, published: SessionChanges) -> None:
+        if published.is_resent:
+            return
+        for change in published.changes:
+            if isinstance(change, StatusChanged):
+                self.seen.views[self.server, published.session.id].append(change.status.type)
+            elif isinstance(change, TurnEnded):
+                self.seen.views[self.server, published.session.id].append(f"ended {change.reason}")
+
+    # --- what clients ask --------------------------------------------------------------------------------------------
+
+    async def create(self, session_id: str) -> None:
+        """Create a session, as the route does."""
+        self.manager.create(DIRECTORY, Project(), session_id=session_id)
+        await self.store.flush()
+
+    async def request(self, action: str, session_id: str, text: str = "") -> None:
+        """Do what a client asks, or let the session's owner do it, as `shim.http.relay` does."""
+        try:
+            try:
+                await self._do(action, session_id, text)
+            except SessionNotFound:
+                await self.manager.others.look_now()
+                if self.manager.index.find(session_id) is None:
+                    raise
+                await self._do(action, session_id, text)
+        except SessionElsewhere as error:
+            if not isinstance(error.owner, ServerRef) or not error.owner.pid:
+                raise
+            self.world.commands += 1
+            body = json.dumps([session_id, text]).encode()
+            command = Command(f"{self.server}c{self.world.commands}", action, "/", body=body)
+            async with self.store.peers.ask(error.owner, command) as answer:
+                why = b"".join([chunk async for chunk in answer.chunks])
+            await self.manager.others.look_now()
+            if answer.status != 200:
+                raise ShimError(why.decode()) from None
+
+    async def _do(self, action: str, session_id: str, text: str) -> None:
+        if action == "prompt":
+            services = SimpleNamespace(sessions=self.manager, store=self.store)
+            context: Any = SimpleNamespace(services=services, request=SimpleNamespace(headers={}))
+            body = PromptBody.model_validate({"parts": [{"type": "text", "text": text}]})
+            await prompt_async(context, SessionPath(sessionID=session_id), body)
+        else:
+            await self.manager.abort(session_id)
+
+    @asynccontextmanager
+    async def _perform(self, command: Command) -> AsyncGenerator[Answer]:
+        session_id, text = json.loads(command.body)
+        status, why = 200, b""
+        try:
+            await self._do(command.method, session_id, text)
+            await self.store.flush()
+        except ShimError as error:
+            status, why = 409, str(error).encode()
+
+        async def chunks() -> Any:
+            yield why
+
+        yield Answer(status, (), chunks())
+
+    async def read(self, session_id: str, text: str = "") -> None:
+        """Read a session, and note what a client sees. In: a prompt that this server has acknowledged."""
+        state = await self.manager.readable_state(session_id)
+        entry = self.manager.index.find(session_id)
+        if entry is not None and entry.state is None:
+            self.world.on_read(self.server, state, text)
+
+
+class ClusterWorld:
+    """NATS, servers and clients."""
+
+    def __init__(self, loop: ClusterLoop, nodes: int) -> None:
+        self.loop = loop
+        self.nats = SimulatedNats()
+        self.seen = Observations()
+        self.nats.on_stored = lambda stream, message: self.seen.stored[stream].append(message)
+        self.clients: dict[str, SimulatedClient] = {}
+        self.nodes = [ClusterNode(self, number, 1) for number in range(nodes)]
+        self.commands = 0
+        self._requests: list[asyncio.Task[None]] = []
+        self._numbers = count(1)
+
+    def new_client(self) -> SimulatedClient:
+        """The connection of the machine that runs."""
+        client = self.nats.client()
+        machine = MACHINE.get()
+        self.clients["" if machine is None else machine.name] = client
+        return client
+
+    async def start(self) -> None:
+        """Start all servers."""
+        starts = [self.loop.spawn(node.machine, node.start()) for node in self.nodes]
+        await asyncio.gather(*starts)
+
+    async def create(self, session_id: str, number: int) -> None:
+        """Create a session at a server, and wait until it is acknowledged."""
+        node = self.nodes[number]
+        await self.loop.spawn(node.machine, node.create(session_id))
+        self.seen.sessions.append(session_id)
+
+    def owner(self, session_id: str) -> int:
+        """The number of the server that owns a session, or did before it died."""
+        stream = self.nats.stream("KV_shim_sessions")
+        newest = stream.newest.get(f"$KV.shim_sessions.{session_id}")
+        server = "" if newest is None else decode_record(stream.messages[newest].data).owner
+        return int(server.removeprefix("n").partition("g")[0] or 0)
+
+    async def add_node(self) -> ClusterNode:
+        """One more server, which knows nothing but what is stored."""
+        node = ClusterNode(self, len(self.nodes), 1)
+        self.nodes.append(node)
+        await self.loop.spawn(node.machine, node.start())
+        return node
+
+    # --- clients -----------------------------------------------------------------------------------------------------
+
+    def prompt(self, number: int, session_id: str, pieces: int) -> None:
+        """A client prompts at a server, and waits for the acknowledgement."""
+        text = f"p{next(self._numbers)} {pieces}"
+        self._send(self._prompt(self.nodes[number], session_id, text))
+
+    async def _prompt(self, node: ClusterNode, session_id: str, text: str) -> None:
+        if await self._answer_of(node, node.request("prompt", session_id, text)):
+            self.seen.acked.append(AckedPrompt(session_id, text, node.server, tuple(self.stored_texts(session_id))))
+            await self._answer_of(node, node.read(session_id, text))
+        else:
+            self.seen.refused.append(text)
+
+    def abort(self, number: int, session_id: str) -> None:
+        """A client aborts a turn."""
+        node = self.nodes[number]
+        self._send(self._answer_of(node, node.request("abort", session_id)))
+
+    def read(self, number: int, session_id: str) -> None:
+        """A client reads a session."""
+        node = self.nodes[number]
+        self._send(self._answer_of(node, node.read(session_id)))
+
+    def _send(self, request: Any) -> None:
+        task = self.loop.spawn(None, request)
+        self._requests.append(task)
+
+    async def _answer_of(self, node: ClusterNode, work: Any) -> bool:
+        """Whether a request was answered without an error. False for one without an answer."""
+        if not node.is_ready:
+            work.close()
+            return False
+        task = self.loop.spawn(node.machine, work)
+        await asyncio.wait({task}, timeout=CLIENT_S)
+        if not task.done() or task.cancelled():
+            return False
+        error = task.exception()
+        if error is not None and not isinstance(error, ShimError):
+            raise error
+        return error is None
+
+    async def settle(self) -> None:
+        """Wait until all requests are answered or given up. Raises what was wrong in one."""
+        await asyncio.gather(*self._requests)
+
+    def on_read(self, server: str, state: SessionState, text: str) -> None:
+        """Judge what a reader sees. In: a prompt that must be there."""
+
+    # --- faults ------------------------------------------------------------------------------------------------------
+
+    def kill(self, number: int) -> None:
+        """Kill a server, and start another one on its machine."""
+        node = self.nodes[number]
+        node.machine.kill()
+        client = self.clients.get(node.server)
+        if client is not None and client.link in self.nats.links:
+            self.nats.links.remove(client.link)
+        generation = int(node.server.rpartition("g")[2]) + 1
+        self.nodes[number] = ClusterNode(self, number, generation)
+        self.loop.spawn(self.nodes[number].machine, self.nodes[number].start())
+
+    def stored_texts(self, session_id: str) -> list[str]:
+        """The messages of a session's journal as NATS has them now."""
+        stream = self.nats.stream("shim_journal")
+        return [message.data.decode() for message in stream.messages.values() if message.subject.endswith(f".{session_id}")]
+
+
+def run(test: Any, nodes: int = 3) -> None:
+    """Run an async test of a world to its end."""
+    loop = ClusterLoop()
+    world = ClusterWorld(loop, nodes)
+    with (
+        patch.object(connections, "Client", world.new_client),
+        patch.object(leases, "monotonic", loop.time),
+        patch.object(journal_loader, "perf_counter", loop.time),
+        patch.object(checkpoints, "EVERY", CHECKPOINT_EVERY),
+    ):
+        loop.run(test(world))

@@ -1,0 +1,82 @@
+"""The laws of a cluster hold whatever happens to its servers, to the network and to NATS."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from hypothesis import Phase, given, settings
+
+from tests.conftest import LAW_EXAMPLES
+from tests.properties.cluster_laws import check, check_read, check_views, describe
+from tests.properties.cluster_plan import NODES, STEPS, Step, play
+from tests.properties.cluster_world import ClusterWorld, run
+
+PHASES = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]
+"""All but explanations, which take as long as the rest."""
+
+
+IS_ORDINARY = LAW_EXAMPLES <= 500
+"""The ordinary run draws the same histories each time: a rare broken law stops `.ci/run` and `make laws`, and nobody else."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """No log: faults are what is tested."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    yield
+    structlog.configure(**before)
+
+
+def hold(steps: list[Step]) -> None:
+    """Raise unless all laws hold after a plan."""
+
+    async def test(world: ClusterWorld) -> None:
+        world.on_read = lambda server, state, text: check_read(world, server, state, text)  # type: ignore[method-assign]
+        await world.start()
+        try:
+            await play(world, steps, lambda: check_views(world))
+            await check(world)
+        except Exception as error:
+            error.add_note("\n".join((*map(str, steps), describe(world))))
+            raise
+
+    run(test, NODES)
+
+
+@pytest.mark.timeout(180)
+@settings(max_examples=LAW_EXAMPLES // 8, deadline=None, phases=PHASES, derandomize=IS_ORDINARY)
+@given(STEPS)
+def test_laws_hold_in_any_history(steps: list[Step]) -> None:
+    hold(steps)
+
+
+# --- histories that are always tried --------------------------------------------------------------------------------
+
+HISTORIES: dict[str, list[Step]] = {
+    "a server that was paused with a request has lost its session": [
+        Step("pause", 1, 0, 2, 8.0),
+        Step("prompt", 0, 1, 0, 1.0),
+        Step("prompt", 0, 1),
+    ],
+    "the begin of a turn was stored, and its row was not": [Step("prompt", pause_s=0.001), Step("kill")],
+    "a server starts on a replica that is behind": [Step("kill"), Step("lag")],
+    "a prompt was stored, and its row was refused": [Step("usurp"), Step("slow", amount=3), *[Step("prompt")] * 6],
+    "all leases end while NATS is away": [*[Step("prompt")] * 8, Step("prompt", pause_s=3.0), Step("elect", amount=2)],
+    "a word of an owner before comes when its session was given up": [
+        *[Step("prompt")] * 5,
+        Step("prompt", pause_s=0.05),
+        Step("prompt"),
+        Step("pause", amount=2),
+    ],
+    "the answer to an append is lost": [Step("prompt", 0, 0, 3, 1.0), Step("slow", 0, 0, 2, 1.0), Step("cut")],
+}
+"""What happened -> its plan. All but the last one have broken a law of the real cluster."""
+
+
+@pytest.mark.parametrize("history", HISTORIES.values(), ids=HISTORIES.keys())
+def test_laws_hold_when(history: list[Step]) -> None:
+    hold(history)

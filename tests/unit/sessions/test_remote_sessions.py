@@ -1,0 +1,238 @@
+"""Sessions of other servers reach the clients of this one as they reach those of their owner, and the lag is counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import pytest
+import pytest_asyncio
+
+from shim.clock import ManualClock
+from shim.errors import SessionElsewhere, StoreUnavailable
+from shim.ids import Ids
+from shim.sessions import checkpoints, remote_sessions
+from shim.sessions.feed import ChangeFeed, Feed, Follower
+from shim.sessions.remote_sessions import LostView, RemoteSessions
+from shim.sessions.session_entry import SessionEntry
+from shim.sessions.session_state import SessionState
+from shim.store.memory import MemoryStore
+from shim.store.peers import Growth
+from tests.unit.sessions.test_journal_loader import delta
+from universal.events import EventType, TurnData, UniversalEvent
+from universal.session.changes import Change, MessageRemoved, StatusChanged, TurnEnded
+from universal.session.model import BUSY, IDLE, SessionRecord
+
+BOUND_S = 10.0
+SETTLE_TURNS = 20
+"""Turns of the loop in which a reader does what is left after its last event."""
+STORED, READ = 7, 2
+
+
+async def test_lag_counts_stored_events_of_watched_sessions_until_they_are_published(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def read_without_end(state: SessionState, store: object, *, until: int | None) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(remote_sessions, "load_journal", read_without_end)
+    watched = {"ses_watched"}
+    deps: Any = SimpleNamespace(
+        store=SimpleNamespace(ownership=None, last_sequence=lambda session_id: STORED),
+        listened=lambda directory, session_id: session_id in watched,
+    )
+    state: Any = SimpleNamespace(sequence=READ, machine=SimpleNamespace(busy=True))
+    remotes = RemoteSessions(deps, lambda session_id, agent: state, lambda session: None)
+    for session_id in ("ses_watched", "ses_unwatched"):
+        entry: Any = SimpleNamespace(record=SimpleNamespace(id=session_id, directory="/srv"), agent="mock")
+        remotes.note(entry, Growth(session_id, 1, STORED))
+    assert remotes.lags() == {"ses_watched": STORED - READ}
+    state.sequence = STORED
+    assert remotes.lags() == {"ses_watched": 0}
+    remotes.forget("ses_watched")
+    assert remotes.lags() == {}
+    await remotes.close()
+
+
+class OtherStore(MemoryStore):
+    """A store whose sessions belong to another server."""
+
+    ownership: Any = SimpleNamespace(refresh=lambda session_id: asyncio.sleep(0))
+
+
+@dataclass
+class Place:
+    """The sessions of other servers, with all that they need, and what clients here are told."""
+
+    remotes: RemoteSessions
+    store: OtherStore
+    feed: Feed
+    entry: SessionEntry
+    told: list[Change]
+
+
+@pytest_asyncio.fixture
+async def place() -> AsyncIterator[Place]:
+    """A session `ses_a` of another server. A client here listens."""
+    store, feed, changes, clock = OtherStore(), Feed(), ChangeFeed(), ManualClock()
+    await store.open()
+    told: list[Change] = []
+    changes.observe(lambda published: told.extend(published.changes))
+    deps: Any = SimpleNamespace(store=store, feed=feed, changes=changes, clock=clock, listened=lambda directory, session_id: True)
+
+    def new_state(session_id: str, agent: str) -> SessionState:
+        return SessionState(
+            session_id, agent, store=store, changes=ChangeFeed(), clock=clock, ids=Ids(clock), on_change=lambda _: None
+        )
+
+    entry = SessionEntry(SessionRecord("ses_a", "slug", "1", "p", "/", None, "", 0, 0), "mock", {})
+    place = Place(RemoteSessions(deps, new_state, lambda session: None), store, feed, entry, told)
+    yield place
+    await place.remotes.close()
+
+
+async def read_until(place: Place, sequence: int) -> None:
+    async with asyncio.timeout(BOUND_S):
+        while (state := place.remotes.find("ses_a")) is None or state.sequence < sequence:
+            await asyncio.sleep(0)
+    for _ in range(SETTLE_TURNS):
+        await asyncio.sleep(0)
+
+
+async def test_a_reader_of_universal_events_gets_each_piece_with_its_sequence(place: Place) -> None:
+    """Changes are made of joined pieces, but who counts sequences would miss some, or get text twice."""
+    pieces = [delta(number, f"{number} ") for number in range(1, 8)]
+    place.store.append(pieces[:2])
+    follower = Follower(place.feed, "ses_a", partial(place.store.events, "ses_a"), 0)
+    async with asyncio.timeout(BOUND_S):
+        assert list(await follower.take()) == pieces[:2]
+        place.remotes.note(place.entry, Growth("ses_a", 1, 2))
+        waiting = asyncio.ensure_future(follower.take())
+        await read_until(place, 2)
+        place.store.append(pieces[2:])
+        place.remotes.note(place.entry, Growth("ses_a", 3, 7))
+        assert list(await waiting) == pieces[2:]
+    follower.close()
+
+
+def turn(sequence: int, phase: Literal["started", "ended"]) -> UniversalEvent:
+    kind = EventType.TURN_STARTED if phase == "started" else EventType.TURN_ENDED
+    data = TurnData(phase=phase, turn_id=f"trn_{sequence}", metadata={"reason": "completed"} if phase == "ended" else {})
+    return delta(sequence, "").model_copy(update={"type": kind, "data": data})
+
+
+STATES = (StatusChanged, TurnEnded)
+
+
+def states_of(place: Place) -> list[Change]:
+    return [change for change in place.told if isinstance(change, STATES)]
+
+
+BEGIN, END = [StatusChanged(BUSY)], [StatusChanged(IDLE), TurnEnded("completed")]
+
+
+async def test_clients_of_a_lost_session_see_the_turns_of_its_new_owner(place: Place) -> None:
+    """They saw turn 1 begin here. The new owner ends it, and has a turn 2 before this server looks."""
+    place.store.append([turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
+    place.remotes.take_up(place.entry, 1, LostView(("msg_never_stored",), is_busy=True))
+    await read_until(place, 4)
+    assert states_of(place) == [*END, *BEGIN, *END]
+    assert MessageRemoved("msg_never_stored") in place.told
+    place.store.append([turn(5, "started"), turn(6, "ended")])
+    place.remotes.note(place.entry, Growth("ses_a", 5, 6))
+    await read_until(place, 6)
+    assert states_of(place) == [*END, *BEGIN, *END, *BEGIN, *END]
+
+
+async def test_the_end_of_a_turn_that_clients_saw_before_its_session_was_lost_is_not_repeated(place: Place) -> None:
+    """It was never stored. The new owner ends the turn later, as lost."""
+    place.store.append([turn(1, "started")])
+    place.remotes.take_up(place.entry, 1, LostView((), is_busy=False))
+    await read_until(place, 1)
+    place.store.append([turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
+    place.remotes.note(place.entry, Growth("ses_a", 2, 4))
+    await read_until(place, 4)
+    assert states_of(place) == [*BEGIN, *END]
+
+
+async def test_the_begin_of_a_turn_that_was_never_stored_goes_over_into_that_of_the_new_owner(place: Place) -> None:
+    place.store.append([turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
+    place.remotes.take_up(place.entry, 2, LostView((), is_busy=True))
+    await read_until(place, 4)
+    assert states_of(place) == END
+
+
+async def test_a_turn_that_was_never_stored_ends_for_those_who_saw_it_begin(place: Place) -> None:
+    place.store.append([turn(1, "started"), turn(2, "ended")])
+    place.remotes.take_up(place.entry, 2, LostView((), is_busy=True))
+    await read_until(place, 2)
+    assert states_of(place) == [StatusChanged(IDLE), TurnEnded("error")]
+
+
+async def test_a_session_that_cannot_be_read_is_read_again(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when an append of the time before it was lost is refused only now."""
+    monkeypatch.setattr(remote_sessions, "AGAIN_S", 0.0)
+    failures: list[Exception] = [SessionElsewhere("ses_a", "another server"), StoreUnavailable("NATS is away")]
+
+    async def checkpoint(session_id: str) -> None:
+        if failures:
+            raise failures.pop()
+
+    monkeypatch.setattr(place.store, "checkpoint", checkpoint)
+    place.store.append([turn(1, "started"), turn(2, "ended")])
+    place.remotes.note(place.entry, Growth("ses_a", 1, 2))
+    await read_until(place, 2)
+    assert states_of(place) == [*BEGIN, *END]
+
+
+def other_entry(number: int) -> SessionEntry:
+    record = SessionRecord(f"ses_{number}", "slug", "1", "p", "/", None, "", 0, 0)
+    return SessionEntry(record, "mock", {})
+
+
+async def test_a_late_word_of_a_session_that_is_not_kept_repeats_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server reads all that is stored at the first word of it; the others come later, when it keeps other sessions."""
+    monkeypatch.setattr(remote_sessions, "KEPT", 1)
+    place.store.append([turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
+    place.remotes.note(place.entry, Growth("ses_a", 1, 2))
+    await read_until(place, 4)
+    assert states_of(place) == [*BEGIN, *END, *BEGIN, *END]
+    place.remotes.note(other_entry(1), Growth("ses_1", 1, 1))
+    assert not place.remotes.is_live("ses_a")
+    place.remotes.note(place.entry, Growth("ses_a", 3, 4))
+    await read_until(place, 4)
+    assert states_of(place) == [*BEGIN, *END, *BEGIN, *END]
+
+
+async def test_a_lost_word_of_a_session_that_is_not_kept_loses_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_sessions, "KEPT", 1)
+    place.store.append([turn(1, "started"), turn(2, "ended")])
+    place.remotes.note(place.entry, Growth("ses_a", 1, 2))
+    await read_until(place, 2)
+    place.remotes.note(other_entry(1), Growth("ses_1", 1, 1))
+    place.store.append([turn(3, "started"), turn(4, "ended"), turn(5, "started"), turn(6, "ended")])
+    place.remotes.note(place.entry, Growth("ses_a", 5, 6))
+    await read_until(place, 6)
+    assert states_of(place) == 3 * [*BEGIN, *END]
+
+
+async def test_nothing_is_skipped_because_the_owner_has_saved_a_checkpoint_behind_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A state that is read up to the first event that is told may not begin behind it."""
+    events = [turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")]
+    place.store.append(events)
+    await place.remotes.state(place.entry)
+    state = place.remotes.find("ses_a")
+    assert state is not None
+    monkeypatch.setattr(checkpoints, "EVERY", 1)
+    await checkpoints.save_in_steps(state, place.store)
+    assert (await place.store.checkpoint("ses_a")) is not None
+    place.remotes.forget("ses_a")
+    place.remotes.note(place.entry, Growth("ses_a", 3, 4))
+    await read_until(place, 4)
+    assert sum(isinstance(change, TurnEnded) for change in place.told) == 1

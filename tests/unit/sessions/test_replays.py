@@ -1,0 +1,155 @@
+"""What a client gets at another server: with what it has seen, all events once. A property over a simulated cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shim.sessions.places import Places, Progress, Viewpoint, decode_viewpoint, hash_of
+from shim.sessions.replays import Gap, Replays
+from shim.store.peers import Growth
+from tests.unit.sessions.test_places import MOMENT, change, publish
+
+OURS, THEIRS = ("ses_our1", "ses_our2"), ("ses_their1", "ses_their2")
+MADE = 2
+"""Events that a face makes of an event of a journal."""
+STEPS = ("publish", "store", "write", "word", "read", "take")
+DRAWS = st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 7)), min_size=20, max_size=80)
+
+Event = tuple[str, int, int]
+"""Session, sequence, number among the events of a face that it makes."""
+
+
+@dataclass
+class Cluster:
+    """A server A with readers, which owns two sessions, beside an owner of two other ones. Words come in any order."""
+
+    a: Places = field(default_factory=lambda: Places("a", lambda session_id: 1, 0))
+    stream: list[Growth] = field(default_factory=list)
+    words: list[Growth] = field(default_factory=list)
+    written: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*OURS, *THEIRS), 0))
+    stored: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*OURS, *THEIRS), 0))
+    shown: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*OURS, *THEIRS), 0))
+    seen: set[Event] = field(default_factory=set)
+    taken: list[tuple[str, frozenset[Event]]] = field(default_factory=list)
+
+    def publish(self, number: int) -> None:
+        session_id = OURS[number % 2]
+        self.written[session_id] += 1
+        self._show(session_id, self.written[session_id], is_stored=False)
+
+    def store(self, number: int) -> None:
+        self._write(OURS[number % 2], is_ours=True)
+
+    def write(self, number: int) -> None:
+        self.written[THEIRS[number % 2]] += 1 + number // 3
+        self._write(THEIRS[number % 2], is_ours=False)
+
+    def _write(self, session_id: str, *, is_ours: bool) -> None:
+        first, last = self.stored[session_id] + 1, self.written[session_id]
+        if last >= first:
+            self.stream.append(Growth(session_id, first, last, len(self.stream) + 1, 1, is_ours))
+            self.words.append(self.stream[-1])
+            self.stored[session_id] = last
+
+    def word(self, number: int) -> None:
+        if self.words:
+            growth = self.words.pop(number % min(len(self.words), 3))
+            self.a.note(growth, None if growth.is_ours else self.shown[growth.session_id])
+
+    def read(self, number: int) -> None:
+        """Read one event of the other owner, perhaps before its word has come."""
+        session_id = THEIRS[number % 2]
+        if self.shown[session_id] < self.stored[session_id]:
+            self._show(session_id, self.shown[session_id] + 1, is_stored=True)
+
+    def take(self, number: int) -> None:
+        self.taken.append((self.a.renew("x"), frozenset(self.seen)))
+
+    def _show(self, session_id: str, sequence: int, *, is_stored: bool) -> None:
+        published = change(session_id, sequence, is_stored=is_stored)
+        self.a.begin(published)
+        for number in range(MADE):
+            position, _ = self.a.next(MOMENT)
+            self.seen.add((session_id, sequence, number))
+            self.taken.append((position, frozenset(self.seen)))
+        self.a.end(published)
+        self.shown[session_id] = sequence
+
+
+def replays_at(places: Places, shown: dict[str, int] | None = None) -> Replays:
+    """Another server, which has shown what `shown` says, and nothing of other sessions."""
+    entry = SimpleNamespace(current_record=SimpleNamespace(directory="/srv"))
+    index: Any = SimpleNamespace(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
+    others: Any = SimpleNamespace(last_published=(shown or {}).get)
+    nothing: Any = None
+    return Replays(nothing, index, others, places, nothing, nothing)
+
+
+def events_of(gaps: list[Gap]) -> list[Event]:
+    found: list[Event] = []
+    for gap in gaps:
+        for sequence in range(gap.start, gap.end + 1):
+            begin = gap.count if sequence == gap.start else 0
+            found += [(gap.session_id, sequence, number) for number in range(begin, MADE)]
+    return found
+
+
+@given(DRAWS)
+def test_a_client_that_hops_gets_every_event_once(draws: list[tuple[str, int]]) -> None:
+    cluster = Cluster()
+    for name, number in draws:
+        getattr(cluster, name)(number)
+    for number in range(2):
+        cluster.store(number)
+    b = Places("b", lambda session_id: 1, 0)
+    for growth in cluster.stream:
+        b.note(growth, None)
+    stored = ((session_id, sequence) for session_id, last in cluster.stored.items() for sequence in range(1, last + 1))
+    whole = {(session_id, sequence, number) for session_id, sequence in stored for number in range(MADE)}
+    for position, seen in cluster.taken:
+        decoded = decode_viewpoint(position)
+        assert decoded is not None
+        missed = events_of(replays_at(b).gaps(decoded, lambda directory: True))
+        assert len(set(missed)) == len(missed)
+        assert not seen & set(missed)
+        assert seen | set(missed) == whole
+
+
+def note(*growths: tuple[str, int, int, int]) -> Places:
+    """A server that was told of these messages: session, first, last, epoch."""
+    places = Places("b", lambda session_id: 1, 0)
+    for position, (session_id, first, last, epoch) in enumerate(growths, 1):
+        places.note(Growth(session_id, first, last, position, epoch), None)
+    return places
+
+
+def test_events_in_place_of_lost_ones_are_sent() -> None:
+    """The client has seen the events up to 9 of an owner that stored those up to 6; the next owner has written 7 and 8."""
+    places = note(("ses_a", 1, 6, 1), ("ses_a", 7, 6, 2), ("ses_a", 7, 8, 2))
+    progress = Progress(hash_of("ses_a"), 10, 0, 1)
+    assert replays_at(places).gaps(Viewpoint(1, (progress,)), lambda directory: True) == [Gap("ses_a", "mock", 7, 0, 8)]
+    stored = Progress(hash_of("ses_a"), 7, 1, 0)
+    assert replays_at(places).gaps(Viewpoint(1, (stored,)), lambda directory: True) == [Gap("ses_a", "mock", 7, 1, 8)]
+
+
+def test_events_that_are_not_published_here_are_left_to_the_live_stream() -> None:
+    places = note(("ses_a", 1, 9, 1))
+    assert replays_at(places, {"ses_a": 4}).gaps(Viewpoint(0), lambda directory: True) == [Gap("ses_a", "mock", 1, 0, 4)]
+    assert replays_at(places, {"ses_a": 0}).gaps(Viewpoint(0), lambda directory: True) == []
+
+
+def test_sessions_of_other_directories_are_left_out() -> None:
+    assert replays_at(note(("ses_a", 1, 9, 1))).gaps(Viewpoint(0), lambda directory: directory == "/other") == []
+
+
+def test_events_that_are_shown_here_before_their_word_comes_are_sent() -> None:
+    """A session of the new server itself: later events come by themselves, this one would be missing."""
+    places = note(("ses_a", 1, 4, 1))
+    publish(places, "ses_a", 5)
+    assert replays_at(places, {"ses_a": 5}).gaps(Viewpoint(1), lambda directory: True) == [Gap("ses_a", "mock", 5, 0, 5)]
+    assert replays_at(places, {"ses_a": 5}).gaps(Viewpoint(0), lambda directory: True) == [Gap("ses_a", "mock", 1, 0, 5)]

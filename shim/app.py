@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -34,6 +34,8 @@ from shim.host.changes import HostFeed
 from shim.host.opencode_config import ConfigFiles
 from shim.host.project_copies import ProjectCopies
 from shim.host.project_settings import ProjectScanner
+from shim.host.projects import IDS as PROJECT_IDS
+from shim.host.projects import ROWS as PROJECT_ROWS
 from shim.host.projects import Projects
 from shim.host.roots import repository_above
 from shim.host.shells import Shells
@@ -48,7 +50,7 @@ from shim.host.worktrees import Worktrees
 from shim.http.access import ACCESS
 from shim.http.operation import SERVICES
 from shim.http.pairing import NAMESPACE as PAIRING
-from shim.http.relay import RELAY, Relay
+from shim.http.relay import RELAY, Relay, close_sockets
 from shim.ids import Ids
 from shim.inspector.traces import Traces
 from shim.process_family import end_owned
@@ -56,16 +58,22 @@ from shim.routes import EARLY, application, modules
 from shim.routes.web_ui import WebUI
 from shim.runtime.inprocess import Program
 from shim.services import Services, Universal
+from shim.sessions.agent_room import AgentRoom
 from shim.sessions.dependencies import SessionDeps
+from shim.sessions.drain import Drain
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.manager import SessionManager
+from shim.sessions.named_sessions import NAMESPACE as NAMES
 from shim.sessions.named_sessions import NamedSessions
 from shim.sessions.placement import Placement
+from shim.sessions.remote_changes import RemoteChanges
+from shim.sessions.replays import Replays
 from shim.sessions.spare_agents import SpareAgents
 from shim.settings import CustomAgent, Settings
 from shim.store.base import Store
 from shim.store.choose import DATABASE, store_of
 from shim.store.ownership import Ownership
+from shim.store.peers import Peers
 from shim.stream.hub import Hub
 from shim.telemetry.hooks import Hooks
 from shim.telemetry.meters import Meters
@@ -79,13 +87,16 @@ from universal.registry import agents as known_agents
 from universal.tools.accesses import Place
 from universal.unattended_policy import parse as parse_unattended
 
-__all__ = ["ANNOUNCE", "DATABASE", "SERVICES", "apply_settings", "build_app"]
+__all__ = ["ANNOUNCE", "DATABASE", "DRAIN", "SERVICES", "apply_settings", "build_app"]
 
 AGENT_BYTES = 512 * 2**20
 """Bytes of memory for one agent, to say how many a server of a cluster can run."""
 HOOKS: web.AppKey[Hooks] = web.AppKey("HOOKS", Hooks)
 ANNOUNCE: web.AppKey[Callable[[str], None]] = web.AppKey("announce")
 """Publishes the URL of this server to other servers on the same store, and to the user's programs."""
+
+DRAIN: web.AppKey[Drain] = web.AppKey("drain", Drain)
+"""Ends the work of this server before it stops."""
 
 log = structlog.get_logger()
 
@@ -145,14 +156,51 @@ def _configured_spec(name: str, agent: CustomAgent) -> AgentSpec:
     return custom_spec(name, agent.command, agent.title, env)
 
 
-def _default_max_agents() -> int:
-    """How many agents this machine has memory for."""
+def _agent_limit(settings: Settings) -> int | None:
+    """How many agents may run at once: in a cluster, as many as this machine has memory for; else any number."""
+    if settings.max_agents is not None or settings.cluster is None:
+        return settings.max_agents
     return max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // AGENT_BYTES)
 
 
 def _spare_limit(settings: Settings) -> int:
     """How many spare agents there may be: none with traces, since an agent gets the id of its session's trace when it starts."""
     return 0 if settings.otel or settings.no_agents else settings.spare_agents
+
+
+def _end_streams(services: Services) -> None:
+    """End all event streams, after their waiting events. May be called again."""
+    if services.opencode2 is not None:
+        services.opencode2.close()
+    services.hub.close()
+    services.sessions.deps.feed.close()
+    services.tui_control.close()
+
+
+async def _close_connection(request: web.Request, response: web.StreamResponse) -> None:
+    """Close the connections of a server that is about to stop: a client that keeps one does not reach another server."""
+    drain = request.config_dict.get(DRAIN)  # below a base path, the request's application is an inner one
+    if drain is not None and drain.is_active:
+        response.force_close()
+
+
+def _file_watchers(
+    hub: Hub, host: HostFeed, projects: Projects, home: Path, *, runs_agents: bool
+) -> tuple[RemoteChanges, Watchers]:
+    """Build what tells clients of changes beside the sessions: those of other servers, and of watched files."""
+
+    def has_reader(directory: str) -> bool:
+        return hub.wants(OPENCODE2) or hub.has_reader(directory)
+
+    async def watch(directory: str) -> None:
+        watchers.visit(directory, (await projects.identity(directory)).id)
+
+    def is_watched(directory: str) -> bool:
+        return (runs_agents and has_reader(directory)) or remote_changes.is_wanted(directory)
+
+    remote_changes = RemoteChanges(host, hub.emit, has_reader, watch)
+    watchers = Watchers(host, is_watched, home)
+    return remote_changes, watchers
 
 
 def build_app(
@@ -238,13 +286,15 @@ def build_app(
         config_rules=config_rules,
         is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
     )
+    room = AgentRoom(_agent_limit(settings), lambda: sessions.index.running_agents())
     placement = Placement(
         actual_store.ownership,
         agents,
         runs_agents=not settings.no_agents,
-        max_agents=settings.max_agents or _default_max_agents(),
-        running=lambda: sum(actor.alive for actor in sessions.index.actors()),
+        room=room,
         roots=tuple(map(str, settings.roots)),
+        in_use=lambda: (*services.terminals.directories(), *services.shells.directories()),
+        labels=settings.labels,
     )
     sessions = SessionManager(
         SessionDeps(
@@ -271,6 +321,7 @@ def build_app(
             unattended=parse_unattended(settings.unattended),
             clean_up=leftovers.clean_up,
             placement=placement,
+            room=room,
             spares=spares,
         )
     )
@@ -282,11 +333,14 @@ def build_app(
             feed.observe(observer)
     host = HostFeed()
     host.observe(hub.emit)
+    host.observe(placement.note_change)
     sessions.deps.changes.observe(hub.emit)
     opencode2 = FaceServices(sessions, actual_store, hub, clock=clock, ids=ids)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
     projects = Projects(actual_store, clock)
     worktrees = Worktrees(settings.data_dir, projects, host)
+
+    remote_changes, watchers = _file_watchers(hub, host, projects, config.home, runs_agents=not settings.no_agents)
     services = Services(
         settings=settings,
         clock=clock,
@@ -308,7 +362,7 @@ def build_app(
         workspaces=Workspaces(actual_store, projects, worktrees, clock=clock, ids=ids, changes=host),
         copies=ProjectCopies(actual_store, projects, host),
         tui_control=TuiControl(),
-        watchers=Watchers(host, lambda directory: hub.wants(OPENCODE2) or hub.has_reader(directory), config.home),
+        watchers=watchers,
     )
     web_ui = (
         WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environment) if settings.web_ui else None
@@ -331,15 +385,15 @@ def build_app(
             await probe_file.start()
             await agents.start()
             await leftovers.forget()
+            _observe_values(app, services)
             await sessions.start()
             await names.start()
             trees.start()
             if (peers := actual_store.ownership.peers) is not None:
                 peers.announce_offer(placement.offer)
-                relay = Relay(app, peers)
-                ends.push_async_callback(relay.close)
-                await relay.start()
-                app[RELAY].append(relay)
+                await remote_changes.start(peers, actual_store.ownership.server_id)
+                ends.push_async_callback(remote_changes.close)
+                ends.push_async_callback(await _join_cluster(app, services, peers, remote_changes))
             watching = asyncio.create_task(
                 config.keep_current(sessions.index.directories_at_work), name="keep configuration current"
             )
@@ -348,11 +402,10 @@ def build_app(
                 await web_ui.start()
             yield
 
-    async def end_streams(_app: web.Application) -> None:
-        opencode2.close()
-        hub.close()
-        feed.close()
-        services.tui_control.close()
+    end_streams = partial(_end_streams, services)
+
+    async def end_host(_app: web.Application) -> None:
+        end_streams()
         await services.terminals.close()
         await services.shells.close()
         await services.worktrees.close()
@@ -360,8 +413,35 @@ def build_app(
 
     app[ANNOUNCE] = actual_store.announce
     app.cleanup_ctx.append(life)
-    app.on_shutdown.append(end_streams)
+    app.on_shutdown.extend((end_host, close_sockets))
+    app[DRAIN] = Drain(sessions, placement, actual_store.ownership, name=settings.server_name, end_streams=end_streams)
+    app.on_response_prepare.append(_close_connection)
     return app
+
+
+def _observe_values(app: web.Application, services: Services) -> None:
+    """Take over the small values that other servers of a cluster change."""
+    others, projects = services.sessions.others, services.projects
+    others.observe_values(PAIRING, app[ACCESS].pairing.note)
+    others.observe_values(PROJECT_ROWS, projects.note_row)
+    others.observe_values(PROJECT_IDS, projects.note_id)
+    if services.universal is not None:
+        others.observe_values(NAMES, services.universal.sessions.note)
+
+
+async def _join_cluster(
+    app: web.Application, services: Services, peers: Peers, remote_changes: RemoteChanges
+) -> Callable[[], Awaitable[None]]:
+    """Let clients go on at any server of the cluster, and do commands of other servers. Returns what ends the latter."""
+    sessions, store = services.sessions, services.store
+    if (places := sessions.others.places) is not None:
+        services.hub.use_positions(places)
+        services.replays = Replays(store, sessions.index, sessions.others, places, peers, sessions.detached_state)
+    relay = Relay(app, peers, remote_changes.note_host)
+    sessions.others.delete_elsewhere = relay.delete_session
+    await relay.start()
+    app[RELAY].append(relay)
+    return relay.close
 
 
 def apply_settings(app: web.Application, settings: Settings) -> None:

@@ -15,7 +15,7 @@ answers, with the table of the request's face (`errors.py` in its folder). A tab
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, TypeAlias, TypeVar
 
 Location: TypeAlias = Literal["Payload", "Query", "Params", "Headers"]
@@ -505,14 +505,44 @@ class PlacedElsewhere(ServiceUnavailable):
         self.servers = tuple(servers)
 
 
+class ServerStopping(ServiceUnavailable):
+    """This server is about to stop and begins nothing more, and no other server can."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "This server is about to stop: it ends the turns that run and begins no others. Try again when it has been started"
+            " again.",
+        )
+
+
+class DirectoryElsewhere(ServiceUnavailable):
+    """This server of the cluster does not have a directory."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(f"This server has no directory {directory}.", "cluster")
+
+
 class NoServer(ServiceUnavailable):
     """No server of the cluster can take the session."""
 
-    def __init__(self, directory: str, agent: str | None, why: str) -> None:
+    def __init__(self, directory: str, agent: str | None, why: str, labels: Sequence[str] = ()) -> None:
         what = f"the agent {agent}" if agent else "an agent"
+        marks = f", with the labels {', '.join(labels)}" if labels else ""
         super().__init__(
-            f"{why}, and no other server of the cluster has the directory {directory} and {what}. Start one there; until then its"
-            " sessions can only be read.",
+            f"{why}, and no other server of the cluster has the directory {directory} and {what}{marks}. Start one there;"
+            " until then its sessions can only be read.",
+            "cluster",
+        )
+
+
+class NoRoom(NoServer):
+    """All servers that could take the session run as many agents as they may. `servers`: their names."""
+
+    def __init__(self, servers: Iterable[str], why: str) -> None:
+        ServiceUnavailable.__init__(
+            self,
+            f"{why}, and the servers that could take the session have no room for another agent: {', '.join(servers)}. Try again"
+            " when one of their turns has ended, raise their max_agents, or start another server.",
             "cluster",
         )
 

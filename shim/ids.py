@@ -65,7 +65,8 @@ class Ids:
         self._tails = random_tails()
 
     def _value(self) -> int:
-        self._last = max(self._clock.now_ms() * COUNTER_SPAN + 1, self._last + 1)
+        value = self._clock.now_ms() * COUNTER_SPAN + 1
+        self._last = value if value > self._last else self._last + 1
         return self._last
 
     def new(self, kind: Kind) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from shim.inspector.traces import Traces
     from shim.sessions.manager import SessionManager
     from shim.sessions.named_sessions import NamedSessions
+    from shim.sessions.replays import Replays
     from shim.settings import Settings
     from shim.store.base import Store
     from shim.stream.hub import Hub
@@ -68,5 +69,7 @@ class Services:
     workspaces: Workspaces
     universal: Universal | None = None
     """None only in tests that run OpenCode's face alone."""
+    replays: Replays | None = None
+    """None without a cluster."""
     opencode2: FaceServices | None = None
     """The services of OpenCode 2 beside the sessions; None only in such tests."""

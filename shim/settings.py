@@ -14,6 +14,7 @@ import errno
 import json
 import os
 import re
+import socket
 import stat
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -41,6 +42,12 @@ ENV_PREFIX = "SHIM_"
 EMBEDDED = "embedded"
 """The value of `cluster` for a NATS server of our own."""
 PROJECT_FILE = "shim.toml"
+LABELS = 32
+"""Maximum labels of a server or of a session."""
+_LABEL = re.compile(r"[A-Za-z0-9._/-]{1,63}=[A-Za-z0-9._/-]{1,63}")
+CLUSTER_DRAIN_S = 20.0
+"""Seconds that running turns have after SIGTERM in a cluster. With the stop itself it is less than the 30 s of Kubernetes."""
+DRAIN_LIMIT_S = 86_400.0
 FILE_LIMIT_BYTES = 2**20
 """Maximum size of a settings file."""
 ALIASES = {
@@ -132,6 +139,23 @@ def _lower(value: object) -> object:
 
 def _comma_separated(value: object) -> object:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+def parse_labels(value: object) -> tuple[str, ...]:
+    """The labels in a text `KEY=VALUE[,KEY=VALUE...]`, in the order of their keys. Raises ValueError."""
+    if not isinstance(value, str):
+        raise ValueError("use a string KEY=VALUE[,KEY=VALUE...]")  # noqa: TRY004 - of a client
+    labels = sorted({part.strip() for part in value.split(",") if part.strip()})
+    for label in labels:
+        if _LABEL.fullmatch(label) is None:
+            raise ValueError(f"{label[:100]!r} is no label: use KEY=VALUE, of letters, digits and . _ - /, at most 63 of each")
+    if len(labels) > LABELS or len({label.partition("=")[0] for label in labels}) < len(labels):
+        raise ValueError(f"each key may have one value, and there may be {LABELS} labels")
+    return tuple(labels)
+
+
+def _labels(value: object) -> object:
+    return parse_labels(",".join(map(str, cast("Iterable[object]", value))) if isinstance(value, (list, tuple)) else value)
 
 
 def _switch_or_url(value: object) -> object:
@@ -380,8 +404,22 @@ class Settings(BaseModel):
     max_agents: int | None = Field(
         default=None,
         ge=1,
-        description="Agents that this server of a cluster runs at once; unset: one for each 512 MiB of memory. New sessions go "
-        "to servers with room.",
+        description="Agents that this server runs at once; a turn beyond them waits for room, and its session's status says so. "
+        "Unset: one for each 512 MiB of memory in a cluster, whose new sessions go to servers with room; else any number.",
+    )
+
+    labels: Annotated[tuple[str, ...], BeforeValidator(_labels)] = Field(
+        default=(),
+        description="Labels of this server, `KEY=VALUE`, comma-separated. A session with `serverLabels` in its metadata runs "
+        "only on a server that has them (docs/cluster.md).",
+    )
+
+    drain_seconds: float | None = Field(
+        default=None,
+        ge=0,
+        le=DRAIN_LIMIT_S,
+        description="Seconds that running turns have to end after SIGTERM; then they fail. Meanwhile no others begin, and a "
+        "second signal stops the server at once. Unset: 20 in a cluster, whose other servers go on with the sessions; else 0.",
     )
 
     cluster_replicas: int = Field(
@@ -506,6 +544,18 @@ class Settings(BaseModel):
         description='`[[hooks]]`: `on = ["idle", "permission", "question", "error"]` with `command = [...]` or `url`, `headers`, '
         "`timeout_s` (10). The event goes as JSON to the command's stdin, or as POST. In the environment: JSON.",
     )
+
+    @property
+    def server_name(self) -> str:
+        """The name of this server for people."""
+        return self.cluster_name or socket.gethostname()
+
+    @property
+    def drain_s(self) -> float:
+        """Seconds that running turns have to end after SIGTERM; 0: none."""
+        if self.drain_seconds is not None:
+            return self.drain_seconds
+        return 0.0 if self.cluster is None else CLUSTER_DRAIN_S
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict[str, str])
 

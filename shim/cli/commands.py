@@ -69,6 +69,8 @@ MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
 Cluster: TypeAlias = Annotated[str | None, _flag("cluster", "URLS")]
 ClusterPrefix: TypeAlias = Annotated[str | None, _flag("cluster_prefix", "NAME")]
 ClusterName: TypeAlias = Annotated[str | None, _flag("cluster_name", "NAME")]
+DrainSeconds: TypeAlias = Annotated[float | None, _flag("drain_seconds", "SECONDS")]
+Labels: TypeAlias = Annotated[list[str] | None, _flag("labels", "KEY=VALUE")]
 NoAgents: TypeAlias = Annotated[bool | None, _flag("no_agents", "")]
 EnvFile: TypeAlias = Annotated[
     list[Path] | None,
@@ -126,6 +128,8 @@ def serve(
     cluster_prefix: ClusterPrefix = None,
     cluster_name: ClusterName = None,
     no_agents: NoAgents = None,
+    labels: Labels = None,
+    drain_seconds: DrainSeconds = None,
     env_file: EnvFile = None,
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""

@@ -14,7 +14,7 @@ from aiohttp import web
 from shim.bounded_output import bounded_output
 from shim.cli import clients, env_file, machine, mdns, screen, service, transfer
 from shim.cli.reload import Reloader
-from shim.cli.server import RunningServer, listen, need_directory_inside, run, tls_of
+from shim.cli.server import DRAIN_EXTRA_S, STOP_S, RunningServer, listen, need_directory_inside, run, tls_of
 from shim.cli.supervisor import Notifier, inherited_socket
 from shim.errors import ShimError
 from shim.logging import configure
@@ -72,7 +72,7 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
             async with mdns.announce(settings, *address):
                 await reloader.work(running)
         finally:
-            notifier.notify_stopping()
+            notifier.notify_stopping(settings.drain_s and settings.drain_s + DRAIN_EXTRA_S + STOP_S)
         return 0
 
     return run(settings, sock, announce, on_hangup=reloader.ask)

@@ -1,7 +1,8 @@
 """Runs the application of `shim.app` in this process: the socket, the signals, a clean stop and its exit code.
 
     first Ctrl-C, SIGTERM           stop taking requests, end streams and agents, close the store: exit code 0
-    SIGHUP                          the same if our terminal is gone; else reload the settings (`shim.cli.reload`)
+    SIGTERM with `drain_seconds`    let running turns end first (`shim.sessions.drain`), at most that long, or to the next signal
+    SIGHUP                          stop if our terminal is gone; else reload the settings (`shim.cli.reload`)
     second Ctrl-C                   end at once: 130
     not stopped after STOP_S        end at once: 1, also if the event loop hangs
 
@@ -26,7 +27,8 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -41,8 +43,12 @@ from shim.settings import Settings
 
 STOP_S = 5.0
 """Seconds from the first signal to the end of the process, whatever hangs."""
+DRAIN_EXTRA_S = 10.0
+"""Seconds after `drain_seconds` for turns that have not ended to fail, and for their agents to end."""
 DRAIN_S = 1.0
 """Seconds for requests in flight to finish. Streams close at once, so only prompts that wait for a turn need it."""
+ACCEPT_STEPS = 3
+"""Steps of the event loop after which it serves every connection that it has accepted."""
 BACKLOG = 128
 """Connections that may wait to be accepted, also while the application starts."""
 HEADER_LIMIT_BYTES = 16 * 2**10
@@ -214,7 +220,7 @@ def run(
     blank_passwords()
     allow_open_files()
     give_back_large_memory()
-    watchdog = _Watchdog(stop_s)
+    watchdog = _Watchdog(stop_s, settings.drain_s + DRAIN_EXTRA_S)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             return runner.run(_serve(settings, sock, tls, during, make_app or _application, watchdog, on_hangup))
@@ -234,7 +240,7 @@ async def _serve(
 ) -> int:
     task = asyncio.current_task()
     assert task is not None
-    with _signals(task, watchdog, on_hangup) as stopping:
+    with _signals(task, watchdog, on_hangup, drains=settings.drain_s > 0) as stop:
         gc.disable()
         app = make_app(settings)
         # No handler_cancellation: a client that hangs up must not leave its request half done.
@@ -247,9 +253,11 @@ async def _serve(
             max_field_size=HEADER_LIMIT_BYTES,
             max_headers=HEADER_LIMIT,
         )
+        site: web.SockSite | None = None
         try:
             await runner.setup()
-            await web.SockSite(runner, sock, backlog=BACKLOG, ssl_context=tls).start()
+            site = web.SockSite(runner, sock, backlog=BACKLOG, ssl_context=tls)
+            await site.start()
             url = url_of(sock, tls=tls is not None)
             # All objects of the start live until the end. The collector then looks only at later ones.
             gc.freeze()
@@ -258,24 +266,58 @@ async def _serve(
             _announce(app, url + (settings.base_path or "").rstrip("/"))
             return await during(RunningServer(url, app, settings, tls))
         except asyncio.CancelledError:
-            if not stopping:
+            if not stop.names:
                 raise
+            if site is not None and stop.is_draining:
+                await _drain(app, partial(_stop_listening, site, sock), settings.drain_s)
             return 0
         finally:
-            stopping.append("stopping")
+            stop.is_draining = False
+            stop.names.append("stopping")
             gc.enable()  # also after a start that failed
             watchdog.arm()
             await runner.cleanup()
+
+
+async def _stop_listening(site: web.SockSite, sock: socket.socket) -> None:
+    """Take no more connections.
+
+    asyncio forgets to close a connection that it has accepted but not begun to serve when its server closes. So it accepts none
+    for a moment before.
+    """
+    asyncio.get_running_loop().remove_reader(sock.fileno())
+    for _ in range(ACCEPT_STEPS):
+        await asyncio.sleep(0)
+    await site.stop()
+
+
+async def _drain(app: web.Application, stop_listening: Callable[[], Awaitable[None]], seconds: float) -> None:
+    """Let running turns end. A second signal cancels this task, and the turns fail at once."""
+    from shim.app import DRAIN  # imported here for the same reason as in `_announce`
+
+    if (drain := app.get(DRAIN)) is not None:
+        with suppress(asyncio.CancelledError):
+            await drain.run(seconds, stop_listening)
+
+
+@dataclass(slots=True)
+class _StopState:
+    """The names of the signals that came. `is_draining`: the first one lets running turns end, and a second one does not."""
+
+    names: list[str] = field(default_factory=list[str])
+    is_draining: bool = False
 
 
 class _Watchdog:
     """A thread that ends the process if a stop takes longer than `stop_s` seconds after the first `arm`.
 
     `arm` writes to a pipe: a signal handler may interrupt any code of its thread, so it must take no lock.
+    In: `drain_s`, seconds that a stop takes longer after `arm_for_drain`, unless `arm` follows.
     """
 
-    def __init__(self, stop_s: float) -> None:
+    def __init__(self, stop_s: float, drain_s: float) -> None:
         self._stop_s = stop_s
+        self._drain_s = drain_s
         self._inner, self._outer = os.pipe()
         os.set_blocking(self._outer, False)
         self._thread = threading.Thread(target=self._watch, name="stop watchdog", daemon=True)
@@ -286,6 +328,11 @@ class _Watchdog:
         with suppress(OSError):
             os.write(self._outer, b"a")
 
+    def arm_for_drain(self) -> None:
+        """Start the countdown of a stop that lets running turns end."""
+        with suppress(OSError):
+            os.write(self._outer, b"d")
+
     def close(self) -> None:
         """End the countdown: the server stopped in time."""
         with suppress(OSError):
@@ -295,23 +342,27 @@ class _Watchdog:
         os.close(self._outer)
 
     def _watch(self) -> None:
-        if os.read(self._inner, 1) == b"c":
-            return
-        until = time.monotonic() + self._stop_s
-        while (rest := until - time.monotonic()) > 0:
+        until: float | None = None
+        while (rest := None if until is None else until - time.monotonic()) is None or rest > 0:
             ready, _, _ = select.select([self._inner], [], [], rest)
-            if ready and b"c" in os.read(self._inner, 64):
+            read = os.read(self._inner, 64) if ready else b""
+            if b"c" in read:
                 return
+            for word in read:
+                end = time.monotonic() + self._stop_s + (self._drain_s if word == ord("d") else 0)
+                until = end if until is None else min(until, end)
         _end_at_once(STUCK_EXIT, f"Not stopped within {self._stop_s:g} s: ended at once.")
 
 
 @contextmanager
-def _signals(task: asyncio.Task[int], watchdog: _Watchdog, on_hangup: Callable[[], None] | None = None) -> Generator[list[str]]:
-    """Handle stop signals: the first cancels `task`, a further Ctrl-C ends the process. Yields the names of the signals.
+def _signals(
+    task: asyncio.Task[int], watchdog: _Watchdog, on_hangup: Callable[[], None] | None = None, *, drains: bool = False
+) -> Generator[_StopState]:
+    """Handle stop signals: the first cancels `task`, a further Ctrl-C ends the process. In: `drains`, whether SIGTERM drains.
 
     The handlers are Python's, not the loop's: a second Ctrl-C must work also if the loop hangs.
     """
-    stopping: list[str] = []
+    stop = _StopState()
     loop = task.get_loop()
 
     had_terminal = has_terminal()
@@ -320,18 +371,21 @@ def _signals(task: asyncio.Task[int], watchdog: _Watchdog, on_hangup: Callable[[
         if number == signal.SIGHUP and on_hangup is not None and not (had_terminal and not has_terminal()):
             loop.call_soon_threadsafe(on_hangup)
             return
-        watchdog.arm()  # here and not when the task is cancelled: the loop may hang
-        if not stopping:
+        is_first, was_draining = not stop.names, stop.is_draining
+        stop.is_draining = is_first and drains and number == signal.SIGTERM
+        # The watchdog starts here and not when the task is cancelled: the loop may hang.
+        (watchdog.arm_for_drain if stop.is_draining else watchdog.arm)()
+        if is_first or was_draining:
             loop.call_soon_threadsafe(task.cancel)
         elif number == signal.SIGINT:
             _end_at_once(FORCED_EXIT, "Ended at once.")
-        stopping.append(signal.Signals(number).name)
+        stop.names.append(signal.Signals(number).name)
 
     # nohup makes the process ignore SIGHUP. That must stay.
     ignored = {signal.SIGHUP} if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else set[signal.Signals]()
     before = {number: signal.signal(number, on_signal) for number in STOP_SIGNALS if number not in ignored}
     try:
-        yield stopping
+        yield stop
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

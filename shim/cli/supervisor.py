@@ -40,9 +40,10 @@ class Notifier:
         """Report that a reload has begun. `ready` ends it."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
-    def notify_stopping(self) -> None:
-        """Report that the stop has begun."""
-        self._send("STOPPING=1", "STATUS=stopping")
+    def notify_stopping(self, within_s: float = 0.0) -> None:
+        """Report that the stop has begun, and takes `within_s` seconds if that is more than the manager waits by itself."""
+        extension = [f"EXTEND_TIMEOUT_USEC={int(within_s * 1_000_000)}"] if within_s else []
+        self._send("STOPPING=1", "STATUS=stopping", *extension)
 
     def _send(self, *lines: str) -> None:
         if not self.address:

@@ -130,6 +130,17 @@ class Projects:
         self._identities.pop(directory, None)
         self._recent.pop(directory, None)
 
+    def note_row(self, project_id: str, row: Any) -> None:
+        """Note a project that another server of the cluster has stored."""
+        project = _from_row(row)
+        if self._projects is not None and project.worktree:
+            self._projects[project_id] = project
+
+    def note_id(self, top: str, id_: Any) -> None:
+        """Note the id of a repository that another server of the cluster has stored."""
+        if self._projects is not None:
+            self._ids[top] = text(id_)
+
     # --- inside
 
     async def _load(self) -> dict[str, Project]:

@@ -97,6 +97,10 @@ class Shells:
         """List the running commands of a directory, oldest first."""
         return [shell.info for shell in self._shells.values() if shell.directory == directory and shell.runs]
 
+    def directories(self) -> list[str]:
+        """List the directories with commands, also ended ones."""
+        return list(dict.fromkeys(shell.directory for shell in self._shells.values()))
+
     def get(self, directory: str, id_: str) -> Shell:
         """Return a command. Raises ShellNotFound (404), also for a command of another directory."""
         shell = self._shells.get(id_)

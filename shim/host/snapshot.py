@@ -334,10 +334,12 @@ class Snapshots:
                 f"{directory} has more than {FILES_LIMIT} files: what agents change there cannot be undone. "
                 "List what need not be kept in .gitignore, then restart the server."
             )
-        stamp = await asyncio.to_thread(_stamp, self._git_dir(directory) / "index")
+        index = self._git_dir(directory) / "index"
+        stamp, (removed, changed, left_out) = await asyncio.to_thread(
+            lambda: (_stamp(index), files.choose(directory, listed.stdout, FILE_LIMIT_BYTES))
+        )
         if stamp != project.index:
             project.tree = None
-        removed, changed, left_out = await asyncio.to_thread(files.choose, directory, listed.stdout, FILE_LIMIT_BYTES)
         if left_out:
             log.info("snapshot.left_out", directory=directory, files=len(left_out), first=left_out[:5])
         if project.tree is not None and not removed and not changed:
@@ -349,7 +351,7 @@ class Snapshots:
                 command = ("update-index", "-z", *options, "--stdin")
                 await self._git(directory, project, *command, stdin=b"".join(name + b"\0" for name in names))
         project.tree = (await self._git(directory, project, "write-tree")).text.strip()
-        project.index = await asyncio.to_thread(_stamp, self._git_dir(directory) / "index")
+        project.index = await asyncio.to_thread(_stamp, index)
         return project.tree
 
 

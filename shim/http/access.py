@@ -78,8 +78,15 @@ class Connection:
             self._request.transport.abort()
 
 
-RELAYED: web.RequestKey[bool] = web.RequestKey("relayed", bool)
-"""Marks a request of a client of another server of the cluster, which has checked it (`shim.http.relay`)."""
+@dataclass(frozen=True, slots=True)
+class RelayedClient:
+    """The client of another server of the cluster, which has checked it. `token_id`: as `check_credentials` returns it."""
+
+    token_id: str | None
+
+
+RELAYED: web.RequestKey[RelayedClient] = web.RequestKey("relayed", RelayedClient)
+"""Marks a request of a client of another server of the cluster (`shim.http.relay`)."""
 CONNECTION: web.RequestKey[Connection] = web.RequestKey("connection", Connection)
 
 
@@ -289,7 +296,7 @@ class Access:
                 return cookie
             if request.method == "OPTIONS" or (request.method in READING and (path in PUBLIC or LINK.fullmatch(path))):
                 return None
-            if request.method == "GET" and TICKET_PATH.fullmatch(path) and request.query.get(TICKET_QUERY):
+            if has_ticket(request):
                 return None
             raise PasswordRefused("This server wants a password")
         address = self.address(request)
@@ -365,15 +372,29 @@ def is_authorized(request: web.Request) -> bool:
     return request.get(AUTHORIZED, False)
 
 
+def has_ticket(request: web.Request) -> bool:
+    """Whether the request opens a terminal's WebSocket and shows a ticket, which may be wrong."""
+    path = access_of(request).path(request)
+    return request.method == "GET" and TICKET_PATH.fullmatch(path) is not None and bool(request.query.get(TICKET_QUERY))
+
+
 def token_of(request: web.Request) -> str:
     """Return the id of a request's pairing token; "" if it has none."""
     return request.get(TOKEN_ID, "")
 
 
+def may_use(request: web.Request, token_id: str | None) -> bool:
+    """Whether a ticket of this pairing token ("" if none) is good; None is no ticket. The client's server asks again."""
+    return token_id is not None and (RELAYED in request or access_of(request).is_good(token_id))
+
+
 @contextmanager
 def while_good(request: web.Request, token_id: str) -> Generator[None]:
-    """Close the connection of a request at once when its pairing token is revoked. "" is no token."""
-    if not token_id:
+    """Close the connection of a request at once when its pairing token is revoked. "" is no token.
+
+    The token of a relayed request is watched by the client's server.
+    """
+    if not token_id or RELAYED in request:
         yield
         return
     with access_of(request).pairing.used(token_id, request[CONNECTION]):
@@ -384,8 +405,9 @@ def while_good(request: web.Request, token_id: str) -> Generator[None]:
 async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Check access before any other work on a request."""
     access = request[_ACCESS] = request.app[ACCESS]
-    token_id: str | None = ""
-    if RELAYED not in request:
+    if RELAYED in request:
+        token_id = request[RELAYED].token_id
+    else:
         access.check_host(request)
         access.check_origin(request)
         token_id = access.check_credentials(request, asyncio.get_running_loop().time())

@@ -24,7 +24,7 @@ async def send(
     *,
     prepare: Callable[[Sequence[T]], Awaitable[None]] | None = None,
 ) -> web.StreamResponse:
-    """200 with what `wire` makes of `found`, piece by piece as it is sent. Waits for a client that reads slowly.
+    """200 with what `wire` makes of `items`, piece by piece as it is sent. Waits for a client that reads slowly.
 
     In: `prepare`, called for each piece before `wire`: what has to be waited for.
 

@@ -19,6 +19,7 @@ from aiohttp.typedefs import Handler
 
 from shim.errors import (
     BodyTooLarge,
+    DirectoryElsewhere,
     HttpRefused,
     InternalError,
     MethodNotAllowed,
@@ -27,6 +28,7 @@ from shim.errors import (
     PlacedElsewhere,
     RequestError,
     RouteUnknown,
+    ServerStopping,
     ShimError,
     TooManyLogins,
 )
@@ -48,7 +50,7 @@ sites."""
 UNEXPECTED_ERROR = "Unexpected server error. Check server logs for details."
 SHOWN_PATH_LENGTH = 300
 NOT_HERE = "X-Shim-Not-Here"
-"""Marks the answer of a server that cannot take a session, so that the server which has asked it asks another one."""
+"""Marks the answer of a server that cannot take a session or has no such directory, so that another one is asked."""
 CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
 """The challenge that makes browsers ask for the password."""
 
@@ -146,7 +148,7 @@ def _headers(error: RequestError) -> dict[str, str]:
             return {"Retry-After": str(error.wait_s)}
         case MethodNotAllowed():
             return {"Allow": error.allowed}
-        case PlacedElsewhere() | NoServer():
+        case PlacedElsewhere() | NoServer() | ServerStopping() | DirectoryElsewhere():
             return {NOT_HERE: "1"}
         case _:
             return {}

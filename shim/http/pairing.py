@@ -90,10 +90,14 @@ class Pairing:
             return
         self._save = save
         for id_, record in sorted(records.items(), key=lambda pair: int(obj(pair[1]).get("created") or 0)):
-            value = obj(record)
-            self._tokens[id_] = Token(
-                id_, text(value.get("name")), int(value.get("created") or 0), int(value.get("end") or 0), text(value.get("check"))
-            )
+            self._tokens[id_] = _token_of(id_, record)
+
+    def note(self, id_: str, record: Any) -> None:
+        """Note a token that another server of the cluster has issued, or revoked (None)."""
+        if record is None:
+            self._drop(id_)
+        elif self._digest:
+            self._tokens[id_] = _token_of(id_, record)
 
     def code(self, now_s: float) -> str:
         """Create a code. `now_s`: seconds of any monotonic clock, the same for `redeem`."""
@@ -150,9 +154,14 @@ class Pairing:
 
     def revoke(self, id_: str, spared: Use | None = None) -> bool:
         """Revoke a token and cut off its requests except `spared`; return False if there is no such token."""
-        if self._tokens.pop(id_, None) is None:
+        if not self._drop(id_, spared):
             return False
         self._save(id_, None)
+        return True
+
+    def _drop(self, id_: str, spared: Use | None = None) -> bool:
+        if self._tokens.pop(id_, None) is None:
+            return False
         for use in list(self._uses.get(id_, ())):
             if use is not spared:
                 use.cut_off()
@@ -165,3 +174,10 @@ class Pairing:
         if not self._key:
             self._key = hashlib.scrypt(self._digest, salt=SALT, dklen=32, **WORK)
         return hmac.new(self._key, f"{end}:{id_}".encode(), "sha256").hexdigest()
+
+
+def _token_of(id_: str, record: Any) -> Token:
+    value = obj(record)
+    return Token(
+        id_, text(value.get("name")), int(value.get("created") or 0), int(value.get("end") or 0), text(value.get("check"))
+    )

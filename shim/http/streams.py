@@ -1,9 +1,26 @@
-"""Limits the number of open event streams of all faces together."""
+"""Opens event streams: limits the number of those of all faces together, and sends what a client has missed elsewhere."""
 
 from __future__ import annotations
 
-from shim.errors import LimitReached
+import asyncio
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import structlog
+
+from shim.errors import LimitReached, StoreError
 from shim.services import Services
+from shim.sessions.places import ReplayPositions, Viewpoint, event_id, hash_of
+from shim.sessions.replays import Gap, Replays, ReplayTooLong
+from shim.stream.encoder import Encoder, StreamEvent
+from shim.stream.frame import Frame, normal_scope
+from shim.stream.hub import LOGGED_CHARS, Hub
+from shim.stream.subscription import Subscription
+
+REPLAY_S = 5.0
+"""Maximum seconds in which what a client has missed is read."""
+
+log = structlog.get_logger()
 
 
 def need_room(services: Services) -> None:
@@ -12,3 +29,75 @@ def need_room(services: Services) -> None:
     followers = services.universal.sessions.manager.deps.feed.listeners if services.universal is not None else 0
     if services.hub.stats().readers + followers >= limit:
         raise LimitReached("max_streams", limit, "Too many event streams are open: close some.")
+
+
+async def subscribe(
+    services: Services,
+    encoder: Encoder[Any],
+    *,
+    last_event_id: str | None,
+    scope: str | None = None,
+    greeting: Callable[[], Sequence[StreamEvent]] = tuple,
+    client: Hashable = None,
+) -> Subscription:
+    """Add a reader, also one that was cut off at another server of the cluster. As `Hub.subscribe`.
+
+    What it has missed there comes after the first frames and before the greeting. If it cannot be read, the client must read
+    everything again.
+    """
+    hub, replays = services.hub, services.replays
+    viewpoint: Viewpoint | None = None
+    if last_event_id and replays is not None:  # the hub has not seen what was stored elsewhere while nobody listened here
+        viewpoint = await replays.prepare(last_event_id)
+    if viewpoint is None or replays is None or last_event_id is None:
+        return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=greeting(), client=client)
+    # From here to `gaps` in one step of the loop: later events come by themselves.
+    subscription = hub.subscribe(encoder, scope=scope, client=client, position=last_event_id)
+    opening = hub.encode_greeting(encoder, scope, greeting())
+    missed: list[_MissedEvent] = []
+    try:
+        gaps = replays.gaps(viewpoint, lambda directory: scope in (None, normal_scope(directory)))
+        async with asyncio.timeout(REPLAY_S):
+            missed = [event for gap in gaps for event in await _read(hub, replays, encoder, gap)]
+    except (StoreError, TimeoutError, ReplayTooLong) as error:
+        wire = encoder.generation
+        log.info("replay.too_long", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
+    except BaseException:
+        subscription.close()
+        raise
+    replayed = {event.subject for event in missed} - {None}
+    subscription.extend_opening(_in_order(missed, ReplayPositions(viewpoint)))
+    subscription.extend_opening(frame for subject, frame in opening if subject not in replayed)
+    return subscription
+
+
+class _MissedEvent(NamedTuple):
+    """A missed event. `at_ms`: not before the one before it of its session; `number`: its place among those of its change."""
+
+    at_ms: int
+    tag: str
+    sequence: int
+    number: int
+    subject: tuple[str, str] | None
+    frame: Frame
+
+
+async def _read(hub: Hub, replays: Replays, encoder: Encoder[Any], gap: Gap) -> list[_MissedEvent]:
+    """Read and encode the missed events of a session."""
+    found: list[_MissedEvent] = []
+    tag, at_ms = hash_of(gap.session_id), 0
+    async for change in replays.changes(gap):
+        at_ms, id_ = max(at_ms, change.at_ms), event_id(tag, change.sequence, change.at_ms)
+        for number, event in enumerate(hub.render(encoder.face, change)):
+            if change.sequence == gap.start and number < gap.count:
+                continue
+            frame = encoder.encode(event, f"{id_}{number:02x}", "")
+            if frame is not None:
+                found.append(_MissedEvent(at_ms, tag, change.sequence, number + 1, event.subject, frame))
+    return found
+
+
+def _in_order(missed: list[_MissedEvent], replayed: ReplayPositions) -> list[Frame]:
+    """The frames by time, each with the position of a client that has seen all before it."""
+    ordered = sorted(missed, key=lambda event: event.at_ms)
+    return [event.frame._replace(position=replayed.show(event.tag, event.sequence, event.number)) for event in ordered]

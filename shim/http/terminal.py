@@ -18,8 +18,10 @@ from aiohttp import WSCloseCode, WSMsgType, web
 from shim.host.scrollback import Watcher
 from shim.host.terminals import Terminal
 from shim.http import wire_json
-from shim.http.access import while_good
+from shim.http.access import RELAYED, while_good
 
+TOKEN_HEADER = "X-Shim-Token"  # noqa: S105 - a name
+"""The id of a client's pairing token, between servers of a cluster."""
 PING_S = 30.0
 """Seconds between pings. A client that does not answer counts as gone."""
 INPUT_LIMIT_BYTES = 2**20
@@ -34,12 +36,14 @@ async def serve(request: web.Request, terminal: Terminal, cursor: int, token_id:
     Raises HTTPBadRequest for a request that does not open a WebSocket.
     """
     with while_good(request, token_id):
-        return await _serve(request, terminal, cursor)
+        socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=INPUT_LIMIT_BYTES, compress=False, timeout=1.0)
+        if RELAYED in request:  # the client's server ends the connection when the token is revoked
+            socket.headers[TOKEN_HEADER] = token_id
+        await socket.prepare(request)
+        return await _serve(socket, terminal, cursor)
 
 
-async def _serve(request: web.Request, terminal: Terminal, cursor: int) -> web.StreamResponse:
-    socket = web.WebSocketResponse(heartbeat=PING_S, max_msg_size=INPUT_LIMIT_BYTES, compress=False, timeout=1.0)
-    await socket.prepare(request)
+async def _serve(socket: web.WebSocketResponse, terminal: Terminal, cursor: int) -> web.StreamResponse:
     backlog, position, watcher = terminal.watch(cursor)
     sending = asyncio.create_task(_send(socket, backlog, position, watcher), name=f"terminal {terminal.id}")
     try:

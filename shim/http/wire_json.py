@@ -73,6 +73,11 @@ def dumps(value: object) -> bytes:
         return json.dumps(scrub(json.loads(json.dumps(value, default=_plain))), ensure_ascii=False).encode()
 
 
+def fragment(body: bytes) -> object:
+    """A value for `dumps` that was written already. Use it for no other function."""
+    return orjson.Fragment(body)
+
+
 def exact(value: object) -> bytes:
     """Write exactly the same value: lone surrogates as escapes, integers of any size. Only NaN becomes null."""
     try:

@@ -9,10 +9,21 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+from shim.store.peers import Overview
 from shim.telemetry.meters import Histogram, Meters
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 PREFIX = "opencode_shim_"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterGauges:
+    """Values of a server in a cluster.
+
+    lag  events that this server is behind in the worst session of another one that somebody watches here"""
+
+    overview: Overview
+    lag: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +51,7 @@ class Gauges:
     """Requests that ended without a user's answer, by action: `timeout`, `rules`."""
     lines_dropped: Mapping[str, int]
     """Dropped lines of stdout and stderr, because nobody read them."""
+    cluster: ClusterGauges | None = None
 
 
 class _Collector:
@@ -90,6 +102,36 @@ class _Collector:
         yield GaugeMetricFamily(f"{PREFIX}asks_oldest_seconds", "How long the oldest of them waits.", value=gauges.oldest_ask_s)
         yield _counter("output_lines_dropped", "Lines that nobody read in time.", "stream", gauges.lines_dropped)
         yield CounterMetricFamily(f"{PREFIX}opencode_events", "OpenCode events that were published.", value=gauges.published)
+        if gauges.cluster is not None:
+            yield from _cluster(gauges.cluster)
+
+
+def _cluster(cluster: ClusterGauges) -> Iterable[Any]:
+    overview = cluster.overview
+    for name, description, value in (
+        ("nodes", "Servers that live, this one included.", len(overview.nodes)),
+        ("connected", "Whether NATS can be reached (1) or not (0).", int(overview.is_connected)),
+        ("sessions_owned", "Sessions that this server has.", overview.here.sessions),
+        ("room", "Agents that this server can still start.", overview.here.node.offer.room),
+        ("lease_age_seconds", "Since the last renewal of this server's lease.", overview.here.lease_age_s),
+        ("writes_waiting", "Rows that NATS has not acknowledged.", overview.waiting),
+        ("read_lag_events", "Events that are stored and not yet published here, in the worst watched session.", cluster.lag),
+    ):
+        yield GaugeMetricFamily(f"{PREFIX}cluster_{name}", description, value=value)
+    yield _counter("cluster_renewals", "Renewals of this server's lease.", "result", overview.renewals)
+    yield _counter("cluster_requests", "Requests that other servers were asked to do.", "result", overview.asked)
+    for name, description, value in (
+        ("appends_refused", "Appends to journals that NATS has refused.", overview.refused_appends),
+        ("reconnects", "Connections to NATS after a lost one.", overview.reconnects),
+    ):
+        yield CounterMetricFamily(f"{PREFIX}cluster_{name}", description, value=value)
+    for name, description, histogram in (
+        ("append_seconds", "Time until an append was acknowledged.", overview.append_s),
+        ("answer_seconds", "Time until another server began to answer.", overview.answer_s),
+    ):
+        family = HistogramMetricFamily(f"{PREFIX}cluster_{name}", description, labels=[])
+        family.add_metric([], *_histogram(histogram))
+        yield family
 
 
 def _counter(name: str, description: str, label: str, values: Mapping[str, int]) -> CounterMetricFamily:

@@ -155,3 +155,11 @@ async def test_metrics(v1: Face) -> None:
     assert 'opencode_shim_tasks{kind="reap"} 1.0' in text
     assert float(text.split("\nopencode_shim_memory_blocks ")[1].split()[0]) > 100_000
     assert "/v1/sessions/s" not in text
+
+
+async def test_a_server_without_a_cluster_has_no_nodes(v1: Face) -> None:
+    await v1.session()
+    assert await v1.call("list_nodes") == {"nodes": []}
+    assert "node" not in (await v1.call("list_sessions"))["sessions"][0]
+    async with v1.live.api.raw.get("/metrics") as answer:
+        assert "opencode_shim_cluster" not in await answer.text()

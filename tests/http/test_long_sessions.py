@@ -12,7 +12,7 @@ import pytest
 
 from shim.faces.opencode1.routes import message as message_routes
 from shim.http import long_list
-from shim.sessions import checkpoints
+from shim.sessions import checkpoint_writer, checkpoints
 from shim.store.memory import MemoryStore
 from tests.support.live import Live, live
 from universal.session.entries import Entries
@@ -51,6 +51,7 @@ def small_pages() -> Iterator[None]:
     """Checkpoints are due at once, and pages have few messages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "EVERY", 1)
+        patch.setattr(checkpoint_writer, "QUIET_S", 0)
         for kind in (Messages, Entries):
             patch.setattr(kind, "LOOSE", 2)
             patch.setattr(kind, "PAGE_SIZE", 3)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shim.app import DATABASE
-from shim.faces.opencode1 import read
+from shim.faces.opencode1.encoded_messages import EncodedMessages
 from shim.faces.opencode1.routes import message as message_routes
 from shim.http import long_list
 from shim.sessions import journal_loader
@@ -274,15 +274,15 @@ async def test_a_long_list_is_the_same_and_others_have_their_turn(
     page = await server.api.get(path, params=limited, status=200)
 
     seen: list[int] = []
-    message_json = read.message
+    encode = EncodedMessages.encode
 
-    def count_conversion(message: Message, session_id: str) -> Any:
+    def count_conversion(encoded: EncodedMessages, message: Message, session_id: str) -> bytes:
         seen.append(turns.count)
-        return message_json(message, session_id)
+        return encode(encoded, message, session_id)
 
     monkeypatch.setattr(message_routes, "LONG", 2)
     monkeypatch.setattr(long_list, "PIECE", 1)
-    monkeypatch.setattr(read, "message", count_conversion)
+    monkeypatch.setattr(EncodedMessages, "encode", count_conversion)
     again = await server.api.get(path, status=200)
     assert again.body == whole.body
     assert again.headers["content-type"] == whole.headers["content-type"]

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from aiohttp import ClientSession, UnixConnector, web
+from aiohttp.test_utils import make_mocked_request
 from pydantic import SecretStr
+from yarl import URL
 
+from shim.errors import StoreError
+from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
-from shim.http.relay import RELAY, Relay
-from shim.store.peers import Answer, Command, Growth, Handle, Node, Offer
+from shim.http.places import NEEDED
+from shim.http.relay import RELAY, TICKET_ONLY, Relay, command_for
+from shim.store.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe
 from shim.store.servers import ServerRef
 from tests.http.doors import PASSWORD, Start
 
@@ -25,14 +32,65 @@ class FakePeers:
     async def serve(self, handle: Handle) -> None:
         """No other server asks."""
 
-    async def watch(self, on_growth: Callable[[Growth], None]) -> None:
-        """No other server stores events."""
+    def open(self, server: ServerRef, command: Command) -> AbstractAsyncContextManager[Pipe]:
+        raise AssertionError(f"{command} was forwarded to {server}")
+
+    async def accept(self, accept: Accept) -> None:
+        """No other server opens streams."""
+
+    async def watch(self, on_growth: Callable[[Growth], None]) -> int:
+        return 0  # no server stores events
+
+    async def growths(self, after: int, until: int) -> Sequence[Growth]:
+        return ()
+
+    def epoch_of(self, session_id: str) -> int:
+        return 1
+
+    async def broadcast(self, message: bytes) -> None:
+        """Nobody hears it."""
+
+    async def hear(self, receive: Callable[[str, bytes], None]) -> None:
+        """No other server speaks."""
 
     def announce_offer(self, offer: Callable[[], Offer]) -> None:
         """Nobody listens."""
 
+    async def release(self, session_id: str) -> None:
+        """No other server claims it."""
+
     def nodes(self) -> Sequence[Node]:
         return ()
+
+    def overview(self) -> Overview:
+        raise AssertionError("nobody looks at this cluster")
+
+
+class AnsweringPeers(FakePeers):
+    """Other servers that give one answer to all commands, which are noted."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        self.commands: list[Command] = []
+        self._status = status
+        self._body = body
+
+    @asynccontextmanager
+    async def ask(self, server: ServerRef, command: Command) -> AsyncGenerator[Answer]:
+        self.commands.append(command)
+
+        async def chunks() -> AsyncGenerator[bytes]:
+            yield self._body
+
+        yield Answer(self._status, (), chunks())
+
+
+@pytest.mark.parametrize(("status", "is_gone"), [(200, True), (404, True), (409, False), (503, False)])
+async def test_a_session_that_another_server_does_not_delete_is_an_error(status: int, is_gone: bool) -> None:
+    peers = AnsweringPeers(status, b"it is busy")
+    relay = Relay(web.Application(), peers, lambda directory, server: None)
+    with nullcontext() if is_gone else pytest.raises(StoreError, match=f"ses_a .* other .* {status}: it is busy"):
+        await relay.delete_session("ses_a", ServerRef("s", 1, name="other"))
+    assert [(command.method, command.path) for command in peers.commands] == [("DELETE", "/session/ses_a")]
 
 
 @pytest.fixture
@@ -44,7 +102,7 @@ async def apps() -> list[web.Application]:
 async def relay(start: Start, apps: list[web.Application]) -> AsyncIterator[Relay]:
     """The relay of a server with a password."""
     await start(password=SecretStr(PASSWORD), extend=apps.append)
-    relay = Relay(apps[0], FakePeers())
+    relay = Relay(apps[0], FakePeers(), lambda directory, server: None)
     await relay.start()
     apps[0][RELAY].append(relay)
     yield relay
@@ -87,3 +145,36 @@ async def test_a_change_is_stored_when_its_answer_ends(
     async with relay.perform(Command("2", "GET", "/session")) as answer:
         assert [chunk async for chunk in answer.chunks] == [b"[]"]
     assert flushes == [None], "a read stores nothing"
+
+
+async def test_a_server_refuses_what_needs_a_directory_that_it_does_not_have(relay: Relay, tmp_path: Path) -> None:
+    for place, is_here in ((tmp_path, True), (tmp_path / "missing", False)):
+        path = f"/file?path=.&directory={place}"
+        async with relay.perform(Command("1", "GET", path, ((NEEDED, quote(str(place))),))) as answer:
+            assert (answer.status, NOT_HERE in dict(answer.headers)) == ((200, False) if is_here else (503, True))
+        async with relay.perform(Command("2", "GET", path)) as answer:
+            assert NOT_HERE not in dict(answer.headers)
+
+
+async def test_only_the_server_of_a_client_says_that_it_has_a_password(relay: Relay) -> None:
+    """A terminal without a ticket is not for a client that has shown none."""
+    path = "/pty/pty_1/connect?ticket=wrong"
+    upgrade = (("Upgrade", "websocket"), ("Connection", "Upgrade"))
+    socket = (("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", "MDEyMzQ1Njc4OWFiY2RlZg=="))
+    async with relay.perform(Command("1", "GET", path, (*upgrade, *socket, (TICKET_ONLY, "1")))) as answer:
+        assert answer.status == 403
+
+
+async def test_the_password_in_a_query_stays_here(relay: Relay, apps: list[web.Application]) -> None:
+    query = "auth_token=b3BlbmNvZGU6cw%3D%3D&directory=%2Fsrc%2Fa%20b&cursor=0"
+    command = command_for(make_mocked_request("GET", f"/pty/pty_1/connect?{query}", {"X-Shim-Relay": "x"}, app=apps[0]), b"")
+    assert URL(command.path, encoded=True).path == "/pty/pty_1/connect"
+    assert dict(URL(command.path, encoded=True).query) == {"directory": "/src/a b", "cursor": "0"}
+    assert command.headers == ((TICKET_ONLY, "1"),), "a client cannot say what only a server may"
+
+
+async def test_a_server_that_has_just_stopped_lets_another_one_be_asked(relay: Relay) -> None:
+    await relay.close()
+    async with relay.perform(Command("1", "GET", "/session")) as answer:
+        assert (answer.status, dict(answer.headers)) == (503, {NOT_HERE: "1"})
+        assert [chunk async for chunk in answer.chunks] == []

@@ -81,3 +81,14 @@ def test_the_manager_is_notified_and_agents_do_not_see_it(tmp_path: Path, abstra
 def test_without_a_manager_nothing_happens(tmp_path: Path) -> None:
     Notifier().ready("x")
     Notifier(str(tmp_path / "gone")).ready("x")
+
+
+def test_the_manager_waits_longer_for_a_server_that_drains(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(CHILD_S)
+        notifier = Notifier(str(tmp_path / "notify"))
+        notifier.notify_stopping(12.5)
+        assert manager.recv(1000).decode().splitlines() == ["STOPPING=1", "STATUS=stopping", "EXTEND_TIMEOUT_USEC=12500000"]
+        notifier.notify_stopping()
+        assert manager.recv(1000).decode().splitlines() == ["STOPPING=1", "STATUS=stopping"]

@@ -37,3 +37,14 @@ async def test_a_project_is_stored_as_earlier_versions_read_it() -> None:
     store.set_value("project", "abc", STORED)
     await Projects(store, ManualClock(start_ms=9)).update("abc", lambda project: project)
     assert (await store.values("project"))["abc"] == STORED | {"time": {"created": 1, "updated": 9}}
+
+
+async def test_a_project_of_another_server_is_listed() -> None:
+    store = MemoryStore()
+    await store.open()
+    projects = Projects(store, ManualClock())
+    projects.note_row("abc", STORED)  # nobody has read them yet: the store tells all
+    assert await projects.list_all() == []
+    projects.note_row("abc", STORED)
+    projects.note_row("broken", {"id": "broken"})
+    assert [project.name for project in await projects.list_all()] == ["mine"]

@@ -24,6 +24,15 @@ def restart_pairing(digest: bytes, kept: dict[str, Any]) -> Pairing:
     return pairing
 
 
+class Request:
+    """An open request of a token."""
+
+    is_cut_off = False
+
+    def cut_off(self) -> None:
+        self.is_cut_off = True
+
+
 def token_of(pairing: Pairing) -> str:
     token = pairing.redeem(pairing.code(0.0), 1.0, NOW_S, "phone")
     assert token is not None
@@ -100,3 +109,22 @@ def test_without_a_password_tokens_are_of_this_process() -> None:
     token = token_of(pairing)
     assert pairing.admits(token, NOW_S)
     assert not Pairing(b"").admits(token, NOW_S)
+
+
+def test_a_token_of_another_server_is_good_until_it_is_revoked_there() -> None:
+    """Both have the same password, and the store tells each what the other has done."""
+    here, there = Pairing(b"one"), Pairing(b"one")
+    there.restore({}, here.note)
+    token = token_of(there)
+    id_ = here.identify(token, NOW_S)
+    assert id_ is not None
+    with here.used(id_, use := Request()):
+        assert there.revoke(id_)
+    assert not here.admits(token, NOW_S)
+    assert use.is_cut_off
+
+
+def test_a_token_of_a_server_with_another_password_is_not_good() -> None:
+    here, there = Pairing(b"one"), Pairing(b"two")
+    there.restore({}, here.note)
+    assert not here.admits(token_of(there), NOW_S)

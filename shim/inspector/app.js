@@ -18,6 +18,7 @@ export class App {
     this.reached = null // null: no answer yet; true, or the text of the error
     this.agents = null
     this.models = {} // agent -> {models, defaultModel} | {error}
+    this.nodes = null // null: no answer yet; {cluster, nodes}, without a cluster if the server is in none
     this.counters = []
     this.session = null
     this.modules = {} // views that are loaded at their first use
@@ -43,7 +44,7 @@ export class App {
     }, CROWD_MS)
   }
 
-  /** Reads the route from the URL: #/session/ID/chat|events, #/agents, #/counters, #/new. */
+  /** Reads the route from the URL: #/session/ID/chat|events, #/agents, #/nodes, #/counters, #/new. */
   go() {
     const [name = "", id = "", tab = "chat"] = location.hash.replace(/^#\/?/, "").split("/")
     this.route = { name: name || "home", id: decodeURIComponent(id), tab: TABS.includes(tab) ? tab : "chat" }
@@ -53,7 +54,7 @@ export class App {
       this.session = wanted ? new Session(wanted, this) : null
     }
     if (name === "agents" || name === "new") this.loadAgents()
-    if (name === "counters") this.tick()
+    if (name === "counters" || name === "nodes") this.tick()
     this.changed()
   }
 
@@ -84,12 +85,16 @@ export class App {
 
   async tick() {
     try {
-      const asks = [call("GET", "v1/sessions")]
-      if (this.route.name === "counters") asks.push(call("GET", "inspector/api/counters"))
-      const [{ sessions }, counters] = await Promise.all(asks)
+      const { name } = this.route
+      const [{ sessions }, counters, nodes] = await Promise.all([
+        call("GET", "v1/sessions"),
+        name === "counters" ? call("GET", "inspector/api/counters") : null,
+        name === "nodes" || this.nodes === null ? call("GET", "v1/x-nodes") : null,
+      ])
       this.sessions = sessions
       this.session?.expect()
       this.reached = true
+      if (nodes) this.nodes = nodes
       if (counters) this.counters = [...this.counters.slice(1 - COUNTERS_KEPT), counters]
       if (this.route.name === "agents" && this.agents?.some((agent) => agent.install?.state === "running")) await this.loadAgents()
     } catch (error) {

@@ -39,11 +39,6 @@ class OpenCodeEvent(NamedTuple):
     sync: Sync | None = None
 
     @property
-    def face(self) -> str:
-        """As `StreamEvent.face`."""
-        return FACE
-
-    @property
     def scope(self) -> str | None:
         """As `StreamEvent.scope`."""
         return None if self.directory is None else normal_scope(self.directory)
@@ -54,7 +49,6 @@ class OpenCodeEvent(NamedTuple):
         id_ = self.properties.get("id")
         return (self.type, id_) if isinstance(id_, str) else None
 
-    @property
-    def event_id(self) -> None:
-        """As `StreamEvent.event_id`: the hub assigns the id when it publishes the event."""
-        return
+    # As in `StreamEvent`. The hub assigns the id when it publishes the event.
+    face = FACE
+    event_id = None

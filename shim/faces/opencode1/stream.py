@@ -10,14 +10,15 @@ Source: recordings of 1.18.33 and 1.1.53, `docs/wire.md`; docs/adr/0011-event-hu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from shim.faces.opencode1.events import FACE, OpenCodeEvent
 from shim.faces.opencode1.generations import Generation, event_of_1_0
 from shim.stream.frame import Frame, encode_position, normal_scope, to_json
+from universal.jsonvalue import JsonObject, obj
 
 if TYPE_CHECKING:
     from shim.ids import Ids
@@ -110,53 +111,43 @@ def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
         properties = to_json(event.properties)
         body = b'%b,"properties":%b}' % (head, properties)
         twin = b'{"type":"sync","id":"%b","syncEvent":%b,"data":%b}}' % (event_id.encode(), twin_head, properties)
-    return Frame(position, body, event.urgent, _piece(event, modern=True), _envelope(event.directory, event.project), twin)
+    return Frame(position, body, event.urgent, _piece_of(event), _envelope(event.directory, event.project), twin)
 
 
 def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:
     """Encode an event for clients of 1.1 and 1.0."""
     body = to_json({"type": event.type, "properties": event.properties})
-    return Frame(position, body, event.urgent, _piece(event, modern=False), _envelope(event.directory, None))
+    return Frame(position, body, event.urgent, _piece_of(event), _envelope(event.directory, None))
 
 
-class EventPiece(NamedTuple):
-    """The text that an event adds to a part.
+class _Piece(NamedTuple):
+    """The text that a frame adds to a part. `event`: its body."""
 
-    It is not the event itself, whose `legacy` would keep a deleted conversation in memory as long as the ring holds it.
-    """
-
-    type: str
-    properties: Mapping[str, Any]
-    directory: str | None
-    project: str | None
-    urgent: bool
-    modern: bool
+    source: Frame
+    event: JsonObject
 
     @property
     def key(self) -> tuple[str, ...]:
-        """As `TextPiece.key`. Read only when a reader lags."""
-        if self.type == "message.part.delta":
-            return ("field", str(self.properties.get("partID")), str(self.properties.get("field")))
-        part = self.properties.get("part")
-        return ("part", str(cast("Mapping[str, Any]", part).get("id") if isinstance(part, Mapping) else None))
+        """As `TextPiece.key`."""
+        properties = obj(self.event["properties"])
+        if "partID" in properties:
+            return ("field", str(properties["partID"]), str(properties.get("field")))
+        return ("part", str(obj(properties.get("part")).get("id")))
 
     @property
     def text(self) -> str:
         """As `TextPiece.text`."""
-        return str(self.properties["delta"])
+        return str(self.event["properties"]["delta"])
 
-    def frame(self, text: str, position: str) -> Frame:
+    def frame(self, text: str) -> Frame:
         """As `TextPiece.frame`."""
-        event = OpenCodeEvent(self.type, {**self.properties, "delta": text}, self.directory, self.project, self.urgent)
-        return modern_frame(event, position, position) if self.modern else legacy_frame(event, position)
+        properties = {**self.event["properties"], "delta": text}
+        return self.source._replace(body=to_json({**self.event, "properties": properties}))
 
 
-def _piece(event: OpenCodeEvent, *, modern: bool) -> EventPiece | None:
-    """Return the text of a `message.part.delta`, or for 1.1 of a `message.part.updated` with `delta`; else None."""
-    type_, properties = event.type, event.properties
-    if type_ not in PIECE_TYPES or not isinstance(properties.get("delta"), str):
-        return None
-    return EventPiece(type_, properties, event.directory, event.project, event.urgent, modern)
+def _piece_of(event: OpenCodeEvent) -> type[_Piece] | None:
+    """What reads the text of a `message.part.delta`, or for 1.1 of a `message.part.updated` with `delta`; None for others."""
+    return _Piece if event.type in PIECE_TYPES and isinstance(event.properties.get("delta"), str) else None
 
 
 @lru_cache(maxsize=256)

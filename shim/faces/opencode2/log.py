@@ -12,7 +12,7 @@ from typing import Literal, NotRequired, TypeAlias, TypedDict
 from shim.clock import from_rfc3339
 from shim.faces.opencode2.events import Event, EventJson
 from shim.faces.opencode2.render import log_event
-from shim.sessions.feed import Feed, Follower
+from shim.sessions.feed import Feed, Follower, wait_for_store
 from shim.store.base import Store
 from universal.events import UniversalEvent
 from universal.session.log import LogAppended
@@ -56,7 +56,7 @@ class Log:
         self._reducer: Reducer | None = None
         self._synced = False
         self._last: int | None = None
-        self._follower = Follower(feed, session_id, self._read, 0)
+        self._follower = Follower(feed, session_id, self._read, 0, wait_for_store(store, session_id))
 
     async def _read(self, after: int, limit: int) -> Sequence[UniversalEvent]:
         return await self._store.events(self._session_id, after, limit)

@@ -6,12 +6,13 @@ One stream carries all directories. Frames have an `id:` line, which OpenCode la
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 from shim.faces.opencode2.dialects import DIALECTS, Dialect
 from shim.faces.opencode2.events import FACE, Event
 from shim.stream.frame import Frame, encode_position, to_json
+from universal.jsonvalue import JsonObject, obj
 
 if TYPE_CHECKING:
     from shim.ids import Ids
@@ -84,32 +85,31 @@ ENCODERS: dict[str, DialectEncoder] = {name: DialectEncoder(dialect) for name, d
 
 def event_frame(event: Event, position: str) -> Frame:
     """The frame of an event that was converted to its reader's dialect."""
-    return Frame(position, to_json(event.wire()), event.type in URGENT, _piece(event))
+    return Frame(position, to_json(event.wire()), event.type in URGENT, _Piece if event.type.endswith(".delta") else None)
 
 
-@dataclass(frozen=True, slots=True)
-class EventPiece:
-    """The text that an event adds to a part. `field` is the key of the text in the event's data."""
+class _Piece(NamedTuple):
+    """The text that a frame adds to a part. `event`: its body."""
 
-    event: Event
-    field: str
+    source: Frame
+    event: JsonObject
+
+    @property
+    def field(self) -> str:
+        """The key of the text in the event's data."""
+        return "text" if self.event["type"] == "session.compaction.delta" else "delta"
 
     @property
     def key(self) -> tuple[str, ...]:
         """As `TextPiece.key`: all that the event says but the text."""
-        return (self.event.type, *(f"{name}={value}" for name, value in self.event.data.items() if name != self.field))
+        data = obj(self.event["data"])
+        return (self.event["type"], *(f"{name}={value}" for name, value in data.items() if name != self.field))
 
     @property
     def text(self) -> str:
         """As `TextPiece.text`."""
-        return str(self.event.data[self.field])
+        return str(self.event["data"][self.field])
 
-    def frame(self, text: str, position: str) -> Frame:
+    def frame(self, text: str) -> Frame:
         """As `TextPiece.frame`."""
-        return event_frame(replace(self.event, data={**self.event.data, self.field: text}), position)
-
-
-def _piece(event: Event) -> EventPiece | None:
-    if not event.type.endswith(".delta"):
-        return None
-    return EventPiece(event, "text" if event.type == "session.compaction.delta" else "delta")
+        return self.source._replace(body=to_json({**self.event, "data": {**self.event["data"], self.field: text}}))

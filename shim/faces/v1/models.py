@@ -156,7 +156,8 @@ class AgentModesResponse(Model):
 class CreateSessionRequest(Model):
     """The session to create. `mcp` and `skills` are refused, because they belong to the agents' own settings.
 
-    Our addition: `unattended`, what happens to requests that nobody answers: `wait`, `reject:SECONDS` or `rules`.
+    Our additions: `unattended`, what happens to requests that nobody answers: `wait`, `reject:SECONDS` or `rules`;
+    `serverLabels`, labels that the server must have, which runs the session: `KEY=VALUE[,...]`.
     """
 
     agent: str
@@ -170,6 +171,7 @@ class CreateSessionRequest(Model):
     title: str | None = None
     variant: str | None = None
     unattended: str | None = None
+    serverLabels: str | None = None
 
 
 class AgentError(Model):
@@ -195,7 +197,8 @@ class SessionInfo(Model):
     """A session. Our additions: `openCodeSessionId` and the fields after it.
 
     `status`: as in OpenCode. `unattended`: what happens now to requests that nobody answers. `waitingSince`: when the oldest open
-    request, also of a subagent, was made; absent if none is open.
+    request, also of a subagent, was made; absent if none is open. `node`: the server of the cluster that has the session, as in
+    `GET /v1/x-nodes`; absent without a cluster, or if none has it at present.
     """
 
     sessionId: str
@@ -216,12 +219,69 @@ class SessionInfo(Model):
     status: Literal["idle", "busy", "retry"] | None = None
     unattended: str | None = None
     waitingSince: int | None = None
+    node: str | None = None
 
 
 class SessionListResponse(Model):
     """All sessions of the server, the last changed first."""
 
     sessions: list[SessionInfo]
+
+
+# --- nodes -------------------------------------------------------------------------------------------
+
+
+class NodeAgent(Model):
+    """Our addition: an agent that a server can start."""
+
+    id: str
+    version: str | None = None
+
+
+class NodeInfo(Model):
+    """Our addition: a server of the cluster that lives.
+
+    `here`: the one that answers. `agents`: none for a front. `roots`: directories of its projects; empty: anywhere. `room`: how
+    many more agents it can start. `labels`: what it says of itself, as KEY=VALUE. `draining`: it is about to stop, and takes no
+    sessions. `sessions`: how many it has. `leaseAgeMs`: since the answering server saw the last renewal of
+    its lease. `lagEvents`: how many stored events the answering server has not yet read, in the worst of the sessions that
+    somebody watches there.
+    """
+
+    id: str
+    name: str
+    here: bool
+    pid: int
+    host: str
+    url: str | None = None
+    agents: list[NodeAgent]
+    roots: list[str]
+    labels: list[str]
+    draining: bool
+    room: int
+    sessions: Annotated[int, Field(ge=0)]
+    leaseAgeMs: Annotated[int, Field(ge=0)]
+    lagEvents: Annotated[int, Field(ge=0)]
+
+
+class ClusterInfo(Model):
+    """Our addition: the cluster. `servers`: those of NATS. `waitingWrites`: rows that NATS has not acknowledged."""
+
+    servers: str
+    prefix: str
+    connected: bool
+    waitingWrites: Annotated[int, Field(ge=0)]
+    reconnects: Annotated[int, Field(ge=0)]
+
+
+class NodeListResponse(Model):
+    """Our addition: the servers of the cluster. `cluster` is absent for a server that is in none."""
+
+    cluster: ClusterInfo | None = None
+    nodes: list[NodeInfo]
+
+
+# --- messages ----------------------------------------------------------------------------------------
 
 
 class MessageAttachment(Model):

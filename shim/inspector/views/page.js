@@ -4,14 +4,17 @@ import { html, nothing } from "../vendor/lit-html/lit-html.js"
 import { sessionView } from "./session.js"
 import { sidebar } from "./sidebar.js"
 
-const LINKS = [["home", "Sessions", "#/"], ["agents", "Agents", "#/agents"], ["counters", "Counters", "#/counters"]]
+const LINKS = [["home", "Sessions", "#/"], ["agents", "Agents", "#/agents"], ["nodes", "Nodes", "#/nodes"], ["counters", "Counters", "#/counters"]]
+const LAZY = ["agents", "nodes", "counters", "new"]
+
+const links = (app) => LINKS.filter(([name]) => name !== "nodes" || app.nodes?.cluster)
 
 const here = (route, name) => route.name === name || (name === "home" && ["session", "new"].includes(route.name))
 
 function main(app) {
   const { name } = app.route
   if (name === "session") return sessionView(app, app.session)
-  if (name === "agents" || name === "counters" || name === "new") {
+  if (LAZY.includes(name)) {
     const module = app.view(name)
     return module ? module.view(app) : html`<p class="blank">Loading …</p>`
   }
@@ -27,7 +30,7 @@ export function page(app) {
     <header class="top">
       <h1><a href="#/">Inspector</a> <small>opencode-shim</small></h1>
       <nav aria-label="Pages">
-        ${LINKS.map(([name, title, href]) => html`<a href=${href} aria-current=${here(app.route, name) ? "page" : "false"}>${title}</a>`)}
+        ${links(app).map(([name, title, href]) => html`<a href=${href} aria-current=${here(app.route, name) ? "page" : "false"}>${title}</a>`)}
       </nav>
     </header>
     ${lost ? html`<p class="notice error" role="alert">The server is not reached: ${app.reached}</p>` : nothing}

@@ -13,6 +13,7 @@ from shim.faces.opencode1.generations import generation_of, takes_twins
 from shim.faces.opencode1.stream import encoder_of
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
+from shim.http.streams import subscribe as subscribe_reader
 from shim.stream.compression import wants_gzip
 from shim.stream.response import stream
 
@@ -39,8 +40,13 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
     generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
     encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
-    greeting = [*running_state(ctx), *open_requests(ctx)]
-    subscription = ctx.services.hub.subscribe(encoder, scope=scope, last_event_id=last, greeting=greeting)
+    subscription = await subscribe_reader(
+        ctx.services,
+        encoder,
+        scope=scope,
+        last_event_id=last,
+        greeting=lambda: [*running_state(ctx), *open_requests(ctx)],
+    )
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)

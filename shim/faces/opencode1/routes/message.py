@@ -7,23 +7,24 @@ import binascii
 import json
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.faces.opencode1 import read
+from shim.faces.opencode1.encoded_messages import EncodedMessages
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.errors import CursorInvalid
 from shim.faces.opencode1.routes.session import SessionPath, need_idle, note_read
+from shim.http import wire_json
 from shim.http.long_list import send
 from shim.http.operation import Ctx, to_response
 from shim.sessions.checkpoints import read_ahead, read_ids
 from universal.session.model import Message, Session
 
-if TYPE_CHECKING:
-    from shim.faces.opencode1.types import MessageWithParts
+_ENCODED = EncodedMessages()
 
 
 class MessagePath(SessionPath):
@@ -70,10 +71,10 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
         link = ctx.request.url.with_query(urlencode({**dict(ctx.request.query), "before": cursor}))
         headers = {"x-next-cursor": cursor, "link": f'<{link}>; rel="next"'}
 
-    def wire(some: Sequence[str]) -> list[MessageWithParts]:
+    def wire(some: Sequence[str]) -> list[object]:
         """Those of these messages that were not removed meanwhile."""
         messages = map(session.messages.peek, some)
-        return [read.message(message, path.sessionID) for message in messages if message is not None]
+        return [wire_json.fragment(_ENCODED.encode(message, path.sessionID)) for message in messages if message is not None]
 
     async def prepare(some: Sequence[str]) -> None:
         """Read the pages of these messages from the store."""
@@ -136,7 +137,7 @@ async def delete(ctx: Ctx, path: MessagePath) -> object:
     await message_of(ctx, path.sessionID, path.messageID)
     state = await ctx.services.sessions.state(path.sessionID)
     state.status("message.removed", message_id=path.messageID)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return True
 
 
@@ -148,7 +149,7 @@ async def delete_part(ctx: Ctx, path: PartPath) -> object:
         raise PartNotFound(path.messageID, path.partID)
     state = await ctx.services.sessions.state(path.sessionID)
     state.status("part.removed", message_id=path.messageID, part_id=path.partID)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return True
 
 
@@ -177,5 +178,5 @@ async def update_part(ctx: Ctx, path: PartPath, body: PartBody) -> object:
     part: dict[str, Any] = body.model_dump(exclude_unset=True)
     state = await ctx.services.sessions.state(path.sessionID)
     state.status("part.updated", part=part)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return part

@@ -79,5 +79,5 @@ async def _move(
         await move_session(ctx.services.sessions, session_id, directory, project, subpath(directory, project.worktree))
     except (InvalidRequest, NotFound) as error:
         raise refusal(str(error)) from error
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(session_id)
     return NO_CONTENT

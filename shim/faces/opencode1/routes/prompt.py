@@ -149,7 +149,7 @@ async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
         )
     prompt_request = replace(body.body(), unattended=unattended_policy_of_headers(ctx.request.headers))
     message_id = await submit(ctx.services.sessions, session_id, prompt_request, reply=not body.noReply)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(session_id)
     return message_id
 
 
@@ -200,7 +200,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
             unattended=unattended_policy_of_headers(ctx.request.headers),
         ),
     )
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return await _answer(ctx, path.sessionID, message_id)
 
 
@@ -218,7 +218,7 @@ async def init(ctx: Ctx, path: SessionPath, body: InitBody) -> object:
     model = ModelRef(body.providerID, body.modelID)
     prompt_request = PromptRequest((), body.messageID, model, unattended=unattended_policy_of_headers(ctx.request.headers))
     message_id = await run_init(ctx.services.sessions, path.sessionID, prompt_request)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     await _answer(ctx, path.sessionID, message_id)
     return True
 

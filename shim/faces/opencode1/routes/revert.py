@@ -22,7 +22,7 @@ class RevertBody(BaseModel):
 async def revert(ctx: Ctx, path: SessionPath, body: RevertBody) -> object:
     """Restore files and hide the undone messages, which the next prompt removes."""
     record = await undo.revert(ctx.services.sessions, path.sessionID, body.messageID, body.partID)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return read.session(record)
 
 
@@ -30,5 +30,5 @@ async def revert(ctx: Ctx, path: SessionPath, body: RevertBody) -> object:
 async def unrevert(ctx: Ctx, path: SessionPath) -> object:
     """Redo, until the next prompt."""
     record = await undo.unrevert(ctx.services.sessions, path.sessionID)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return read.session(record)

@@ -86,7 +86,7 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
     options = body or CreateBody()
     services = ctx.services
     agent = options.model.providerID if options.model is not None else None
-    await need_session_here(ctx, ctx.directory, agent)
+    await need_session_here(ctx, ctx.directory, agent, options.metadata)
     project = await services.projects.identity(ctx.directory)
     record = services.sessions.create(
         ctx.directory,
@@ -100,7 +100,7 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
         model=session_model(options.model.model_dump()) if options.model is not None else None,
         metadata=options.metadata,
     )
-    await services.store.flush()
+    await services.store.flush(record.id)
     return read.session(record)
 
 
@@ -183,7 +183,7 @@ async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
     if body.time is not None and "archived" in body.time.model_fields_set:
         changes["archived_ms"] = body.time.archived
     record = await ctx.services.sessions.patch(path.sessionID, **changes)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return read.session(record)
 
 
@@ -212,7 +212,7 @@ class ForkBody(BaseModel):
 async def fork(ctx: Ctx, path: SessionPath, body: ForkBody | None) -> object:
     """Create a session with the conversation up to a message. Its agent gets the conversation with its first prompt."""
     record = await fork_session(ctx.services.sessions, path.sessionID, body.messageID if body is not None else None)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(record.id)
     return read.session(record)
 
 

@@ -45,7 +45,7 @@ async def share(ctx: Ctx, path: SessionPath) -> object:
     base = f"{request.scheme}://{request.host}{ctx.services.settings.base_path}"
     url = f"{base}/share/{secrets.token_urlsafe(NAME_BYTES)}"
     record = await ctx.services.sessions.patch(path.sessionID, share={"url": url})
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return read.session(record)
 
 
@@ -56,7 +56,7 @@ async def unshare(ctx: Ctx, path: SessionPath) -> object:
     if record.share is None:
         return read.session(record)
     record = await ctx.services.sessions.patch(path.sessionID, share=None)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return read.session(record)
 
 

@@ -75,5 +75,5 @@ async def replay(ctx: Ctx, body: ReplayBody) -> object:
     directory = resolve({"directory": body.directory}, {}, ctx.directory)
     project = await ctx.services.projects.identity(directory)
     record = await import_(ctx.services.sessions, document, directory, project, path_of(directory, project))
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(record.id)
     return {"sessionID": record.id}

@@ -30,7 +30,7 @@ async def import_session(ctx: Ctx, body: Document) -> object:
     """Import a session into the request's directory, and return its `info`."""
     project = await ctx.services.projects.identity(ctx.directory)
     record = await import_(ctx.services.sessions, body.root, ctx.directory, project, path_of(ctx.directory, project))
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(record.id)
     return read.session(record)
 
 

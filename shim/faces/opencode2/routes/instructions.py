@@ -45,7 +45,7 @@ async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
         raise LimitReached("instructions", MAX_ENTRIES, "There are too many instructions in this session: remove some.")
     if path.key not in entries or entries[path.key] != body.value:
         state.status(LABEL, key=path.key, json=canonical_json(body.value))
-        await ctx.services.store.flush()
+        await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
 
 
@@ -55,7 +55,7 @@ async def remove(ctx: Ctx, path: EntryPath) -> object:
     state = await _open(ctx, path)
     if path.key in state.instructions.entries:
         state.status(LABEL, key=path.key)
-        await ctx.services.store.flush()
+        await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
 
 

@@ -132,7 +132,7 @@ async def _admit(ctx: Ctx, session_id: str, body: PromptRequest, *, resume: bool
         if prompt is None:
             raise
         return _need_same(session, prompt, body)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(session_id)
     session = await read_session(ctx, session_id)
     prompt = find_prompt(session, message_id)
     if prompt is None:  # it was cancelled or undone in this moment
@@ -209,7 +209,7 @@ async def skill(ctx: Ctx, path: SessionPath, body: SkillRun) -> object:
         details=PromptDetails("steer", "skill", SkillText(skill.id, skill.name, skill.content)),
     )
     await submit(ctx.services.sessions, path.sessionID, prompt, reply=body.resume is not False)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
 
 
@@ -236,7 +236,7 @@ async def command(ctx: Ctx, path: SessionPath, body: CommandBody) -> object:
         await run_command(ctx.services.sessions, commands, path.sessionID, body.name, body.text, request)
     except UnknownCommand as error:
         raise CommandNotFound(body.name, error.message) from error
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
 
 
@@ -268,7 +268,7 @@ async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
     actor = await ctx.services.sessions.actor(path.sessionID)
     if not actor.prompt_queue.redeliver(path.inboxID, body.delivery):
         raise ResourceConflict(f"{path.inboxID} does not wait in this inbox (any more).", path.inboxID)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
 
 
@@ -277,5 +277,5 @@ async def inbox_cancel(ctx: Ctx, path: InboxPath) -> object:
     """Cancel a waiting prompt. Succeeds also if it does not wait."""
     actor = await ctx.services.sessions.actor(path.sessionID)
     if actor.prompt_queue.withdraw(path.inboxID):
-        await ctx.services.store.flush()
+        await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT

@@ -18,7 +18,7 @@ from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host.roots import require
 from shim.host.terminals import TICKET_S, NewTerminal
 from shim.http import terminal
-from shim.http.access import access_of, is_authorized, token_of
+from shim.http.access import is_authorized, may_use, token_of
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
 
@@ -86,7 +86,7 @@ async def connect(ctx: Ctx, path: PtyPath, query: ConnectQuery) -> web.StreamRes
     token_id = (
         ctx.services.terminals.redeem(ctx.directory, path.ptyID, query.ticket or "") if needs_ticket else token_of(ctx.request)
     )
-    if token_id is None or not access_of(ctx.request).is_good(token_id):
+    if token_id is None or not may_use(ctx.request, token_id):
         message = "The ticket is unknown, used or too old. Ask for a new one with POST /api/pty/{ptyID}/connect-token."
         raise Forbidden(message)
     try:

@@ -25,7 +25,7 @@ async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
     """Hide the messages from that one on. The next prompt, or `commit`, removes them."""
     message_id = await first_id(ctx, path.sessionID, body.messageID)
     await undo.revert(ctx.services.sessions, path.sessionID, message_id, None, files=body.files)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return {"data": read.revert(await read_session(ctx, path.sessionID))}
 
 
@@ -33,7 +33,7 @@ async def stage(ctx: Ctx, path: SessionPath, body: StageBody) -> object:
 async def clear(ctx: Ctx, path: SessionPath) -> object:
     """Take back a staged undo. Succeeds also if nothing is staged."""
     await undo.unrevert(ctx.services.sessions, path.sessionID)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
 
 
@@ -44,5 +44,5 @@ async def commit(ctx: Ctx, path: SessionPath) -> object:
     if actor.main.machine.busy:
         raise SessionBusy(path.sessionID)
     await undo.settle(ctx.services.sessions, actor)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT

@@ -65,7 +65,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
     directory = _directory(ctx, body)
     await require(directory, services.settings.roots)
     agent = body.model.providerID if body.model is not None else None
-    await need_session_here(ctx, directory, agent)
+    await need_session_here(ctx, directory, agent, body.metadata)
     project = await services.projects.identity(directory)
     record = services.sessions.create(
         directory,
@@ -79,7 +79,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
         model=model_of(body.model) if body.model is not None else None,
         metadata=body.metadata,
     )
-    await services.store.flush()
+    await services.store.flush(record.id)
     return {"data": read.info(await read_session(ctx, record.id))}
 
 
@@ -226,7 +226,7 @@ async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
     if body.archived is not None and body.archived != (need(ctx, path.sessionID).archived_ms is not None):
         changes["archived_ms"] = ctx.services.clock.now_ms() if body.archived else None
     await ctx.services.sessions.patch(path.sessionID, **changes)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
 
 
@@ -250,7 +250,7 @@ async def fork(ctx: Ctx, path: SessionPath, body: ForkBody) -> object:
     need(ctx, path.sessionID)
     before = None if body.before is None else await first_id(ctx, path.sessionID, body.before)
     record = await fork_session(ctx.services.sessions, path.sessionID, before)
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(record.id)
     return {"data": read.info(await read_session(ctx, record.id))}
 
 
@@ -308,7 +308,7 @@ async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
         raise InvalidRequest(f"There is no directory {directory}", path=("directory",))
     project = await ctx.services.projects.identity(directory)
     await move_session(ctx.services.sessions, path.sessionID, directory, project, subpath(directory, project.worktree))
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
 
 
@@ -323,5 +323,5 @@ async def view(ctx: Ctx, path: SessionPath, body: ViewBody) -> object:
     """Note that the person has seen the end of a turn."""
     state = await ctx.services.sessions.state(path.sessionID)
     state.record_viewed(int(body.idle))
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT

@@ -79,5 +79,5 @@ async def take_in(ctx: Ctx, body: ImportBody) -> object:
     project = await ctx.services.projects.identity(directory)
     document = {"info": body.info, "messages": body.messages}
     record = await import_(ctx.services.sessions, document, directory, project, "")
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(record.id)
     return {"data": read.info(await read_session(ctx, record.id))}

@@ -82,7 +82,7 @@ async def _submit(ctx: Ctx, session_id: str, body: MessageRequest) -> str:
     parts = (Text("", body.message), *(_file(directory, attachment) for attachment in body.attachments))
     unattended = unattended_policy_of(body.unattended, UNATTENDED_KEY) or unattended_policy_of_headers(ctx.request.headers)
     message_id = await submit(ctx.services.sessions, session_id, PromptRequest(parts=parts, unattended=unattended))
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(session_id)
     return message_id
 
 
@@ -167,5 +167,5 @@ async def _need_request(ctx: Ctx, name: str, field: str, request_id: str) -> str
 
 
 async def _answer(ctx: Ctx, session_id: str) -> object:
-    await ctx.services.store.flush()
+    await ctx.services.store.flush(session_id)
     return NO_CONTENT

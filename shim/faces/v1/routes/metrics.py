@@ -22,11 +22,12 @@ def tasks() -> dict[str, int]:
 @v1("get_metrics", "GET", "/metrics", tag="meta", form="text", ours=True)
 async def get_metrics(ctx: Ctx) -> object:
     """Counts, durations and gauges of the server, for Prometheus."""
-    from shim.telemetry.prometheus import CONTENT_TYPE, Gauges, render
+    from shim.telemetry.prometheus import CONTENT_TYPE, ClusterGauges, Gauges, render
 
     face, services = universal(ctx), ctx.services
     feed, hub = services.sessions.deps.feed, services.hub.stats()
     spares = services.sessions.deps.spares
+    peers = services.store.ownership.peers
     open_asks, oldest_ms = services.sessions.requests.open_asks()
     gauges = Gauges(
         sessions=sum(1 for _ in services.sessions.index.records()),
@@ -47,5 +48,8 @@ async def get_metrics(ctx: Ctx) -> object:
         oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
         asks_unattended=services.sessions.deps.unattended_counts,
         lines_dropped=dropped_lines(),
+        cluster=None
+        if peers is None
+        else ClusterGauges(peers.overview(), max(services.sessions.others.lags().values(), default=0)),
     )
     return web.Response(body=render(face.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

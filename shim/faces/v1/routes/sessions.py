@@ -14,6 +14,7 @@ from shim.faces.v1.routes.endpoint import universal, v1
 from shim.host.roots import require, visible_sessions
 from shim.http.operation import NO_CONTENT, Ctx, need_session_here
 from shim.sessions.named_sessions import NewSession
+from shim.sessions.placement import LABELS_KEY
 from universal.session.model import SessionRecord
 
 
@@ -54,7 +55,8 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
     for name, why in REFUSED_FIELDS.items():
         if getattr(body, name):
             raise InvalidRequest(why, None)
-    await need_session_here(ctx, _absolute(ctx.directory, body.directory or "."), body.agent)
+    metadata = {LABELS_KEY: body.serverLabels}
+    await need_session_here(ctx, _absolute(ctx.directory, body.directory or "."), body.agent, metadata)
     directory = await asyncio.to_thread(_directory, ctx.directory, body.directory or ".")
     await require(directory, ctx.services.settings.roots)
     new_session = NewSession(
@@ -66,6 +68,7 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
         version=body.agentVersion,
         title=body.title,
         unattended=body.unattended,
+        labels=body.serverLabels,
     )
     project = await ctx.services.projects.identity(directory)
     session_id = await face.sessions.create(path.session_id, new_session, directory, project)
@@ -75,8 +78,9 @@ async def create_session(ctx: Ctx, path: SessionPath, body: CreateSessionRequest
 @v1("terminate_session", "POST", "/v1/sessions/{session_id}/terminate", tag="sessions", form="none", errors=(400, 404))
 async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
     """Stop a session's agent for good: `session.ended` has `terminated_by: daemon`. The session can still be read."""
-    await ctx.services.sessions.terminate(await universal(ctx).sessions.id_of(path.session_id))
-    await ctx.services.store.flush()
+    session_id = await universal(ctx).sessions.id_of(path.session_id)
+    await ctx.services.sessions.terminate(session_id)
+    await ctx.services.store.flush(session_id)
     return NO_CONTENT
 
 
@@ -117,4 +121,5 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         status=status.type if status is not None else "idle",
         unattended=str(sessions.requests.unattended_policy(session_id)),
         waitingSince=sessions.requests.waiting_since_ms(session_id),
+        node=sessions.others.node_of(session_id),
     )

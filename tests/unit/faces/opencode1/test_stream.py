@@ -37,7 +37,7 @@ def test_a_frame_is_as_urgent_as_its_event_and_names_its_position() -> None:
         for event in (IDLE, numbered_event(1)):
             frame = encoder(legacy=legacy).encode(event, "evt_1", "evt_0")
             assert frame is not None
-            assert (frame.urgent, frame.position, frame.piece) == (event.urgent, "evt_0", None)
+            assert (frame.urgent, frame.position, frame.piece_of) == (event.urgent, "evt_0", None)
 
 
 def test_legacy_has_no_id_in_the_json_and_no_project() -> None:

@@ -8,7 +8,7 @@ REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
 .PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve cluster test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
-.PHONY: adopt adopt-client check-style check-types check-layers
+.PHONY: cluster-chaos adopt adopt-client check-style check-types check-layers
 
 help:  ## this list
 	@sed -n 's/^\([a-z0-9 -]*\):.*## /  make \1\t/p' Makefile | expand -t 16
@@ -20,6 +20,9 @@ serve: .venv/.run  ## the server: make serve [PORT=4096] [DIRECTORY=.]
 
 cluster: .venv/.dev  ## NATS, servers with agents and a front on this machine: make cluster [NODES=3] [DIRECTORY=.]
 	@exec $(BIN)python -m tools.cluster --nodes $(or $(NODES),3) --directory "$(DIRECTORY)"
+
+cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked: make cluster-chaos [NODES=4] [SESSIONS=200] [SECONDS=180] [SEED=1]
+	$(BIN)python -m tools.chaos --nodes $(or $(NODES),4) --sessions $(or $(SESSIONS),200) --seconds $(or $(SECONDS),180) --seed $(or $(SEED),1)
 
 test: .venv/.dev  ## all tests but the slow and the end-to-end ones
 	$(BIN)pytest -q -n auto --dist worksteal $(ARGS)
@@ -64,7 +67,7 @@ adopt-client: .venv/.dev  ## OpenCode's document and clients of a newer version 
 outdated: .venv/.dev  ## newer versions of agents, clients and SDKs than the tested ones; exit 1 when there are
 	@$(BIN)python -m tools.outdated $(ARGS)
 
-nightly: ; .ci/nightly  ## what takes too long for CI: laws, fuzz, slow-all, e2e-all, load, soak, bench, drift, outdated, audit: hours
+nightly: ; .ci/nightly  ## what takes too long for CI: laws, fuzz, slow-all, e2e-all, cluster-chaos, load, soak, bench, drift, outdated, audit: hours
 
 record: .venv/.dev  ## a real agent through our scenes into compat_fixtures: make record AGENT=x [VERSION=y] [SCENES="a b"]
 	@$(BIN)python -m tools.adopt.agent $(AGENT) $(or $(VERSION),latest) $(SCENES) --record

@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,16 +46,21 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-async def start_server(name: str, nats: EmbeddedServer, directory: Path, data: Path, *arguments: str) -> Server:
-    """Start a server on a free port. Raises RuntimeError if it does not listen within START_S."""
+async def start_server(
+    name: str, nats_url: str, directory: Path, data: Path, *arguments: str, port: int = 0, environment: Mapping[str, str]
+) -> Server:
+    """Start a server, on a free port unless one is named. Its log is continued.
+
+    Raises RuntimeError or TimeoutError if it does not listen within START_S.
+    """
     folder = data / name
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "server.log"
-    argv = ["serve", "--port", "0", "--directory", str(directory), "--data-dir", str(folder), "--cluster-name", name]
-    with log.open("wb") as errors:
+    argv = ["serve", "--port", str(port), "--directory", str(directory), "--data-dir", str(folder), "--cluster-name", name]
+    with log.open("ab") as errors:
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", RUN, *argv, "--cluster", nats.url, *arguments),
-            env={**os.environ, "SHIM_CLUSTER_PASSWORD": nats.token},
+            *(sys.executable, "-c", RUN, *argv, "--cluster", nats_url, *arguments),
+            env=dict(environment),
             stdin=DEVNULL,
             stdout=PIPE,
             stderr=errors,
@@ -103,9 +109,10 @@ async def run(nodes: int, directory: Path, data: Path) -> None:
         say(f"NATS     {nats.url}, data and logs in {data}")
         names = [*(f"node{number}" for number in range(1, nodes + 1)), "front"]
         servers: list[Server] = []
+        environment = {**os.environ, "SHIM_CLUSTER_PASSWORD": nats.token}
         for name in names:
             arguments = ("--no-agents",) if name == "front" else ()
-            server = await start_server(name, nats, directory, data, *arguments)
+            server = await start_server(name, nats.url, directory, data, *arguments, environment=environment)
             ends.push_async_callback(stop_server, server)
             servers.append(server)
             say(f"{name:<8} {server.url}   pid {server.process.pid}")

@@ -46,10 +46,13 @@ def ink(browser: Browser) -> int:
     return browser.do("eval", script=INK)
 
 
-def open_terminal(server: Bench, browser: Browser) -> None:
+def new_session(server: Bench, browser: Browser) -> None:
     webui.new_session(browser, server.place, server.url)
     webui.submit(browser, server.say("[scene:text] hello", "hello"))
     webui.wait_idle(browser)
+
+
+def open_terminal(browser: Browser) -> None:
     browser.press("Control+`")
     browser.wait(TERMINAL)
     wait_for(lambda: ink(browser) > 0, 20, "no prompt is drawn in the terminal")
@@ -57,7 +60,8 @@ def open_terminal(server: Bench, browser: Browser) -> None:
 
 
 def test_a_command_is_typed_and_its_output_seen(server: Bench, browser: Browser) -> None:
-    open_terminal(server, browser)
+    new_session(server, browser)
+    open_terminal(browser)
     made = server.place.project / "from-terminal.txt"
     type_line(browser, "tty > from-terminal.txt")
     wait_for(
@@ -80,7 +84,8 @@ def test_a_command_is_typed_and_its_output_seen(server: Bench, browser: Browser)
 
 @pytest.mark.nightly
 def test_exit_ends_it(server: Bench, browser: Browser) -> None:
-    open_terminal(server, browser)
+    new_session(server, browser)
+    open_terminal(browser)
     known = {one["id"] for one in server.api.get("/pty")}
     assert known
     type_line(browser, "exit")

@@ -57,12 +57,15 @@ async def test_disk_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     """It fills in a turn and has room again later; the queue is too small for all of that. `capsys`: the log needs no file."""
     path = tmp_path / "data" / DATABASE
     path.parent.mkdir()
-    async with live(tmp_path, store=SqliteStore(path, limits=Limits(queue_rows=20, retry_s=1000.0))) as server:
+    store = SqliteStore(path, limits=Limits(queue_rows=20, retry_s=1000.0))
+    async with live(tmp_path, store=store) as server:
         session, other = await server.session(), await server.session()
         await server.ask(session, "echo before")
         with no_file_may_grow_beyond(path.with_name(path.name + "-wal").stat().st_size + 80_000):
             events = await turn(server, session, "burst 500")
             assert not [event for event in events if event["type"] == "session.error"]
+            with pytest.raises(StoreError):  # now the store knows
+                await store.flush()
             for who in (session, other):
                 answer = await server.api.post(f"/session/{who}/prompt_async", prompt_body("refused"), status=500)
                 assert re.search(r"(disk|I/O).*kept and tried again", answer.body["data"]["message"])

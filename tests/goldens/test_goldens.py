@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.sessions import checkpoints
+from shim.sessions import checkpoint_writer, checkpoints
 from shim.sessions.session_state import SessionState
 from shim.store.base import Store
 from tests.goldens import files, journals
@@ -57,14 +57,15 @@ def test_clients_see_what_they_saw(name: str) -> None:
 @pytest.mark.parametrize("name", files.names_on_disk()[3::EVERY])
 def test_clients_see_the_same_of_sessions_that_were_opened_from_checkpoints(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "EVERY", 1)
+    monkeypatch.setattr(checkpoint_writer, "QUIET_S", 0)
     for kind in (Messages, Entries):
         monkeypatch.setattr(kind, "LOOSE", 1)
         monkeypatch.setattr(kind, "PAGE_SIZE", 2)
     opened: list[bool] = []
     real = checkpoints.open_from
 
-    async def open_from(state: SessionState, store: Store) -> bool:
-        opened.append(await real(state, store))
+    async def open_from(state: SessionState, store: Store, *, until: int | None = None) -> bool:
+        opened.append(await real(state, store, until=until))
         return opened[-1]
 
     monkeypatch.setattr(checkpoints, "open_from", open_from)

@@ -148,3 +148,13 @@ def test_the_embedded_nats_ends_with_its_server_and_keeps_the_sessions(tmp_path:
         assert "Another opencode-shim runs an embedded NATS" in second.stderr
         two.stop()
     until(lambda: not is_live(stopped_with))
+
+
+def test_projects_and_names_of_another_server_are_seen_without_a_restart(two_nodes: tuple[Server, Server]) -> None:
+    one, two = two_nodes
+    project = one.get("/project/current")["id"]
+    assert [node.get("/project/current")["id"] for node in two_nodes] == [project, project]
+    assert one.ask("PATCH", f"/project/{project}", {"name": "Ours"})[0] == 200
+    until(lambda: [row.get("name") for row in two.get("/project") if row["id"] == project] == ["Ours"])
+    assert one.ask("POST", "/v1/sessions/mine", {"agent": "mock"})[0] == 200
+    until(lambda: "mine" in [row["sessionId"] for row in two.get("/v1/sessions")["sessions"]])

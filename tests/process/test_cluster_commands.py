@@ -80,6 +80,20 @@ def test_commands_at_another_server_are_done_by_the_owner(two_nodes: tuple[Serve
     assert [node.ask("GET", f"/session/{session}")[0] for node in two_nodes] == [404, 404]
 
 
+def test_a_deletion_removes_the_sessions_below_at_all_servers(two_nodes: tuple[Server, Server]) -> None:
+    owner, other = two_nodes
+    session = owner.session()
+    until(lambda: session in other.titles())
+    child = other.ask("POST", "/session", {"parentID": session})[1]["id"]
+    grandchild = owner.ask("POST", "/session", {"parentID": child})[1]["id"]
+    for node, below in ((other, child), (owner, grandchild)):
+        node.prompt(below, "echo below")
+        until(lambda: all(below in some.titles() for some in two_nodes))  # noqa: B023 - awaited at once
+    assert other.ask("DELETE", f"/session/{session}") == (200, True)
+    for id_ in (session, child, grandchild):
+        assert [node.ask("GET", f"/session/{id_}")[0] for node in two_nodes] == [404, 404]
+
+
 def test_a_client_reads_what_it_has_just_changed_through_another_server(two_nodes: tuple[Server, Server]) -> None:
     owner, other = two_nodes
     session = owner.session()

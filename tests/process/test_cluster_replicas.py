@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +16,7 @@ from shim.errors import StoreError
 from shim.store.jetstream.connection import Connection
 from shim.store.jetstream.layout import ClusterOptions, Layout
 from tests.process.test_two_servers import Server, server, until
-from tests.support.nats_server import NatsServer
+from tests.support.nats_server import NatsServer, nats_cluster
 
 pytestmark = [pytest.mark.timeout(400), pytest.mark.slow, pytest.mark.nightly]
 
@@ -29,27 +28,10 @@ CURRENT_S = 60.0
 PROGRESS_S = 60.0
 
 
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
-
-
 @pytest.fixture
 def three_nats(tmp_path: Path) -> Iterator[list[NatsServer]]:
     """Three servers that keep three copies."""
-    ports = free_ports(3)
-    routes = ",".join(f"nats://127.0.0.1:{port}" for port in ports)
-    cluster = [
-        NatsServer(
-            tmp_path / f"nats{number}",
-            *("--name", f"n{number}", "--cluster_name", "c", "--cluster", f"nats://127.0.0.1:{port}", "--routes", routes),
-        )
-        for number, port in enumerate(ports, 1)
-    ]
+    cluster = nats_cluster(tmp_path, 3)
     for one in cluster:
         one.start()
     yield cluster

@@ -79,9 +79,10 @@ class Server:
 
 
 @contextmanager
-def server(home: Path, **more: str) -> Iterator[Server]:
-    argv = [sys.executable, "-c", RUN, "serve", "--port", "0", "--directory", str(home)]
-    env = environment(home, SHIM_DEFAULT_AGENT="mock", SHIM_MOCK_DELAY_FACTOR="0", **more)
+def server(home: Path, *, run: str = RUN, port: int = 0, **more: str) -> Iterator[Server]:
+    """A server that ends with the block. In: `run`, its program; `port`, 0 for a free one."""
+    argv = [sys.executable, "-c", run, "serve", "--port", str(port), "--directory", str(home)]
+    env = environment(home, **{"SHIM_DEFAULT_AGENT": "mock", "SHIM_MOCK_DELAY_FACTOR": "0", **more})
     process = subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
         assert process.stdout is not None

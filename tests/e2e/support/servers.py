@@ -75,6 +75,7 @@ class Shim:
     """`opencode-shim serve` on the place's project, with the data kept in the place, so that it can be started again.
 
     agent      one of `AGENTS`, the default; `also`: more of them
+    name       that of its log, for several servers on one place
     settings   more environment (SHIM_*), and what the agent inherits. Without SHIM_SPARE_AGENTS no agent runs but those of
                sessions, so that tests can count them
     """
@@ -89,6 +90,7 @@ class Shim:
         port: int = 0,
         args: tuple[str, ...] = (),
         command: str = "serve",
+        name: str = "shim",
         **settings: str,
     ) -> None:
         self.place, self.command = place, command
@@ -99,7 +101,7 @@ class Shim:
             str(REPO / ".venv" / "bin" / "opencode-shim"), command, "--hostname", "127.0.0.1", "--port", str(port),
             "--directory", str(place.project), "--data-dir", str(place.home / "data"), "--default-agent", self.provider, *args,
         ]  # fmt: skip
-        log = place.log("shim")
+        log = place.log(name)
         before = len(log.read_text("utf-8", "replace")) if log.exists() else 0
         self.child = Child(argv, place.project, place.env(**env), log)
         self.port = int(self.child.wait_log(lambda text: URL.search(text, before), START_S).group(1))

@@ -1,0 +1,78 @@
+"""Carries a plan out on the machines, and undoes every fault."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from tools.chaos.machines import Machines, Node
+from tools.chaos.plan import Fault, Kind
+
+CALM_S = 4.0
+"""Seconds after a fault of a node until it counts as calm."""
+
+
+class Injector:
+    """The faults of one run. `counts`: those that were done. `say` prints a line."""
+
+    def __init__(self, machines: Machines, say: Callable[[str], None]) -> None:
+        self._machines = machines
+        self._say = say
+        self.counts: Counter[str] = Counter()
+        self._nats = asyncio.Lock()
+        self._calm_at: dict[str, float] = {}
+
+    def calm_nodes(self) -> list[Node]:
+        """The nodes that were not hurt for CALM_S: they have read what the others have done meanwhile."""
+        now = asyncio.get_running_loop().time()
+        return [node for node in self._machines.nodes if self._calm_at.get(node.name, 0.0) <= now]
+
+    async def carry_out(self, plan: Sequence[Fault]) -> None:
+        """Do all of it, and return when all is undone. Raises the error of a machine that does not come back."""
+        began = asyncio.get_running_loop().time()
+        async with asyncio.TaskGroup() as group:
+            for fault in plan:
+                group.create_task(self._carry_out(fault, began + fault.at_s))
+
+    async def _carry_out(self, fault: Fault, at: float) -> None:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(max(0.0, at - loop.time()))
+        self._say(f"{fault}")
+        self.counts[fault.kind] += 1
+        if fault.kind is Kind.NATS:
+            await self._kill_nats(fault)
+        else:
+            await self._hurt_node(fault)
+
+    async def _kill_nats(self, fault: Fault) -> None:
+        """The copies of the one before must be current: with three copies, one server may be down."""
+        async with self._nats:
+            await self._machines.wait_until_current()
+            server = self._machines.nats[fault.target - 1]
+            await asyncio.to_thread(server.stop, signal.SIGKILL)
+            try:
+                await asyncio.sleep(fault.for_s)
+            finally:
+                await asyncio.to_thread(server.start)
+
+    async def _hurt_node(self, fault: Fault) -> None:
+        node = self._machines.nodes[fault.target - 1]
+        self._calm_at[node.name] = float("inf")
+        try:
+            if fault.kind is Kind.KILL:
+                await node.kill()
+            elif fault.kind is Kind.PAUSE:
+                node.pause()
+            elif fault.kind is Kind.SILENCE:
+                node.wire.silence()
+            else:
+                node.wire.reset()
+            await asyncio.sleep(fault.for_s)
+        finally:
+            node.resume()
+            node.wire.mend()
+        if fault.kind is Kind.KILL:
+            await node.start()
+        self._calm_at[node.name] = asyncio.get_running_loop().time() + CALM_S

@@ -1,0 +1,167 @@
+"""Reads at the end of a run, from outside: NATS with its plain client, the nodes by HTTP, the processes in /proc."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.js.client import JetStreamContext
+
+from tools.chaos.evidence import AgentProcess, Event, JournalMessage, Message, SessionReading
+from universal.jsonvalue import obj, text
+
+NATS_S = 10.0
+"""Maximum seconds for an answer of NATS."""
+PAGE = 1000
+"""Events of one read of a journal."""
+
+
+@asynccontextmanager
+async def _client(servers: Sequence[str]) -> AsyncGenerator[Client]:
+    client = await nats.connect(list(servers), connect_timeout=int(NATS_S))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def have_all_copies(servers: Sequence[str], streams: Sequence[str], copies: int) -> bool:
+    """Whether each stream has a leader, and as many current copies."""
+    try:
+        async with asyncio.timeout(NATS_S), _client(servers) as client:
+            for stream in streams:
+                cluster = (await client.jetstream().stream_info(stream)).cluster
+                replicas = (cluster.replicas if cluster is not None else None) or []
+                if cluster is None or not cluster.leader or sum(bool(one.current) for one in replicas) != copies - 1:
+                    return False
+        return True
+    except (nats.errors.Error, OSError, TimeoutError):
+        return False
+
+
+async def _messages(context: JetStreamContext, stream: str, subject: str) -> list[tuple[int, str, bytes]]:
+    """All messages of a stream: number, subject, content."""
+    count = (await context.stream_info(stream)).state.messages
+    found: list[tuple[int, str, bytes]] = []
+    if not count:
+        return found
+    subscription = await context.subscribe(subject, stream=stream, ordered_consumer=True)
+    while True:
+        message = await subscription.next_msg(timeout=NATS_S)
+        found.append((message.metadata.sequence.stream, message.subject, message.data))
+        if message.metadata.num_pending == 0:
+            break
+    await subscription.unsubscribe()
+    return found
+
+
+def journal_message(number: int, content: bytes) -> JournalMessage:
+    """A message of a journal: an envelope, and three lines for each event. Raises ValueError if it is damaged."""
+    head, *lines = content.split(b"\n")
+    envelope = json.loads(head)
+    part, parts = envelope["part"]
+    events = [tuple(json.loads(line)[:2]) for line in lines[::3]] if parts == 1 else []
+    return JournalMessage(
+        number,
+        str(envelope["by"]),
+        int(envelope["epoch"]),
+        int(envelope["first"]),
+        int(envelope["last"]),
+        int(part),
+        int(parts),
+        [(int(sequence), str(event_id)) for sequence, event_id in events],
+    )
+
+
+async def read_nats(servers: Sequence[str], prefix: str, sessions: Mapping[str, SessionReading]) -> dict[str, int]:
+    """Read journals and owners into `sessions`. Out: server id -> process of each living server."""
+    async with _client(servers) as client:
+        context = client.jetstream()
+        journals: dict[str, list[JournalMessage]] = {session_id: [] for session_id in sessions}
+        for number, subject, content in await _messages(context, f"{prefix}_journal", f"{prefix}.journal.*"):
+            session_id = subject.rpartition(".")[2]
+            if session_id in journals:
+                journals[session_id].append(journal_message(number, content))
+        for session_id, journal in journals.items():
+            sessions[session_id].journal = journal
+        for _, subject, content in await _messages(context, f"KV_{prefix}_sessions", f"$KV.{prefix}_sessions.>"):
+            entry, session_id = obj(json.loads(content)), subject.rpartition(".")[2]
+            if session_id in sessions:
+                sessions[session_id].owner, sessions[session_id].epoch = text(entry.get("owner")), int(entry["epoch"])
+        leases = await _messages(context, f"KV_{prefix}_servers", f"$KV.{prefix}_servers.>")
+        return {subject.rpartition(".")[2]: int(json.loads(content)["pid"]) for _, subject, content in leases if content}
+
+
+async def get(http: aiohttp.ClientSession, url: str) -> Any:
+    """The JSON of an answer. Raises aiohttp.ClientError for an error, TimeoutError."""
+    async with http.get(url) as answer:
+        answer.raise_for_status()
+        return await answer.json()
+
+
+async def read_events(http: aiohttp.ClientSession, url: str, session_id: str) -> list[Event]:
+    """The journal of a session, by `/v1`."""
+    found: list[Event] = []
+    while True:
+        after = found[-1].sequence if found else 0
+        page = await get(http, f"{url}/v1/sessions/{session_id}/events?offset={after}&limit={PAGE}")
+        for event in page["events"]:
+            found.append(Event(event["sequence"], event["event_id"], event["type"], obj(event["data"])))
+        if not page["hasMore"]:
+            return found
+
+
+async def read_messages(http: aiohttp.ClientSession, url: str, session_id: str) -> list[Message]:
+    """The messages of a session, by the face of OpenCode 1."""
+    return [message_of(value) for value in await get(http, f"{url}/session/{session_id}/message")]
+
+
+def message_of(value: Mapping[str, Any]) -> Message:
+    """A message of OpenCode 1, as far as the checks need it."""
+    info = obj(value.get("info"))
+    parts = "".join(text(part.get("text")) for part in value["parts"] if part["type"] == "text")
+    is_over = "completed" in obj(info.get("time")) or "error" in info
+    return Message(info["id"], info["role"], text(info.get("parentID")), is_over, "error" in info, parts)
+
+
+# --- processes -----------------------------------------------------------------------------------------------------
+
+
+def _read(pid: int, name: str) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    return b""
+
+
+def _parent(pid: int) -> int:
+    stat = _read(pid, "stat").rpartition(b")")[2].split()
+    return int(stat[1]) if len(stat) > 1 and stat[0] != b"Z" else 0
+
+
+def agent_processes(mark: str, program: str, nodes: Mapping[int, str], folders: Mapping[str, str]) -> Iterator[AgentProcess]:
+    """The living agents of a run. In: `nodes`, pid -> name; `folders`, directory -> the session whose agent works there."""
+    for pid in (int(place.name) for place in Path("/proc").iterdir() if place.name.isdigit()):
+        if mark.encode() not in _read(pid, "environ") or program.encode() not in _read(pid, "cmdline") or not _parent(pid):
+            continue
+        try:
+            folder = str(Path(f"/proc/{pid}/cwd").readlink())
+        except OSError:
+            continue  # it has just ended
+        above = pid
+        while above > 1 and above not in nodes:
+            above = _parent(above)
+        yield AgentProcess(pid, folders.get(folder, ""), nodes.get(above, ""))
+
+
+def bug_reports(log: str) -> list[str]:
+    """Lines of a server's log that report an error of its program."""
+    words = ("Traceback", "This is a bug", "never retrieved", "never awaited")
+    return [line.strip()[:300] for line in log.splitlines() if any(word in line for word in words)]

@@ -12,7 +12,7 @@ RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --no-cache-dir "uv==${UV_
 WORKDIR /src
 COPY . .
 RUN /opt/uv/bin/uv build --wheel --out-dir /dist \
- && /opt/uv/bin/uv export --frozen --no-dev --extra speed --extra otel --no-emit-project --output-file /dist/pins.txt \
+ && /opt/uv/bin/uv export --frozen --no-dev --extra speed --extra otel --extra cluster --no-emit-project --output-file /dist/pins.txt \
  && /opt/uv/bin/uv venv --python /usr/bin/python3 /opt/opencode-shim \
  && /opt/uv/bin/uv pip install --no-cache --python /opt/opencode-shim/bin/python --requirement /dist/pins.txt \
  && /opt/uv/bin/uv pip install --no-cache --python /opt/opencode-shim/bin/python --no-deps /dist/*.whl

@@ -11,7 +11,7 @@ from .support import webui
 from .support.bench import Bench, bench
 from .support.browser import Browser
 from .support.groups import ByServer
-from .support.places import CURRENT, program
+from .support.places import CURRENT, Place, program
 from .support.tmux import Terminal
 from .support.tui import new_session, tui
 from .support.wire import Stream
@@ -49,6 +49,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("server")
     if marker is not None and "server" in metafunc.fixturenames:
         metafunc.parametrize("server", marker.args, indirect=True, scope="module")
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    """A fresh home and project for one test."""
+    place = Place.make()
+    yield place
+    place.remove()
 
 
 @pytest.fixture(scope="module")

@@ -44,13 +44,6 @@ def show(name: str, screen: str) -> None:
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
-    place = Place.make()
-    yield place
-    place.remove()
-
-
-@pytest.fixture
 def start(place: Place) -> Iterator[StartServer]:
     """Starts a server of the cluster: its name, the agent, the command, and more settings."""
     configure(place, {**CONFIG})

@@ -148,13 +148,6 @@ class Client:
         return [part["text"] for message in messages for part in message["parts"] if part["type"] == "text"]
 
 
-@pytest.fixture
-def place() -> Iterator[Place]:
-    place = Place.make()
-    yield place
-    place.remove()
-
-
 def test_a_client_of_the_balancer_goes_on_after_the_loss_of_a_server(place: Place) -> None:
     ports = Ports()
     with ExitStack() as running:

@@ -24,13 +24,6 @@ HERE = ".card:has-text('this server')"
 
 
 @pytest.fixture
-def place() -> Iterator[Place]:
-    place = Place.make()
-    yield place
-    place.remove()
-
-
-@pytest.fixture
 def page(place: Place) -> Iterator[Browser]:
     browser = Browser(place, "nodes")
     browser.do("look", **DESKTOP, scheme="light")

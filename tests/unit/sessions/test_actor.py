@@ -16,7 +16,7 @@ from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
 from shim.sessions.undo.trees import Trees
 from tests.support.opencode1_views import info, permissions, questions, statuses, view
-from tests.support.scripted_model import World, ask, body, world
+from tests.support.scripted_model import ScriptedAgent, World, ask, body, world
 from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop
 from universal.events import EventType
 from universal.session.values import ModelRef, Text
@@ -561,12 +561,18 @@ async def test_a_turn_that_the_server_gives_up_fails_once_and_keeps_what_waits(w
     assert w.hub.folds[session].idles == 1
 
 
-async def test_a_turn_without_room_for_its_agent_waits_and_its_status_says_why(w: World) -> None:
+async def fill_room(w: World) -> tuple[str, ScriptedAgent]:
+    """A session whose turn waits, because another session's agent, which is the second value, takes all room."""
     w.manager.deps.room = AgentRoom(1, w.manager.index.running_agents)
     first, second = w.session(), w.session()
     await ask(w, first, "one")
     agent = w.agent
     await ask(w, second, "two")
+    return second, agent
+
+
+async def test_a_turn_without_room_for_its_agent_waits_and_its_status_says_why(w: World) -> None:
+    second, agent = await fill_room(w)
     status = statuses(w.manager)[second]
     assert status["type"] == "retry"
     assert "this server runs 1 agents at once (max_agents)" in status["message"]
@@ -582,11 +588,7 @@ async def test_a_turn_without_room_for_its_agent_waits_and_its_status_says_why(w
 
 
 async def test_a_turn_that_waits_for_room_can_be_aborted(w: World) -> None:
-    w.manager.deps.room = AgentRoom(1, w.manager.index.running_agents)
-    first, second = w.session(), w.session()
-    await ask(w, first, "one")
-    agent = w.agent
-    await ask(w, second, "two")
+    second, agent = await fill_room(w)
     await w.manager.abort(second)
     assert w.hub.folds[second].idles == 1
     agent.end_turn()

@@ -13,60 +13,25 @@ from shim.host.changes import (
     AllDisposed,
     DirectoryDisposed,
     FileChanged,
-    GitBranchChanged,
     HostChange,
     HostChanged,
     HostFeed,
-    ProjectDirectoriesChanged,
-    ProjectUpdated,
     ShellCreated,
-    ShellDeleted,
-    ShellExited,
     TerminalCreated,
     TerminalDeleted,
-    TerminalExited,
-    TerminalUpdated,
-    TuiCommand,
-    TuiPrompt,
-    TuiSession,
-    TuiToast,
-    WorkspaceConnected,
-    WorkspaceReady,
-    WorktreeFailed,
-    WorktreeReady,
 )
-from shim.host.values import Project, ProjectIcon, ShellInfo, TerminalInfo
+from shim.host.values import ShellInfo
 from shim.sessions import remote_changes
 from shim.sessions.remote_changes import RemoteChanges, decode_change, encode_change
 from shim.store.peers import Node, Offer
 from shim.store.servers import ServerRef
+from tests.support.host_changes import EXAMPLES, TERMINAL
 
 SEEN_S = 20
-TERMINAL = TerminalInfo("pty_1", "Terminal", "/bin/sh", ("-l",), "/src", 7)
-SHELL = ShellInfo("sh_1", "ls", "/src", "/bin/sh", "/tmp/out", {"a": [1, None]}, 5, "exited", 8, 0, None, 9)
-PROJECT = Project("p", "/src", 1, 2, "git", ("/other",), "Name", ProjectIcon("u", None, "red"), "make")
 ALL: tuple[HostChange, ...] = (
-    TerminalCreated(TERMINAL),
-    TerminalUpdated(TERMINAL),
-    TerminalExited("pty_1", 3),
-    TerminalDeleted("pty_1"),
-    ShellCreated(SHELL),
-    ShellExited("sh_1", "killed", None),
-    ShellDeleted("sh_1"),
+    *EXAMPLES,
+    ShellCreated(ShellInfo("sh_1", "ls", "/src", "/bin/sh", "/tmp/out", {"a": [1, None]}, 5, "exited", 8, 0, None, 9)),
     FileChanged("/src/ä", "unlink"),
-    GitBranchChanged(None),
-    ProjectUpdated(PROJECT),
-    ProjectDirectoriesChanged("p"),
-    WorktreeReady("n", "b"),
-    WorktreeFailed("why"),
-    WorkspaceReady("n"),
-    WorkspaceConnected("w"),
-    DirectoryDisposed("/src"),
-    AllDisposed(),
-    TuiPrompt("text"),
-    TuiCommand("command"),
-    TuiToast("message", "info", None, 5),
-    TuiSession("ses_1"),
 )
 
 

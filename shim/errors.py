@@ -491,10 +491,11 @@ class ServiceUnavailable(RequestError):
 
 
 class ServerLost(ServiceUnavailable):
-    """Another server of the cluster gives no answer."""
+    """Another server of the cluster gives no answer. `was_heard`: it may have done what it was asked."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, was_heard: bool = True) -> None:
         super().__init__(message, "cluster")
+        self.was_heard = was_heard
 
 
 class PlacedElsewhere(ServiceUnavailable):

@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import quote
 
@@ -104,6 +105,8 @@ DELETED = (200, 404)
 """Statuses of a deletion after which the session is gone."""
 ANSWER_CHARS = 300
 """Maximum bytes of another server's answer in an error."""
+TAKE_OVER_S = 15.0
+"""Maximum seconds that a request waits until the sessions of a dead server have another one."""
 MOVES = 2
 """So often a request is placed again whose session was given up by its owner meanwhile."""
 SWITCHING_PROTOCOLS = 101
@@ -309,14 +312,14 @@ class Relay:
     async def serve_directory(self, request: web.Request, hosts: Hosts) -> web.StreamResponse | None:
         """Let the first of some servers answer that has the directory; None if this one is to answer.
 
-        A server that is lost while it reads is passed over: its lease has not ended yet.
+        A server that is lost is passed over, if it has changed nothing: its lease has not ended yet.
         """
         loss: ServerLost | None = None
         for server in hosts.servers:
             try:
                 response = await self.forward(request, server, ((NEEDED, quote(hosts.directory)),))
             except ServerLost as error:
-                if request.method not in READING:
+                if request.method not in READING and error.was_heard:
                     raise
                 loss = error
                 continue
@@ -390,13 +393,28 @@ async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
     if (hosts := await hosts_of(request)) is not None:
         served = await relay.serve_directory(request, hosts)
         return await handler(request) if served is None else served
-    response = await _answer(request, handler, relay)
+    response = await _answer_after_loss(request, handler, relay)
     for _ in range(MOVES):
         if NOT_HERE not in response.headers:
             break
         await request.app[SERVICES].sessions.others.look_now()
-        response = await _answer(request, handler, relay)
+        response = await _answer_after_loss(request, handler, relay)
     return response
+
+
+async def _answer_after_loss(request: web.Request, handler: Handler, relay: Relay) -> web.StreamResponse:
+    """Answer a request. If its server is dead and did not hear it, wait for the server that takes the session over.
+
+    A client that gets a 503 drops what a person has typed.
+    """
+    end = monotonic() + TAKE_OVER_S
+    while True:
+        try:
+            return await _answer(request, handler, relay)
+        except ServerLost as error:  # after about a second, in which the server was asked again
+            if error.was_heard or monotonic() > end:
+                raise
+        await request.app[SERVICES].sessions.others.look_now()
 
 
 async def _answer(request: web.Request, handler: Handler, relay: Relay) -> web.StreamResponse:

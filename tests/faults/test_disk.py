@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,17 @@ def texts(messages: Sequence[dict[str, Any]], role: str) -> list[str]:
     ]
 
 
+async def fill_disk(server: Live, session: str, store: SqliteStore) -> None:
+    """Rename a session until the store knows that the disk is full. How much a turn writes depends on how its rows are grouped."""
+    async with asyncio.timeout(WAIT_S):
+        for number in count():
+            if store.failure is not None:
+                return
+            await server.api.raw.patch(f"/session/{session}", json={"title": f"{number} " * 1000})
+            with suppress(StoreError):
+                await store.flush()
+
+
 async def test_disk_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It fills in a turn and has room again later; the queue is too small for all of that. `capsys`: the log needs no file."""
     path = tmp_path / "data" / DATABASE
@@ -64,8 +77,7 @@ async def test_disk_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         with no_file_may_grow_beyond(path.with_name(path.name + "-wal").stat().st_size + 80_000):
             events = await turn(server, session, "burst 500")
             assert not [event for event in events if event["type"] == "session.error"]
-            with pytest.raises(StoreError):  # now the store knows
-                await store.flush()
+            await fill_disk(server, other, store)
             for who in (session, other):
                 answer = await server.api.post(f"/session/{who}/prompt_async", prompt_body("refused"), status=500)
                 assert re.search(r"(disk|I/O).*kept and tried again", answer.body["data"]["message"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
@@ -13,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 from pydantic import SecretStr
 from yarl import URL
 
-from shim.errors import StoreError
+from shim.errors import ServerLost, SessionElsewhere, StoreError
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
 from shim.http.places import NEEDED
@@ -93,6 +94,21 @@ async def test_a_session_that_another_server_does_not_delete_is_an_error(status:
     assert [(command.method, command.path) for command in peers.commands] == [("DELETE", "/session/ses_a")]
 
 
+class DyingPeers(AnsweringPeers):
+    """The first server that is asked has died. In: `was_heard`, whether it may have done the command."""
+
+    def __init__(self, *, was_heard: bool) -> None:
+        super().__init__(200, b"true")
+        self._was_heard = was_heard
+        self.asked: list[str] = []
+
+    def ask(self, server: ServerRef, command: Command) -> AbstractAsyncContextManager[Answer]:
+        self.asked.append(server.label)
+        if server.label == "dead":
+            raise ServerLost("The server dead cannot be reached.", was_heard=self._was_heard)
+        return super().ask(server, command)
+
+
 @pytest.fixture
 async def apps() -> list[web.Application]:
     return []
@@ -113,6 +129,33 @@ async def test_another_server_needs_no_password_of_this_one(relay: Relay) -> Non
     async with relay.perform(Command("1", "GET", "/session")) as answer:
         assert answer.status == 200
         assert b"".join([chunk async for chunk in answer.chunks]) == b"[]"
+
+
+@pytest.mark.parametrize(("was_heard", "wait_s", "asked"), [(False, 15, 3), (True, 15, 1), (False, -1, 1)])
+async def test_a_request_that_a_dead_server_did_not_hear_waits_for_the_next_one(
+    start: Start, monkeypatch: pytest.MonkeyPatch, was_heard: bool, wait_s: float, asked: int
+) -> None:
+    """Its session has another server when it is looked at for the third time."""
+    peers, apps = DyingPeers(was_heard=was_heard), list[web.Application]()
+    client = await start(extend=apps.append)
+    apps[0][RELAY].append(Relay(apps[0], peers, lambda directory, server: None))
+    monkeypatch.setattr("shim.http.relay.TAKE_OVER_S", wait_s)
+    owners = iter(["dead", "dead", "alive"])
+
+    async def abort(session_id: str) -> None:
+        raise SessionElsewhere(session_id, ServerRef("s", 1, name=next(owners)))
+
+    async def look_now() -> None:
+        """See what other servers have done."""
+
+    sessions = apps[0][SERVICES].sessions
+    monkeypatch.setattr(sessions, "abort", abort, raising=False)
+    monkeypatch.setattr(sessions, "others", SimpleNamespace(look_now=look_now), raising=False)
+    monkeypatch.setattr(sessions, "deps", SimpleNamespace(placement=None), raising=False)
+    monkeypatch.setattr(sessions, "find_record", {}.get, raising=False)
+    async with client.raw.post("/session/ses_a/abort") as answer:
+        assert answer.status == (200 if asked == 3 else 503)
+    assert peers.asked == ["dead", "dead", "alive"][:asked]
 
 
 @pytest.mark.parametrize("secret", [None, "", "wr\u00f6ng"])

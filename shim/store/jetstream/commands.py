@@ -294,6 +294,8 @@ class _Question:
         self._parcels = parcels
         self._next = 1
         self._has_arrived = False
+        self._was_unheard = True
+        """Whether NATS has said of each sending that nobody listens."""
         self._has_gap = False
         self.is_over = False
 
@@ -342,6 +344,7 @@ class _Question:
                     self._has_gap = True
                     await self.send()
                 continue
+            self._was_unheard &= parcel is not None
             if sends == SENDS:
                 self.is_over = True
                 raise self._loss()
@@ -366,5 +369,6 @@ class _Question:
             )
         return ServerLost(
             f"The server {name}, which has this session, cannot be reached. Try again in some seconds: if it is gone, another"
-            " server takes its sessions over."
+            " server takes its sessions over.",
+            was_heard=not self._was_unheard,
         )

@@ -126,8 +126,25 @@ async def test_a_server_that_does_not_live_is_a_clear_error(
     store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commands, "AGAIN_S", 0.01)
-    with pytest.raises(ServerLost, match="The server other, which has this session, cannot be reached"):
+    with pytest.raises(ServerLost, match="The server other, which has this session, cannot be reached") as lost:
         await ask(store, other_store, command())
+    assert not lost.value.was_heard
+
+
+async def test_a_silent_server_may_have_done_a_command(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is paused, so that NATS says of no sending that nobody listens."""
+
+    async def ignore(paused: commands.Commands, parcel: Parcel) -> None:
+        """Hear a command, and do nothing."""
+
+    monkeypatch.setattr(commands, "SILENCE_S", 0.01)
+    monkeypatch.setattr(commands.Commands, "_receive", ignore)
+    await other_store.peers.serve(Worker())
+    with pytest.raises(ServerLost, match="cannot be reached") as lost:
+        await ask(store, other_store, command())
+    assert lost.value.was_heard
 
 
 async def test_a_failure_of_the_work_reaches_its_asker(store: JetStreamStore, other_store: JetStreamStore) -> None:

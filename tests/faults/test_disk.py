@@ -56,7 +56,7 @@ def texts(messages: Sequence[dict[str, Any]], role: str) -> list[str]:
 
 
 async def fill_disk(server: Live, session: str, store: SqliteStore) -> None:
-    """Rename a session until the store knows that the disk is full. How much a turn writes depends on how its rows are grouped."""
+    """Rename a session until the store knows that the disk is full. A turn may write less: its rows go in groups."""
     async with asyncio.timeout(WAIT_S):
         for number in count():
             if store.failure is not None:

@@ -16,7 +16,7 @@ async def import_sessions(settings: Settings, out: Console) -> int:
 
 
 async def export_sessions(settings: Settings, out: Console) -> int:
-    """Copy the sessions of the cluster into the data directory. Returns the exit code. Raises StoreError."""
+    """Copy the sessions of a working cluster into the data directory. Returns the exit code. Raises StoreError."""
     return await _copy(settings, out, into_cluster=False)
 
 
@@ -27,7 +27,7 @@ async def _copy(settings: Settings, out: Console, *, into_cluster: bool) -> int:
             await store.open()
             ends.push_async_callback(store.close)
         source, target = (local, cluster) if into_cluster else (cluster, local)
-        summary = await copy(source, target, lambda text: line(out, text))
+        summary = await copy(source, target, lambda text: line(out, text), claims=into_cluster)
     database, nats = str(settings.data_dir / DATABASE), f"the cluster {settings.cluster} ({settings.cluster_prefix})"
     show(out, summary, *((database, nats) if into_cluster else (nats, database)))
     return 1 if summary.skipped else 0

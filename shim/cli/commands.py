@@ -426,7 +426,7 @@ def cluster_import(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = N
 
 @cluster.command(name="export")
 def cluster_export(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
-    """Copy the sessions of the cluster into the data directory. Nothing is deleted; it may be repeated."""
+    """Copy the sessions of a cluster, also a working one, into the data directory. Nothing is deleted; it may be repeated."""
     settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
     configure("error", "console", sys.stderr, serve_command.secrets(settings))
     from shim.cli import cluster as job  # late: most commands do not need it

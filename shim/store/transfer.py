@@ -1,7 +1,8 @@
 """Copies sessions and small values from one store to another, such as from SQLite into a cluster.
 
 Nothing is deleted and nothing that is there is changed, so that a copy may be interrupted and repeated: events that are there are
-not written again. A session that another server has at work, or that went on in both stores, is left as it is.
+not written again. A session that another server has at work, or that went on in both stores, is left as it is. Without `claims`
+sessions at work are copied up to their last stored event: a server that opens the copy ends their turns, as after a crash.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from shim.store.base import Checkpoint, Store
+from shim.store.ownership import ClaimedSession
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
 
@@ -33,11 +35,24 @@ class Summary:
     skipped: dict[str, str] = field(default_factory=dict[str, str])
 
 
-async def copy(source: Store, target: Store, report: Callable[[str], None] = lambda _: None) -> Summary:
-    """Copy all sessions and values. Both stores are open. `report` is told of each session that is written. Raises StoreError."""
+async def copy(source: Store, target: Store, report: Callable[[str], None] = lambda _: None, *, claims: bool = True) -> Summary:
+    """Copy all sessions and values. Both stores are open. Raises StoreError.
+
+    report  told of each session that is written
+    claims  sessions of the source are claimed, so that they cannot go on there meanwhile
+    """
     summary = Summary()
     there = {row.id: row for row in await target.sessions()}
     for row in sorted(await source.sessions(), key=lambda row: row.created_ms):
+        if await _claim(target, row.id, summary) is None:
+            continue
+        if claims:
+            claimed = await _claim(source, row.id, summary)
+            if claimed is None:
+                continue
+            row = claimed.row or row  # it may have changed since all were read
+        else:
+            await source.ownership.refresh(row.id)
         await _copy_session(source, target, row, there.get(row.id), summary, report)
     for namespace in await source.namespaces():
         existing = await target.values(namespace)
@@ -50,17 +65,19 @@ async def copy(source: Store, target: Store, report: Callable[[str], None] = lam
     return summary
 
 
+async def _claim(store: Store, session_id: str, summary: Summary) -> ClaimedSession | None:
+    """Claim a session. None if it is at work in another server, which is noted."""
+    claimed = await store.ownership.claim(session_id)
+    if isinstance(claimed, ServerRef):
+        summary.skipped[session_id] = f"it is at work in another opencode-shim ({claimed}): stop that one"
+        return None
+    return claimed
+
+
 async def _copy_session(
     source: Store, target: Store, row: SessionRow, there: SessionRow | None, summary: Summary, report: Callable[[str], None]
 ) -> None:
     session_id = row.id
-    for store in (target, source):
-        claimed = await store.ownership.claim(session_id)
-        if isinstance(claimed, ServerRef):
-            summary.skipped[session_id] = f"it is at work in another opencode-shim ({claimed}): stop that one"
-            return
-        if store is source and claimed.row is not None:
-            row = claimed.row  # it may have changed since all were read
     last, end = target.last_sequence(session_id), source.last_sequence(session_id)
     if not await _is_same_journal(source, target, session_id, min(last, end)):
         summary.skipped[session_id] = "it went on differently in both places"
@@ -74,25 +91,26 @@ async def _copy_session(
         summary.events += len(page)
         await _wait_for_room(target)
     target.save_session(row)
-    await _copy_checkpoint(source, target, session_id)
+    await _copy_checkpoint(source, target, session_id, last)
     await target.flush(session_id)
     summary.sessions += 1
-    report(f"{session_id}  {end} events  {row.directory}")
+    report(f"{session_id}  {last} events  {row.directory}")
 
 
 async def _is_same_journal(source: Store, target: Store, session_id: str, sequence: int) -> bool:
     """Whether both journals have the same event of this sequence, or it is 0."""
     if sequence == 0:
         return True
-    [ours] = await source.rows(session_id, sequence - 1, 1)
-    [theirs] = await target.rows(session_id, sequence - 1, 1)
-    return ours == theirs
+    return await source.rows(session_id, sequence - 1, 1) == await target.rows(session_id, sequence - 1, 1)
 
 
-async def _copy_checkpoint(source: Store, target: Store, session_id: str) -> None:
-    """Copy the checkpoint. Without one, or if a page of it is lost, the session is opened from its journal."""
+async def _copy_checkpoint(source: Store, target: Store, session_id: str, last: int) -> None:
+    """Copy the checkpoint. Without one, or if a page of it is lost, the session is opened from its journal.
+
+    In: `last`, the last event that was copied. A checkpoint after it was written meanwhile.
+    """
     checkpoint = await source.checkpoint(session_id)
-    if checkpoint is None:
+    if checkpoint is None or checkpoint.sequence > last:
         return
     pages: dict[int, bytes] = {}
     for number in sorted(checkpoint.pages):

@@ -13,6 +13,7 @@ from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore
 from shim.store.transfer import copy
 from tests.unit.store.store_contract import RAW, event, journal, row
+from universal.events import UniversalEvent
 
 LARGE = "x" * 100
 
@@ -122,6 +123,37 @@ async def test_a_session_at_work_is_left_and_named(source: SqliteStore, target: 
     done = await copy(source, target)
     assert (done.sessions, list(done.skipped)) == (2, ["ses_c"])
     assert "at work in another opencode-shim (pid" in done.skipped["ses_c"]
+    await busy.close()
+
+
+async def test_a_session_at_work_is_copied_without_claims(
+    source: SqliteStore, target: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on meanwhile: its new checkpoint is ahead of what was copied, and is left out."""
+    busy = SqliteStore(source.path)
+    await busy.open()
+    busy.save_session(row("ses_c"))
+    busy.append(journal(1, 4, "ses_c"))
+    await busy.flush()
+    events = source.events
+
+    async def go_on(session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
+        page = await events(session_id, after, limit)
+        if session_id == "ses_c" and not page:
+            busy.append(journal(5, 9, "ses_c"))
+            busy.save_checkpoint("ses_c", Checkpoint(9, b"head"), {})
+            await busy.flush()
+        return page
+
+    monkeypatch.setattr(source, "events", go_on)
+    done = await copy(source, target, claims=False)
+    assert (done.sessions, done.skipped) == (3, {})
+    assert len(await target.rows("ses_c")) == 4
+    assert await target.checkpoint("ses_c") is None
+    monkeypatch.undo()
+    assert (await copy(source, target, claims=False)).events == 5
+    assert await target.rows("ses_c") == await busy.rows("ses_c")
+    assert await target.checkpoint("ses_c") == Checkpoint(9, b"head")
     await busy.close()
 
 

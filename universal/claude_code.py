@@ -8,7 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
-from universal.codec import AgentFolder, SpareUse
+from universal.codec import AgentFolder, HeldCalls, SpareUse
 from universal.items import Json
 from universal.jsonline import get_text
 from universal.permissions import Rule
@@ -54,6 +54,24 @@ SPARE = SpareUse(
     takes_git=True,  # the status goes into the first request to the model (2.1.330)
 )
 """`AgentSpec.spare` of an agent that is Claude Code."""
+
+HELD_CALLS = HeldCalls(
+    files=(".claude/settings.json", ".claude/settings.local.json"),
+    own_files=(
+        *(
+            f"{folder}/{name}"
+            for folder in (OWN_FOLDER.path, f"${OWN_FOLDER.variable}")
+            for name in ("settings.json", "settings.local.json", "remote-settings.json", "plugins/installed_plugins.json")
+        ),
+        *(
+            f"{folder}/{name}"
+            for folder in ("/etc/claude-code", "/Library/Application Support/ClaudeCode")
+            for name in ("managed-settings.json", "managed-settings.d")
+        ),
+    ),
+    words=('"hooks"', '"enabledPlugins"', '"installPath"', '"agent"'),  # hooks of its own, of plugins, of an agent's file
+)
+"""`AgentSpec.held_calls` of Claude Code: `PreToolUse` waits for the server. `UserPromptSubmit` runs a person's own hooks."""
 
 # --- its calls ------------------------------------------------------------------------------------------
 

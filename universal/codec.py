@@ -435,6 +435,23 @@ class SpareUse:
 
 
 @dataclass(frozen=True, slots=True)
+class HeldCalls:
+    """An agent none of whose calls runs, in any mode, before the server has answered its question.
+
+    Files change only after the server has read what such an agent says, unless a person's own program runs at a prompt. Its
+    settings name that program.
+
+    files      settings that may name one, in each folder from the root of the repository down
+    own_files  the same of the person: `~/...`, `$VARIABLE/...` or absolute
+    words      a file with one of these words may name one
+    """
+
+    files: tuple[str, ...]
+    own_files: tuple[str, ...]
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Enforcement:
     """Who enforces the permission rules of a person with an agent.
 
@@ -585,6 +602,11 @@ class AgentSpec:
         "the agent's own questions", {"*": "Calls that the agent does not ask about are not seen."}
     )
     """Who enforces permission rules; see docs/permissions.md."""
+    held_calls: HeldCalls | None = None
+    """Whether its calls all wait for the server: it then gets prompts beside the snapshot before them (docs/adr/0032).
+
+    None: it gets a prompt after the snapshot.
+    """
     default_rules: tuple[Rule, ...] = ()
     """Rules added to `DEFAULT_RULES`: own folders outside of the project, plan files ... `~/` is the person's home."""
     own_folder: AgentFolder | None = None

@@ -296,6 +296,9 @@ class SessionActor:
     # --- from the agent --------------------------------------------------------------------------------------
 
     def _on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
+        """Handle lines of the agent. Its next lines wait for what this returns."""
+        if (hold := self.snapshots.hold) is not None:
+            return self._on_lines_after(hold, generation, lines)
         if self._log_context != (generation, self.main.turn_id):  # the context of a pump is the same from read to read
             self._log_context = (generation, self.main.turn_id)
             self._touch()
@@ -307,6 +310,12 @@ class SessionActor:
         if self.main.stop_for_full_store():
             self.abort()
         return self.deps.store.room()
+
+    async def _on_lines_after(self, hold: asyncio.Task[None], generation: int, lines: list[bytes]) -> None:
+        """Handle lines after the snapshot before their prompt: an answer to them may let a call change files."""
+        await asyncio.wait({hold})
+        if (pause := self._on_lines(generation, lines)) is not None:
+            await pause
 
     def _on_fact(self, fact: Fact) -> None:
         state = self.main if fact.child is None else self.children.open(fact.child, fact)

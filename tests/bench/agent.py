@@ -3,6 +3,7 @@
 
     [deltas:N]         N pieces of text, as fast as the pipe takes them
     [rate:R]           R of them a second; each then carries when it was written (time.monotonic_ns)
+    [arrival:1]        one piece that says when the prompt was read (time.monotonic_ns)
     [parts:N]          N text blocks in messages of ten, for conversations with many parts
     [messages:N]       N messages of one text block
     [output:N]         a command whose output is N bytes
@@ -136,14 +137,17 @@ def hooks(count):
 
 def hook_times(message, count):
     """A text block with the times of so many hooks."""
-    text = "".join(f"hook={ns};" for ns in hooks(count))
+    say_text(message, "".join(f"hook={ns};" for ns in hooks(count)))
+
+
+def say_text(message, text):
     head = {"id": message, "type": "message", "role": "assistant", "model": "claude-opus-5-5", "stop_reason": None,
             "stop_sequence": None, "usage": USAGE}  # fmt: skip
     say({"type": "assistant", "message": {**head, "content": [{"type": "text", "text": text}]}, "parent_tool_use_id": None,
          "session_id": SESSION, "uuid": "b1774135-0dad-487e-9a06-34117a006d88"})  # fmt: skip
 
 
-def turn(prompt, count):
+def turn(prompt, count, arrived):
     say({"type": "system", "subtype": "init", "cwd": "/", "session_id": SESSION, "tools": [], "mcp_servers": [],
          "model": "claude-opus-5-5", "permissionMode": "default", "slash_commands": [], "apiKeySource": "ANTHROPIC_API_KEY",
          "claude_code_version": "2.1.330", "output_style": "default", "agents": [], "skills": [], "plugins": [],
@@ -161,6 +165,8 @@ def turn(prompt, count):
         command(number("output", prompt))
     if number("hooks", prompt):
         hook_times(f"msg_hooks_{count}", number("hooks", prompt))
+    if number("arrival", prompt):
+        say_text(f"msg_arrival_{count}", f"arrived={arrived};")
     for at in range(number("messages", prompt)):
         stream_message(count * 1_000_000 + at, 1, 1, 0)
     for at in range(parts // 10):
@@ -185,6 +191,7 @@ def main():
         return
     count = 0
     for line in iter(sys.stdin.readline, ""):
+        arrived = time.monotonic_ns()
         got = json.loads(line)
         if got["type"] == "control_request":
             answer = {
@@ -199,7 +206,7 @@ def main():
             sys.stdout.flush()
         elif got["type"] == "user":
             count += 1
-            turn(text_of(got["message"]["content"]), count)
+            turn(text_of(got["message"]["content"]), count, arrived)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ SESSIONS = 1_000
 LISTED = 10_000
 STREAMS, RATE, STREAM_PIECES = 100, 100, 300
 HOOKS = 500
+PROMPTS, PROJECT_FILES = 60, (50, 5_000)
 JOURNAL_EVENTS = 100_000
 FRAMES_S = 30
 """For the next bytes of the answer that the floor is to write."""
@@ -214,6 +215,19 @@ def hooks(note: Note) -> Found:
     return {"shim": {**work.percentiles(times), "cpu": cpu / HOOKS}}
 
 
+def prompts(note: Note) -> Found:
+    """From a prompt's request to the agent's read of it, in projects of 50 and of 5,000 files."""
+    figures: work.Figures = {}
+    for files in PROJECT_FILES:
+        with run_contender("shim") as at:
+            for number in range(files):
+                folder = at.place.project / f"folder{number // 50}"
+                folder.mkdir(exist_ok=True)
+                (folder / f"file{number}.txt").write_text(f"This is file {number}.\n")
+            figures |= {f"{key}_{files}": value for key, value in work.measure_prompts(at, PROMPTS).items()}
+    return {"shim": figures}
+
+
 def streams(note: Note) -> Found:
     """100 sessions at once, each at 100 pieces a second; medians of STARTS servers, since one alone may meet a busy moment of the
     machine. What one has lost is lost."""
@@ -359,6 +373,7 @@ ROWS: dict[str, Row] = {
     "compressed": Row(compression, every_round=False),
     "latencies": Row(latencies),
     "hooks": Row(hooks),
+    "prompts": Row(prompts),
     "streams": Row(streams),
     "parts": Row(parts, every_round=False),
     "lists": Row(lists, every_round=False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -156,6 +157,21 @@ def measure_creation(at: Contender, count: int) -> Figures:
     time.sleep(SETTLE_S)
     after = at.usage()
     return {"per_s": count / took, "cpu": (after.cpu_s - before.cpu_s) / count, "rss_each": (after.rss - before.rss) / count}
+
+
+def measure_prompts(at: Contender, count: int) -> Figures:
+    """Prompts to an agent that runs: from the request to the agent's read of it, and to the acknowledgement. Medians."""
+    session = start_session(at)
+    arrivals: list[float] = []
+    acknowledged: list[float] = []
+    for _ in range(count):
+        began = time.monotonic_ns()
+        at.request("POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "[arrival:1]"}], **at.model})
+        acknowledged.append((time.monotonic_ns() - began) / 1e9)
+        wait_idle(at, session)
+        found = re.findall(rb"arrived=(\d+);", at.request("GET", f"/session/{session}/message?limit=2"))
+        arrivals.append((int(found[-1]) - began) / 1e9)
+    return {"write": median(arrivals), "ack": median(acknowledged)}
 
 
 def measure_subscription(at: Contender, count: int = 200) -> Figures:

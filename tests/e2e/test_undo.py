@@ -5,12 +5,14 @@ The stops and the words on the screen are those of the same commands on native 1
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from .support.bench import CLAUDE, bench, nightly
-from .support.places import FILES, Place
+from .support.children import wait_for
+from .support.places import FILES, Place, tool
 from .support.scenes import wait_for_turns
 from .support.tmux import Terminal
 from .support.tui import tui
@@ -74,6 +76,34 @@ def test_undo_and_redo_with_claude() -> None:
         asked = [str(r) for r in server.model.requests() if "what now" in str(r)][-1]
         assert "made.txt; rm notes.txt" in asked, "Claude knows the first prompt"
         assert "mkdir -p d/e" not in asked, "and has forgotten the second"
+
+
+SLOW_GIT = """#!/bin/sh
+case " $* " in *" ls-files -z -t "*) [ -e {slow} ] && sleep 0.4;; esac
+exec {git} "$@"
+"""
+"""`git` whose snapshots take 0.4 s once `slow` is there: longer than Claude Code takes to its call."""
+
+
+def test_a_call_of_claude_waits_for_the_snapshot_beside_its_prompt(tmp_path: Path) -> None:
+    """What its call changes is not in the snapshot, which takes longer than the model."""
+    slow, git = tmp_path / "slow", tmp_path / "git"
+    git.write_text(SLOW_GIT.format(slow=slow, git=tool("git")))
+    git.chmod(0o755)
+    with bench(CLAUDE, PATH=f"{tmp_path}:{os.environ['PATH']}") as server:
+        session = server.api.post("/session", {})["id"]
+
+        def idle() -> bool:
+            return session not in server.api.status()
+
+        server.api.prompt(session, "[scene:bash:echo first > made.txt] first")
+        wait_for(lambda: idle() and (server.place.project / "made.txt").exists(), ANSWER_S, "no first turn")
+        slow.touch()
+        server.api.prompt(session, "[scene:bash:echo second > made.txt; rm notes.txt] second")
+        wait_for(lambda: idle() and not (server.place.project / "notes.txt").exists(), ANSWER_S, "no second change")
+        second = [m["info"]["id"] for m in server.api.messages(session) if m["info"]["role"] == "user"][-1]
+        server.api.post(f"/session/{session}/revert", {"messageID": second})
+        assert files(server.place) == FILES | {"made.txt": "first\n"}
 
 
 def test_the_persons_repository_is_as_it_was() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from shim.host.roots import repository_above
+from shim.store.memory import MemoryStore
 from tests.support.api import EventStream
 from tests.support.live import Live, live
 from tests.support.opencode1_fold import Fold
@@ -306,3 +307,19 @@ async def test_the_repository_of_a_session_is_looked_for_outside_of_the_event_lo
         await server.turn("permission")
     assert len(threads) == 1
     assert threading.main_thread() not in threads
+
+
+async def test_a_prompt_waits_for_one_commit(tmp_path: Path) -> None:
+    """What its agent and its client wait for: only the acknowledgement is behind a commit."""
+    flushed: list[str | None] = []
+
+    class CommitCounter(MemoryStore):
+        async def flush(self, session_id: str | None = None) -> None:
+            flushed.append(session_id)
+
+    async with live(tmp_path, store=CommitCounter()) as server:
+        session = await server.session()
+        await server.ask(session, "echo first")
+        flushed.clear()
+        await server.prompt(session, "echo second")
+        assert flushed == [session]

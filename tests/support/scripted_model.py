@@ -7,7 +7,7 @@ codec outputs, `exits(...)`; `commands` is what it was told. Everything between 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -35,6 +35,7 @@ from universal.codec import (
     Enforcement,
     Exit,
     Fact,
+    HeldCalls,
     LaunchOptions,
     LaunchSpec,
     Mode,
@@ -124,7 +125,7 @@ class ScriptedAgent:
     """One process that is none."""
 
     options: LaunchOptions
-    on_lines: Callable[[list[bytes]], None]
+    on_lines: Callable[[list[bytes]], Awaitable[None] | None]
     on_exit: Callable[[Exit], None]
     commands: list[Command] = field(default_factory=list)
     proceeded: list[str] = field(default_factory=list)
@@ -141,6 +142,9 @@ class ScriptedAgent:
     """The next prompt needs another process."""
     pid: int | None = None
     numbers: int = 0
+    unread: list[bytes] = field(default_factory=list)
+    reading: asyncio.Future[None] | None = None
+    """Waits until the session takes lines again, and delivers those that came meanwhile. None: it never had to wait."""
 
     def write(self, data: bytes) -> None:
         if not self.alive:
@@ -166,7 +170,18 @@ class ScriptedAgent:
         """Deliver outputs as lines of the agent."""
         start = len(self.script)
         self.script += outputs
-        self.on_lines([str(n).encode() for n in range(start, len(self.script))])
+        self.unread += [str(n).encode() for n in range(start, len(self.script))]
+        if (self.reading is None or self.reading.done()) and (pause := self._deliver()) is not None:
+            self.reading = asyncio.ensure_future(self._read_on(pause))
+
+    def _deliver(self) -> Awaitable[None] | None:
+        lines, self.unread = self.unread, []
+        return self.on_lines(lines)
+
+    async def _read_on(self, pause: Awaitable[None] | None) -> None:
+        while pause is not None:
+            await pause
+            pause = self._deliver() if self.unread else None
 
     def last_words(self, *outputs: Output) -> None:
         """What the codec will say of its exit."""
@@ -355,6 +370,11 @@ class ScriptedAgents:
         """Which rules the agent can be held to."""
         agent = self._agents[name]
         self._agents[name] = replace(agent, spec=replace(agent.spec, enforcement=enforcement))
+
+    def hold_calls(self, name: str, calls: HeldCalls) -> None:
+        """The agent's calls wait for the server (`AgentSpec.held_calls`)."""
+        agent = self._agents[name]
+        self._agents[name] = replace(agent, spec=replace(agent.spec, held_calls=calls))
 
     def give_rules(self, name: str, rules: tuple[Rule, ...], folder: AgentFolder) -> None:
         """The default rules of an agent, and the folder that they are for."""

@@ -59,6 +59,8 @@ class TrustGate:
         self._future: asyncio.Future[Answer | None] | None = None
         self._answers: dict[str, Answer | None] = {}
         self._noticed: set[str] = set()
+        self.asked = 0
+        """Number of questions so far, for which a prompt has waited."""
 
     async def may_use(self, spec: AgentSpec) -> bool | None:
         """Whether this agent may use the project's settings. Asks a person if there is no decision.
@@ -98,6 +100,7 @@ class TrustGate:
         if self._policy(self._state, "").action(Access("question", ("*",))) == "deny":
             self._answers[settings.digest] = None
             return True
+        self.asked += 1
         id_, future = self._new_id(), self._questions.wait(settings)
         self._open = id_, settings
         data = question_of(id_, spec, settings)

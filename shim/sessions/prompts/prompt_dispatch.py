@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from shim.agents.directory import Agent
+from shim.agents.early_programs import may_run
 from shim.errors import AgentError, AgentNotFound, SessionElsewhere, StoreError
 from shim.sessions.agent_process import AgentProcess
 from shim.sessions.agent_room import WAIT_S
@@ -36,6 +37,8 @@ log = structlog.get_logger()
 
 STORE_AGAIN_S = 0.25
 """Seconds between two tries to store a prompt, while its turn waits for that."""
+COMMAND_SIGNS = ("/", "!", "#")
+"""How a text begins that an agent may take for a command of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,7 @@ class PromptDispatcher:
         self._may_use_project_settings = self._has_project_settings = True
         self._gaps_notified = set[str]()
         self._place: Place | None = None
+        self._holds_calls = False
         self._has_retried = False
         self._has_answered = False
         self.unattended: UnattendedPolicy | None = None
@@ -161,6 +165,7 @@ class PromptDispatcher:
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
         self._has_answered = False
         policy = self._policy_for(pending)
+        self._snapshots.hold_lines()
         self._process.send(replace(dispatch.prompt, rules=policy.for_agent(), session_rules=policy.session_for_agent()))
 
     def _policy_for(self, pending: PendingPrompt) -> Policy:
@@ -177,7 +182,7 @@ class PromptDispatcher:
     async def _launch_agent(self) -> None:
         """Start the agent (again) for the prompt that waits, and send it, unless it was aborted meanwhile.
 
-        The snapshot of the files before the prompt is taken while the agent starts.
+        The snapshot of the files before the prompt is taken while the agent starts, and beside the prompt if that is safe.
         """
         started_key = ""
         while (pending := self._queue.pending.get(self._waiting_key or "")) is not None:
@@ -186,16 +191,19 @@ class PromptDispatcher:
                 self._send(pending)
                 continue  # an agent that must be started again for it has given the prompt back
             try:
-                if started_key != key and not await self._ask_for_trust(pending):
-                    continue
-                if not started_key:  # the rules hold from the agent's first call on
-                    await self._deps.config_refresh(self._directory)
-                    self._place = self._place or await self._deps.find_place(self._directory)
-                    self._snapshots.look()
+                if started_key != key:
+                    await self._look_at_settings(pending)  # the rules hold from the agent's first call on
                 if self._waiting_key != key:
                     continue  # aborted meanwhile: no agent is started for it
                 start = () if self._is_ready_for(pending) else (self._start_agent(pending),)
-                snapshot = () if started_key == key else (self._snapshots.begin(), self._wait_until_stored(key))
+                snapshot = (
+                    ()
+                    if started_key == key
+                    else (
+                        self._snapshots.begin(may_lines_wait=self._holds_calls),
+                        self._wait_until_stored(key),
+                    )
+                )
                 started_key = key
                 await asyncio.gather(*start, *snapshot)
             except AgentError as error:
@@ -219,13 +227,37 @@ class PromptDispatcher:
             else:
                 return
 
-    async def _ask_for_trust(self, pending: PendingPrompt) -> bool:
-        """Find out whether the agent may use the project's settings, which may ask a person. False if the turn is over."""
+    async def _look_at_settings(self, pending: PendingPrompt) -> None:
+        """Look at all settings that decide how the prompt is sent, which have changed if it waited. A person may be asked."""
+        asked = self._trust.asked if self._trust is not None else 0
+        await asyncio.gather(self._ask_for_trust(pending), self._read_settings(pending))
+        if self._trust is not None and self._trust.asked != asked:
+            await self._read_settings(pending)
+
+    async def _ask_for_trust(self, pending: PendingPrompt) -> None:
+        """Find out whether the agent may use the project's settings, which may ask a person."""
         agent = self._deps.agents.get(pending.agent)
         if self._trust is not None and agent is not None and not pending.refused:
             may_use = await self._trust.may_use(agent.spec)
             self._may_use_project_settings = bool(may_use)
-        return self._waiting_key == pending.prompt.key
+
+    async def _read_settings(self, pending: PendingPrompt) -> None:
+        _, self._holds_calls = await asyncio.gather(self._deps.config_refresh(self._directory), self._are_calls_held(pending))
+        self._place = self._place or await self._deps.find_place(self._directory)
+        self._snapshots.look()
+
+    async def _are_calls_held(self, pending: PendingPrompt) -> bool:
+        """Whether this prompt can change no file before the agent's lines are read.
+
+        A command may be a shell line or run a program of the person, which no call announces. The session's first prompt waits
+        for its snapshot, which tells whether there are any.
+        """
+        agent = self._deps.agents.get(pending.agent)
+        calls = None if agent is None else agent.spec.held_calls
+        is_command = pending.prompt.compact or pending.prompt.text.lstrip().startswith(COMMAND_SIGNS)
+        if calls is None or is_command or self._state.session.snapshots.last is None:
+            return False
+        return not await asyncio.to_thread(may_run, calls, self._directory, self._deps.agents.environment())
 
     def _fail(self, pending: PendingPrompt, message: str) -> None:
         if self._waiting_key != pending.prompt.key:

@@ -1,7 +1,8 @@
 """Takes snapshots of a session's files around its prompts and steps, and records the changes.
 
 A snapshot is taken before a prompt is dispatched (for at most `HEAD_START_S`, while the agent starts), after each step with
-tools, and when the prompt is answered. The turn is held open for the last one, for at most `LAST_S`, so that idle comes after it.
+tools, and when the prompt is answered. If all calls of an agent wait for the server, its lines wait for the first snapshot, and
+the prompt does not (docs/adr/0032). The turn is held open for the last one, for at most `LAST_S`, so that idle comes after it.
 Only one snapshot is taken at a time, and everything else goes on meanwhile. A turn without tools has no last snapshot. The record
 is a `snapshot` status (see `universal.session.reducer`).
 """
@@ -24,8 +25,8 @@ from universal.turn import OURS, Input
 log = structlog.get_logger()
 
 HEAD_START_S = 1.0
-"""Maximum seconds that a prompt waits for the snapshot before it. A project's first snapshot takes 0.9 s for 5,000 files, later
-ones 0.02 s. A first prompt waits longer for its agent's start."""
+"""Maximum seconds that a prompt, or its agent's lines, wait for the snapshot before it. A project's first snapshot takes 0.9 s
+for 5,000 files, later ones 0.02 s. A first prompt waits longer for its agent's start."""
 LAST_S = 3.0
 """Maximum seconds that a turn waits for its last snapshot. After it the turn ends without, and the changes of its last step
 cannot be undone."""
@@ -53,6 +54,8 @@ class StepSnapshots:
         self._current: Trees | None = None
         self._has_notified = False
         self._last: asyncio.Task[None] | None = None
+        self._deadline = 0.0
+        self._hold: asyncio.Task[None] | None = None
         self._step_due = False
         self._ending: asyncio.Task[None] | None = None
         self._late = False
@@ -69,10 +72,32 @@ class StepSnapshots:
         elif input_ is Input.ACTIVITY and not self._state.machine.busy:
             self._begin_soon()
 
-    async def begin(self) -> None:
-        """Take the snapshot before a prompt. Returns when it is done, or after HEAD_START_S."""
-        if self._current is not None:
-            await asyncio.wait({self._take("start")}, timeout=HEAD_START_S)
+    async def begin(self, *, may_lines_wait: bool) -> None:
+        """Take the snapshot before a prompt. Returns when it is done, or after HEAD_START_S.
+
+        In: `may_lines_wait`, whether the agent's lines wait for it in the place of the prompt; then this returns at once.
+        """
+        if self._current is None:
+            return
+        snapshot = self._take("start")
+        self._deadline = asyncio.get_running_loop().time() + HEAD_START_S
+        if not may_lines_wait:
+            await asyncio.wait({snapshot}, timeout=HEAD_START_S)
+
+    def hold_lines(self) -> None:
+        """The agent gets its prompt now: its lines wait for the snapshot of `begin`, if that is not done yet."""
+        loop = asyncio.get_running_loop()
+        left_s = self._deadline - loop.time()
+        if self._last is not None and not self._last.done() and left_s > 0:
+            self._hold = loop.create_task(self._wait_for(self._last, left_s), name=f"lines {self._state.id}")
+
+    @property
+    def hold(self) -> asyncio.Task[None] | None:
+        """What the agent's lines wait for, at most HEAD_START_S. It does not fail. None if they need not wait."""
+        return None if self._hold is None or self._hold.done() else self._hold
+
+    async def _wait_for(self, snapshot: asyncio.Task[None], seconds: float) -> None:
+        await asyncio.wait({snapshot}, timeout=seconds)
 
     def _begin_soon(self) -> None:
         """Take a snapshot when the agent works unprompted, or a person's command begins."""
@@ -110,7 +135,7 @@ class StepSnapshots:
 
     async def close(self) -> None:
         """Close the session's snapshots. Nothing more is recorded."""
-        tasks = [t for t in (self._ending, self._last) if t is not None and not t.done()]
+        tasks = [t for t in (self._ending, self._last, self._hold) if t is not None and not t.done()]
         for task in tasks:
             task.cancel()
         if tasks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.claude_code import OWN_FOLDER, OWN_RULES, SPARE
+from universal.claude_code import HELD_CALLS, OWN_FOLDER, OWN_RULES, SPARE
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
 
 
@@ -38,6 +38,7 @@ CLAUDE = AgentSpec(
     install_hint="Install Claude Code with `npm install -g @anthropic-ai/claude-code`, then run `claude` once to log in.",
     tested=("2.1.197", "2.1.330"),
     enforcement=Enforcement("a hook before every call"),
+    held_calls=HELD_CALLS,
     own_folder=OWN_FOLDER,
     default_rules=OWN_RULES,
     login=LoginCheck(("auth", "status"), r'"loggedIn":\s*true', r'"loggedIn":\s*false'),

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import cast
 
 import pytest
 
+from shim.agents import early_programs
 from shim.errors import SessionElsewhere, StoreUnavailable
+from shim.sessions import actor
 from shim.sessions.prompts import prompt_dispatch
+from shim.sessions.undo import step_snapshots
 from shim.sessions.undo.trees import Trees
+from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask
+from universal.codec import AgentSpec, HeldCalls
 
 WAIT_S = 5
 
@@ -82,6 +88,150 @@ async def test_a_prompt_is_dispatched_after_the_snapshot_before_it(w: World, fil
     files.release.set()
     await w.settle()
     assert w.agent.prompts == ["first", "again"]
+
+
+@dataclass(frozen=True)
+class Home:
+    """A person's home, whose settings may name programs."""
+
+    folder: Path
+
+    def write(self, text: str) -> None:
+        (self.folder / "settings.json").write_text(text)
+
+
+@pytest.fixture
+def home(w: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """An agent whose calls all wait for the server."""
+    w.agents.hold_calls("one", HeldCalls((), ("~/settings.json",), ('"hooks"',)))
+    monkeypatch.setattr(w.agents, "environment", lambda: {"HOME": str(tmp_path)})
+    return Home(tmp_path)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let tasks and threads run until this holds; bounded."""
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0)
+
+
+async def read_on(w: World) -> None:
+    """Wait until the session has read all that the agent said."""
+    assert w.agent.reading is not None
+    await asyncio.wait_for(w.agent.reading, WAIT_S)
+
+
+async def test_an_agent_whose_calls_are_held_gets_the_prompt_beside_the_snapshot(w: World, files: SlowFiles, home: Home) -> None:
+    await second_prompt(w, files)
+    await until(lambda: w.agent.prompts == ["first", "again"])
+    assert files.begun == 2
+    assert not files.release.is_set()
+    files.release.set()
+    w.agent.end_turn()
+
+
+async def test_a_call_is_answered_after_the_snapshot_before_its_prompt(w: World, files: SlowFiles, home: Home) -> None:
+    session = await second_prompt(w, files)
+    await until(lambda: len(w.agent.prompts) == 2)
+    agent = w.agent
+    message = agent.begin()
+    agent.call(message, "c1")
+    check = agent.check("c1")
+    await w.settle()
+    assert not agent.replies() + agent.proceeded
+    files.release.set()
+    await read_on(w)
+    assert [*(id_ for id_, _ in agent.replies()), *agent.proceeded] == [check]
+    messages = view(await w.manager.session(session)).messages.values()
+    starts = [part["snapshot"] for message in messages for part in message.wire()["parts"] if part["type"] == "step-start"]
+    assert starts == ["tree1", "tree2"]
+
+
+async def test_lines_wait_at_most_the_head_start(w: World, files: SlowFiles, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_snapshots, "HEAD_START_S", 0.05)
+    await second_prompt(w, files)
+    await until(lambda: len(w.agent.prompts) == 2)
+    w.agent.text("done")
+    await read_on(w)
+    assert not files.release.is_set()
+    files.release.set()
+    w.agent.end_turn()
+
+
+async def test_the_first_snapshot_of_a_session_is_waited_for(w: World, files: SlowFiles, home: Home) -> None:
+    """It tells whether the directory has any."""
+    session = w.session()
+    await ask(w, session, "first")
+    assert w.agents.spawned == [] or w.agent.prompts == []
+    files.release.set()
+    await until(lambda: bool(w.agents.spawned) and w.agent.prompts == ["first"])
+    w.agent.end_turn()
+
+
+@pytest.mark.parametrize("text", ["/fix the bug", "  /fix", "!ls", "# note"])
+async def test_a_command_waits_for_the_snapshot(w: World, files: SlowFiles, home: Home, text: str) -> None:
+    """It may be a shell line, which no call announces."""
+    await second_prompt(w, files, text)
+    await w.settle()
+    assert w.agent.prompts == ["first"]
+    files.release.set()
+    await until(lambda: w.agent.prompts == ["first", text])
+
+
+async def test_a_prompt_waits_for_the_snapshot_where_a_hook_may_run(w: World, files: SlowFiles, home: Home) -> None:
+    looked: list[bool] = []
+
+    def look(calls: HeldCalls, directory: str, environ: Mapping[str, str]) -> bool:
+        looked.append(early_programs.may_run(calls, directory, environ))
+        return looked[-1]
+
+    home.write('{"hooks": {}}')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prompt_dispatch, "may_run", look)
+        await second_prompt(w, files)
+        await until(lambda: looked == [True])
+    await w.settle()
+    assert w.agent.prompts == ["first"]
+    files.release.set()
+    await until(lambda: w.agent.prompts == ["first", "again"])
+
+
+@dataclass
+class Trust:
+    """A gate that asks a person for the first prompt."""
+
+    asked: int = 0
+
+    async def may_use(self, spec: AgentSpec) -> bool:
+        if not self.asked:
+            await asyncio.sleep(0)
+            self.asked += 1
+        return True
+
+    def cancel(self) -> None:
+        """No question is open."""
+
+
+async def test_settings_are_read_again_after_a_question_about_trust(
+    w: World, files: SlowFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person may have changed them meanwhile."""
+    looks: list[str] = []
+
+    async def refresh(directory: str) -> None:
+        looks.append(directory)
+
+    monkeypatch.setattr(actor, "trust_gate", lambda *_: Trust())
+    w.manager.deps = replace(w.manager.deps, config_refresh=refresh)
+    files.release.set()
+    session = w.session()
+    await ask(w, session, "first")
+    assert looks == ["/p"] * 3, "when the prompt was accepted, beside the question, and after it"
+    w.agent.end_turn()
+    await w.settle()
+    await ask(w, session, "second")
+    assert looks == ["/p"] * 5
+    w.agent.end_turn()
 
 
 def join_cluster(w: World, monkeypatch: pytest.MonkeyPatch, flush: Callable[[str | None], Awaitable[None]]) -> None:

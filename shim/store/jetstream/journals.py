@@ -97,6 +97,11 @@ class Starts:
     def __init__(self) -> None:
         self._befores: list[int] = []
         self._positions: list[int] = []
+        self._end = (0, 0)
+
+    def note_end(self, before: int, position: int) -> None:
+        """Note where the last read ended. Who follows a journal as it grows goes on there."""
+        self._end = (before, position)
 
     def add(self, before: int, position: int) -> None:
         """Note a message. Those that are close to another one are left out."""
@@ -111,10 +116,12 @@ class Starts:
     def find(self, after: int) -> tuple[int, int]:
         """The best place to read the events after a sequence: the last event before it, and the message's number."""
         at = bisect_right(self._befores, after)
-        return (self._befores[at - 1], self._positions[at - 1]) if at else (0, 0)
+        best = (self._befores[at - 1], self._positions[at - 1]) if at else (0, 0)
+        return self._end if best[0] < self._end[0] <= after else best
 
     def clear(self) -> None:
         """Forget all places."""
+        self._end = (0, 0)
         self._befores.clear()
         self._positions.clear()
 

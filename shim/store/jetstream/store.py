@@ -389,8 +389,11 @@ class JetStreamStore:
                 envelope = envelope_of(message.data)
                 if envelope.part == 0 and envelope.last >= envelope.first:
                     journal.starts.add(envelope.first - 1, message.sequence)
-                found += reader.rows(message.data, after)
+                rows = reader.rows(message.data, after)
+                found += rows
                 start = message.sequence + 1
+                if rows:
+                    journal.starts.note_end(rows[-1].sequence, start)
                 if limit is not None and len(found) >= limit:
                     return found[:limit]
             has_more = page.has_more and bool(page.messages)

@@ -13,8 +13,8 @@ import pytest
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint
 from shim.store.jetstream import connection as connections
-from shim.store.jetstream.connection import Connection
-from shim.store.jetstream.layout import ClusterOptions
+from shim.store.jetstream.connection import Connection, Page
+from shim.store.jetstream.layout import ClusterOptions, Stream
 from shim.store.jetstream.store import JetStreamStore
 from shim.store.ownership import ClaimedSession
 from shim.store.servers import ServerRef, present
@@ -365,6 +365,29 @@ async def test_the_queue_is_bounded(private_nats: NatsServer) -> None:
 
 
 # --- sizes -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_reader_that_follows_a_journal_reads_each_message_once(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client of another server would wait longer for each piece of an answer."""
+    read, count = Connection.read, 0
+
+    async def count_messages(connection: Connection, stream: Stream, subject: str, start: int = 0) -> Page:
+        nonlocal count
+        page = await read(connection, stream, subject, start)
+        count += len(page.messages)
+        return page
+
+    monkeypatch.setattr(Connection, "read", count_messages)
+    for number in range(1, 41):
+        store.append([event(number)])
+        await store.flush()
+        await other_store.refresh("ses_a")
+        before = count
+        assert [row.sequence for row in await other_store.brief("ses_a", number - 1, 100)] == [number]
+        assert count == before + 1
+    assert await sequences(other_store) == list(range(1, 41))
 
 
 async def test_events_larger_than_a_message_are_stored(store: JetStreamStore) -> None:

@@ -1,0 +1,239 @@
+"""What a cluster adds, and how it grows: `python -m tests.bench.cluster [--rows ROW,...]`. It prints its figures.
+
+delta     milliseconds from an agent's write of a piece to a client's read of it: without a cluster, at the server that runs the
+          agent, and at another server; both clients read the same turn
+nodes     sessions and pieces a second of 1, 2 and 4 servers, each with SHARE of a processor; NATS and clients have the rest
+takeover  seconds from `kill -9` of a server to the end of its turn at a client of another server
+listed    a server that starts in a cluster with 100,000 sessions: its start, `GET /session`, its memory
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import http.client
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from statistics import median
+
+from shim.sessions.session_entry import SessionEntry
+from shim.settings import Settings
+from shim.store.choose import cluster_store_of
+from shim.store.rows import SessionRow
+from tests.bench import work
+from tests.bench.contenders import Contender, shim
+from tests.bench.machine import MOCK, describe, load_of_machine, memory, mib
+from tests.e2e.support.places import Place
+from tests.support.nats_server import NatsServer
+from tests.unit.store.store_contract import event
+from universal.session.values import SessionRecord
+
+PIECES, RATE = 2_000, 200
+SHARE = 0.25
+PERIOD_US = 20_000
+WORK_S = 15.0
+WORKERS = 4
+"""Clients of each server. Each creates a session and prompts it, again and again."""
+BURST = 200
+"""Pieces of each answer."""
+SIZES = (1, 2, 4)
+KILLS = 5
+LISTED = 100_000
+WRITTEN_AT_ONCE = 500
+CGROUP = Path("/sys/fs/cgroup/cpu")
+ANSWER_S = 60
+
+
+class Cluster:
+    """A NATS and servers of one project. All end with the block."""
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+        self.place = Place.make()
+        self._ends.callback(self.place.remove)
+        self.nats = NatsServer(self.place.root / "nats")
+
+    def __enter__(self) -> Cluster:
+        self.nats.start()
+        self._ends.callback(self.nats.stop)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ends.close()
+
+    def start(self, name: str, **more: str) -> Contender:
+        """A server of the cluster."""
+        place = Place(self.place.root / name)
+        place.project.mkdir(parents=True)
+        (place.home / ".tmp").mkdir()
+        at = shim(place, SHIM_CLUSTER=self.nats.url, SHIM_CLUSTER_NAME=name, SHIM_ROOTS=str(place.project), **more)
+        self._ends.callback(at.close)
+        at.stream = "/global/event"  # the others have directories of their own
+        return at
+
+
+def milliseconds(figures: work.Figures) -> str:
+    return f"p50 {figures['p50'] * 1000:.2f} ms, p99 {figures['p99'] * 1000:.2f} ms, lost {figures['lost']:.0f}"
+
+
+def measure_delta() -> None:
+    place = Place.make()
+    alone = shim(place)
+    try:
+        session = work.start_session(alone)
+        one = work.latency(alone, lambda: alone.prompt(session, deltas=PIECES, rate=RATE), pieces=PIECES)
+        print(f"delta     without a cluster    {milliseconds(one)}")
+    finally:
+        alone.close()
+        place.remove()
+    with Cluster() as cluster:
+        owner, other = cluster.start("owner"), cluster.start("other")
+        session = work.start_session(owner)
+        with work.readers(owner, 1, kind="stamps") as near, work.readers(other, 1, kind="stamps") as far:
+            owner.prompt(session, deltas=PIECES, rate=RATE)
+            for where, reader in (("at its server", near), ("at another server", far)):
+                found = reader.results()["latencies_ns"]
+                print(f"delta     {where:20} {milliseconds({**work.percentiles(found), 'lost': PIECES - len(found)})}")
+
+
+@contextmanager
+def share_of_processor(pid: int, name: str) -> Iterator[None]:
+    """A process gets SHARE of a processor at most. Its agents here are of the mock, and run inside it."""
+    group = CGROUP / name
+    group.mkdir()
+    try:
+        (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+        (group / "cpu.cfs_quota_us").write_text(str(int(PERIOD_US * SHARE)))
+        (group / "cgroup.procs").write_text(str(pid))
+        yield
+    finally:
+        (CGROUP / "cgroup.procs").write_text(str(pid))
+        group.rmdir()
+
+
+def work_at(at: Contender, end: float) -> int:
+    """Create sessions and prompt them until `end`. Returns how many answers came."""
+    connection = http.client.HTTPConnection("127.0.0.1", at.port, timeout=ANSWER_S)
+
+    def ask(path: str, body: object) -> bytes:
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        content = answer.read()
+        if answer.status != 200:
+            raise RuntimeError(f"{path}: {answer.status} {content[:300]!r}")
+        return content
+
+    answers = 0
+    while time.monotonic() < end:
+        session = json.loads(ask("/session", {}))["id"]
+        parts = [{"type": "text", "text": f"burst {BURST}"}]
+        ask(f"/session/{session}/message", {"parts": parts, "model": MOCK})
+        answers += 1
+    connection.close()
+    return answers
+
+
+def measure_nodes() -> None:
+    if not os.access(CGROUP, os.W_OK) or not (CGROUP / "cgroup.procs").exists():
+        print("nodes     not measured: this machine gives no access to the processor's control group")
+        return
+    for size in SIZES:
+        with Cluster() as cluster, ExitStack() as shares, ThreadPoolExecutor(size * WORKERS) as pool:
+            nodes = [cluster.start(f"node{number}") for number in range(size)]
+            for number, node in enumerate(nodes):
+                work_at(node, time.monotonic() + 1)  # warm
+                shares.enter_context(share_of_processor(node.pid, f"shim-bench-{os.getpid()}-{number}"))
+            began = time.monotonic()
+            jobs = [pool.submit(work_at, node, began + WORK_S) for node in nodes for _ in range(WORKERS)]
+            answers = sum(job.result() for job in jobs)
+            took = time.monotonic() - began
+        print(
+            f"nodes     {size} of {SHARE} processors: {answers / took:6.1f} sessions/s, {answers * BURST / took:8,.0f} pieces/s"
+        )
+
+
+def measure_takeover() -> None:
+    took: list[float] = []
+    with Cluster() as cluster:
+        other = cluster.start("other")
+        for number in range(KILLS):
+            victim = cluster.start(f"victim{number}")
+            session = victim.create()
+            victim.request(
+                "POST", f"/session/{session}/prompt_async", {"parts": [{"type": "text", "text": "[hang:1]"}], **victim.model}
+            )
+            until(lambda asked=session: asked in json.loads(other.request("GET", "/session/status")))
+            with work.readers(other, 1, answer_s=ANSWER_S) as reader:
+                killed = time.monotonic_ns()
+                victim.child.send(9)
+                took.append((reader.results()["end_ns"] - killed) / 1e9)
+    print(f"takeover  {median(took):.1f} s (median of {KILLS}; {min(took):.1f} to {max(took):.1f})")
+
+
+def until(what: Callable[[], bool]) -> None:
+    """Wait for another server. Raises RuntimeError after ANSWER_S."""
+    end = time.monotonic() + ANSWER_S
+    while not what():
+        if time.monotonic() > end:
+            raise RuntimeError("the other server does not see it")
+        time.sleep(0.05)
+
+
+def row_of(session: str, number: int, directory: str) -> SessionRow:
+    record = SessionRecord(session, directory=directory, title=f"Work {number}", created_ms=number, updated_ms=number)
+    return SessionEntry(record, "mock", {}).to_row()
+
+
+async def fill(nats_url: str, data: Path, directory: str) -> None:
+    """LISTED sessions in a cluster, each with one event."""
+    store = cluster_store_of(Settings.load({"cluster": nats_url, "data_dir": data}))
+    await store.open()
+    for first in range(0, LISTED, WRITTEN_AT_ONCE):
+        for number in range(first, first + WRITTEN_AT_ONCE):
+            session = f"ses_{LISTED - number:026}"
+            store.save_session(row_of(session, number, directory))
+            store.append([event(1, session)])
+        await store.flush()
+    await store.close()
+
+
+def measure_listed() -> None:
+    with Cluster() as cluster:
+        began = time.monotonic()
+        root = cluster.place.root
+        asyncio.run(fill(cluster.nats.url, root / "filler", str(root / "late" / "home" / "project")))
+        written_s = time.monotonic() - began
+        print(f"listed    {LISTED:,} sessions written in {written_s:.0f} s; NATS has {mib(memory(cluster.nats.pid)[0])}")
+        late = cluster.start("late", SHIM_MAX_SESSIONS=str(2 * LISTED))
+        print(f"listed    healthy after {late.cold_s:.1f} s, {late.cold_cpu_s:.1f} s of processor, {mib(memory(late.pid)[0])}")
+        for limit in (100, LISTED):
+            times: list[float] = []
+            for _ in range(5):
+                began = time.monotonic()
+                answer = json.loads(late.request("GET", f"/session?limit={limit}&scope=project"))
+                times.append(time.monotonic() - began)
+            print(f"listed    GET /session?limit={limit}: {len(answer):,} sessions in {median(times) * 1000:.0f} ms")
+        began = time.monotonic()
+        late.create()
+        print(f"listed    a new session in {(time.monotonic() - began) * 1000:.0f} ms; {mib(memory(late.pid)[0])} at the end")
+
+
+ROWS = {"delta": measure_delta, "nodes": measure_nodes, "takeover": measure_takeover, "listed": measure_listed}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", default=",".join(ROWS))
+    rows = parser.parse_args().rows.split(",")
+    print(f"{describe()}; load {load_of_machine():.1f}")
+    for name in rows:
+        ROWS[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""A cluster at work while its nodes are killed, paused and cut off, and NATS servers are killed: do its promises hold?
+"""A cluster at work while its nodes are killed, paused, cut off and restarted, and NATS servers are killed: do its promises hold?
 
 python -m tools.chaos [--nodes 4] [--sessions 200] [--seconds 180] [--seed 1] [--data DIR]
 

@@ -60,19 +60,22 @@ class Injector:
     async def _hurt_node(self, fault: Fault) -> None:
         node = self._machines.nodes[fault.target - 1]
         self._calm_at[node.name] = float("inf")
+        end = asyncio.get_running_loop().time() + fault.for_s
         try:
             if fault.kind is Kind.KILL:
                 await node.kill()
+            elif fault.kind is Kind.RESTART:
+                await node.stop()
             elif fault.kind is Kind.PAUSE:
                 node.pause()
             elif fault.kind is Kind.SILENCE:
                 node.wire.silence()
             else:
                 node.wire.reset()
-            await asyncio.sleep(fault.for_s)
+            await asyncio.sleep(max(0.0, end - asyncio.get_running_loop().time()))
         finally:
             node.resume()
             node.wire.mend()
-        if fault.kind is Kind.KILL:
+        if fault.kind in (Kind.KILL, Kind.RESTART):
             await node.start()
         self._calm_at[node.name] = asyncio.get_running_loop().time() + CALM_S

@@ -28,6 +28,8 @@ CURRENT_S = 90.0
 POLL_S = 0.25
 MARK = "OPENCODE_SHIM_CHAOS"
 """Variable of all processes of a run, by which they are found."""
+DRAIN_S = "4"
+"""Seconds that turns have to end after SIGTERM. Some hang for longer."""
 STARTS = 3
 """Tries to start a node: NATS may have no leader for longer than a node waits."""
 
@@ -146,6 +148,7 @@ class Machines:
             "SHIM_CLAUDE_BIN": str(agent),
             "SHIM_CLUSTER_REPLICAS": str(REPLICAS),
             "SHIM_DEFAULT_AGENT": "mock",
+            "SHIM_DRAIN_SECONDS": DRAIN_S,
             "SHIM_MAX_AGENTS": "10000",
             "SHIM_MOCK_DELAY_FACTOR": "0.5",
             "SHIM_SPARE_AGENTS": "0",

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     PAUSE = "pause"
     SILENCE = "silence"
     RESET = "reset"
+    RESTART = "restart"
     NATS = "nats"
 
 
@@ -39,6 +40,7 @@ FORMS: Mapping[Kind, Form] = {
     Kind.PAUSE: Form("STOP node{target}, CONT after {for_s:g} s", (3.0, 11.0, 15.0)),
     Kind.SILENCE: Form("cut node{target} off from NATS for {for_s:g} s, connections stay", (2.0, 7.0, 14.0)),
     Kind.RESET: Form("cut node{target} off from NATS for {for_s:g} s, connections are reset", (1.0, 7.0, 14.0)),
+    Kind.RESTART: Form("TERM to node{target}, which drains; started again after {for_s:g} s", (7.0, 15.0)),
     Kind.NATS: Form("kill -9 nats{target}, started again after {for_s:g} s", (1.0, 6.0)),
 }
 

@@ -64,6 +64,8 @@ class OtherServers:
         self._owners: dict[str, ServerRef] = {}
         self._lost: dict[str, ServerRef] = {}
         """The owners of sessions that have died, until the sessions are loaded."""
+        self._left_turns: dict[str, bool] = {}
+        """Sessions in which a dead server has left a turn, until it is ended. True: a claim failed, so there may be one."""
         self._releases: dict[str, asyncio.Event] = {}
         """Sessions that are given up at this moment."""
         self._looking = asyncio.Lock()
@@ -84,6 +86,8 @@ class OtherServers:
         """Read which sessions belong to other servers, and start the task that looks every LOOK_S seconds."""
         self._owners = await self._ownership.owners()
         if (peers := self._ownership.peers) is not None:
+            for entry in self._index:
+                entry.row_sequence = self._deps.store.last_sequence(entry.record.id)
             self.places = Places(self._ownership.server_id, peers.epoch_of, await peers.watch(self._note_growth))
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
@@ -131,17 +135,22 @@ class OtherServers:
         return self._lost.pop(session_id, None)
 
     async def claim(self, entry: SessionEntry) -> None:
-        """Make a session ours, in its stored state. Raises SessionElsewhere if another server owns it."""
+        """Make a session ours, in its stored state. Raises SessionElsewhere if another server owns it, and StoreError."""
         session_id = entry.record.id
         await self._wait_for_release(session_id)
-        claimed = await self._ownership.claim(session_id)
+        try:
+            claimed = await self._ownership.claim(session_id)
+        except StoreError:  # the other servers may see it as ours already, and leave its turn to us
+            self._owners.pop(session_id, None)
+            self._left_turns[session_id] = True
+            raise
         if not isinstance(claimed, ClaimedSession):
             self._owners[session_id] = claimed
             raise SessionElsewhere(session_id, claimed)
         await self.remotes.finish(entry)
         if (owner := self._owners.pop(session_id, None)) is not None:
             self._lost[session_id] = owner
-        self.remotes.forget(session_id)
+        self.remotes.stop(session_id)
         if claimed.row is not None:
             entry.update_from(entry_from_row(claimed.row))
 
@@ -175,7 +184,7 @@ class OtherServers:
 
     def _note_growth(self, growth: Growth) -> None:
         entry = self._index.find(growth.session_id)
-        is_news = growth.has_events and not growth.is_ours
+        is_news = growth.has_events and not growth.is_ours and not self._is_of_owner_before(growth)
         if entry is None and is_news and len(self._new) < NEW_LIMIT:
             self._new.setdefault(growth.session_id, growth)
             self._look_soon.set()
@@ -185,6 +194,11 @@ class OtherServers:
             is_new = entry is None and not growth.is_ours
             shown = growth.first - 1 if is_new else self.remotes.last_published(growth.session_id)
             self.places.note(growth, shown)
+
+    def _is_of_owner_before(self, growth: Growth) -> bool:
+        """Whether a late word tells what this server has read when it claimed the session."""
+        peers = self._ownership.peers
+        return peers is not None and growth.epoch < peers.epoch_of(growth.session_id)
 
     def last_published(self, session_id: str) -> int | None:
         """The last event of a session that was published here. None if later ones come as soon as their owner tells of them."""
@@ -261,6 +275,7 @@ class OtherServers:
                     observer(value.key, value.value)
             for server_id in look.ended:
                 await self._take_over(server_id)
+            await self._end_left_turns()
             for session_id, owner in look.back:
                 entry = self._index.find(session_id)
                 if entry is None or entry.state is None:
@@ -344,6 +359,8 @@ class OtherServers:
             for state in states:
                 state.journal.is_closed = True
             for state in states:
+                if (member := self._index.find(state.id)) is not None:
+                    member.row_sequence = state.sequence
                 self.remotes.note_published(state.id, state.sequence)  # a word of an earlier owner may come late
                 await self._release_stored(peers, state.id)
         finally:
@@ -381,7 +398,10 @@ class OtherServers:
         elif not change.owner.id:  # its owner has given it up
             self._owners.pop(change.session_id, None)
         fresh = entry_from_row(change.row)
+        if fresh.busy and not change.owner.pid:
+            self._left_turns.setdefault(change.session_id, False)
         if entry is None:
+            fresh.row_sequence = change.sequence
             self._index.add(fresh)
             growth = self._new.pop(change.session_id, None)
             if growth is not None and growth.first == 1:  # its events tell that it was created
@@ -389,20 +409,21 @@ class OtherServers:
             if not self.remotes.is_live(change.session_id):
                 self._forget(change.session_id)
                 self._publish(SessionCreated(fresh.record), fresh)
-            return
-        if self.remotes.is_live(change.session_id):  # its events tell it, also this one if its owner's word was lost
-            entry.update_from(fresh)
-            self.remotes.read_soon(entry)
+                if self._ownership.peers is not None:
+                    self.remotes.note_published(change.session_id, change.sequence)
             return
         was_busy, before = entry.busy, entry.record
         entry.update_from(fresh)
+        if self._ownership.peers is not None:  # its events tell it
+            self.remotes.note_row(entry, change.sequence)
+            return
         if entry.record != before:
             self._publish(SessionChanged(entry.record), entry)
         if entry.busy != was_busy:
             self._publish(StatusChanged(BUSY if entry.busy else IDLE), entry)
 
     async def _take_over(self, server_id: str) -> None:
-        """Clean up after a dead server, and end the turns that it left running."""
+        """Clean up after a dead server, and note the turns that it left running."""
         ours = [session_id for session_id, owner in self._owners.items() if owner.id == server_id]
         for session_id in ours:
             self._lost[session_id] = self._owners.pop(session_id)
@@ -411,7 +432,25 @@ class OtherServers:
         if orphans:
             log.warning("other_servers.took_over", server=server_id, sessions=len(orphans))
         for session_id in orphans:
-            await self._end_left_turn(session_id)
+            self._left_turns.setdefault(session_id, False)
+
+    async def _end_left_turns(self) -> None:
+        """End the turns that dead servers left running. The next look tries again where the store failed.
+
+        What a dead server has written may show only after its end was noticed.
+        """
+        for session_id in self.remotes.with_turn():
+            if self.owner(session_id) is None and session_id not in self._releases:
+                self._left_turns.setdefault(session_id, False)
+        for session_id, is_unclear in tuple(self._left_turns.items()):
+            entry = self._index.find(session_id)
+            is_nobodys = entry is not None and entry.state is None and self.owner(session_id) is None
+            try:
+                if entry is not None and is_nobodys and (entry.busy or is_unclear):
+                    await self._end_left_turn(session_id)
+                del self._left_turns[session_id]
+            except StoreError as error:
+                log.warning("other_servers.turn_not_ended", session_id=session_id, error=str(error))
 
     async def _end_left_turn(self, session_id: str) -> None:
         """Load a session of a dead server, which ends its turn, unless another server does that."""

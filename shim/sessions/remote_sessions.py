@@ -146,17 +146,31 @@ class RemoteSessions:
         last = self._deps.store.last_sequence
         return {id_: max(0, last(id_) - remote.state.sequence) for id_, remote in self._remotes.items() if remote.is_live}
 
+    def with_turn(self) -> list[str]:
+        """Ids of the live sessions in which a turn runs, as far as they were read."""
+        return [id_ for id_, remote in self._remotes.items() if remote.is_live and remote.state.machine.busy]
+
     def with_requests(self) -> list[str]:
         """Ids of the sessions that had open requests when they were last read."""
         sessions = (remote.state.session for remote in self._remotes.values())
         return [session.id for session in sessions if session.permissions or session.questions]
 
     def forget(self, session_id: str) -> None:
-        """Forget a session that is gone, or ours now."""
+        """Forget a session that is gone, and what clients here have seen of it."""
         self._passed.pop(session_id, None)
+        self._drop(session_id)
+
+    def _drop(self, session_id: str) -> _Remote | None:
         remote = self._remotes.pop(session_id, None)
         if remote is not None and remote.task is not None:
             remote.task.cancel()
+        return remote
+
+    def stop(self, session_id: str) -> None:
+        """Stop reading a session that is ours now. What clients here have seen of it is still known."""
+        remote = self._drop(session_id)
+        if remote is not None and remote.is_live:
+            self.note_published(session_id, remote.last_published)
 
     async def state(self, entry: SessionEntry) -> SessionState:
         """The stored state of a session as it is now. Nothing is written. Raises StoreError."""
@@ -189,6 +203,19 @@ class RemoteSessions:
             remote.is_live, remote.begin, remote.has_begun = True, begin, False
         self.read_soon(entry)
 
+    def note_row(self, entry: SessionEntry, last: int) -> None:
+        """The row of a session has changed, and tells of events up to `last`. Reads them soon if a client listens.
+
+        The row itself is shown to nobody: a client that saw the end of a turn in it would see that again in the journal.
+        """
+        session_id, before = entry.record.id, entry.row_sequence
+        entry.row_sequence = last
+        if self.is_live(session_id):  # perhaps the owner's word was lost
+            self._show_in_entry(entry, self._remotes[session_id])
+            self.read_soon(entry)
+        elif last > max(before, self._passed.get(session_id, 0)):
+            self.note(entry, Growth(session_id, before + 1, last))
+
     def note_published(self, session_id: str, last: int) -> None:
         """Note the last event that clients have seen of a session whose state is not kept."""
         self._passed.pop(session_id, None)
@@ -202,11 +229,14 @@ class RemoteSessions:
         In: `stored`, the last event that this server has written; `view`, what clients here have seen.
         """
         session_id = entry.record.id
+        entry.row_sequence = stored
         if self._deps.listened(entry.record.directory, session_id):
             self.forget(session_id)  # it may have been read up to a later event
             remote = self._get(entry)
             remote.is_live, remote.begin, remote.has_begun, remote.view = True, stored, False, view
             self.read_soon(entry)
+        else:
+            self.note_published(session_id, stored)
 
     def read_soon(self, entry: SessionEntry) -> None:
         """Read what is new of a session in a task, one for each session."""
@@ -242,12 +272,18 @@ class RemoteSessions:
             if feed.has_listener(state.id):  # it counts sequences, so it gets each piece
                 for row in page:
                     feed.show(event_of(row))
-            entry.record, entry.busy = state.session.record, state.machine.busy
+            self._show_in_entry(entry, remote)
             await asyncio.sleep(0)
         if remote.has_begun and (view := remote.view) is not None:
             self._deps.changes.publish(view.correct(state), state.session, self._deps.clock.now_ms(), is_resent=True)
             if view.is_busy == state.machine.busy:  # else the end of the turn, which they have seen, is still to come
                 remote.view = None
+
+    @staticmethod
+    def _show_in_entry(entry: SessionEntry, remote: _Remote) -> None:
+        """Let lists show what is published. A row may be behind: it is written after the events."""
+        if remote.has_begun and remote.state.sequence >= entry.row_sequence:
+            entry.record, entry.busy = remote.state.session.record, remote.state.machine.busy
 
     async def _begin(self, entry: SessionEntry, remote: _Remote) -> None:
         """Read what is not published: all of a session, or of a live one what is up to `begin`. Clients may come meanwhile."""

@@ -17,7 +17,11 @@ from universal.session.record_json import record_json, record_of
 
 @dataclass(slots=True)
 class SessionEntry:
-    """The data of a session's row, and its loaded state. `facts`: those of `SessionState.facts`."""
+    """The data of a session's row, and its loaded state.
+
+    facts         those of `SessionState.facts`
+    row_sequence  the last event of which the row tells, of a session of another server of a cluster
+    """
 
     record: SessionRecord
     agent: str
@@ -28,6 +32,7 @@ class SessionEntry:
     subagent: bool = False
     ended: bool = False
     facts: dict[str, Any] = field(default_factory=dict[str, object])
+    row_sequence: int = 0
 
     @property
     def current_record(self) -> SessionRecord:
@@ -42,7 +47,7 @@ class SessionEntry:
         return self.state.machine.busy or (self.actor is not None and self.actor.children.is_busy)
 
     def update_from(self, stored: SessionEntry) -> None:
-        """Take over the stored values. The session must not be loaded."""
+        """Take over the values of a row. The session must not be loaded. Does not change `row_sequence`."""
         self.record, self.agent, self.native = stored.record, stored.agent, stored.native
         self.busy, self.subagent, self.ended, self.facts = stored.busy, stored.subagent, stored.ended, stored.facts
 

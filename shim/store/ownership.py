@@ -17,11 +17,16 @@ from shim.store.servers import ServerRef
 
 @dataclass(frozen=True, slots=True)
 class SessionChange:
-    """A change of a session by another server since the last look. `row` is None for a deleted session."""
+    """A change of a session by another server since the last look.
+
+    row       None for a deleted session
+    sequence  the last event of which the row tells; 0 for servers of one data directory
+    """
 
     session_id: str
     owner: ServerRef
     row: SessionRow | None
+    sequence: int = 0
 
 
 @dataclass(frozen=True, slots=True)

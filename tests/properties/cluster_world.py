@@ -191,8 +191,6 @@ class ClusterNode:
                 await elapse(START_AGAIN_S)
 
     def _observe(self, published: SessionChanges) -> None:
-        if published.is_resent:
-            return
         for change in published.changes:
             if isinstance(change, StatusChanged):
                 self.seen.views[self.server, published.session.id].append(change.status.type)

@@ -72,6 +72,29 @@ HISTORIES: dict[str, list[Step]] = {
         Step("prompt"),
         Step("pause", amount=2),
     ],
+    "a row tells the end of a turn before the words of it": [
+        Step("prompt", 2, 0, 1, 0.05),
+        Step("kill", 1, 0, 0, 0.001),
+        Step("abort", NODES, 0, 1, 0.001),
+        Step("pause", 0, 1, 2, 8.0),
+    ],
+    "a word of the owner before comes while its session is loaded": [
+        Step("prompt"),
+        Step("usurp", pause_s=0.05),
+        Step("slow", amount=2),
+    ],
+    "a claim fails because the owner before still writes": [
+        Step("cut silently", NODES, 0, 1, 1.0),
+        Step("prompt", 2, 0, 3, 0.001),
+        Step("slow", amount=2),
+    ],
+    "a turn begins in the middle of a claim that fails": [Step("usurp", pause_s=0.001), Step("slow", 0, 0, 3, 3.0)],
+    "the row of a dead server is stored after its lease ended": [
+        Step("cut silently", 1, 0, 1, 8.0),
+        Step("prompt", NODES, 1, 2, 0.001),
+        Step("delay", NODES, 1, 3, 0.05),
+        Step("kill", 1, 1, 2, 8.0),
+    ],
     "the answer to an append is lost": [Step("prompt", 0, 0, 3, 1.0), Step("slow", 0, 0, 2, 1.0), Step("cut")],
 }
 """What happened -> its plan. All but the last one have broken a law of the real cluster."""

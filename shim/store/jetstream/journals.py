@@ -244,13 +244,13 @@ class Journals:
 
     async def _take(self, journal: Journal, record: SessionRecord, revision: int, *, is_new: bool) -> None:
         """Fence the owner before, and note what is stored."""
-        journal.record, journal.revision, journal.lost_to = record, revision, None
-        journal.is_new, journal.manifest, journal.manifest_revision = is_new, None, None
         if is_new:
             journal.starts.clear()
             journal.position = journal.stored = 0
         else:
             await self._fence(journal, record)
+        journal.record, journal.revision, journal.lost_to = record, revision, None
+        journal.is_new, journal.manifest, journal.manifest_revision = is_new, None, None
         journal.is_ours = True
 
     async def _fence(self, journal: Journal, record: SessionRecord) -> None:
@@ -263,6 +263,7 @@ class Journals:
                 sequence = 0 if message is None else message.sequence
                 journal.position = await self._connection.append(subject, marker.payload, after=sequence)
             except WrongSequence:
+                await asyncio.sleep(RETRY_S)  # NATS works on a message of the owner before
                 continue
             journal.stored = journal.last = last
             await self._announce_growth(journal, marker.envelope, journal.position)

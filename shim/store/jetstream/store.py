@@ -449,7 +449,11 @@ class JetStreamStore:
         journal = opened.journals.find(session_id)
         if journal is not None and journal.is_ours:
             return ClaimedSession(None)
-        claimed = await opened.journals.claim(session_id)
+        try:
+            claimed = await opened.journals.claim(session_id)
+        except StoreError:  # perhaps in the middle of it
+            opened.owners.pop(session_id, None)
+            raise
         if isinstance(claimed, ServerRef):
             opened.owners[session_id] = claimed.id
             return claimed
@@ -508,7 +512,7 @@ class JetStreamStore:
         self._note(record)
         if record.row is None and not record.is_deleted:
             return None
-        return SessionChange(record.session_id, owner, record.row)
+        return SessionChange(record.session_id, owner, record.row, record.last)
 
     def dead(self) -> tuple[str, ...]:
         """Ids of servers on this data directory that were dead at this server's start."""

@@ -105,6 +105,33 @@ async def test_row_and_checkpoint_of_a_server_that_lost_the_session_are_refused(
     assert other_store.checkpoint_page("ses_a", 1) == b"page"
 
 
+async def test_a_claim_that_is_missing_in_the_journal_owns_nothing_and_can_be_repeated(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the owner before writes in the meantime is still another server's."""
+    store.append(journal(1, 3))
+    await store.flush()
+    await end_lease(store, by=other_store)
+    append = Connection.append
+
+    async def refuse(self: Connection, subject: str, payload: bytes, **more: Any) -> int:
+        if ".journal." in subject:
+            raise StoreError("NATS is full.")
+        return await append(self, subject, payload, **more)
+
+    monkeypatch.setattr(Connection, "append", refuse)
+    with pytest.raises(StoreError):
+        await other_store.claim("ses_a")
+    assert other_store.peers.epoch_of("ses_a") == 1
+    assert await other_store.owners() == {}
+    monkeypatch.setattr(Connection, "append", append)
+    store.append([event(4)])
+    await store.flush("ses_a")
+    await other_store.claim("ses_a")
+    assert other_store.peers.epoch_of("ses_a") == 3
+    assert await sequences(other_store) == [1, 2, 3, 4]
+
+
 async def test_a_loss_is_seen_before_the_next_append(store: JetStreamStore, other_store: JetStreamStore) -> None:
     store.save_session(row())
     await store.flush()

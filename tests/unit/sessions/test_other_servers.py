@@ -1,0 +1,285 @@
+"""What other servers of a cluster have stored reaches clients here once, and what a dead one has left is cleaned up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from shim.clock import ManualClock
+from shim.errors import SessionElsewhere, StoreUnavailable
+from shim.ids import Ids
+from shim.sessions import other_servers
+from shim.sessions.feed import ChangeFeed, Feed
+from shim.sessions.other_servers import OtherServers
+from shim.sessions.session_entry import SessionEntry
+from shim.sessions.session_index import SessionIndex
+from shim.sessions.session_state import SessionState
+from shim.store.memory import MemoryStore
+from shim.store.ownership import ClaimedSession, Look, SessionChange
+from shim.store.peers import Growth
+from shim.store.rows import SessionRow
+from shim.store.servers import ServerRef
+from tests.unit.sessions.test_remote_sessions import BEGIN, BOUND_S, END, SETTLE_TURNS, STATES, turn
+from universal.session.changes import Change
+from universal.session.model import SessionRecord
+
+OTHER = ServerRef("other", 1)
+NOBODY = ServerRef("")
+
+
+@dataclass
+class FakeCluster:
+    """The ownership of this server's store. `looks`: what the next looks show; `epoch`: the number of this server's ownership."""
+
+    server_id: str = "here"
+    owned: dict[str, ServerRef] = field(default_factory=dict[str, ServerRef])
+    looks: list[Look] = field(default_factory=list[Look])
+    epoch: int = 1
+    claims: list[ClaimedSession | ServerRef | Exception] = field(default_factory=list[Any])
+    tell: Callable[[Growth], None] = lambda growth: None
+
+    @property
+    def peers(self) -> Any:
+        return SimpleNamespace(epoch_of=lambda session_id: self.epoch, watch=self.watch, nodes=lambda: ())
+
+    async def watch(self, tell: Callable[[Growth], None]) -> int:
+        self.tell = tell
+        return 0
+
+    def is_shared(self) -> bool:
+        return True
+
+    async def owners(self) -> dict[str, ServerRef]:
+        return self.owned
+
+    async def refresh(self, session_id: str) -> None:
+        pass
+
+    async def look(self) -> Look:
+        return self.looks.pop(0) if self.looks else Look()
+
+    async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
+        answer = self.claims.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class World:
+    """Session `ses_a` of the server OTHER: a turn has begun, and its row says so. A client here listens."""
+
+    def __init__(self) -> None:
+        self.cluster = FakeCluster(owned={"ses_a": OTHER})
+        self.told: list[Change] = []
+        self.loaded: list[str] = []
+        self.failures: list[Exception] = []
+        self.is_listening = True
+        self.clock = ManualClock()
+        cluster = self.cluster
+
+        class Store(MemoryStore):
+            ownership: Any = cluster
+
+        self.store = Store()
+        changes = ChangeFeed(nullcontext)
+        changes.observe(lambda published: self.told.extend(published.changes))
+        deps: Any = SimpleNamespace(
+            store=self.store,
+            feed=Feed(),
+            changes=changes,
+            clock=self.clock,
+            listened=lambda directory, session_id: self.is_listening,
+            placement=None,
+            clean_up=self.clean_up,
+        )
+        self.index = SessionIndex(self.store)
+        requests: Any = SimpleNamespace(note=lambda session: None)
+        self.others = OtherServers(deps, self.index, self.new_state, self.load, requests)
+
+    async def start(self) -> None:
+        await self.store.open()
+        self.store.append([turn(1, "started")])
+        self.index.add(entry("ses_a"))
+        await self.others.start()
+
+    async def clean_up(self, server_id: str) -> None:
+        pass
+
+    def new_state(self, session_id: str, agent: str) -> SessionState:
+        return SessionState(
+            session_id,
+            agent,
+            store=self.store,
+            changes=ChangeFeed(),
+            clock=self.clock,
+            ids=Ids(self.clock),
+            on_change=lambda _: None,
+        )
+
+    async def load(self, session_id: str) -> None:
+        """As the manager does, which claims the session and ends its turn."""
+        self.loaded.append(session_id)
+        if self.failures:
+            raise self.failures.pop(0)
+        self.index.get(session_id).busy = False
+
+    async def look(self, *looks: Look) -> None:
+        self.cluster.looks += looks
+        await self.others.look()
+
+    async def settle(self) -> None:
+        for _ in range(SETTLE_TURNS):
+            await asyncio.sleep(0)
+
+    def states(self) -> list[Change]:
+        return [change for change in self.told if isinstance(change, STATES)]
+
+
+def entry(session_id: str) -> SessionEntry:
+    record = SessionRecord(session_id, "slug", "1", "p", "/", None, "", 0, 0)
+    return SessionEntry(record, "mock", {}, busy=True)
+
+
+def change(sequence: int, owner: ServerRef = OTHER) -> Look:
+    """The row of `ses_a` says that no turn runs."""
+    row: SessionRow = SessionEntry(entry("ses_a").record, "mock", {}).to_row()
+    return Look((SessionChange("ses_a", owner, row, sequence),))
+
+
+@pytest.fixture
+async def w(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(other_servers, "LOOK_S", BOUND_S)
+    world = World()
+    await world.start()
+    async with asyncio.timeout(BOUND_S):
+        yield world
+    await world.others.close()
+
+
+# --- what a row tells ----------------------------------------------------------------------------------------------------
+
+
+async def test_the_end_of_a_turn_of_which_a_row_tells_is_read_from_the_journal_and_shown_once(w: World) -> None:
+    """Its owner was paused after it stored the end: the row of the next owner comes first, and the word late."""
+    w.store.append([turn(2, "ended")])
+    await w.look(change(2, NOBODY))
+    await w.settle()
+    assert w.states() == END
+    w.cluster.tell(Growth("ses_a", 2, 2, 2, 1))
+    await w.settle()
+    assert w.states() == END
+
+
+async def test_a_row_behind_a_word_shows_nothing_again(w: World) -> None:
+    w.store.append([turn(2, "ended")])
+    w.cluster.tell(Growth("ses_a", 2, 2, 2, 1))
+    await w.settle()
+    await w.look(change(2))
+    await w.settle()
+    assert w.states() == END
+
+
+async def test_a_row_without_a_listener_shows_no_change(w: World) -> None:
+    """A client that comes later reads what is stored. A word that comes late repeats nothing for it."""
+    w.is_listening = False
+    w.store.append([turn(2, "ended")])
+    await w.look(change(2))
+    await w.settle()
+    assert w.others.remotes.find("ses_a") is None
+    assert w.states() == []
+    w.is_listening = True
+    await w.look(change(2))
+    await w.settle()
+    assert w.others.remotes.find("ses_a") is None, "it was read, though nothing is new"
+    w.cluster.tell(Growth("ses_a", 2, 2, 2, 1))
+    await w.settle()
+    assert w.states() == []
+    assert not w.index.get("ses_a").busy
+
+
+# --- late words ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_late_word_of_the_owner_before_shows_nothing_while_this_server_loads_the_session(w: World) -> None:
+    w.cluster.tell(Growth("ses_a", 1, 1, 1, 1))
+    await w.settle()
+    w.store.append([turn(2, "ended")])
+    w.cluster.claims = [ClaimedSession(None)]
+    await w.others.claim(w.index.get("ses_a"))
+    w.cluster.epoch = 2
+    assert w.states() == [*BEGIN, *END]
+    w.cluster.tell(Growth("ses_a", 2, 2, 2, 1))
+    await w.settle()
+    assert not w.others.remotes.is_live("ses_a")
+    assert w.states() == [*BEGIN, *END]
+
+
+async def test_a_claim_without_a_load_keeps_what_clients_have_seen(w: World) -> None:
+    w.cluster.tell(Growth("ses_a", 1, 1, 1, 1))
+    await w.settle()
+    w.cluster.claims = [ClaimedSession(None)]
+    await w.others.claim(w.index.get("ses_a"))
+    w.store.append([turn(2, "ended")])
+    w.cluster.tell(Growth("ses_a", 1, 2, 2, 2))
+    await w.settle()
+    assert w.states() == [*BEGIN, *END]
+
+
+# --- what a dead server has left -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def failing_claim(w: World) -> Iterator[None]:
+    """A claim that NATS does not take to its end."""
+    w.cluster.claims = [StoreUnavailable("its owner still writes")]
+    with pytest.raises(StoreUnavailable):
+        yield
+
+
+async def test_a_look_ends_the_other_turns_of_a_dead_server_and_the_next_one_tries_again_where_the_store_failed(w: World) -> None:
+    w.index.add(entry("ses_b"))
+    await w.look(Look((SessionChange("ses_b", OTHER, entry("ses_b").to_row(), 1),)))
+    w.failures = [StoreUnavailable("NATS works on a message of the owner before")]
+    await w.look(Look(ended=("other",)))
+    assert w.loaded == ["ses_a", "ses_b"]
+    await w.look()
+    assert w.loaded == ["ses_a", "ses_b", "ses_a"]
+    await w.look()
+    assert w.loaded == ["ses_a", "ses_b", "ses_a"]
+
+
+async def test_a_turn_that_another_server_has_taken_meanwhile_is_left_to_it(w: World) -> None:
+    w.failures = [StoreUnavailable("NATS is away")]
+    await w.look(Look(ended=("other",)))
+    third = ServerRef("third", 3)
+    await w.look(Look((SessionChange("ses_a", third, entry("ses_a").to_row(), 1),)))
+    await w.look()
+    assert w.loaded == ["ses_a"]
+    assert w.others.owner("ses_a") == third
+
+
+async def test_a_claim_that_failed_halfway_is_repeated_without_a_visible_turn(w: World) -> None:
+    """The other servers may see this one as the owner already, and leave to it a turn that was stored meanwhile."""
+    w.index.get("ses_a").busy = False
+    with failing_claim(w):
+        await w.others.claim(w.index.get("ses_a"))
+    assert w.others.owner("ses_a") is None
+    await w.look()
+    assert w.loaded == ["ses_a"]
+    await w.look()
+    assert w.loaded == ["ses_a"]
+
+
+async def test_a_session_of_a_server_that_lives_is_not_claimed_again(w: World) -> None:
+    with failing_claim(w):
+        await w.others.claim(w.index.get("ses_a"))
+    w.failures = [SessionElsewhere("ses_a", OTHER)]
+    await w.look()
+    await w.look()
+    assert w.loaded == ["ses_a"]

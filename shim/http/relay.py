@@ -123,12 +123,17 @@ def headers_to_forward(headers: Mapping[str, str]) -> Headers:
     )
 
 
+def _session_of(request: web.Request) -> str | None:
+    """The id of the session that a request names, or of its open permission or question. None for others."""
+    names = request.match_info
+    if "sessionID" not in names and "requestID" in names:
+        return request.app[SERVICES].sessions.requests.session_of(names["requestID"])
+    return names.get("sessionID")
+
+
 def _default_directory(request: web.Request) -> str:
     """The directory of a request that names none: its session's, which the other server may use, or this server's."""
-    services, names = request.app[SERVICES], request.match_info
-    session_id = names.get("sessionID")
-    if session_id is None and "requestID" in names:
-        session_id = services.sessions.requests.session_of(names["requestID"])
+    services, session_id = request.app[SERVICES], _session_of(request)
     record = None if session_id is None else services.sessions.index.find_record(session_id)
     return str(services.settings.directory) if record is None else record.directory
 
@@ -387,7 +392,7 @@ async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
     if RELAYED in request:
         await need_directory(request)
-        return await handler(request)
+        return await _answer_when_stored(request, handler)
     if not is_authorized(request) and not has_ticket(request):  # the other server takes a relayed request for authorized
         return await handler(request)
     if (hosts := await hosts_of(request)) is not None:
@@ -399,6 +404,18 @@ async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
             break
         await request.app[SERVICES].sessions.others.look_now()
         response = await _answer_after_loss(request, handler, relay)
+    return response
+
+
+async def _answer_when_stored(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer a request of another server's client, when what it has changed in a session is stored. Raises StoreError.
+
+    The other server may say that it is done. Raises SessionElsewhere if a third server has taken the session meanwhile.
+    """
+    session_id = _session_of(request)
+    response = await handler(request)
+    if session_id is not None and request.method not in READING and not response.prepared:
+        await request.app[SERVICES].store.flush(session_id)
     return response
 
 

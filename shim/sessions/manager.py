@@ -19,6 +19,7 @@ from shim.errors import (
     LimitReached,
     SessionBusy,
     SessionElsewhere,
+    StoreError,
     StoreUnavailable,
 )
 from shim.host.roots import require
@@ -40,6 +41,8 @@ from shim.sessions.prompts.context import default_title
 from shim.sessions.session_entry import SessionEntry
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
+from shim.store.ownership import LostSession
+from shim.store.servers import ServerRef
 from universal.codec import Fact
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
@@ -433,16 +436,22 @@ class SessionManager:
         return actor
 
     async def abort(self, session_id: str) -> None:
-        """Abort a session's turn; for a subagent, its parent's. Unknown sessions are ignored.
+        """Abort a session's turn; for a subagent, its parent's. Unknown sessions are ignored. Returns when the end is stored.
 
-        Raises SessionElsewhere.
+        Raises SessionElsewhere, and StoreUnavailable if the turn has ended here and that is not stored, also at a repetition.
         """
         if (owner := self.others.owner(session_id)) is not None:
             raise SessionElsewhere(session_id, owner)
         entry = self.index.find(session_id)
-        if entry is not None and entry.actor is not None and entry.state is not None and entry.state.machine.busy:
+        if entry is None or (state := entry.state) is None:
+            return
+        if entry.actor is not None and state.machine.busy:
             entry.actor.abort()
-            await entry.state.idle()
+            await state.idle()
+        try:
+            await state.journal.flush()
+        except StoreError as error:
+            raise StoreUnavailable(f"No turn runs here any more, but this is not stored yet: {error}") from error
 
     def statuses(self) -> dict[str, Status]:
         """The status of each session that is not idle, also of other servers' sessions."""
@@ -462,7 +471,7 @@ class SessionManager:
     async def delete(self, session_id: str) -> None:
         """End and remove a session and all its child sessions, children first. Other servers of a cluster remove theirs.
 
-        Raises SessionElsewhere if the session itself belongs to another server, and StoreError if one of the others fails.
+        Returns when that is stored. Raises SessionElsewhere if the session itself belongs to another server, and StoreError.
         """
         self.index.record(session_id)
         if self.others.owner(session_id) is not None:
@@ -489,23 +498,46 @@ class SessionManager:
         if entry.state is not None:
             entry.state.record(EventType.SESSION_ENDED, termination_data("The session was deleted."))
             entry.state.journal.is_closed = True
-        self.deps.store.delete_session(session_id)
-        self.deps.feed.end(session_id)
         session = entry.state.session if entry.state is not None else Session(record, "")
+        self.deps.store.delete_session(session_id)
+        try:
+            await self.deps.store.flush(session_id)
+        except SessionElsewhere as error:
+            await self._keep(entry, error)
+            raise
+        except StoreError:  # it is deleted as soon as the store can be written
+            self._publish_deletion(record, session)
+            raise
+        self._publish_deletion(record, session)
+
+    def _publish_deletion(self, record: SessionRecord, session: Session) -> None:
+        self.deps.feed.end(record.id)
         self.deps.changes.publish([SessionDeleted(record)], session, self.deps.clock.now_ms())
 
+    async def _keep(self, entry: SessionEntry, error: SessionElsewhere) -> None:
+        """Keep a session that could not be deleted, because another server has taken it meanwhile."""
+        session_id, owner = error.session_id, error.owner
+        self.index.add(entry)
+        if isinstance(owner, ServerRef):
+            await self.others.give_up(LostSession(session_id, owner, self.deps.store.last_sequence(session_id)))
+
     async def terminate(self, session_id: str) -> None:
-        """End a session's agent and turn for good. It can still be read. Raises InvalidRequest for a subagent's."""
+        """End a session's agent and turn for good, and return when that is stored. It can still be read.
+
+        Raises InvalidRequest for a subagent's, SessionElsewhere, StoreError.
+        """
         entry = await self._load(session_id)
         assert entry.state is not None
+        main = entry.state
         if entry.subagent:
             raise InvalidRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
         actor = self._actor_of(entry)
         await actor.close(delete=True)
-        for state in (entry.state, *actor.children):
+        for state in (main, *actor.children):
             if state.ended is None or state.ended.terminated_by != "daemon":
                 state.record(EventType.SESSION_ENDED, termination_data())
                 self._state_changed(state)
+        await main.journal.flush()
 
     async def dispose(self, directory: str | None) -> None:
         """`/instance/dispose`: end the turns and agents of a directory (None: of all). The sessions stay."""

@@ -143,7 +143,8 @@ class NamedSessions:
         permission_mode = request.permission_mode or "default"
         self._learn(name, record.id, permission_mode)
         self._store.set_value(NAMESPACE, name, {"session": record.id, "permission_mode": permission_mode})
-        await self._store.flush()
+        await self._store.flush(record.id)
+        await self._store.flush()  # the name
         return str(record.id)
 
     def _free(self, name: str) -> None:

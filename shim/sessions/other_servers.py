@@ -267,7 +267,7 @@ class OtherServers:
         """Apply what other servers have done since the last look."""
         async with self._looking:
             look = await self._ownership.look()
-            await asyncio.gather(*map(self._give_up, look.lost))
+            await asyncio.gather(*map(self.give_up, look.lost))
             for change in look.changes:
                 self._apply(change)
             for value in look.values:
@@ -288,7 +288,7 @@ class OtherServers:
         with suppress(StoreError):
             await self.look()
 
-    async def _give_up(self, lost: LostSession) -> None:
+    async def give_up(self, lost: LostSession) -> None:
         """End our agent and turn in a session that another server has taken, and forget what is loaded. Nothing is stored.
 
         Clients here see what the other server has stored, and that the turn has ended.
@@ -299,7 +299,7 @@ class OtherServers:
             return
         log.warning("other_servers.session_taken", session_id=session_id, owner=str(owner))
         state, actor = entry.state, entry.actor
-        state.journal.is_closed = True
+        state.journal.is_closed, state.journal.lost_to = True, owner
         entry.state = entry.actor = None  # requests that come from now on go to the new owner
         if owner.pid:
             self._owners[session_id] = owner

@@ -9,9 +9,10 @@ from typing import Any
 import structlog
 
 from shim.clock import Clock, rfc3339
-from shim.errors import StoreError
+from shim.errors import SessionElsewhere, StoreError
 from shim.ids import Ids
 from shim.store.base import Store
+from shim.store.servers import ServerRef
 from universal.events import EventData, EventType, Source, UniversalEvent
 
 log = structlog.get_logger()
@@ -24,7 +25,7 @@ class SessionJournal:
     """The only writer of a session's journal.
 
     State: `sequence` and `event_id` of the last event; `native_session_id`, which new events carry; `is_closed`, after which
-    nothing is written, since the session was deleted.
+    nothing is written, since the session was deleted, or another server has taken it: `lost_to`.
     """
 
     def __init__(self, session_id: str, *, store: Store, clock: Clock, ids: Ids) -> None:
@@ -39,6 +40,7 @@ class SessionJournal:
         self.event_id = ""
         self.native_session_id: str | None = None
         self.is_closed = False
+        self.lost_to: ServerRef | None = None
 
     def write(self, type_: EventType, data: EventData, at_ms: int, *, source: Source, raw: Any) -> UniversalEvent:
         """Stamp an event and queue it for the store."""
@@ -114,6 +116,15 @@ class SessionJournal:
     def overflow(self) -> str | None:
         """Why the store takes no events, if more than UNSAVED_LIMIT wait for it, else None."""
         return self._failure if len(self._unsaved) > UNSAVED_LIMIT else None
+
+    async def flush(self) -> None:
+        """Wait until all events are stored. Raises StoreError, and SessionElsewhere if another server has taken the session."""
+        if self.lost_to is not None:
+            raise SessionElsewhere(self._session_id, self.lost_to)
+        self.retry()
+        if self._unsaved:
+            raise StoreError(self._failure)
+        await self._store.flush(self._session_id)
 
     @property
     def is_behind(self) -> bool:

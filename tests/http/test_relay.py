@@ -14,7 +14,7 @@ from aiohttp.test_utils import make_mocked_request
 from pydantic import SecretStr
 from yarl import URL
 
-from shim.errors import ServerLost, SessionElsewhere, StoreError
+from shim.errors import ServerLost, SessionElsewhere, StoreError, StoreUnavailable
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
 from shim.http.places import NEEDED
@@ -188,6 +188,27 @@ async def test_a_change_is_stored_when_its_answer_ends(
     async with relay.perform(Command("2", "GET", "/session")) as answer:
         assert [chunk async for chunk in answer.chunks] == [b"[]"]
     assert flushes == [None], "a read stores nothing"
+
+
+async def test_a_change_of_a_session_that_is_not_stored_is_no_success(
+    relay: Relay, apps: list[web.Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer comes behind the flush: also that of a handler which waits for nothing."""
+
+    async def flush(session_id: str | None = None) -> None:
+        if session_id == "ses_a":
+            raise StoreUnavailable("NATS is away")
+
+    async def abort(session_id: str) -> None:
+        """Stop a turn."""
+
+    monkeypatch.setattr(apps[0][SERVICES].store, "flush", flush)
+    monkeypatch.setattr(apps[0][SERVICES].sessions, "abort", abort, raising=False)
+    async with relay.perform(Command("1", "POST", "/session/ses_a/abort")) as answer:
+        assert answer.status == 503
+        assert b"NATS is away" in b"".join([chunk async for chunk in answer.chunks])
+    async with relay.perform(Command("2", "POST", "/session/ses_b/abort")) as answer:
+        assert answer.status == 200
 
 
 async def test_a_server_refuses_what_needs_a_directory_that_it_does_not_have(relay: Relay, tmp_path: Path) -> None:

@@ -112,6 +112,21 @@ def test_a_server_lives_through_a_restart_of_nats(nats: NatsServer, tmp_path: Pa
         one.stop()
 
 
+def test_an_abort_without_nats_stops_the_turn_and_says_that_it_is_not_stored(nats: NatsServer, tmp_path: Path) -> None:
+    with server(tmp_path, SHIM_CLUSTER=nats.url) as one:
+        session = one.session()
+        one.begin(session, "hang")
+        nats.stop(signal.SIGKILL)
+        status, answer = one.ask("POST", f"/session/{session}/abort")
+        assert (status, "No turn runs here any more, but this is not stored yet" in str(answer)) == (503, True)
+        assert session not in one.get("/session/status")
+        nats.start()
+        until(lambda: one.ask("POST", f"/session/{session}/abort")[0] == 200)
+        rename(one, session)
+    with server(tmp_path, SHIM_CLUSTER=nats.url) as one:
+        assert one.get(f"/session/{session}/message")[-1]["info"]["error"]["name"] == "MessageAbortedError"
+
+
 @pytest.fixture
 def embedded_pid(tmp_path: Path) -> Iterator[Path]:
     """The file with the process id of the embedded NATS, which a test that fails would leave behind."""

@@ -63,7 +63,7 @@ def keeps_a_lost_session(patch: pytest.MonkeyPatch) -> None:
     async def go_on(self: OtherServers, session_id: str, owner: ServerRef) -> None:
         pass
 
-    patch.setattr(OtherServers, "_give_up", go_on)
+    patch.setattr(OtherServers, "give_up", go_on)
 
 
 def acknowledges_what_was_refused(patch: pytest.MonkeyPatch) -> None:

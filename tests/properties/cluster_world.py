@@ -241,7 +241,7 @@ class ClusterNode:
         status, why = 200, b""
         try:
             await self._do(command.method, session_id, text)
-            await self.store.flush()
+            await self.store.flush(session_id)
         except ShimError as error:
             status, why = 409, str(error).encode()
 

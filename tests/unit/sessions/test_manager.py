@@ -1,10 +1,17 @@
-"""Sessions are loaded when they are needed, also while they are given up."""
+"""Sessions are loaded when they are needed, also while they are given up. What is done in them is answered when it is stored."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
 import pytest
 
+from shim.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.session_entry import SessionEntry
+from shim.store.ownership import LostSession
+from shim.store.servers import ServerRef
 from tests.support.scripted_model import World, ask, world
 
 
@@ -30,3 +37,119 @@ async def test_a_session_that_is_released_at_the_moment_of_its_load_is_loaded_ag
     assert (await other.manager.state(session)).id == session
     assert not releases
     await other.manager.close()
+
+
+# --- what is answered when it is stored ----------------------------------------------------------------------------------
+
+OTHER = ServerRef("other", 1)
+AWAY = StoreUnavailable("NATS is away")
+
+
+@pytest.fixture
+async def lossy() -> AsyncIterator[World]:
+    """A world whose sessions may be taken by another server."""
+    made = world()
+    await made.store.open()
+    await made.manager.start()
+    yield made
+    await made.manager.close()
+
+
+def fail_flush(w: World, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    async def flush(session_id: str | None = None) -> None:
+        raise error
+
+    monkeypatch.setattr(w.store, "flush", flush)
+
+
+async def abort(w: World, session: str) -> None:
+    """Abort a turn whose agent obeys."""
+    aborting = asyncio.create_task(w.manager.abort(session))
+    await w.settle()
+    w.agent.abort_turn()
+    await aborting
+
+
+async def lose(w: World, session: str) -> None:
+    """Another server has taken a session, and the look that found it is over: the store knows nothing of it any more."""
+    await w.manager.others.give_up(LostSession(session, OTHER, w.store.last_sequence(session)))
+
+
+async def test_an_abort_that_the_store_does_not_take_ends_the_turn_and_says_that_it_is_not_stored(
+    lossy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = lossy.session()
+    await ask(lossy, session)
+    fail_flush(lossy, monkeypatch, AWAY)
+    with pytest.raises(StoreUnavailable, match="No turn runs here any more, but this is not stored yet: NATS is away"):
+        await abort(lossy, session)
+    assert lossy.hub.folds[session].idles == 1
+    with pytest.raises(StoreUnavailable):
+        await lossy.manager.abort(session)
+
+
+async def test_an_abort_of_a_session_that_was_lost_meanwhile_goes_to_the_other_server(lossy: World) -> None:
+    """The turn ended here because the session was given up, not because it was aborted."""
+    session = lossy.session()
+    await ask(lossy, session)
+    aborting = asyncio.create_task(lossy.manager.abort(session))
+    await lossy.settle()
+    await lose(lossy, session)
+    with pytest.raises(SessionElsewhere) as caught:
+        await aborting
+    assert caught.value.owner == OTHER
+
+
+async def test_an_end_for_good_of_a_session_that_was_lost_meanwhile_goes_to_the_other_server(
+    lossy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = lossy.session()
+    actor = await lossy.manager.actor(session)
+    close = actor.close
+
+    async def close_and_lose(**options: Any) -> None:
+        await close(**options)
+        await lose(lossy, session)
+
+    monkeypatch.setattr(actor, "close", close_and_lose)
+    with pytest.raises(SessionElsewhere):
+        await lossy.manager.terminate(session)
+
+
+async def test_a_session_that_another_server_has_taken_is_not_deleted(lossy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = lossy.session()
+    fail_flush(lossy, monkeypatch, SessionElsewhere(session, OTHER))
+    with pytest.raises(SessionElsewhere):
+        await lossy.manager.delete(session)
+    entry = lossy.manager.index.get(session)
+    assert (entry.state, entry.actor) == (None, None), "it can be read, and nothing is written here"
+    assert lossy.manager.others.owner(session) == OTHER
+    assert "session.deleted" not in lossy.hub.kinds(session)
+
+
+async def test_a_deletion_while_the_store_is_away_is_an_error_and_made_up_for_later(
+    lossy: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = lossy.session()
+    fail_flush(lossy, monkeypatch, AWAY)
+    with pytest.raises(StoreUnavailable):
+        await lossy.manager.delete(session)
+    assert session not in lossy.manager.index
+    assert lossy.hub.kinds(session).count("session.deleted") == 1
+
+
+async def test_a_deletion_is_shown_when_it_is_stored(lossy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, is_free = lossy.session(), asyncio.Event()
+
+    async def flush(session_id: str | None = None) -> None:
+        assert session_id == session
+        await is_free.wait()
+
+    monkeypatch.setattr(lossy.store, "flush", flush)
+    deleting = asyncio.create_task(lossy.manager.delete(session))
+    await lossy.settle()
+    assert session not in lossy.manager.index
+    assert "session.deleted" not in lossy.hub.kinds(session)
+    is_free.set()
+    await deleting
+    assert lossy.hub.kinds(session).count("session.deleted") == 1

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import pytest
 
 from shim.clock import ManualClock
-from shim.errors import StoreError
+from shim.errors import SessionElsewhere, StoreError
 from shim.ids import Ids
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
+from shim.store.servers import ServerRef
 from universal.events import ErrorData, EventType
 
 ID = "ses_00000000000000000000000000"
@@ -95,3 +96,21 @@ async def test_nothing_is_written_of_a_session_that_is_deleted_meanwhile(journal
         journal.say("one")
         journal.state.journal.is_closed = True
     assert journal.calls == []
+
+
+async def test_a_flush_says_that_events_wait_here(journal: JournalFixture) -> None:
+    journal.full = True
+    journal.say("one")
+    with pytest.raises(StoreError, match="no room"):
+        await journal.state.journal.flush()
+    journal.full = False
+    await journal.state.journal.flush()
+    assert journal.calls == [[1]]
+
+
+async def test_a_flush_of_a_lost_session_names_the_other_server(journal: JournalFixture) -> None:
+    """The store forgets the loss when it has reported it."""
+    journal.state.journal.lost_to = ServerRef("other", 1)
+    with pytest.raises(SessionElsewhere) as caught:
+        await journal.state.journal.flush()
+    assert caught.value.owner == ServerRef("other", 1)

@@ -191,7 +191,6 @@ async def update(ctx: Ctx, path: SessionPath, body: PatchBody) -> object:
 async def delete(ctx: Ctx, path: SessionPath) -> object:
     """End a session's turn, and delete the session with all its children."""
     await ctx.services.sessions.delete(path.sessionID)
-    await ctx.services.store.flush()
     return True
 
 

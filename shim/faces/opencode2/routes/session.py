@@ -234,7 +234,6 @@ async def update(ctx: Ctx, path: SessionPath, body: UpdateBody) -> object:
 async def remove(ctx: Ctx, path: SessionPath) -> object:
     """End what runs, and remove the session and its child sessions."""
     await ctx.services.sessions.delete(path.sessionID)
-    await ctx.services.store.flush()
     return NO_CONTENT
 
 

@@ -80,7 +80,6 @@ async def terminate_session(ctx: Ctx, path: SessionPath) -> object:
     """Stop a session's agent for good: `session.ended` has `terminated_by: daemon`. The session can still be read."""
     session_id = await universal(ctx).sessions.id_of(path.session_id)
     await ctx.services.sessions.terminate(session_id)
-    await ctx.services.store.flush(session_id)
     return NO_CONTENT
 
 

@@ -279,5 +279,6 @@ async def test_a_prompt_of_a_session_that_was_lost_reaches_no_agent(
     await ask(w, session, "second")
     assert w.agent.prompts == ["first"]
     async with asyncio.timeout(WAIT_S):
-        await w.manager.abort(session)
+        with pytest.raises(SessionElsewhere):
+            await w.manager.abort(session)
     assert w.hub.folds[session].idles == 2

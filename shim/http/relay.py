@@ -442,8 +442,11 @@ async def _answer(request: web.Request, handler: Handler, relay: Relay) -> web.S
         return await relay.place(request, error)
     except SessionElsewhere as error:
         server = error.owner
-        if not isinstance(server, ServerRef) or not server.pid:
+        if not isinstance(server, ServerRef):
             raise
+        if not server.pid:
+            problem = f"Another server has taken session {error.session_id} and is gone. Try again in some seconds."
+            raise ServerLost(problem) from error
     except (PermissionNotFound, QuestionNotFound) as error:
         server = await request.app[SERVICES].sessions.others.owner_of_request(error.request_id)
         if server is None:

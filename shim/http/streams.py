@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import structlog
 
@@ -19,8 +19,13 @@ from shim.stream.subscription import Subscription
 
 REPLAY_S = 5.0
 """Maximum seconds in which what a client has missed is read."""
+READS_AT_ONCE = 8
+"""Sessions whose journals are read at the same time for one client."""
 
 log = structlog.get_logger()
+
+Greeting: TypeAlias = Callable[[Callable[[str], bool]], Sequence[StreamEvent]]
+"""Makes events of the present state. In: whether this server shows a session (id) as the reader knows it, or later."""
 
 
 def need_room(services: Services) -> None:
@@ -37,31 +42,54 @@ async def subscribe(
     *,
     last_event_id: str | None,
     scope: str | None = None,
-    greeting: Callable[[], Sequence[StreamEvent]] = tuple,
+    greeting: Greeting = lambda is_shown: (),
     client: Hashable = None,
 ) -> Subscription:
     """Add a reader, also one that was cut off at another server of the cluster. As `Hub.subscribe`.
 
-    What it has missed there comes after the first frames and before the greeting. If it cannot be read, the client must read
-    everything again.
+    What it has missed there comes after the first frames and before the greeting. What it has seen there, and this server has
+    not shown yet, does not come again. If that is not possible, the client must read everything again, as for an unknown id: the
+    `id:` of `server.connected` is then not the one that it has sent.
     """
     hub, replays = services.hub, services.replays
     viewpoint: Viewpoint | None = None
     if last_event_id and replays is not None:  # the hub has not seen what was stored elsewhere while nobody listened here
         viewpoint = await replays.prepare(last_event_id)
     if viewpoint is None or replays is None or last_event_id is None:
-        return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=greeting(), client=client)
-    # From here to `gaps` in one step of the loop: later events come by themselves.
-    subscription = hub.subscribe(encoder, scope=scope, client=client, position=last_event_id)
-    opening = hub.encode_greeting(encoder, scope, greeting())
-    missed: list[_MissedEvent] = []
+        events = greeting(lambda session_id: True)
+        return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events, client=client)
     try:
-        gaps = replays.gaps(viewpoint, lambda directory: scope in (None, normal_scope(directory)))
-        async with asyncio.timeout(REPLAY_S):
-            missed = [event for gap in gaps for event in await _read(hub, replays, encoder, gap)]
+        return await _go_on(hub, replays, encoder, viewpoint, last_event_id, scope, greeting, client)
     except (StoreError, TimeoutError, ReplayTooLong) as error:
         wire = encoder.generation
         log.info("replay.too_long", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
+    return hub.subscribe(encoder, scope=scope, greeting=greeting(lambda session_id: True), client=client)
+
+
+async def _go_on(
+    hub: Hub,
+    replays: Replays,
+    encoder: Encoder[Any],
+    viewpoint: Viewpoint,
+    last_event_id: str,
+    scope: str | None,
+    greeting: Greeting,
+    client: Hashable,
+) -> Subscription:
+    """Add a reader that goes on after `viewpoint`. Raises ReplayTooLong, StoreError and TimeoutError."""
+
+    def is_wanted(directory: str) -> bool:
+        return scope in (None, normal_scope(directory))
+
+    # All in one step of the loop: later events come by themselves.
+    gaps = replays.gaps(viewpoint, is_wanted)
+    repeats = replays.repeats(viewpoint, gaps, is_wanted)
+    subscription = hub.subscribe(encoder, scope=scope, client=client, position=last_event_id, repeats=repeats)
+    try:
+        events = greeting(lambda session_id: repeats is None or not repeats.is_behind(session_id))
+        opening = hub.encode_greeting(subscription, events)
+        async with asyncio.timeout(REPLAY_S):
+            missed = await _read_all(hub, replays, encoder, gaps)
     except BaseException:
         subscription.close()
         raise
@@ -80,6 +108,22 @@ class _MissedEvent(NamedTuple):
     number: int
     subject: tuple[str, str] | None
     frame: Frame
+
+
+async def _read_all(hub: Hub, replays: Replays, encoder: Encoder[Any], gaps: Sequence[Gap]) -> list[_MissedEvent]:
+    """Read and encode the missed events of all sessions, READS_AT_ONCE at the same time."""
+    slots = asyncio.Semaphore(READS_AT_ONCE)
+
+    async def read(gap: Gap) -> list[_MissedEvent]:
+        async with slots:
+            return await _read(hub, replays, encoder, gap)
+
+    tasks = [asyncio.create_task(read(gap), name=f"replay {gap.session_id}") for gap in gaps]
+    try:
+        return [event for found in await asyncio.gather(*tasks) for event in found]
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _read(hub: Hub, replays: Replays, encoder: Encoder[Any], gap: Gap) -> list[_MissedEvent]:

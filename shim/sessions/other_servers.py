@@ -58,7 +58,7 @@ class OtherServers:
         self._deps = deps
         self._index = index
         self._requests = requests
-        self.remotes = RemoteSessions(deps, detached_state, requests.note)
+        self.remotes = RemoteSessions(deps, detached_state, requests.note, self._seams)
         self._load = load
         self._ownership = deps.store.ownership
         self._owners: dict[str, ServerRef] = {}
@@ -88,7 +88,7 @@ class OtherServers:
         if (peers := self._ownership.peers) is not None:
             for entry in self._index:
                 entry.row_sequence = self._deps.store.last_sequence(entry.record.id)
-            self.places = Places(self._ownership.server_id, peers.epoch_of, await peers.watch(self._note_growth))
+            self.places = Places(self._ownership.server_id, peers.epoch_of, await peers.watch(self._note_growth, self._note_read))
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
     async def close(self) -> None:
@@ -192,7 +192,8 @@ class OtherServers:
             self.remotes.note(entry, growth)
         if self.places is not None:
             is_new = entry is None and not growth.is_ours
-            shown = growth.first - 1 if is_new else self.remotes.last_published(growth.session_id)
+            is_taken = entry is not None and entry.state is not None and is_news and self._has_lost(growth)
+            shown = growth.first - 1 if is_new or is_taken else self.remotes.last_published(growth.session_id)
             self.places.note(growth, shown)
 
     def _is_of_owner_before(self, growth: Growth) -> bool:
@@ -200,15 +201,41 @@ class OtherServers:
         peers = self._ownership.peers
         return peers is not None and growth.epoch < peers.epoch_of(growth.session_id)
 
+    def _has_lost(self, growth: Growth) -> bool:
+        """Whether another server has written as the next owner of a session that is ours, as far as this one knows."""
+        peers = self._ownership.peers
+        return peers is not None and growth.epoch > peers.epoch_of(growth.session_id)
+
+    def _note_read(self, growth: Growth) -> None:
+        """A message of a journal was read, perhaps before its word has come."""
+        if self.places is not None:
+            self.places.note(growth, self.remotes.last_published(growth.session_id))
+
+    def _seams(self, session_id: str) -> set[int]:
+        return set() if self.places is None else self.places.seams(session_id)
+
+    async def read_words(self, until: int) -> None:
+        """Read the messages of all journals up to this one of which no word has come. Raises StoreError."""
+        places, peers = self.places, self._ownership.peers
+        if places is not None and peers is not None:
+            for growth in await peers.growths(places.position, until):
+                self._note_growth(growth)
+            places.close_hole(until)
+
     def last_published(self, session_id: str) -> int | None:
         """The last event of a session that was published here. None if later ones come as soon as their owner tells of them."""
-        entry = self._index.find(session_id)
-        return entry.state.sequence if entry is not None and entry.state is not None else self.remotes.last_published(session_id)
+        entry, peers = self._index.find(session_id), self._ownership.peers
+        if entry is None or entry.state is None:
+            return self.remotes.last_published(session_id)
+        if self.places is None or peers is None:
+            return entry.state.sequence
+        lost = self.places.first_since(session_id, peers.epoch_of(session_id))  # it is given up soon, and read from there on
+        return entry.state.sequence if lost is None else min(entry.state.sequence, lost - 1)
 
     async def _tidy_places(self) -> None:
         """Forget places of sessions without readers. Read the messages of journals of which no word has come."""
-        places, peers = self.places, self._ownership.peers
-        if places is None or peers is None:
+        places = self.places
+        if places is None:
             return
         for session_id in places.exception_ids():
             entry = self._index.find(session_id)
@@ -219,10 +246,7 @@ class OtherServers:
         self._hole = hole
         if hole is None or before is None or before[0] != hole[0]:
             return
-        after, until = hole
-        for growth in await peers.growths(after, until):
-            self._note_growth(growth)
-        places.close_hole(until)
+        await self.read_words(hole[1])
 
     async def read_requests(self) -> None:
         """Read the sessions of other servers that may have open requests. Raises StoreError."""

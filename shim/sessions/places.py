@@ -12,10 +12,11 @@ An event's id depends on its place in the journal alone. SHARED is a text, and n
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from itertools import takewhile
+from typing import NamedTuple, Protocol
 
 from shim.sessions.feed import SessionChanges
 from shim.store.peers import Growth
@@ -34,6 +35,8 @@ STORED = 0
 """Epoch of a session whose events are read from the journal: nobody can lose them."""
 SESSION, FIELD = "~", ","
 """What stands before each session of a position, and between its fields."""
+AT_REST = "i"
+"""Last field of a session whose turn has ended by events that may be lost."""
 NUMBER_CHARS = 12
 """Maximum hexadecimal digits of a number in a position."""
 
@@ -46,12 +49,14 @@ class Progress:
     next   the first event that it has not seen, or not completely
     count  how many events of its face that event had made, which it has seen
     epoch  of the owner who showed the events before they were stored; STORED if they were read from the journal
+    is_idle  of events that may be lost: no turn runs after them
     """
 
     tag: str
     next: int
     count: int
     epoch: int
+    is_idle: bool = False
 
     @property
     def last(self) -> int:
@@ -72,10 +77,45 @@ class Viewpoint:
     sessions: tuple[Progress, ...] = ()
 
 
+class CurrentEvent(NamedTuple):
+    """The event of a face that is being published: its session, the event of the journal, its number among those of its change.
+
+    epoch  of the owner who shows it; STORED if it was read from the journal
+    is_idle  no turn runs after it
+    """
+
+    tag: str
+    sequence: int
+    number: int
+    epoch: int
+    is_idle: bool
+
+
+class Watcher(Protocol):
+    """Is told what `Places` learns, for a client that has seen more elsewhere."""
+
+    def note(self, growth: Growth, tag: str, shown: int | None) -> None:
+        """A message was noted (`Places.note`)."""
+        ...
+
+    def end(self, tag: str, sequence: int) -> None:
+        """All faces have published an event of a session."""
+        ...
+
+    def forget(self, tag: str) -> None:
+        """No more events of a session are awaited here."""
+        ...
+
+    def seams(self, tag: str) -> set[int]:
+        """The events of a session after which pieces of text may not be joined with those before."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class _Place:
     """How far a session is shown here, while that differs from what is stored.
 
+    is_idle         no turn runs after its events, which an owner has shown
     first           the first event that was not exact
     last, position  the newest message that was noted: its last event, its number
     text            itself in a position; empty if it must be made
@@ -86,6 +126,7 @@ class _Place:
     epoch: int
     first: int
     count: int = 0
+    is_idle: bool = False
     last: int = 0
     position: int = 0
     text: str = ""
@@ -109,12 +150,15 @@ class Places:
         self._floor = f"{SEPARATOR}{position:x}"
         self._places: dict[str, _Place] = {}
         self._history: deque[Growth] = deque()
+        self._history_of: dict[str, deque[Growth]] = {}
+        """The same by session."""
         self._early: dict[int, Growth] = {}
         self._tags: dict[str, str] = {}
         self._sessions: dict[str, str] = {}
         """The sessions of the messages by their tags."""
         self._current: _Place | None = None
         self._event_id = ""
+        self._watchers: list[Watcher] = []
 
     # --- positions of events -----------------------------------------------------------------------------------------
 
@@ -144,6 +188,14 @@ class Places:
             place.next, place.count, place.text = change.sequence + 1, 0, ""
             if place.last == change.sequence:
                 self._drop_if_exact(change.session.id)
+            for watcher in tuple(self._watchers):
+                watcher.end(place.tag, change.sequence)
+
+    @property
+    def current(self) -> CurrentEvent | None:
+        """The event of a face that is being published, after its `next`. None if it is in no journal."""
+        place = self._current
+        return None if place is None else CurrentEvent(place.tag, place.next, place.count - 1, place.epoch, place.is_idle)
 
     def renew(self, position: str) -> str:
         """As `Positions.renew`."""
@@ -154,8 +206,9 @@ class Places:
         place = self._places.get(session_id)
         if place is None:
             place = self._places[session_id] = _Place(hash_of(session_id), change.sequence, self._epoch(change), change.sequence)
-        elif (place.epoch == STORED) != change.is_stored:
+        else:
             place.epoch = self._epoch(change)
+        place.is_idle = not change.is_stored and not change.session.is_busy
         return place
 
     def _epoch(self, change: SessionChanges) -> int:
@@ -170,12 +223,24 @@ class Places:
             return SEPARATOR
         return self._floor + "".join([place.text or place.encode() for place in places.values()]) if places else self._floor
 
+    def with_sessions(self, position: str, sessions: Mapping[str, Progress]) -> str:
+        """The same place in this server's stream, for a client that has seen other events of these sessions (by tag)."""
+        if len(self._places) + len(sessions) > EXCEPTIONS:
+            return local_part(position) + SEPARATOR
+        ours = (place.text or place.encode() for place in self._places.values() if place.tag not in sessions)
+        return "".join((local_part(position), self._floor, *ours, *map(_encode_session, sessions.values())))
+
     # --- messages of journals ----------------------------------------------------------------------------------------
 
     @property
     def position(self) -> int:
         """The message up to which all were noted."""
         return self._position
+
+    @property
+    def newest(self) -> int:
+        """The newest message that was noted. Some before it may be missing."""
+        return max(self._early, default=self._position)
 
     @property
     def since(self) -> int:
@@ -197,6 +262,8 @@ class Places:
         if len(self._early) < EARLY:
             self._early[growth.position] = growth
         self._note_session(growth.session_id)
+        for watcher in tuple(self._watchers):
+            watcher.note(growth, self._tags[growth.session_id], shown)
         self._advance()
 
     def _note_session(self, session_id: str) -> None:
@@ -226,6 +293,23 @@ class Places:
     def forget(self, session_id: str) -> None:
         """Forget how far a session is shown, because it is gone or no reader waits for it."""
         self._places.pop(session_id, None)
+        for watcher in tuple(self._watchers):
+            watcher.forget(hash_of(session_id))
+
+    def watch(self, watcher: Watcher) -> None:
+        """Tell somebody what is noted and published from now on, until `unwatch`."""
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        """Tell it no more. May be called again."""
+        self._watchers = [other for other in self._watchers if other is not watcher]
+
+    def seams(self, session_id: str) -> set[int]:
+        """The events of a session after which pieces of text may not be joined with those before: a client has seen these."""
+        if not self._watchers:
+            return set()
+        tag = hash_of(session_id)
+        return {sequence for watcher in self._watchers for sequence in watcher.seams(tag)}
 
     def _advance(self) -> None:
         while (growth := self._early.pop(self._position + 1, None)) is not None:
@@ -237,8 +321,14 @@ class Places:
 
     def _remember(self, growth: Growth) -> None:
         self._history.append(growth)
+        self._history_of.setdefault(growth.session_id, deque()).append(growth)
         if len(self._history) > HISTORY:
-            self._since = self._history.popleft().position
+            oldest = self._history.popleft()
+            self._since = oldest.position
+            of_session = self._history_of[oldest.session_id]
+            of_session.popleft()
+            if not of_session:
+                del self._history_of[oldest.session_id]
 
     def _drop_if_exact(self, session_id: str) -> None:
         place = self._places.get(session_id)
@@ -256,28 +346,47 @@ class Places:
     def remember_before(self, growths: Sequence[Growth], since: int) -> None:
         """Remember messages that were written before this server began, all after `since`."""
         self._history.extendleft(reversed(growths))
-        for growth in growths:
+        for growth in reversed(growths):
+            self._history_of.setdefault(growth.session_id, deque()).appendleft(growth)
             self._note_session(growth.session_id)
         self._since = since
 
     def last_of(self, session_id: str) -> int:
         """The last event of a session that was noted or, by its owner, shown. 0 for an unknown session."""
-        growths = (*self._history, *self._early.values())
-        last = max((growth.last for growth in growths if growth.session_id == session_id), default=0)
+        last = max((growth.last for growth in self._growths_of(session_id)), default=0)
         place = self._places.get(session_id)
         return last if place is None or place.epoch == STORED else max(last, place.next - 1)
 
+    def last_until(self, session_id: str, position: int) -> int:
+        """The last event of a session up to a message, of those that are remembered. 0 if there is none."""
+        growths = self._growths_of(session_id)
+        return max((growth.last for growth in growths if growth.position <= position), default=0)
+
+    def first_since(self, session_id: str, epoch: int) -> int | None:
+        """The first event that an owner of a later epoch has written or may write, of those that are remembered, or None."""
+        growths = self._growths_of(session_id)
+        return min((growth.first for growth in growths if growth.epoch > epoch), default=None)
+
+    def _growths_of(self, session_id: str) -> list[Growth]:
+        early = (growth for growth in self._early.values() if growth.session_id == session_id)
+        return [*self._history_of.get(session_id, ()), *early]
+
     def has_shown(self, position: int) -> bool:
-        """Whether the readers here have got all that is stored up to a message."""
-        behind = {session_id: place for session_id, place in self._places.items() if place.epoch == STORED}
-        for growth in reversed(self._history):
-            if growth.position <= position and (place := behind.get(growth.session_id)) is not None and growth.has_events:
-                if place.next <= growth.last:
-                    return False
-                del behind[growth.session_id]
-            if not behind:
-                break
-        return True
+        """Whether the readers here have got all that is stored up to a message, as far as it was noted."""
+        return not self.unshown(position)
+
+    def unshown(self, position: int) -> dict[str, int]:
+        """Session -> its last event up to a message, of those that the readers here have not got all of, as far as noted."""
+        behind = dict(self._places)
+        early = (self._early[number] for number in sorted(self._early, reverse=True))
+        found: dict[str, int] = {}
+        for growth in (*early, *reversed(self._history)) if behind else ():
+            if growth.position <= position and growth.has_events and (place := behind.pop(growth.session_id, None)) is not None:
+                if place.next <= growth.last if place.epoch == STORED else place.epoch < growth.epoch:
+                    found[growth.session_id] = growth.last
+                if not behind:
+                    break
+        return found
 
     def first_after(self, session_id: str) -> int | None:
         """The first event of a session that is shown here and in no message that was noted. None if there is none."""
@@ -323,7 +432,8 @@ def encode_viewpoint(viewpoint: Viewpoint) -> str:
 
 
 def _encode_session(session: Progress | _Place) -> str:
-    return f"{SESSION}{session.tag}{FIELD}{session.next:x}{FIELD}{session.count:x}{FIELD}{session.epoch:x}"
+    end = f"{FIELD}{AT_REST}" if session.is_idle else ""
+    return f"{SESSION}{session.tag}{FIELD}{session.next:x}{FIELD}{session.count:x}{FIELD}{session.epoch:x}{end}"
 
 
 def decode_viewpoint(last_event_id: str) -> Viewpoint | None:
@@ -337,8 +447,10 @@ def decode_viewpoint(last_event_id: str) -> Viewpoint | None:
         return None
 
 
-def _progress(tag: str, next_: str, count: str, epoch: str) -> Progress:
-    return Progress(tag, _number(next_), _number(count), _number(epoch))
+def _progress(tag: str, next_: str, count: str, epoch: str, state: str = "") -> Progress:
+    if state not in ("", AT_REST):
+        raise ValueError("no state of a session")
+    return Progress(tag, _number(next_), _number(count), _number(epoch), state == AT_REST)
 
 
 def _number(text: str) -> int:

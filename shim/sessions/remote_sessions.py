@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -102,15 +102,21 @@ class _Remote:
 class RemoteSessions:
     """The sessions of other servers that somebody looks at.
 
-    In: `new_state` makes an empty state that publishes nothing itself; `on_read` is called with a session that was read anew.
+    In: `new_state` makes an empty state that publishes nothing itself; `on_read` is called with a session that was read anew;
+    `seams` has the events of a session after which pieces of text are not joined with those before.
     """
 
     def __init__(
-        self, deps: SessionDeps, new_state: Callable[[str, str], SessionState], on_read: Callable[[Session], None]
+        self,
+        deps: SessionDeps,
+        new_state: Callable[[str, str], SessionState],
+        on_read: Callable[[Session], None],
+        seams: Callable[[str], Collection[int]] = lambda session_id: (),
     ) -> None:
         self._deps = deps
         self._new_state = new_state
         self._on_read = on_read
+        self._seams = seams
         self._ownership = deps.store.ownership
         self._remotes: dict[str, _Remote] = {}
         self._passed: OrderedDict[str, int] = OrderedDict()
@@ -265,7 +271,7 @@ class RemoteSessions:
             if not remote.has_begun:  # its clients left, or others came who begin at a later event
                 break
             with self._deps.changes.burst():
-                for event in join_deltas(page):
+                for event in _join(page, self._seams(state.id)):
                     state.show(
                         event, self._deps.changes, without=() if remote.view is None else remote.view.repeated_changes(event)
                     )
@@ -319,3 +325,17 @@ class RemoteSessions:
             if old.is_live:
                 self.note_published(id_, old.last_published)
         return remote
+
+
+def _join(page: Sequence[EventRow], seams: Collection[int]) -> Iterator[UniversalEvent]:
+    """The events of these rows, with pieces joined, but not across a seam."""
+    if not seams:
+        yield from join_deltas(page)
+        return
+    part: list[EventRow] = []
+    for row in page:
+        part.append(row)
+        if row.sequence in seams:
+            yield from join_deltas(part)
+            part = []
+    yield from join_deltas(part)

@@ -2,16 +2,17 @@
 
     prepare   waits until this server has shown what the client has seen, at most WAIT_S
     gaps      which events of which sessions it has missed, in the step of the event loop in which it becomes a reader here
+    repeats   in the same step: what it has seen and this server has not shown yet
     changes   the changes of these events, from a copy of the session as it was before the first of them
 
-Later events come to the client by themselves, from the hub.
+Later events come to the client by themselves, from the hub, without the repeats.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import structlog
@@ -20,7 +21,9 @@ from shim.errors import StoreError
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.journal_loader import PAGE, SLICE_S, join_deltas, load_journal
 from shim.sessions.other_servers import OtherServers
-from shim.sessions.places import Places, Progress, Viewpoint, decode_viewpoint
+from shim.sessions.places import STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
+from shim.sessions.remote_sessions import LostView
+from shim.sessions.repeats import Repeats
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
 from shim.store.base import Store
@@ -30,14 +33,18 @@ from shim.store.rows import event_of
 log = structlog.get_logger()
 
 WAIT_S = 1.0
-"""Maximum seconds to wait until this server has shown what the client has seen at another one. Events that the client has seen
-and that were not stored before their server died never come."""
+"""Maximum seconds to wait until this server has shown what the client has seen at another one. What it has not shown by then is
+kept from the client when it comes. Events that were not stored before their server died never come."""
+WORD_S = 0.1
+"""Seconds after which messages of journals are read of which no word has come."""
 POLL_S = 0.02
 """Seconds between two looks at that."""
 FETCHED = 8_192
 """Maximum messages of before this server's start that are read from the store."""
 MISSED_EVENTS = 4_096
 """Maximum events of all journals that are sent again."""
+NEVER = 1 << 62
+"""The sequence of no event."""
 
 
 class ReplayTooLong(Exception):
@@ -49,6 +56,7 @@ class Gap:
     """The events of a session that a client has missed, from `start` to `end`.
 
     count  so many events of its face that `start` has made it has seen
+    is_idle  the client has seen the end of a turn whose end in the journal is still to come: its owner was lost before
     """
 
     session_id: str
@@ -56,6 +64,7 @@ class Gap:
     start: int
     count: int
     end: int
+    is_idle: bool = False
 
 
 class Replays:
@@ -85,14 +94,34 @@ class Replays:
         viewpoint = decode_viewpoint(last_event_id)
         if viewpoint is None or not await self._remembers(viewpoint):
             return None
-        loop = asyncio.get_running_loop()
-        until = loop.time() + WAIT_S
-        while not self._has_shown(viewpoint) and loop.time() < until:  # noqa: ASYNC110 - three parts do that, one of them hot
-            await asyncio.sleep(POLL_S)
-        if any(growth.session_id not in self._index for growth in self._places.after(viewpoint.position)):
+        await self._catch_up(viewpoint)
+        places = self._places
+        if any(growth.session_id not in self._index for growth in places.after(viewpoint.position)):
             await self._others.look_now()
-        is_known = all(progress.may_be_lost or self._places.session_of(progress.tag) for progress in viewpoint.sessions)
-        return viewpoint if is_known and self._places.position >= viewpoint.position else None
+        is_behind = places.position < viewpoint.position
+        is_known = all(progress.may_be_lost or places.session_of(progress.tag) for progress in viewpoint.sessions)
+        return viewpoint if is_known or is_behind else None
+
+    async def _catch_up(self, viewpoint: Viewpoint) -> None:
+        """Wait until all messages were noted of which this server knows, and shown what the client has seen, at most WAIT_S."""
+        places, loop = self._places, asyncio.get_running_loop()
+        newest = max(viewpoint.position, places.newest)
+        begin, is_read = loop.time(), False
+        while loop.time() < begin + WAIT_S:
+            if places.position >= newest and self._has_shown(viewpoint):
+                return
+            if not is_read and places.position < newest and loop.time() >= begin + WORD_S:
+                is_read = True
+                await self._read_words(newest, begin + WAIT_S)
+            else:
+                await asyncio.sleep(POLL_S)
+
+    async def _read_words(self, newest: int, until: float) -> None:
+        try:
+            async with asyncio.timeout_at(until):
+                await self._others.read_words(newest)
+        except (StoreError, TimeoutError) as error:
+            log.warning("replay.words_not_read", error=repr(error))
 
     async def _remembers(self, viewpoint: Viewpoint) -> bool:
         """Whether all messages after what the client has seen are remembered. Reads some from the store if they are not."""
@@ -133,20 +162,61 @@ class Replays:
             entry = None if session_id is None else self._index.find(session_id)
             if session_id is None or entry is None or not is_wanted(entry.current_record.directory):
                 continue
-            start, count = _begin(progress.get(session_id), written.get(session_id, []), self._places.first_after(session_id))
+            seen = progress.get(session_id)
+            if seen is not None:
+                seen = self._without_lost(seen, session_id)
+                start, count = seen.next, seen.count
+            else:
+                start, count = _first_of(written.get(session_id, []), self._places.first_after(session_id)), 0
             end = self._last_published(session_id, start - 1)
             if start <= end:
-                gaps.append(Gap(session_id, self._index.agent_of(session_id), start, count, end))
-        if sum(gap.end - gap.start + 1 for gap in gaps) > MISSED_EVENTS:
-            raise ReplayTooLong
+                if seen is None and not self._follows(session_id, start, viewpoint.position):
+                    raise ReplayTooLong(f"no word of the events of {session_id} before {start}")
+                is_idle = seen is not None and seen.is_idle and not seen.may_be_lost
+                gaps.append(Gap(session_id, self._index.agent_of(session_id), start, count, end, is_idle))
+        if (count := sum(gap.end - gap.start + 1 for gap in gaps)) > MISSED_EVENTS:
+            raise ReplayTooLong(f"{count} events")
         return gaps
+
+    def _without_lost(self, progress: Progress, session_id: str) -> Progress:
+        """What a client has seen of a session, without the events that were lost with their owner.
+
+        They are not in the journal if another owner has written others in their place.
+        """
+        if progress.may_be_lost:
+            replaced = self._places.first_since(session_id, progress.epoch)
+            if replaced is not None and replaced <= progress.next:
+                return replace(progress, next=replaced, count=0, epoch=STORED)
+        return progress
+
+    def _follows(self, session_id: str, first: int, position: int) -> bool:
+        """Whether no event of a session before `first` is missing after a position, because no word of it has come."""
+        hole = self._places.hole()
+        return hole is None or hole[1] <= position or first == self._places.last_until(session_id, position) + 1
+
+    def repeats(self, viewpoint: Viewpoint, gaps: Sequence[Gap], is_wanted: Callable[[str], bool]) -> Repeats | None:
+        """What the client has seen and this server has not shown. None if there is nothing. In: `gaps`, as they are now."""
+        missed = {hash_of(gap.session_id): gap for gap in gaps}
+        unshown: list[Progress] = []
+        for progress in viewpoint.sessions:
+            session_id = self._places.session_of(progress.tag)
+            entry = None if session_id is None else self._index.find(session_id)
+            if progress.tag in missed or (entry is not None and not is_wanted(entry.current_record.directory)):
+                continue  # what comes after the gap is new
+            rest = progress if session_id is None else self._without_lost(progress, session_id)
+            if session_id is None or rest.is_idle or self._last_published(session_id, 0) < rest.last:
+                unshown.append(rest)
+        repeats = Repeats(
+            self._places, viewpoint, unshown, [Progress(tag, gap.end + 1, 0, STORED) for tag, gap in missed.items()]
+        )
+        return None if repeats.is_over else repeats
 
     async def changes(self, gap: Gap) -> AsyncGenerator[SessionChanges]:
         """The changes of the missed events, in order. Raises StoreError."""
         state = self._new_state(gap.session_id, gap.agent)
         await load_journal(state, self._store, until=gap.start - 1)
         found: list[SessionChanges] = []
-        feed = ChangeFeed()
+        feed, view = ChangeFeed(), LostView((), is_busy=False) if gap.is_idle else None
         feed.observe(found.append)
         pause_at = perf_counter() + SLICE_S
         while state.sequence < gap.end:
@@ -155,7 +225,7 @@ class Replays:
                 return  # the session was deleted
             whole = 1 if gap.count and state.sequence < gap.start else 0  # of which a part was seen: it is joined with none
             for event in (*map(event_of, rows[:whole]), *join_deltas(rows[whole:])):
-                state.show(event, feed)
+                state.show(event, feed, without=() if view is None else view.repeated_changes(event))
                 for change in found:  # rendered before the next event changes the session
                     yield change
                 found.clear()
@@ -164,18 +234,10 @@ class Replays:
                     pause_at = perf_counter() + SLICE_S
 
 
-def _begin(progress: Progress | None, written: list[Growth], shown: int | None) -> tuple[int, int]:
-    """The first missed event, and how many events of its face were seen.
+def _first_of(written: Sequence[Growth], shown: int | None) -> int:
+    """The first missed event of a session of which the client has seen all up to its position, or one that never comes.
 
     In: the messages that were written since; the first event that is shown here and of which no word has come.
-
-    Events that a server has shown and not stored are not in the journal if another owner has written others in their place.
     """
-    if progress is None:
-        first = next((growth.first for growth in written if growth.has_events), shown)
-        return (1 << 62, 0) if first is None else (first, 0)
-    if progress.may_be_lost:
-        replaced = next((growth.first for growth in written if growth.epoch > progress.epoch), None)
-        if replaced is not None and replaced <= progress.next:
-            return replaced, 0
-    return progress.next, progress.count
+    first = next((growth.first for growth in written if growth.has_events), shown)
+    return NEVER if first is None else first

@@ -197,9 +197,10 @@ class Peers(Protocol):
         """Serve the streams that other servers open from now on, until the store is closed."""
         ...
 
-    async def watch(self, on_growth: Callable[[Growth], None]) -> int:
+    async def watch(self, on_growth: Callable[[Growth], None], on_read: Callable[[Growth], None]) -> int:
         """Call a function soon after a server, this one included, has written to a journal. Some calls may be missing.
 
+        `on_read` is called with each message of a journal that this server reads, before who reads it gets it.
         Returns the position of the last message that was there before.
         """
         ...

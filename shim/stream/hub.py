@@ -23,7 +23,7 @@ from shim.clock import Clock
 from shim.ids import Ids
 from shim.stream.encoder import Encoder, StreamEvent
 from shim.stream.frame import Frame, batches, compact, normal_scope
-from shim.stream.positions import Positions
+from shim.stream.positions import Positions, RepeatFilter
 from shim.stream.ring import Entry, Ring
 from shim.stream.scheduling import Bursts, WriteQueue
 from shim.stream.subscription import Bounds, State, Subscription
@@ -95,11 +95,13 @@ class Audience:
     """The readers with one encoder and one scope, which get the same bytes.
 
     `pending`: frames of the running burst. Without readers, events are encoded until `encoded_until` events were published.
+    `repeats`: of its only reader, which has seen events elsewhere that come here later.
     """
 
-    __slots__ = ("encode", "encoded_until", "encoder", "face", "generation", "pending", "readers", "scope")
+    __slots__ = ("encode", "encoded_until", "encoder", "face", "generation", "pending", "readers", "repeats", "scope")
 
-    def __init__(self, encoder: Encoder[Any], scope: str | None) -> None:
+    def __init__(self, encoder: Encoder[Any], scope: str | None, repeats: RepeatFilter | None = None) -> None:
+        self.repeats = repeats
         self.encoder = encoder
         self.face = encoder.face
         self.encode = encoder.encode
@@ -139,7 +141,8 @@ class Hub:
         for face in faces:
             self.add_face(face)
         self._ring = Ring(ids.moment(), frames=bounds.ring_frames, size=bounds.ring_bytes)
-        self._audiences: dict[str | None, dict[Encoder[Any], Audience]] = {}
+        self._audiences: dict[str | None, dict[Hashable, Audience]] = {}
+        """Scope -> encoder -> audience. A reader with repeats has an audience of its own, under itself."""
         self._audiences_by_scope: dict[str | None, list[Audience]] = {}
         """Cache of `_audiences_of`. It is cleared when an audience comes or goes."""
         self._due: list[Audience] = []
@@ -220,6 +223,10 @@ class Hub:
                 if frame is not None:
                     size += frame.size
             if frame is not None and audience.readers:
+                if audience.repeats is not None:
+                    if audience.repeats.is_repeat():
+                        continue
+                    frame = frame._replace(position=audience.repeats.position(position))
                 if not audience.pending:
                     self._due.append(audience)
                 audience.pending.append(frame)
@@ -239,7 +246,7 @@ class Hub:
         """Send an event to these readers alone. It is not replayed."""
         self.bursts.deliver()
         for reader in readers:
-            frame = reader.encoder.encode(event, self._ids.moment(), self._last_position())
+            frame = reader.encoder.encode(event, self._ids.moment(), self._last_position(self._audience_of(reader)))
             for batch in batches(() if frame is None else (frame,), reader.encoder.layout):
                 reader.put(batch)
 
@@ -253,6 +260,22 @@ class Hub:
             for reader in tuple(audience.readers):
                 for batch in encoded:
                     reader.put(batch)
+        for audience in due:
+            if audience.repeats is not None and audience.repeats.is_over:
+                self._share(audience)
+
+    def _share(self, own: Audience) -> None:
+        """Move a reader that has no repeats any more to the others with its encoder. No frame is pending."""
+        group = self._audiences.get(own.scope, {})
+        for reader, came_ms in own.readers.items():
+            del group[reader]
+            group[own.encoder].readers[reader] = came_ms
+        own.readers = {}
+        self._audiences_by_scope.clear()
+
+    def _audience_of(self, reader: Subscription) -> Audience | None:
+        group = self._audiences.get(reader.scope, {})
+        return group.get(reader) or group.get(reader.encoder)
 
     def _audiences_of(self, scope: str | None) -> list[Audience]:
         """The audiences that get events of a scope; None: all."""
@@ -276,12 +299,13 @@ class Hub:
         greeting: Sequence[StreamEvent] = (),
         client: Hashable = None,
         position: str = "",
+        repeats: RepeatFilter | None = None,
     ) -> Subscription:
         """Add a reader. The caller must give it to `response.stream`, or `close` it.
 
         In: `scope`, the directory whose events it gets, None for all; `last_event_id`, the last frame or event that it saw;
         `greeting`, the open requests (permissions, questions), read in the same step of the loop; `position`, the place of the
-        first frame, if the caller adds what was missed (`Subscription.extend_opening`).
+        first frame, if the caller adds what was missed (`Subscription.extend_opening`); `repeats`, events that it does not get.
         Out: first the encoder's greeting; then the events after `last_event_id`, if the ring has them (if not, the client must
         read everything again at `server.connected`); then `greeting` without the requests of the replay; then live events.
         """
@@ -294,14 +318,19 @@ class Hub:
         opening = encoder.greeting(position, self._ids)
         opening += [frame for entry in replay if (frame := entry.frames[encoder.generation]) is not None]
         replayed = {entry.subject for entry in replay} - {None}
-        opening += [frame for subject, frame in self.encode_greeting(encoder, scope, greeting) if subject not in replayed]
+        frames = self._encode_greeting(encoder, scope, greeting, self._last_position())
+        opening += [frame for subject, frame in frames if subject not in replayed]
         bounds = readers.face.reader or self._bounds.reader
         reader = Subscription(
             encoder, scope, opening, bounds=bounds, heartbeat=self._heartbeat, closed=self._reader_closed, client=client
         )
         self._forget_audiences()
         self._audiences_by_scope.clear()
-        audience = self._audiences.setdefault(scope, {}).setdefault(encoder, Audience(encoder, scope))
+        group = self._audiences.setdefault(scope, {})
+        audience = group.setdefault(encoder, Audience(encoder, scope))
+        if repeats is not None:
+            audience = group[reader] = Audience(encoder, scope, repeats)
+            repeats.bind(reader.drop)
         audience.readers[reader] = self._clock.now_ms()
         readers.count += 1
         if self._is_closed:
@@ -309,13 +338,17 @@ class Hub:
         return reader
 
     def encode_greeting(
-        self, encoder: Encoder[Any], scope: str | None, greeting: Iterable[StreamEvent]
+        self, reader: Subscription, greeting: Iterable[StreamEvent]
     ) -> list[tuple[tuple[str, str] | None, Frame]]:
         """The frames of these events for one reader, each with the request that it is about."""
-        last = self._last_position()
+        return self._encode_greeting(reader.encoder, reader.scope, greeting, self._last_position(self._audience_of(reader)))
+
+    def _encode_greeting(
+        self, encoder: Encoder[Any], scope: str | None, greeting: Iterable[StreamEvent], position: str
+    ) -> list[tuple[tuple[str, str] | None, Frame]]:
         found: list[tuple[tuple[str, str] | None, Frame]] = []
         for event in greeting:
-            if _wants(scope, event.scope) and (frame := encoder.encode(event, self._ids.moment(), last)) is not None:
+            if _wants(scope, event.scope) and (frame := encoder.encode(event, self._ids.moment(), position)) is not None:
                 found.append((event.subject, frame))
         return found
 
@@ -365,18 +398,26 @@ class Hub:
     def _all_readers(self) -> list[Subscription]:
         return [reader for audience in self._audiences_of(None) for reader in audience.readers]
 
-    def _heartbeat(self, encoder: Encoder[Any]) -> Frame:
-        return encoder.heartbeat(self._last_position(), self._ids)
+    def _heartbeat(self, reader: Subscription) -> Frame:
+        return reader.encoder.heartbeat(self._last_position(self._audience_of(reader)), self._ids)
 
-    def _last_position(self) -> str:
-        return self._ring.last if self._positions is None else self._positions.renew(self._ring.last)
+    def _last_position(self, audience: Audience | None = None) -> str:
+        """The place after the last event, for the readers of an audience."""
+        position = self._ring.last if self._positions is None else self._positions.renew(self._ring.last)
+        return position if audience is None or audience.repeats is None else audience.repeats.position(position)
 
     def _reader_closed(self, reader: Subscription) -> None:
         """Called by a subscription that is over, at least once."""
-        audience = self._audiences.get(reader.scope, {}).get(reader.encoder)
+        audience = self._audience_of(reader)
         came_ms = None if audience is None else audience.readers.pop(reader, None)
         if audience is None or came_ms is None:
             return
+        if audience.repeats is not None:
+            audience.repeats.close()
+            group = self._audiences[reader.scope]
+            del group[reader]
+            self._audiences_by_scope.clear()
+            audience = group[reader.encoder]
         now_ms = self._clock.now_ms()
         readers = self._readers_of(audience.face)
         readers.count -= 1
@@ -403,9 +444,10 @@ class Hub:
     def _forget_audiences(self) -> None:
         """Remove audiences whose last reader cannot come back any more."""
         for scope, group in tuple(self._audiences.items()):
-            for encoder, audience in tuple(group.items()):
-                if not audience.readers and audience.encoded_until <= self._published:
-                    del group[encoder]
+            lone = {audience.encoder for audience in group.values() if audience.repeats is not None}
+            for key, audience in tuple(group.items()):
+                if not audience.readers and audience.encoded_until <= self._published and key not in lone:
+                    del group[key]
             if not group:
                 del self._audiences[scope]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 SEPARATOR = "."
@@ -28,6 +29,31 @@ class Positions(Protocol):
 
     def renew(self, position: str) -> str:
         """The same place in this server's stream, with what all servers understand as it is now."""
+        ...
+
+
+class RepeatFilter(Protocol):
+    """What a reader has seen at another server, and this one has not shown yet. Asked while an event is published."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether this server has shown all of it."""
+        ...
+
+    def bind(self, drop: Callable[[], object]) -> None:
+        """Break the reader's connection off with `drop` if it must come again."""
+        ...
+
+    def is_repeat(self) -> bool:
+        """Whether the reader has seen the event, after `Positions.next`. If not, it gets it."""
+        ...
+
+    def position(self, position: str) -> str:
+        """A position of this server's stream, with what the reader has seen elsewhere."""
+        ...
+
+    def close(self) -> None:
+        """The reader is gone. May be called again."""
         ...
 
 

@@ -56,7 +56,7 @@ class Subscription:
         opening: Iterable[Frame],
         *,
         bounds: Bounds,
-        heartbeat: Callable[[Encoder[Any]], Frame],
+        heartbeat: Callable[[Subscription], Frame],
         closed: Callable[[Subscription], None],
         client: Hashable = None,
     ) -> None:
@@ -174,7 +174,7 @@ class Subscription:
 
     def send_heartbeat(self) -> None:
         """Queue a heartbeat."""
-        for batch in batches((self._heartbeat(self.encoder),), self.encoder.layout):
+        for batch in batches((self._heartbeat(self),), self.encoder.layout):
             self.put(batch)
 
     def end(self) -> None:

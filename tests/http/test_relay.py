@@ -15,10 +15,11 @@ from pydantic import SecretStr
 from yarl import URL
 
 from shim.errors import ServerLost, SessionElsewhere, StoreError, StoreUnavailable
+from shim.http import relay as relay_module
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
 from shim.http.places import NEEDED
-from shim.http.relay import RELAY, TICKET_ONLY, Relay, command_for
+from shim.http.relay import RELAY, TICKET_ONLY, Relay, command_for, forward
 from shim.store.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe
 from shim.store.servers import ServerRef
 from tests.http.doors import PASSWORD, Start
@@ -39,7 +40,7 @@ class FakePeers:
     async def accept(self, accept: Accept) -> None:
         """No other server opens streams."""
 
-    async def watch(self, on_growth: Callable[[Growth], None]) -> int:
+    async def watch(self, on_growth: Callable[[Growth], None], on_read: Callable[[Growth], None]) -> int:
         return 0  # no server stores events
 
     async def growths(self, after: int, until: int) -> Sequence[Growth]:
@@ -242,3 +243,19 @@ async def test_a_server_that_has_just_stopped_lets_another_one_be_asked(relay: R
     async with relay.perform(Command("1", "GET", "/session")) as answer:
         assert (answer.status, dict(answer.headers)) == (503, {NOT_HERE: "1"})
         assert [chunk async for chunk in answer.chunks] == []
+
+
+async def test_a_session_whose_new_owner_is_gone_too_is_to_be_asked_for_again(
+    relay: Relay, apps: list[web.Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        raise SessionElsewhere("ses_a", ServerRef("gone"))
+
+    async def hosts_of(request: web.Request) -> None:
+        """The request is for no directory."""
+
+    monkeypatch.setattr(relay_module, "is_authorized", lambda request: True)
+    monkeypatch.setattr(relay_module, "hosts_of", hosts_of)
+    request = make_mocked_request("GET", "/session", app=apps[0])
+    with pytest.raises(ServerLost, match="has taken session ses_a and is gone"):
+        await forward(request, handle)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tools.chaos.plan import Fault, Kind
-from tools.chaos.run import Parameters, Run
+from tools.chaos.run import HOPPERS, Parameters, Run
 
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
@@ -27,4 +27,4 @@ async def test_a_cluster_keeps_its_promises_under_faults(tmp_path: Path) -> None
     assert all(figures[f"faults of kind {fault.kind}"] for fault in PLAN)
     assert figures["prompts acknowledged"] >= 16
     assert figures["agents at the end"]
-    assert figures["streams from begin to end"] == 2
+    assert figures["streams from begin to end"] == 2 + HOPPERS

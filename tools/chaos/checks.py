@@ -163,7 +163,10 @@ def check_turns(evidence: Evidence) -> Iterator[Violation]:
 
 
 def check_idles(evidence: Evidence) -> Iterator[Violation]:
-    """On every stream each turn has exactly one idle; a stream that was cut off meanwhile has at most one."""
+    """On every stream each turn has exactly one idle, also on one that goes on at other nodes.
+
+    Of the first and the last turn of a stream that ended, or whose client had to read the state anew, it has at most one.
+    """
     stories = {session_id: story_of(reading.events) for session_id, reading in evidence.sessions.items()}
     repeated = {prompt.message_id for prompt in evidence.prompts if prompt.is_repeated}
     for stream in evidence.streams:
@@ -176,10 +179,14 @@ def check_idles(evidence: Evidence) -> Iterator[Violation]:
 
 @dataclass(slots=True)
 class _Segment:
-    """The signs of one turn on a stream. `turn`: its number in the journal; -1: before the first; None: it was never stored."""
+    """The signs of one turn on a stream. `turn`: its number in the journal; -1: before the first; None: it was never stored.
+
+    is_second  it began with a busy after an idle: the turn of a repeated prompt, or the sign of the next one ahead of its prompt
+    """
 
     turn: int | None
     idles: int = 0
+    is_second: bool = False
 
 
 def _segments(tokens: Sequence[Token], story: Story, repeated: Set[str]) -> list[_Segment]:
@@ -192,12 +199,14 @@ def _segments(tokens: Sequence[Token], story: Story, repeated: Set[str]) -> list
             segments[-1].idles += 1
         elif token.sign is Sign.BUSY and segments[-1].idles == 1 and may_begin_again:
             turn, segments[-1].turn, may_begin_again = segments[-1].turn, None, False
-            segments.append(_Segment(turn))
+            segments.append(_Segment(turn, is_second=True))
         elif token.sign is Sign.PROMPT and token.message_id not in sightings:
             sightings.add(token.message_id)
             may_begin_again = token.message_id in repeated
             turn = story.turn_of(token.message_id)
             number = None if turn is None else numbers[turn]
+            if segments[-1].is_second and not segments[-1].idles:
+                segments[-2].turn = segments.pop().turn
             if number is None or number != segments[-1].turn:
                 segments.append(_Segment(number))
     return segments
@@ -205,8 +214,6 @@ def _segments(tokens: Sequence[Token], story: Story, repeated: Set[str]) -> list
 
 def _idle_offences(stream: StreamRecord, tokens: Sequence[Token], story: Story, repeated: Set[str]) -> Iterator[str]:
     segments = _segments(tokens, story, repeated)
-    if stream.hops:
-        segments = [segment for segment in segments if segment.idles > 1]  # it may have read the state anew
     stored = [segment for segment in segments[1:] if segment.turn is not None]
     for segment in segments:
         if segment.idles > 1:

@@ -29,11 +29,11 @@ class Token:
 
 @dataclass(slots=True)
 class StreamRecord:
-    """A connection of a client to an event stream.
+    """A connection of a client to an event stream, or those of one that goes on with `Last-Event-ID`.
 
     tokens    session -> its signs, in order
     is_whole  it lasted until the end of the run
-    hops      so often its client has gone on at another node with `Last-Event-ID`, which may make it read the state anew
+    hops      so often its client has gone on at another node with `Last-Event-ID`, without being told to read the state anew
     doubles   ids of events that came more than once
     """
 
@@ -42,6 +42,15 @@ class StreamRecord:
     is_whole: bool = False
     hops: int = 0
     doubles: list[str] = field(default_factory=list[str])
+
+    def has_ended(self, last: Mapping[str, str]) -> bool:
+        """Whether it has the ends of the last prompts (by session) of all sessions of which it has prompts."""
+        for session_id, tokens in self.tokens.items():
+            prompts = [at for at, token in enumerate(tokens) if token.sign is Sign.PROMPT]
+            after = next((at for at in prompts if tokens[at].message_id == last.get(session_id)), None)
+            if prompts and (after is None or not any(token.sign is Sign.IDLE for token in tokens[after:])):
+                return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)

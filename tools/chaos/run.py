@@ -100,7 +100,7 @@ class Run:
         await clients.finish(REST_S)
         await self._wait_for_rest(http)
         await self._read(http, clients)
-        for reader in self._readers:
+        for reader in (*self._readers, *self._hoppers):
             reader.finish()
 
     def _make_directories(self) -> list[str]:
@@ -163,7 +163,7 @@ class Run:
                 after = next((at for at, token in enumerate(signs) if token.message_id == last.get(session_id)), None)
                 if after is None or not any(token.sign is Sign.IDLE for token in signs[after:]):
                     return False
-        return True
+        return all(hopper.records[-1].has_ended(last) for hopper in self._hoppers)
 
     async def _followers_rest(self, http: aiohttp.ClientSession) -> bool:
         for follower in self._followers:
@@ -193,7 +193,7 @@ class Run:
         folders = {work.directory: work.session_id for work in clients.works if work.is_process}
         evidence.processes = list(agent_processes(self._machines.mark, str(AGENT), names, folders))
         evidence.streams = [record for reader in self._readers for record in reader.records]
-        evidence.streams += [hopper.record for hopper in self._hoppers]
+        evidence.streams += [record for hopper in self._hoppers for record in hopper.records]
         evidence.followers = [follower.record for follower in self._followers]
         for node in nodes:
             log = await asyncio.to_thread(node.log.read_text, "utf-8", "replace")
@@ -215,7 +215,8 @@ class Run:
         figures["idles read"] = sum(
             token.sign is Sign.IDLE for record in evidence.streams for tokens in record.tokens.values() for token in tokens
         )
-        figures["hops of clients of all sessions"] = sum(hopper.record.hops for hopper in self._hoppers)
+        figures["hops of clients of all sessions"] = sum(record.hops for hopper in self._hoppers for record in hopper.records)
+        figures["hops after which all is read anew"] = sum(len(hopper.records) - 1 for hopper in self._hoppers)
         figures["hops of followers"] = sum(record.hops for record in evidence.followers)
         figures["agents at the end"] = len(evidence.processes)
         violations = violations_of(evidence)

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -24,12 +24,26 @@ CONNECT_S = 15.0
 HOP_EVENTS = 40
 """Events after which a hopping client goes on at the next node."""
 STAY_S = (2.0, 8.0)
-"""Minimum and maximum seconds that a hopping client of all sessions stays at a node."""
+"""Minimum and maximum seconds that a hopping client of all sessions reads at a node."""
 SESSION_EVENT = re.compile(rb'data: ?\{.*?"payload": ?\{"id": ?"([^"]+)", ?"type": ?"([^"]+)"')
 QUIET_S = 20.0
 """Seconds without an event after which it does so too: its node may be paused."""
 LINE_BYTES = 2**24
 STREAM_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+
+
+class Place(Protocol):
+    """A node, as a client knows it."""
+
+    @property
+    def name(self) -> str:
+        """Its name, for people."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        ...
 
 
 async def lines_of(http: aiohttp.ClientSession, url: str, headers: dict[str, str] | None = None) -> AsyncGenerator[bytes]:
@@ -133,47 +147,83 @@ class StreamReader:
 
 
 class Hopper:
-    """A client of all sessions that hops from node to node with `Last-Event-ID`: one record for all its connections."""
+    """A client of all sessions that hops from node to node with `Last-Event-ID`.
 
-    def __init__(self, http: aiohttp.ClientSession, name: str, choose: Callable[[], Node], chance: random.Random) -> None:
+    One record for all its connections, and a new one when a node tells it to read the state anew: the first frame names another
+    position than the client's.
+    """
+
+    def __init__(
+        self,
+        http: aiohttp.ClientSession,
+        name: str,
+        choose: Callable[[], Place],
+        chance: random.Random,
+        stay_s: tuple[float, float] = STAY_S,
+        again_s: float = AGAIN_S,
+    ) -> None:
         self._http = http
+        self._name = name
+        self._stay_s = stay_s
+        self._again_s = again_s
         self._choose = choose
         self._chance = chance
         self._position = ""
         self._ids: set[str] = set()
-        self.record = StreamRecord(name)
+        self.records = [StreamRecord(f"{name} #1")]
+
+    @property
+    def position(self) -> str:
+        """The `Last-Event-ID` of its next connection; empty before the first one."""
+        return self._position
 
     async def run(self) -> None:
         """Read until this is cancelled."""
         while True:
             with suppress(aiohttp.ClientError, OSError, TimeoutError):
-                async with asyncio.timeout(self._chance.uniform(*STAY_S)):
-                    await self._read(self._choose())
-            self.record.hops += 1
-            await asyncio.sleep(AGAIN_S)
+                await self._read(self._choose())
+            self.records[-1].hops += 1
+            await asyncio.sleep(self._again_s)
 
-    async def _read(self, node: Node) -> None:
+    async def _read(self, place: Place) -> None:
+        """Read from the first frame on for some time, and wait for that frame as long at most as a node takes to know."""
         headers = {"Last-Event-ID": self._position} if self._position else None
-        lines = lines_of(self._http, node.url + "/global/event", headers)
-        position = ""
+        lines = lines_of(self._http, place.url + "/global/event", headers)
+        position, is_first = "", True
         try:
-            async for line in lines:
-                if line.startswith(b"id:"):
-                    position = line[3:].strip().decode()
-                elif line.startswith(b"data:"):
-                    self._note(line)
-                    self._position = position or self._position
+            async with asyncio.timeout(CONNECT_S) as limit:
+                async for line in lines:
+                    if line.startswith(b"id:"):
+                        position = line[3:].strip().decode()
+                    elif line.startswith(b"data:"):
+                        if is_first:
+                            limit.reschedule(asyncio.get_running_loop().time() + self._chance.uniform(*self._stay_s))
+                            self._note_begin(position, place)
+                            is_first = False
+                        self.note(line, place.name)
+                        self._position = position or self._position
         finally:
             await lines.aclose()
 
-    def _note(self, line: bytes) -> None:
-        event_id = event_id_of(line)
+    def _note_begin(self, position: str, place: Place) -> None:
+        """Note the first frame of a connection: it names the client's position, or it must read everything anew."""
+        if self._position and position != self._position:
+            self._ids.clear()
+            self.records.append(StreamRecord(f"{self._name} #{len(self.records) + 1}, anew at {place.name}"))
+
+    def note(self, line: bytes, place: str = "") -> None:
+        """Note a line with an event. In: where it was read."""
+        event_id, record = event_id_of(line), self.records[-1]
         if event_id in self._ids:
-            self.record.doubles.append(f"{event_id} {line[:200].decode(errors='replace')}")
+            record.doubles.append(f"{event_id} at {place} {line[:240].decode(errors='replace')}")
         elif event_id:
             self._ids.add(event_id)
         if (found := token_of(line)) is not None:
-            self.record.tokens.setdefault(found[0], []).append(stamp(found[1]))
+            record.tokens.setdefault(found[0], []).append(stamp(found[1]))
+
+    def finish(self) -> None:
+        """Note that the present record has lasted until the end."""
+        self.records[-1].is_whole = True
 
 
 class Follower:

@@ -6,11 +6,12 @@ server -> its lease        what it can take
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from shim.store.jetstream.batches import envelope_of
+from shim.store.jetstream.batches import Envelope, envelope_of
 from shim.store.jetstream.commands import FROM, Commands
 from shim.store.jetstream.connection import Connection, Parcel
 from shim.store.jetstream.journals import Journals
@@ -19,6 +20,11 @@ from shim.store.jetstream.leases import Leases
 from shim.store.jetstream.pipes import Pipes
 from shim.store.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe
 from shim.store.servers import ServerRef
+
+READ_TRIES = 20
+"""Tries to read messages of whose numbers this server has heard. A copy of the stream may be behind for a moment."""
+READ_AGAIN_S = 0.05
+"""Seconds between two of them."""
 
 
 class JetStreamPeers:
@@ -47,6 +53,7 @@ class JetStreamPeers:
         self._release = release
         self.commands = Commands(connection, layout, server_id)
         self._pipes = Pipes(connection, layout, server_id)
+        self._on_read: Callable[[Growth], None] | None = None
 
     def ask(self, server: ServerRef, command: Command) -> AbstractAsyncContextManager[Answer]:
         """Let another server do a command."""
@@ -69,8 +76,9 @@ class JetStreamPeers:
         await self._pipes.close()
         await self.commands.close()
 
-    async def watch(self, on_growth: Callable[[Growth], None]) -> int:
+    async def watch(self, on_growth: Callable[[Growth], None], on_read: Callable[[Growth], None]) -> int:
         """Call a function soon after a server has written to a journal. Returns the position of the last message before."""
+        self._on_read = on_read
 
         async def receive(parcel: Parcel) -> None:
             by, session_id, first, last, position, epoch = json.loads(parcel.data)
@@ -81,8 +89,30 @@ class JetStreamPeers:
         await self._connection.subscribe(self._layout.growth, receive)
         return await self._connection.last_sequence(self._layout.journal)
 
+    def note_read(self, session_id: str, envelope: Envelope, position: int) -> None:
+        """A message of a journal was read."""
+        if self._on_read is not None:
+            self._on_read(self._growth(session_id, envelope, position))
+
+    def _growth(self, session_id: str, envelope: Envelope, position: int) -> Growth:
+        is_ours = envelope.by == self._server_id
+        return Growth(session_id, envelope.first, envelope.stored_last, position, envelope.epoch, is_ours)
+
     async def growths(self, after: int, until: int) -> Sequence[Growth]:
-        """The messages between two positions that are still there, read from the stream. Raises StoreError."""
+        """The messages between two positions that are still there, read from the stream. Raises StoreError.
+
+        A copy of the stream that is behind is asked again; after READ_TRIES the last messages are taken to be gone.
+        """
+        found, newest = await self._read_growths(after, until)
+        for _ in range(READ_TRIES):
+            if newest >= until:
+                break
+            await asyncio.sleep(READ_AGAIN_S)
+            found, newest = await self._read_growths(after, until)
+        return found
+
+    async def _read_growths(self, after: int, until: int) -> tuple[list[Growth], int]:
+        """The messages between two positions, and the newest one that was seen, perhaps a later one."""
         stream, found = self._layout.journal, list[Growth]()
         while after < until:
             page = await self._connection.read(stream, stream.subjects, after + 1)
@@ -90,12 +120,11 @@ class JetStreamPeers:
                 after = message.sequence
                 if after > until:
                     break
-                envelope, session_id = envelope_of(message.data), message.subject.rpartition(".")[2]
-                is_ours = envelope.by == self._server_id
-                found.append(Growth(session_id, envelope.first, envelope.stored_last, after, envelope.epoch, is_ours))
+                session_id = message.subject.rpartition(".")[2]
+                found.append(self._growth(session_id, envelope_of(message.data), after))
             if not page.has_more or not page.messages:
                 break
-        return found
+        return found, after
 
     def epoch_of(self, session_id: str) -> int:
         """The number of this server's ownership of a session; 1 for a new session."""

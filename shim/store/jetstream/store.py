@@ -379,7 +379,8 @@ class JetStreamStore:
         )
 
     async def _read_rows(self, journal: Journal, after: int, limit: int | None, *, with_raw: bool) -> list[EventRow]:
-        connection, subject = self._use().connection, self.layout.journal_subject(journal.session_id)
+        opened, subject = self._use(), self.layout.journal_subject(journal.session_id)
+        connection, peers = opened.connection, opened.peers
         reader, found = Reader(journal.session_id, with_raw=with_raw), list[EventRow]()
         _, start = journal.starts.find(after)
         has_more = True
@@ -394,6 +395,7 @@ class JetStreamStore:
                 start = message.sequence + 1
                 if rows:
                     journal.starts.note_end(rows[-1].sequence, start)
+                peers.note_read(journal.session_id, envelope, message.sequence)
                 if limit is not None and len(found) >= limit:
                     return found[:limit]
             has_more = page.has_more and bool(page.messages)

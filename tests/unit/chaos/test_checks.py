@@ -205,9 +205,19 @@ def test_a_turn_of_a_server_that_was_cut_off_may_come_before_the_stored_one_of_a
     assert {violation.check for violation in violations_of(evidence)} == {"idles"}
 
 
-def test_a_hopping_client_that_reads_the_state_again_may_have_missed_a_turn() -> None:
+def test_a_busy_before_the_prompt_of_its_turn_is_no_second_turn_of_a_repeated_prompt() -> None:
+    evidence = kept_promises()
+    evidence.prompts[0].is_repeated = True
+    tokens(evidence, *WHOLE[:3], BUSY, *WHOLE[3:])
+    assert violations_of(evidence) == []
+
+
+def test_a_hopping_client_misses_no_turn_unless_it_must_read_the_state_again() -> None:
     evidence = kept_promises()
     hop(evidence, *WHOLE[:3], *WHOLE[7:])
+    assert {violation.check for violation in violations_of(evidence)} == {"idles"}
+    hop(evidence, *WHOLE[:3])
+    evidence.streams.append(StreamRecord("node1 #3", {SESSION: list(WHOLE[7:])}, hops=1, is_whole=True))
     assert violations_of(evidence) == []
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shim.sessions import places as places_module
 from shim.sessions.feed import SessionChanges
 from shim.sessions.places import (
     EXCEPTIONS,
@@ -26,7 +27,7 @@ from shim.stream.frame import encode_position
 from shim.stream.positions import local_part
 
 NUMBERS = st.integers(0, 2**40)
-PROGRESS = st.builds(Progress, st.text("0123456789abcdef", min_size=8, max_size=8), NUMBERS, NUMBERS, NUMBERS)
+PROGRESS = st.builds(Progress, st.text("0123456789abcdef", min_size=8, max_size=8), NUMBERS, NUMBERS, NUMBERS, st.booleans())
 MOMENT = "evt_20af8a6a9000"
 
 
@@ -34,8 +35,8 @@ def places(position: int = 0) -> Places:
     return Places("server", lambda session_id: 3, position)
 
 
-def change(session_id: str, sequence: int, *, is_stored: bool = False) -> SessionChanges:
-    session: Any = SimpleNamespace(id=session_id)
+def change(session_id: str, sequence: int, *, is_stored: bool = False, is_busy: bool = True) -> SessionChanges:
+    session: Any = SimpleNamespace(id=session_id, is_busy=is_busy)
     return SessionChanges((), session, 1_000, False, sequence, is_stored)
 
 
@@ -76,6 +77,7 @@ def test_any_text_of_a_client_is_decoded_or_refused(text: str) -> None:
         "local.1~aaaaaaaa,1,2",
         "local.-1",
         "local.1~a,1,2,3,4",
+        "local.1~a,1,2,3,i,i",
         "local." + "f" * 20,
     ],
 )
@@ -156,3 +158,38 @@ def test_ids_of_events_depend_on_the_journal_alone() -> None:
         ids += [at.next(MOMENT)[1], at.next(MOMENT)[1]]
     assert ids[:2] == ids[2:]
     assert len(set(ids)) == 2
+
+
+def test_a_position_says_that_no_turn_runs_after_events_that_may_be_lost() -> None:
+    for is_stored, is_idle in ((False, True), (True, False)):
+        at = places(7)
+        at.begin(change("ses_a", 1, is_stored=is_stored, is_busy=False))
+        (progress,) = viewpoint_of(at.next(MOMENT)[0]).sessions
+        assert progress.is_idle == is_idle
+
+
+def test_events_of_a_later_ownership_have_its_epoch() -> None:
+    """This server has lost the session and got it back. Else the next server would take these events for lost ones."""
+    epochs = [3, 5]
+    at = Places("server", lambda session_id: epochs[0], 7)
+    publish(at, "ses_a", 1)
+    del epochs[0]
+    (progress,) = viewpoint_of(publish(at, "ses_a", 2)).sessions
+    assert progress.epoch == 5
+
+
+def test_the_newest_message_is_one_that_was_noted_also_before_others() -> None:
+    at = places(7)
+    assert at.newest == 7
+    at.note(Growth("ses_a", 1, 1, 9, 1), None)
+    assert (at.position, at.newest) == (7, 9)
+
+
+def test_messages_of_a_session_are_forgotten_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(places_module, "HISTORY", 2)
+    at = places()
+    for position in range(1, 4):
+        at.note(Growth("ses_a" if position == 1 else "ses_b", position, position, position, position), None)
+    assert (at.last_of("ses_a"), at.last_of("ses_b"), at.since) == (0, 3, 1)
+    at.remember_before([Growth("ses_a", 1, 1, 1, 1)], 0)
+    assert (at.last_of("ses_a"), at.last_until("ses_b", 2), at.first_since("ses_b", 2)) == (1, 2, 3)

@@ -73,6 +73,8 @@ class Place:
     feed: Feed
     entry: SessionEntry
     told: list[Change]
+    deps: Any
+    seams: set[int]
 
 
 @pytest_asyncio.fixture
@@ -90,7 +92,9 @@ async def place() -> AsyncIterator[Place]:
         )
 
     entry = SessionEntry(SessionRecord("ses_a", "slug", "1", "p", "/", None, "", 0, 0), "mock", {})
-    place = Place(RemoteSessions(deps, new_state, lambda session: None), store, feed, entry, told)
+    seams = set[int]()
+    remotes = RemoteSessions(deps, new_state, lambda session: None, lambda session_id: seams)
+    place = Place(remotes, store, feed, entry, told, deps, seams)
     yield place
     await place.remotes.close()
 
@@ -117,6 +121,16 @@ async def test_a_reader_of_universal_events_gets_each_piece_with_its_sequence(pl
         place.remotes.note(place.entry, Growth("ses_a", 3, 7))
         assert list(await waiting) == pieces[2:]
     follower.close()
+
+
+async def test_text_that_a_client_has_seen_elsewhere_is_not_joined_with_more(place: Place) -> None:
+    place.store.append([delta(number, f"{number} ") for number in range(1, 8)])
+    published = list[int]()
+    place.deps.changes.observe(lambda changes: published.append(changes.sequence))
+    place.seams.add(3)
+    place.remotes.note(place.entry, Growth("ses_a", 1, 7))
+    await read_until(place, 7)
+    assert published == [1, 3, 4, 7], "the first piece gives the part its time; the others are joined"
 
 
 def turn(sequence: int, phase: Literal["started", "ended"]) -> UniversalEvent:

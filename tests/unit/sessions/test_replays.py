@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shim.clock import ManualClock
+from shim.errors import StoreError
+from shim.ids import Ids
+from shim.sessions import replays as replays_module
+from shim.sessions.feed import ChangeFeed
 from shim.sessions.places import Places, Progress, Viewpoint, decode_viewpoint, hash_of
-from shim.sessions.replays import Gap, Replays
+from shim.sessions.replays import Gap, Replays, ReplayTooLong
+from shim.sessions.session_state import SessionState
+from shim.store.memory import MemoryStore
 from shim.store.peers import Growth
 from tests.unit.sessions.test_places import MOMENT, change, publish
+from tests.unit.sessions.test_remote_sessions import turn
+from universal.session.changes import StatusChanged, TurnEnded
+from universal.session.model import BUSY, IDLE
 
 OURS, THEIRS = ("ses_our1", "ses_our2"), ("ses_their1", "ses_their2")
 MADE = 2
@@ -81,11 +96,14 @@ class Cluster:
         self.shown[session_id] = sequence
 
 
-def replays_at(places: Places, shown: dict[str, int] | None = None) -> Replays:
+def replays_at(
+    places: Places, shown: dict[str, int] | None = None, read_words: Callable[[int], Awaitable[None]] | None = None
+) -> Replays:
     """Another server, which has shown what `shown` says, and nothing of other sessions."""
     entry = SimpleNamespace(current_record=SimpleNamespace(directory="/srv"))
-    index: Any = SimpleNamespace(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
-    others: Any = SimpleNamespace(last_published=(shown or {}).get)
+    index: Any = MagicMock(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
+    index.__contains__.return_value = True
+    others: Any = SimpleNamespace(last_published=(shown or {}).get, read_words=read_words, look_now=partial(asyncio.sleep, 0))
     nothing: Any = None
     return Replays(nothing, index, others, places, nothing, nothing)
 
@@ -133,6 +151,8 @@ def test_events_in_place_of_lost_ones_are_sent() -> None:
     places = note(("ses_a", 1, 6, 1), ("ses_a", 7, 6, 2), ("ses_a", 7, 8, 2))
     progress = Progress(hash_of("ses_a"), 10, 0, 1)
     assert replays_at(places).gaps(Viewpoint(1, (progress,)), lambda directory: True) == [Gap("ses_a", "mock", 7, 0, 8)]
+    ended = Progress(hash_of("ses_a"), 10, 0, 1, is_idle=True)
+    assert replays_at(places).gaps(Viewpoint(3, (ended,)), lambda directory: True) == [Gap("ses_a", "mock", 7, 0, 8, True)]
     stored = Progress(hash_of("ses_a"), 7, 1, 0)
     assert replays_at(places).gaps(Viewpoint(1, (stored,)), lambda directory: True) == [Gap("ses_a", "mock", 7, 1, 8)]
 
@@ -153,3 +173,63 @@ def test_events_that_are_shown_here_before_their_word_comes_are_sent() -> None:
     publish(places, "ses_a", 5)
     assert replays_at(places, {"ses_a": 5}).gaps(Viewpoint(1), lambda directory: True) == [Gap("ses_a", "mock", 5, 0, 5)]
     assert replays_at(places, {"ses_a": 5}).gaps(Viewpoint(0), lambda directory: True) == [Gap("ses_a", "mock", 1, 0, 5)]
+
+
+def test_a_session_is_not_gone_on_with_after_messages_of_which_no_word_has_come() -> None:
+    """Message 2 may be of this session too. Of one whose events follow each other nothing is missing."""
+    places = note(("ses_a", 1, 4, 1))
+    places.note(Growth("ses_a", 5, 6, 3, 1), None)
+    assert replays_at(places).gaps(Viewpoint(1), lambda directory: True) == [Gap("ses_a", "mock", 5, 0, 6)]
+    places.note(Growth("ses_b", 9, 9, 4, 1), None)
+    with pytest.raises(ReplayTooLong, match="no word of the events of ses_b before 9"):
+        replays_at(places).gaps(Viewpoint(1), lambda directory: True)
+    seen = Viewpoint(1, (Progress(hash_of("ses_b"), 3, 0, 1),))
+    assert replays_at(places).gaps(seen, lambda directory: True)[0] == Gap("ses_b", "mock", 3, 0, 9)
+
+
+async def test_messages_of_which_no_word_has_come_are_read_before_a_client_goes_on() -> None:
+    """Nothing else happens in the cluster, so this server would not hear of them soon."""
+    places, until = note(("ses_a", 1, 4, 1)), list[int]()
+
+    async def read_words(newest: int) -> None:
+        until.append(newest)
+        places.note(Growth("ses_a", 5, 6, 2, 1), None)
+
+    replays = replays_at(places, read_words=read_words)
+    assert await replays.prepare("local.2") == Viewpoint(2)
+    assert until == [2]
+
+
+@pytest.mark.parametrize("error", [StoreError("NATS is gone"), TimeoutError()])
+async def test_a_client_goes_on_at_a_server_that_cannot_catch_up(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(replays_module, "WAIT_S", 0.2)
+    places = note(("ses_a", 1, 4, 1))
+
+    async def read_words(newest: int) -> None:
+        raise error
+
+    replays = replays_at(places, read_words=read_words)
+    viewpoint = await replays.prepare(f"local.2~{hash_of('ses_b')},5,0,0")
+    assert viewpoint == Viewpoint(2, (Progress(hash_of("ses_b"), 5, 0, 0),))
+    repeats = replays.repeats(viewpoint, replays.gaps(viewpoint, lambda directory: True), lambda directory: True)
+    assert repeats is not None
+    assert repeats.is_behind("ses_b")
+
+
+async def test_the_end_of_a_turn_that_the_client_has_seen_does_not_come_again_for_a_lost_one() -> None:
+    store = MemoryStore()
+    await store.open()
+    store.append([turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
+
+    def new_state(session_id: str, agent: str) -> SessionState:
+        clock = ManualClock()
+        ids, nothing = Ids(clock), ChangeFeed()
+        return SessionState(session_id, agent, store=store, changes=nothing, clock=clock, ids=ids, on_change=lambda _: None)
+
+    nothing: Any = None
+    replays = Replays(store, nothing, nothing, nothing, nothing, new_state)
+    for is_idle, expected in ((False, [IDLE, BUSY, IDLE]), (True, [BUSY, IDLE])):
+        gap = Gap("ses_a", "mock", 2, 0, 4, is_idle)
+        changes = [change for published in [part async for part in replays.changes(gap)] for change in published.changes]
+        assert [change.status for change in changes if isinstance(change, StatusChanged)] == expected
+        assert sum(isinstance(change, TurnEnded) for change in changes) == len(expected) // 2 + (not is_idle)

@@ -18,6 +18,8 @@ from shim.stream.compression import wants_gzip
 from shim.stream.response import stream
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from shim.faces.opencode1.event_types import SessionEvent
 
 
@@ -45,7 +47,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
         encoder,
         scope=scope,
         last_event_id=last,
-        greeting=lambda: [*running_state(ctx), *open_requests(ctx)],
+        greeting=lambda is_shown: [*running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
     )
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
@@ -53,8 +55,11 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     return await stream(request, subscription, gzip=gzip, write_queue=ctx.services.hub.write_queue)
 
 
-def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
-    """Repeat the open requests for each new stream, because the TUI has no other way to learn of them."""
+def open_requests(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:
+    """Repeat the open requests for each new stream, because the TUI has no other way to learn of them.
+
+    In: whether the reader knows no more of a session than this server shows.
+    """
     index = ctx.services.sessions.requests
     events: list[OpenCodeEvent] = []
     for kind, requests in (
@@ -62,18 +67,21 @@ def open_requests(ctx: Ctx) -> list[OpenCodeEvent]:
         ("question.asked", index.questions()),
     ):
         for session, request in requests:
+            if not is_shown(session.id):
+                continue
             wire, record = read.request(request, session.id), session.record
             events.append(OpenCodeEvent(kind, wire, record.directory, record.project_id, urgent=True))
     return events
 
 
-def running_state(ctx: Ctx) -> list[OpenCodeEvent]:
+def running_state(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:
     """Repeat the state of running turns: the status, and unfinished messages with all their parts.
 
     A TUI that lost its stream reconnects without Last-Event-ID and does not read again. These events replace its state.
+    In: as `open_requests`.
     """
     events: list[OpenCodeEvent] = []
-    for session in ctx.services.sessions.index.busy():
+    for session in filter(lambda session: is_shown(session.id), ctx.services.sessions.index.busy()):
         info = read.session(session.record)
         rows: list[SessionEvent] = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
         for message in session.messages.loose_values():  # older ones are over

@@ -284,6 +284,7 @@ def build_app(
         roots=tuple(map(str, settings.roots)),
         config_refresh=config_refresh,
         config_rules=config_rules,
+        snapshots=snapshots,
         is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
     )
     room = AgentRoom(_agent_limit(settings), lambda: sessions.index.running_agents())

@@ -404,6 +404,13 @@ class ModedCodec(Protocol):
 class SpareCodec(Protocol):
     """A codec whose process may be started before there is a session for it (`AgentSpec.spare`)."""
 
+    def prepare(self) -> list[Output]:
+        """Make the agent load what it would load at its first prompt. Called once, a while after `start`, without a session.
+
+        It asks no model, and begins nothing that a person would find later.
+        """
+        ...
+
     def adopt(self, options: LaunchOptions) -> bool:
         """Take over the options of a new session. False if the process cannot serve it, and then nothing has changed.
 

@@ -4,7 +4,7 @@
     note_visit  a client looks at a directory: a spare is due at once, if there is room
     note_open   a person has opened a session without an agent: a spare that continues its conversation is due, if there is room
     take        a session takes the spare of its agent and directory, if nothing that its start depends on has changed
-    look        ends spares that are old, out of date, or too many for the memory, and starts those that are due
+    look        ends spares that are old, out of date, or too many for the memory, starts those that are due, prepares new ones
 
 A spare belongs to nobody: no session, no event, no journal. Decision and bounds: docs/adr/0030-spare-agents.md.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +26,11 @@ from shim.clock import Clock
 from shim.errors import AgentError, OutsideRoots
 from shim.host.memory import free_bytes
 from shim.host.roots import require
+from shim.host.snapshot import SnapshotError
 from shim.host.trust import ProjectTrust
 from shim.ids import Ids
 from shim.sessions.spare_process import Spare, SpareKey
+from shim.sessions.undo.trees import Trees
 from universal.codec import LaunchOptions, SpareCodec
 from universal.permissions import Rule
 
@@ -39,6 +42,9 @@ UNUSED_MS = 600_000
 """Milliseconds after which a spare that nobody took is ended."""
 REFILL_MS = 2_000
 """Milliseconds between the start of a session's agent and that of the next spare, so that the first answer has the processor."""
+PREPARE_MS = 2_000
+"""Milliseconds after the start of a spare until it loads what its first prompt needs. Claude Code gains nothing from a request
+that comes with its handshake."""
 CHANGED_MS = 30_000
 """Milliseconds until a spare that was out of date is replaced, since files that change do so again soon."""
 MOST_LOSSES = 3
@@ -70,7 +76,8 @@ class _History:
 class SpareAgents:
     """All spares of the server. `limit`: how many there may be, 0 for none; a reload changes it.
 
-    In: `is_idle` tells whether the machine has time for a start; `read_free_bytes` tells the free memory, or None.
+    In: `snapshots` returns what takes those of a directory, or None; `is_idle` tells whether the machine has time for a start;
+    `read_free_bytes` tells the free memory, or None.
     """
 
     def __init__(
@@ -84,6 +91,7 @@ class SpareAgents:
         roots: Sequence[str],
         config_refresh: Callable[[str], Awaitable[None]],
         config_rules: Callable[[str], tuple[Rule, ...]],
+        snapshots: Callable[[str], Trees | None],
         is_idle: Callable[[], bool],
         read_free_bytes: Callable[[], int | None] = free_bytes,
     ) -> None:
@@ -95,6 +103,7 @@ class SpareAgents:
         self._roots = tuple(roots)
         self._config_refresh = config_refresh
         self._config_rules = config_rules
+        self._snapshots = snapshots
         self._is_idle = is_idle
         self._read_free_bytes = read_free_bytes
         self._spares: dict[SpareKey, Spare] = {}
@@ -230,6 +239,7 @@ class SpareAgents:
         due = [
             history.due_ms - now for history in self._histories.values() if history.due_ms is not None and history.due_ms > now
         ]
+        due += [max(spare.started_ms + PREPARE_MS - now, 0) for spare in self._spares.values() if spare.is_new]
         return min([LOOK_S, *(ms / 1000 for ms in due)])
 
     async def look(self) -> None:
@@ -243,8 +253,12 @@ class SpareAgents:
                     self._forget(key, "nobody took it")
                 elif not self._has_memory():
                     self._forget(key, "memory is short")
-                elif await self._is_out_of_date(spare) and self._spares.get(key) is spare:
-                    self._replace(key)
+                elif await self._is_out_of_date(spare):
+                    if self._spares.get(key) is spare:
+                        self._replace(key)
+                elif self._spares.get(key) is spare and spare.is_new and now - spare.started_ms >= PREPARE_MS:
+                    spare.prepare()
+                    log.info("agent.spare_prepared", agent=key.agent, directory=key.directory)
             self._trim()
             for key in self._candidates():
                 due_ms = self._histories[key].due_ms
@@ -293,6 +307,7 @@ class SpareAgents:
             self._lose(spare, str(error))
         else:
             log.info("agent.spare_started", agent=key.agent, directory=key.directory)
+            await self._take_snapshot(key.directory)
         if self._is_closed and key in self._spares:
             self._end(key, "the server stops")
 
@@ -321,6 +336,16 @@ class SpareAgents:
             rules=self._config_rules(directory),
         )
         return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
+
+    async def _take_snapshot(self, directory: str) -> None:
+        """Take a snapshot ahead, so that the one before the first prompt finds a repository and few changes.
+
+        A project's first snapshot takes 0.9 s for 5,000 files, a later one 0.02 s.
+        """
+        trees = self._snapshots(directory)
+        if trees is not None:
+            with suppress(SnapshotError):  # the prompt that needs one reports it
+                await trees.track(directory)
 
     def _has_memory(self) -> bool:
         """Whether so much memory is free that a spare takes nobody's. False if the system does not tell."""

@@ -11,7 +11,7 @@ from shim.agents.directory import Agent, AgentDirectory
 from shim.agents.handle import AgentHandle, OnExit, OnLines
 from shim.agents.start_state import StartState
 from shim.errors import AgentError
-from universal.codec import Codec, Exit, Fact, LaunchOptions, Output, WriteLine
+from universal.codec import Codec, Exit, Fact, LaunchOptions, Output, SpareCodec, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import ItemKind
 
@@ -55,6 +55,7 @@ class Spare:
         self.state = state
         self.tree = tree
         self.started_ms = started_ms
+        self._is_prepared = False
         self._on_loss = on_loss
         self._facts: list[Fact] = []
         self._handle: AgentHandle | None = None
@@ -72,10 +73,21 @@ class Spare:
         """Whether a session can take it."""
         return not self._is_lost and self._handle is not None and self._handle.alive
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it runs and is still to be prepared."""
+        return self.is_usable and not self._is_prepared
+
     async def start(self, agents: AgentDirectory) -> None:
         """Start the process and its handshake. Raises AgentError."""
         self._handle = await agents.spawn(self.agent, self.options, self.codec, self._on_lines, self._on_exit)
         self._carry_out(self.codec.start())
+
+    def prepare(self) -> None:
+        """Let the agent load what its first prompt needs, once."""
+        self._is_prepared = True
+        if isinstance(self.codec, SpareCodec):
+            self._carry_out(self.codec.prepare())
 
     def take(self, on_lines: OnLines, on_exit: OnExit) -> tuple[AgentHandle, Sequence[Output]]:
         """Give the process to a session: its handle, and the facts so far. Lines and exit go to the session from now on."""

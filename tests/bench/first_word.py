@@ -20,6 +20,7 @@ from shim.agents.directory import AgentDirectory
 from shim.agents.handle import AgentHandle
 from shim.clock import SystemClock
 from shim.ids import Ids
+from shim.sessions.spare_agents import PREPARE_MS
 from shim.store.memory import MemoryStore
 from tests.bench import work
 from tests.bench.contenders import usage
@@ -125,6 +126,7 @@ def behind_shim(agent: str, *, has_spare: bool) -> work.Figures:
             for _ in range(SESSIONS + 1):
                 if has_spare and rows:
                     wait_for(lambda: spares(server.port) == 1, SPARE_S, "no spare agent")
+                    time.sleep(PREPARE_MS / 1000)
                     wait_for(lambda: is_at_rest(server.child.pid), SPARE_S, "the spare agent does not come to rest")
                     sizes.append(memory_below(server.child.pid))
                 session = api.session()
@@ -142,9 +144,12 @@ def is_at_rest(pid: int) -> bool:
     def cpu_s() -> float:
         return sum(usage(child).cpu_s for child in processes_below(pid))
 
-    before = cpu_s()
-    time.sleep(work.SETTLE_S)
-    return cpu_s() - before < AT_REST_S
+    try:
+        before = cpu_s()
+        time.sleep(work.SETTLE_S)
+        return cpu_s() - before < AT_REST_S
+    except (FileNotFoundError, ProcessLookupError):  # one of them has just ended
+        return False
 
 
 def processes_below(pid: int) -> list[int]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 import urllib.request
+from contextlib import closing
 
 import pytest
+
+from tests.bench.first_word import is_at_rest
 
 from .support import webui
 from .support.bench import CLAUDE, Bench, Watch, bench, nightly
 from .support.browser import Browser, url64
 from .support.children import wait_for
-from .support.places import program
+from .support.places import Place, program
 from .support.tui import tui
 from .support.wire import Stream, texts
 
@@ -27,6 +31,15 @@ def spares(server: Bench) -> int:
     return int(float(rows['opencode_shim_agents{state="spare"}']))
 
 
+def conversations(place: Place) -> set[str]:
+    """What the agents have kept of conversations: files of lines, and OpenCode's rows."""
+    names = {str(path) for path in place.home.rglob("*.jsonl")}
+    for path in (place.home / ".local" / "share" / "opencode").glob("*.db"):
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as base:
+            names |= {id_ for (id_,) in base.execute("SELECT id FROM session")}
+    return names
+
+
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_next_session_gets_the_process_that_waits(agent: str) -> None:
     with bench(agent, SHIM_SPARE_AGENTS="2") as server:
@@ -35,10 +48,14 @@ def test_the_next_session_gets_the_process_that_waits(agent: str) -> None:
         server.later(stream.close)
         first = Watch.on(server.api, stream)
         assert texts(first.wait_for_end(first.prompt("[scene:text] one"))) == ["You said: one"]
+        kept = conversations(server.place)
         wait_for(lambda: spares(server) == 1, START_S, lambda: f"no spare: {server.shim.child.log()[-2000:]}")
         assert len(server.model.requests()) > 0
         asked = len(server.model.requests())
         files = {path.name for path in server.place.project.iterdir()}
+        wait_for(lambda: "agent.spare_prepared" in server.shim.child.log(), START_S, "the spare is not prepared")
+        wait_for(lambda: is_at_rest(server.shim.child.pid), START_S, "the spare does not come to rest")
+        assert conversations(server.place) == kept, "it begins no conversation that a person would find"
         second = Watch.on(server.api, stream)
         assert asked == len(server.model.requests()), "a spare asks its model nothing"
         assert texts(second.wait_for_end(second.prompt("[scene:text] two"))) == ["You said: two"]

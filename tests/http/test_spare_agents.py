@@ -97,6 +97,15 @@ async def test_a_spare_makes_no_session_and_no_event(server: Server) -> None:
     assert seen == []
 
 
+async def test_a_spare_has_its_directory_ready_for_the_snapshot_before_the_first_prompt(server: Server, tmp_path: Path) -> None:
+    await server.say("one")
+    repositories = list((tmp_path / "data").glob("snapshots/*/HEAD"))
+    assert len(repositories) == 1
+    repositories[0].with_name("index").unlink()
+    await server.refill()
+    await server.until(lambda: repositories[0].with_name("index").exists())
+
+
 async def test_metrics_count_spares_beside_the_agents_of_sessions(server: Server) -> None:
     await server.say("one")
     await server.refill()

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,11 +18,21 @@ from shim.agents.directory import Agent, AgentDirectory
 from shim.agents.keys import KeyStore
 from shim.clock import ManualClock
 from shim.host.project_settings import ProjectScanner
+from shim.host.snapshot import NoSnapshots
 from shim.host.trust import ProjectTrust, TrustFile
 from shim.ids import Ids
 from shim.process_family import end_owned
 from shim.sessions import spare_agents
-from shim.sessions.spare_agents import CHANGED_MS, LEAST_FREE_BYTES, MOST_LOSSES, OPEN_MS, REFILL_MS, UNUSED_MS, SpareAgents
+from shim.sessions.spare_agents import (
+    CHANGED_MS,
+    LEAST_FREE_BYTES,
+    MOST_LOSSES,
+    OPEN_MS,
+    PREPARE_MS,
+    REFILL_MS,
+    UNUSED_MS,
+    SpareAgents,
+)
 from shim.sessions.spare_process import Spare
 from shim.store.memory import MemoryStore
 from tests.support.heron import HERON, KEY, HeronProcess, install, processes
@@ -45,6 +56,7 @@ class Pool:
     roots: tuple[str, ...] = ()
     spares: SpareAgents = field(init=False)
     taken: list[Spare] = field(default_factory=list)
+    snapshots: list[str] = field(default_factory=list)
 
     @property
     def agent(self) -> Agent:
@@ -120,6 +132,10 @@ async def pool(
 
     async def refresh(_directory: str) -> None: ...
 
+    async def track(directory: str) -> str:
+        made.snapshots.append(directory)
+        raise NoSnapshots("no room")
+
     made.spares = SpareAgents(
         agents,
         clock=clock,
@@ -129,6 +145,7 @@ async def pool(
         roots=made.roots,
         config_refresh=refresh,
         config_rules=lambda _: made.rules,
+        snapshots=lambda _: SimpleNamespace(track=track),  # type: ignore[arg-type,return-value]
         is_idle=lambda: made.idle,
         read_free_bytes=lambda: made.free,
     )
@@ -252,6 +269,39 @@ async def test_an_agent_that_is_not_logged_in_gets_none(tmp_path: Path, way: str
             p.agents._agents["heron"] = replace(p.agent, logged_out=True)
         await p.use(p.project())
         assert p.processes() == []
+
+
+async def test_a_spare_is_prepared_once_and_the_files_of_its_directory_have_a_snapshot(p: Pool) -> None:
+    directory = p.project()
+    await p.use(directory)
+    assert p.snapshots == [directory]
+    [spare] = p.spares._spares.values()
+    assert preparations(spare) == 0, "it still loads by itself"
+    for _ in range(2):
+        p.clock.value_ms += PREPARE_MS
+        await p.look()
+        assert preparations(spare) == 1
+
+
+async def test_a_spare_is_prepared_as_soon_as_it_is_due(p: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spare_agents, "LOOK_S", 3600.0)
+    await p.use(p.project())
+    [spare] = p.spares._spares.values()
+    p.clock.step_ms = PREPARE_MS // 2  # each reading
+    p.spares.start()
+    async with asyncio.timeout(WAIT_S):
+        while not preparations(spare):
+            await asyncio.sleep(0)
+
+
+def preparations(spare: Spare) -> int:
+    return getattr(spare.codec, "preparations", 0)
+
+
+async def test_a_directory_without_a_spare_gets_no_snapshot_ahead(p: Pool) -> None:
+    p.free = 0
+    await p.use(p.project())
+    assert p.snapshots == []
 
 
 async def test_an_agent_whose_spec_has_no_spare_gets_none(tmp_path: Path) -> None:

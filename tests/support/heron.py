@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.plugin_example.opencode_shim_parrot import PARROT, ParrotCodec
 from universal.agents.mock.spec import MOCK
-from universal.codec import AgentSpec, LaunchOptions, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.codec import AgentSpec, LaunchOptions, LoginSigns, Output, ProjectSettingsUse, SpareUse
 
 PROGRAM = Path(__file__).resolve().parent.parent / "fakes" / "heron.py"
 BODY: dict[str, Any] = {"model": {"providerID": "heron", "modelID": "grey"}}
@@ -32,6 +32,10 @@ class HeronCodec(ParrotCodec):
 
     def adopt(self, options: LaunchOptions) -> bool:
         return options.rules == self.rules
+
+    def prepare(self) -> list[Output]:
+        self.preparations = getattr(self, "preparations", 0) + 1
+        return []
 
 
 HERON = replace(

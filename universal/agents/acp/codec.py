@@ -107,6 +107,10 @@ class AcpCodec(kit.BaseCodec[Context]):
         """Begin a session in a process that waits, unless its rules are held by what the process was started with."""
         return not self._needs_restart(options.rules)
 
+    def prepare(self) -> list[Output]:
+        """Nothing: the handshake begins the session."""
+        return []
+
     def start(self) -> list[Output]:
         """Send the handshake. Its answer creates the session, which fills `catalogue`."""
         params: Msg = {"protocolVersion": self._profile.protocol, **CLIENT_1, **CLIENT_2}

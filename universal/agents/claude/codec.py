@@ -16,7 +16,7 @@ from universal.agents import kit
 from universal.agents.claude.asks import HOOKS, Asks
 from universal.agents.claude.errors import INTERRUPTION, exit_error, result_error
 from universal.agents.claude.notes import Notes
-from universal.agents.claude.settings import Settings
+from universal.agents.claude.settings import PREPARATION, Settings
 from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Transcript
 from universal.agents.claude.tasks import INTERRUPTED, Crew
 from universal.agents.claude.tools import Todos, read_result
@@ -102,6 +102,10 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """Begin a session in a process that waits. Model, effort and mode are set before its first prompt."""
         self._has_rules = bool(options.rules)
         return True
+
+    def prepare(self) -> list[Output]:
+        """Let Claude build its next request ahead, without sending it; see `Settings.prepare`."""
+        return [*self._settings.prepare()]
 
     def start(self) -> list[Output]:
         """Return the handshake. Its answer fills `catalogue`. Prompts need not wait for it."""
@@ -369,7 +373,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
     def _on_answer(self, msg: Msg) -> Iterator[Output]:
         """Handle the answer to our request. A refused setting is reported; a refused `stop_task` means that the task is over."""
         subtype, refusal = self._settings.on_answer(obj(msg.get("response")))
-        if subtype == "interrupt":
+        if subtype in PREPARATION:
+            yield from self._settings.on_preparation(subtype, refusal)
+        elif subtype == "interrupt":
             self._turns.acknowledge_interrupt()
         elif refusal and subtype == BACKGROUND["subtype"]:  # an older version, or the feature is switched off
             text = f"Nothing was moved to the background: {refusal}"

@@ -36,6 +36,10 @@ _FLAGS = (
     "--permission-prompt-tool=stdio",
 )
 
+_DRAFT, _CONTEXT = "prompt_draft_activity", "get_context_usage"
+PREPARATION = (_DRAFT, _CONTEXT)
+"""Subtypes of the requests with which Claude gets ready for a prompt. Their refusals mean nothing."""
+
 _ENVIRONMENT: dict[str, str | None] = {
     "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
     "CLAUDE_CODE_BG_TASKS_REPORT_RUNNING": "1",
@@ -100,6 +104,19 @@ class Settings:
         request_id = f"req_{self._request_count}"
         self._waiting[request_id] = (get_text(request, "subtype"), undo)
         return control_request(request_id, request)
+
+    def prepare(self) -> Iterator[Output]:
+        """Tell Claude that a prompt may come: it uses the time to get the next request ready (2.1.330). An older one refuses."""
+        yield self.request({"subtype": _DRAFT})
+
+    def on_preparation(self, subtype: str, refusal: str) -> Iterator[Output]:
+        """Handle the answer to a request of `PREPARATION`.
+
+        A summary of the context has Claude put together prompt and tools. It estimates; an older Claude, which does not know
+        `detail`, would have the model's API count tokens, and is not asked.
+        """
+        if subtype == _DRAFT and not refusal:
+            yield self.request({"subtype": _CONTEXT, "detail": "summary"})
 
     def on_answer(self, response: Msg) -> tuple[str, str]:
         """Handle an answer: (subtype, or "" for an unknown request; text of a refusal)."""

@@ -68,8 +68,12 @@ class CodexCodec(kit.BaseCodec[Context]):
         return self._settings.launch(options)
 
     def adopt(self, options: LaunchOptions) -> bool:
-        """Begin a session in a process that waits. The thread, with all its settings, begins with the first prompt."""
-        return True
+        """Begin a session in a process that waits, unless its rules need other tools than the waiting thread has."""
+        return self._settings.has_tools_of(options.rules)
+
+    def prepare(self) -> list[Output]:
+        """Begin the thread before there is a prompt. Codex 0.169.0 neither stores nor lists a thread without a turn."""
+        return self._stamp(self._turns.begin_ahead())
 
     def start(self) -> list[Output]:
         """Return the handshake. Prompts need not wait for it: they are kept until the thread has begun."""

@@ -78,7 +78,7 @@ class Settings:
     approval: str = ""
     """The approval policy of the thread; "" before it begins."""
     rules: tuple[Rule, ...] = ()
-    """The permission rules of the last prompt."""
+    """The permission rules of the last prompt; before it those of the launch."""
     _tools_off: Msg = field(default_factory=dict[str, Any])
     """The configuration of the thread's start that switched off tools."""
     model: str = ""
@@ -97,6 +97,7 @@ class Settings:
         self.resume_id = options.native_session_id or "" if options.resume else ""
         self.resume_at = options.resume_at or "" if options.resume else ""
         self.mode = options.mode if options.mode in PRESETS else DEFAULT_MODE
+        self.rules = options.rules
         argv = [options.binary]
         if not options.project_settings:
             # Codex 0.169.0 trusts the directory of a thread by itself, and writes that into the person's config.toml, when the
@@ -122,18 +123,18 @@ class Settings:
 
     # --- the thread -----------------------------------------------------------------------------------
 
-    def thread(self, prompt: Prompt) -> tuple[str, Msg]:
-        """The request that begins or resumes the conversation: (method, params)."""
-        if prompt.mode in PRESETS:
-            self.mode = prompt.mode
+    def thread(self, prompt: Prompt | None) -> tuple[str, Msg]:
+        """The request that begins or resumes the conversation: (method, params). Without a prompt, the settings of the launch."""
+        if prompt is not None:
+            self.mode = prompt.mode if prompt.mode in PRESETS else self.mode
+            self.rules = prompt.rules
         preset = PRESETS[self.mode]
-        self.rules = prompt.rules
         self.approval = self._approval(self.mode)
-        self._tools_off = without_unasked_tools(prompt.rules)
+        self._tools_off = without_unasked_tools(self.rules)
         params: Msg = {"cwd": self.directory, "approvalPolicy": self.approval, "sandbox": preset.sandbox}
         if self._tools_off:
             params["config"] = self._tools_off
-        if prompt.model and prompt.model != DEFAULT_MODEL:
+        if prompt is not None and prompt.model and prompt.model != DEFAULT_MODEL:
             params["model"] = prompt.model
         if self.resume_id and self.resume_at:  # a thread of its own; turns keep their ids in it (tried with 0.169.0)
             return "thread/fork", {"threadId": self.resume_id, "lastTurnId": self.resume_at, "excludeTurns": True, **params}
@@ -155,7 +156,11 @@ class Settings:
 
     def needs_restart(self, prompt: Prompt) -> bool:
         """Whether the rules of a prompt need other tools than the thread has, and so a new process."""
-        return bool(self.approval) and without_unasked_tools(prompt.rules) != self._tools_off
+        return not self.has_tools_of(prompt.rules)
+
+    def has_tools_of(self, rules: tuple[Rule, ...]) -> bool:
+        """Whether the thread, if it has begun, has the tools for these rules."""
+        return not self.approval or without_unasked_tools(rules) == self._tools_off
 
     def asks_person(self, tool: str, *, is_escalation: bool, reads_only: bool) -> bool:
         """Whether a request is for a person in this mode, and not only for the rules."""

@@ -38,7 +38,7 @@ LOGIN = LoginCheck(
 
 _OWN_FILES = ("config.toml", "auth.json", "AGENTS.md", "AGENTS.override.md", "hooks.json", "prompts", "rules", "skills")
 SPARE = SpareUse(
-    starts="Nothing: its MCP servers and hooks start with the conversation, at the first prompt.",
+    starts="MCP servers, yours and those of a trusted project. They end with the process. Hooks run at the first prompt.",
     files=("AGENTS.md", "AGENTS.override.md", ".codex"),
     own_files=tuple(f"{folder}/{name}" for folder in ("~/.codex", "$CODEX_HOME") for name in _OWN_FILES),
 )

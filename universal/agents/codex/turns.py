@@ -2,8 +2,8 @@
 
 It makes the signals for the turn machine, and decides no end: DONE and FAILED stand for `turn/completed` of the main thread.
 
-- A prompt waits for the handshake and for the thread, which begins with the first prompt. Otherwise each discovery would leave a
-  thread's file on the disk.
+- A prompt waits for the handshake and for the thread, which begins with the first prompt, or ahead in a process that waits for a
+  session: Codex 0.169.0 keeps no file of a thread without a turn. A discovery begins none, because MCP servers start with it.
 - `turn/start` while a turn runs steers into it: both prompts are answered by one `turn/completed`.
 - The answer to `turn/start` may come before or after `turn/started`, so both tell which turn a prompt belongs to.
 - An interrupt needs the turn's id; before that it is held. Codex refuses one for a turn that has not begun, so it is sent again
@@ -46,6 +46,8 @@ class Turns:
     main: Thread
     _ready: bool = False
     _starting: bool = False
+    _ahead: bool = False
+    """True if the thread is to begin without a prompt."""
     _first: bool = True
     _waiting: list[Prompt] = field(default_factory=list[Prompt])
     """Prompts that wait for the thread."""
@@ -72,10 +74,15 @@ class Turns:
         self._ready = True
         yield from self._begin_thread()
 
+    def begin_ahead(self) -> Iterator[Output]:
+        """Begin a new thread as soon as the handshake is done, before there is a prompt. An earlier one waits for it."""
+        self._ahead = not self.settings.resume_id
+        yield from self._begin_thread()
+
     def _begin_thread(self) -> Iterator[Output]:
-        if self._ready and self._waiting and not self._starting:
-            self._starting = True
-            method, params = self.settings.thread(self._waiting[0])
+        if self._ready and (self._waiting or self._ahead) and not self._starting:
+            self._starting, self._ahead = True, False
+            method, params = self.settings.thread(self._waiting[0] if self._waiting else None)
             yield WriteLine(self.rpc.request(method, params)[1])
 
     def thread_begun(self) -> Iterator[Output]:

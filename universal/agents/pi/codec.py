@@ -128,6 +128,10 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._asks.mode = options.mode or "build"
         return True
 
+    def prepare(self) -> list[Output]:
+        """Nothing: `gate.ts` loads the client of the model's API in every process."""
+        return []
+
     def start(self) -> list[Output]:
         """Ask for Pi's offers and its conversation's id. Prompts need not wait for the answers."""
         lines = [self._command(kind, "start") for kind in ("get_state", "get_available_models", "get_commands")]

@@ -4,7 +4,22 @@
 const UNCHECKED = new Set(["question"]);
 const DENIED = "The user doesn't want to proceed with this tool use.";
 
+// The client of a model's API is loaded at the first request, which takes as long as a whole later prompt. So a request is built
+// ahead, and thrown away before anything is sent. No login is looked up for it.
+async function prepare(model) {
+  if (model === undefined) return;
+  const { streamSimple } = await import("@earendil-works/pi-ai/compat");
+  const drop = () => {
+    throw new Error("built ahead");
+  };
+  const context = { messages: [{ role: "user", content: "hello", timestamp: 0 }] };
+  await streamSimple(model, context, { apiKey: "none", fetch: drop, onPayload: drop, maxRetries: 0 }).result();
+}
+
 export default function (pi) {
+  // Older versions have no such module, and then nothing is prepared.
+  pi.on("session_start", (_event, ctx) => void prepare(ctx.model).catch(() => undefined));
+
   pi.on("tool_call", async (event, ctx) => {
     if (UNCHECKED.has(event.toolName)) return undefined;
     const title = "Allow " + event.toolName + "? " + JSON.stringify(event.input);

@@ -478,3 +478,34 @@ def test_other_requests_of_the_cli(subtype: str) -> None:
     how = REFUSED.get(subtype, ("error", ""))[0]
     assert [line["response"]["subtype"] for line in lines] == {"answer": ["success"], "error": ["error"], "silence": []}[how]
     assert len(story.unparsed_lines()) == (subtype not in REFUSED)
+
+
+# --- before there is a session ------------------------------------------------------------------------------------------
+
+
+def spare() -> tuple[ClaudeCodec, list[Msg]]:
+    """A codec in a process that waits for a session, and its last requests."""
+    codec = ClaudeCodec(lambda kind: kind)
+    codec.start()
+    return codec, [json.loads(out.data) for out in codec.prepare() if isinstance(out, WriteLine)]
+
+
+def respond(codec: ClaudeCodec, request: Msg, **response: Any) -> list[Msg]:
+    """The requests that follow an answer. Nothing but requests does."""
+    line = {"type": "control_response", "response": {"request_id": request["request_id"], **response}}
+    outputs = codec.receive(json.dumps(line).encode())
+    assert all(isinstance(out, WriteLine) for out in outputs)
+    return [json.loads(out.data) for out in outputs if isinstance(out, WriteLine)]
+
+
+def test_a_process_that_waits_builds_its_next_request_ahead() -> None:
+    codec, [draft] = spare()
+    assert draft["request"] == {"subtype": "prompt_draft_activity"}
+    [context] = respond(codec, draft, subtype="success")
+    assert context["request"] == {"subtype": "get_context_usage", "detail": "summary"}, "the whole would count tokens"
+    assert respond(codec, context, subtype="success", response={"categories": []}) == []
+
+
+def test_an_older_claude_that_knows_no_preparation_is_asked_nothing_more() -> None:
+    codec, [draft] = spare()
+    assert respond(codec, draft, subtype="error", error="Unsupported control request subtype") == []

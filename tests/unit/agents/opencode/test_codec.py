@@ -467,3 +467,31 @@ def test_a_prompt_is_not_sent_without_its_rules() -> None:
     outputs = server.answer(patch, 500, {"name": "UnknownError", "data": {"message": "no"}})
     assert requests(outputs) == []
     assert [out.input for out in outputs if isinstance(out, Signal)] == [Input.FAILED]
+
+
+# --- before there is a session ------------------------------------------------------------------------------------------
+
+PROVIDERS = {"providers": [{"id": "p", "models": {"a/b": {"id": "a/b"}}}], "default": {"p": "a/b"}}
+TOOLS = "/experimental/tool?provider=p&model=a%2Fb"
+
+
+def offer(server: Server) -> list[dict[str, Any]]:
+    """Answer the requests of the start; what is asked then."""
+    bodies = {"/config/providers": PROVIDERS, "/config": {}, "/command": [], "/agent": []}
+    return [new for row in server.asked for new in requests(server.answer(row, body=bodies[row["path"]]))]
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_process_that_waits_loads_its_directory_and_the_tools_of_the_default_model(is_late: bool) -> None:
+    server = Server()
+    asked = offer(server) if is_late else []
+    asked += requests(server.codec.prepare())
+    asked += [] if is_late else offer(server)
+    assert [(row["method"], row["path"]) for row in asked] == [("GET", "/file?path="), ("GET", TOOLS)]
+    for row in asked:
+        assert server.answer(row, body=[{"name": "README.md"}]) == []
+        assert server.answer(row, 500, {"_tag": "Refused"}) == []
+
+
+def test_a_discovery_loads_nothing_more() -> None:
+    assert offer(Server()) == []

@@ -25,6 +25,7 @@ import socket
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from urllib.parse import urlsplit
 
@@ -185,6 +186,7 @@ def same_origin(origin: str, host: str) -> bool:
     return name == split.hostname and (port or implied) == (host_port or implied)
 
 
+@lru_cache(maxsize=64)
 def _split(host: str) -> tuple[str | None, int | None]:
     """Split `NAME[:PORT]`, in lower case and without brackets; (None, None) if it is no host."""
     match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::(\d{1,5}))?", host)

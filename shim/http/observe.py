@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import nullcontext
 
 import structlog
 from aiohttp import web
@@ -23,9 +24,9 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     loop = asyncio.get_running_loop()
     began = loop.time()
     session_id = request.match_info.get("sessionID") or request.match_info.get("session_id")
-    context = {"session_id": session_id} if session_id else {}
+    context = structlog.contextvars.bound_contextvars(session_id=session_id) if session_id else nullcontext()
     status = 500
-    with structlog.contextvars.bound_contextvars(**context), face.spans.request(request.method, route, request.headers) as span:
+    with context, face.spans.request(request.method, route, request.headers) as span:
         try:
             response = await handler(request)
             status = response.status

@@ -59,13 +59,16 @@ class EventRow(NamedTuple):
     raw: str | None
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
 def dump(value: Any, subject: str = "a value") -> str:
     """Encode a value as JSON text that any UTF-8 store takes.
 
     Raises StoreError that names the `subject`, if it is no JSON.
     """
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text = _encode(value)
         text.encode()
     except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form, only an escape
         return json.dumps(value, separators=(",", ":"))

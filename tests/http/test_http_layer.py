@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -216,6 +217,14 @@ async def test_broken_unicode_is_replaced(client: ApiClient, data: bytes, text: 
 def test_answers_hold_what_json_cannot(value: object, text: str) -> None:
     """Lone surrogates from an agent, integers above 64 bits, models in the middle."""
     assert wire_json.dumps(value).decode() == text
+
+
+@pytest.mark.parametrize(("level", "lines"), [(logging.DEBUG, 1), (logging.WARNING, 0)])
+async def test_a_request_is_logged_at_debug(client: ApiClient, caplog: pytest.LogCaptureFixture, level: int, lines: int) -> None:
+    caplog.set_level(level, "shim.http.middleware")
+    with structlog.testing.capture_logs() as logged:
+        await post(client, "/echo", b"{}")
+    assert [entry["path"] for entry in logged if entry["event"] == "request.done"] == ["/echo"] * lines
 
 
 async def test_too_large(client: ApiClient) -> None:

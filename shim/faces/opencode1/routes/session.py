@@ -105,7 +105,7 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
 
 
 def _path(directory: str, worktree: str) -> str:
-    path = relative(directory, worktree) if worktree != "/" else ""
+    path = relative(directory, worktree) if worktree not in ("/", directory) else ""
     return "" if path in (".", directory) else path
 
 

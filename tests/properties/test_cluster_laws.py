@@ -47,7 +47,7 @@ def hold(steps: list[Step]) -> None:
     run(test, NODES)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(max(180, LAW_EXAMPLES))
 @settings(max_examples=LAW_EXAMPLES // 8, deadline=None, phases=PHASES, derandomize=IS_ORDINARY)
 @given(STEPS)
 def test_laws_hold_in_any_history(steps: list[Step]) -> None:

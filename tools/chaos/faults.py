@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
 from tools.chaos.machines import Machines, Node
 from tools.chaos.plan import Fault, Kind
-
-CALM_S = 4.0
-"""Seconds after a fault of a node until it counts as calm."""
 
 
 class Injector:
@@ -22,12 +19,11 @@ class Injector:
         self._say = say
         self.counts: Counter[str] = Counter()
         self._nats = asyncio.Lock()
-        self._calm_at: dict[str, float] = {}
+        self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def calm_nodes(self) -> list[Node]:
-        """The nodes that were not hurt for CALM_S: they have read what the others have done meanwhile."""
-        now = asyncio.get_running_loop().time()
-        return [node for node in self._machines.nodes if self._calm_at.get(node.name, 0.0) <= now]
+        """The nodes with which nothing is done at present. They may not have read yet what the others have done."""
+        return [node for node in self._machines.nodes if not self._turns[node.name].locked()]
 
     async def carry_out(self, plan: Sequence[Fault]) -> None:
         """Do all of it, and return when all is undone. Raises the error of a machine that does not come back."""
@@ -58,8 +54,12 @@ class Injector:
                 await asyncio.to_thread(server.start)
 
     async def _hurt_node(self, fault: Fault) -> None:
+        """Faults of one node follow each other: on a busy machine it may take longer to start than the plan allows for."""
         node = self._machines.nodes[fault.target - 1]
-        self._calm_at[node.name] = float("inf")
+        async with self._turns[node.name]:
+            await self._hurt(node, fault)
+
+    async def _hurt(self, node: Node, fault: Fault) -> None:
         end = asyncio.get_running_loop().time() + fault.for_s
         try:
             if fault.kind is Kind.KILL:
@@ -78,4 +78,3 @@ class Injector:
             node.wire.mend()
         if fault.kind in (Kind.KILL, Kind.RESTART):
             await node.start()
-        self._calm_at[node.name] = asyncio.get_running_loop().time() + CALM_S

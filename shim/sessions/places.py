@@ -252,6 +252,8 @@ class Places:
 
         In: `shown`, the last event of a session of another server that the readers here have got; None: no reader waits.
         """
+        for watcher in tuple(self._watchers):
+            watcher.note(growth, hash_of(growth.session_id), shown)
         if growth.position <= self._position:
             return
         place = self._places.get(growth.session_id)
@@ -262,8 +264,6 @@ class Places:
         if len(self._early) < EARLY:
             self._early[growth.position] = growth
         self._note_session(growth.session_id)
-        for watcher in tuple(self._watchers):
-            watcher.note(growth, self._tags[growth.session_id], shown)
         self._advance()
 
     def _note_session(self, session_id: str) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from time import monotonic
 
 from shim.sessions.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, encode_viewpoint, hash_of
 from shim.store.peers import Growth
@@ -27,11 +28,19 @@ class Repeats:
     """What a client has seen that this server has not shown yet.
 
     In: `viewpoint`, what it has seen elsewhere; `unshown`, those of its sessions of which this server has shown less; `sent`, how
-    far the sessions are of which it gets missed events here.
+    far the sessions are of which it gets missed events here; `keep_s`, seconds in which this server may learn that it is behind.
     """
 
-    def __init__(self, places: Places, viewpoint: Viewpoint, unshown: Iterable[Progress], sent: Iterable[Progress] = ()) -> None:
+    def __init__(
+        self,
+        places: Places,
+        viewpoint: Viewpoint,
+        unshown: Iterable[Progress],
+        sent: Iterable[Progress] = (),
+        keep_s: float = 0.0,
+    ) -> None:
         self._places = places
+        self._until = monotonic() + keep_s
         self._viewpoint = viewpoint
         self._unshown = {progress.tag: progress for progress in unshown}
         self._named = {progress.tag for progress in viewpoint.sessions}
@@ -49,7 +58,7 @@ class Repeats:
     @property
     def is_over(self) -> bool:
         """Whether this server has shown all that the client has seen. It stays so."""
-        if not self._is_over and not self._unshown and self._has_caught_up:
+        if not self._is_over and not self._unshown and self._has_caught_up and monotonic() >= self._until:
             self._is_over = True
             self.close()
         return self._is_over

@@ -37,6 +37,8 @@ WAIT_S = 1.0
 kept from the client when it comes. Events that were not stored before their server died never come."""
 WORD_S = 0.1
 """Seconds after which messages of journals are read of which no word has come."""
+KEEP_S = 15.0
+"""Seconds in which a server that was paused, cut off or started finds out what it has not shown: longer than a lease."""
 POLL_S = 0.02
 """Seconds between two looks at that."""
 FETCHED = 8_192
@@ -204,12 +206,16 @@ class Replays:
             if progress.tag in missed or (entry is not None and not is_wanted(entry.current_record.directory)):
                 continue  # what comes after the gap is new
             rest = progress if session_id is None else self._without_lost(progress, session_id)
-            if session_id is None or rest.is_idle or self._last_published(session_id, 0) < rest.last:
+            is_taken = entry is not None and entry.state is not None and self._is_taken(entry.record.id, rest)
+            if session_id is None or rest.is_idle or is_taken or self._last_published(session_id, 0) < rest.last:
                 unshown.append(rest)
-        repeats = Repeats(
-            self._places, viewpoint, unshown, [Progress(tag, gap.end + 1, 0, STORED) for tag, gap in missed.items()]
-        )
+        sent = [Progress(tag, gap.end + 1, 0, STORED) for tag, gap in missed.items()]
+        repeats = Repeats(self._places, viewpoint, unshown, sent, KEEP_S)
         return None if repeats.is_over else repeats
+
+    def _is_taken(self, session_id: str, progress: Progress) -> bool:
+        """Whether the client has seen events of a later owner of a session that is still loaded here."""
+        return progress.may_be_lost and progress.epoch > self._peers.epoch_of(session_id)
 
     async def changes(self, gap: Gap) -> AsyncGenerator[SessionChanges]:
         """The changes of the missed events, in order. Raises StoreError."""

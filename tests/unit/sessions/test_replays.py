@@ -97,15 +97,22 @@ class Cluster:
 
 
 def replays_at(
-    places: Places, shown: dict[str, int] | None = None, read_words: Callable[[int], Awaitable[None]] | None = None
+    places: Places,
+    shown: dict[str, int] | None = None,
+    read_words: Callable[[int], Awaitable[None]] | None = None,
+    *,
+    epoch: int = 1,
+    is_loaded: bool = False,
 ) -> Replays:
     """Another server, which has shown what `shown` says, and nothing of other sessions."""
-    entry = SimpleNamespace(current_record=SimpleNamespace(directory="/srv"))
+    record = SimpleNamespace(id="ses_a", directory="/srv")
+    entry = SimpleNamespace(current_record=record, record=record, state=object() if is_loaded else None)
     index: Any = MagicMock(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
     index.__contains__.return_value = True
     others: Any = SimpleNamespace(last_published=(shown or {}).get, read_words=read_words, look_now=partial(asyncio.sleep, 0))
     nothing: Any = None
-    return Replays(nothing, index, others, places, nothing, nothing)
+    peers: Any = SimpleNamespace(epoch_of=lambda session_id: epoch)
+    return Replays(nothing, index, others, places, peers, nothing)
 
 
 def events_of(gaps: list[Gap]) -> list[Event]:

@@ -254,13 +254,13 @@ class Places:
         """
         for watcher in tuple(self._watchers):
             watcher.note(growth, hash_of(growth.session_id), shown)
-        if growth.position <= self._position:
-            return
         place = self._places.get(growth.session_id)
         if place is None and shown is not None and shown < growth.last:
             place = self._places[growth.session_id] = _Place(hash_of(growth.session_id), shown + 1, STORED, shown + 1)
         if place is not None and growth.position > place.position:
             place.last, place.position = growth.last, growth.position
+        if growth.position <= self._position:
+            return  # it is known, or from before this server's start and shown only now
         if len(self._early) < EARLY:
             self._early[growth.position] = growth
         self._note_session(growth.session_id)
@@ -377,9 +377,13 @@ class Places:
 
     def unshown(self, position: int) -> dict[str, int]:
         """Session -> its last event up to a message, of those that the readers here have not got all of, as far as noted."""
-        behind = dict(self._places)
+        behind, found = dict(self._places), dict[str, int]()
+        for session_id, place in self._places.items():
+            if place.epoch == STORED and place.position <= position:  # its message may be from before this server
+                del behind[session_id]
+                if place.next <= place.last:
+                    found[session_id] = place.last
         early = (self._early[number] for number in sorted(self._early, reverse=True))
-        found: dict[str, int] = {}
         for growth in (*early, *reversed(self._history)) if behind else ():
             if growth.position <= position and growth.has_events and (place := behind.pop(growth.session_id, None)) is not None:
                 if place.next <= growth.last if place.epoch == STORED else place.epoch < growth.epoch:

@@ -193,3 +193,16 @@ def test_messages_of_a_session_are_forgotten_with_the_others(monkeypatch: pytest
     assert (at.last_of("ses_a"), at.last_of("ses_b"), at.since) == (0, 3, 1)
     at.remember_before([Growth("ses_a", 1, 1, 1, 1)], 0)
     assert (at.last_of("ses_a"), at.last_until("ses_b", 2), at.first_since("ses_b", 2)) == (1, 2, 3)
+
+
+def test_an_event_from_before_this_server_that_is_shown_only_now_is_in_the_position_until_it_is() -> None:
+    """Else it would be taken for one that is shown and not stored, and sent to each client that comes."""
+    at = places(7)
+    at.note(Growth("ses_a", 5, 6, 6, 1), 4)
+    assert viewpoint_of(at.renew("x")) == Viewpoint(7, (Progress(hash_of("ses_a"), 5, 0, STORED),))
+    assert at.unshown(7) == {"ses_a": 6}
+    publish(at, "ses_a", 5, is_stored=True)
+    publish(at, "ses_a", 6, is_stored=True)
+    assert viewpoint_of(at.renew("x")) == Viewpoint(7)
+    assert at.first_after("ses_a") is None
+    assert at.exception_ids() == []

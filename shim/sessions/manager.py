@@ -500,19 +500,17 @@ class SessionManager:
             entry.state.journal.is_closed = True
         session = entry.state.session if entry.state is not None else Session(record, "")
         self.deps.store.delete_session(session_id)
+        is_kept = False
         try:
             await self.deps.store.flush(session_id)
         except SessionElsewhere as error:
+            is_kept = True
             await self._keep(entry, error)
             raise
-        except StoreError:  # it is deleted as soon as the store can be written
-            self._publish_deletion(record, session)
-            raise
-        self._publish_deletion(record, session)
-
-    def _publish_deletion(self, record: SessionRecord, session: Session) -> None:
-        self.deps.feed.end(record.id)
-        self.deps.changes.publish([SessionDeleted(record)], session, self.deps.clock.now_ms())
+        finally:  # after a failure of the store it is deleted as soon as that can be written
+            if not is_kept:
+                self.deps.feed.end(session_id)
+                self.deps.changes.publish([SessionDeleted(record)], session, self.deps.clock.now_ms())
 
     async def _keep(self, entry: SessionEntry, error: SessionElsewhere) -> None:
         """Keep a session that could not be deleted, because another server has taken it meanwhile."""

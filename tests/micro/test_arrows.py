@@ -103,7 +103,7 @@ def lines() -> list[bytes]:
     """An answer as Claude Code writes it."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        agent.turn(f"[deltas:{PIECES}]", 1)
+        agent.turn(f"[deltas:{PIECES}]", 1, 0)
     return out.getvalue().encode().splitlines()
 
 

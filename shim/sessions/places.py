@@ -379,7 +379,7 @@ class Places:
         """Session -> its last event up to a message, of those that the readers here have not got all of, as far as noted."""
         behind, found = dict(self._places), dict[str, int]()
         for session_id, place in self._places.items():
-            if place.epoch == STORED and place.position <= position:  # its message may be from before this server
+            if place.epoch == STORED and 0 < place.position <= position:  # its message may be from before this server
                 del behind[session_id]
                 if place.next <= place.last:
                     found[session_id] = place.last

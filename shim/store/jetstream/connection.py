@@ -520,9 +520,13 @@ def _explain(error: BaseException, client: Client, options: ClusterOptions) -> s
         )
     if client.server_wants_credentials and not secret and options.tls_cert is None:
         return "it wants credentials. Set cluster_password (a token, or USER:PASSWORD) or cluster_credentials (a .creds file)."
-    if REFUSED_CREDENTIALS in str(error):
+    is_cut_off = isinstance(error, ConnectionResetError | BrokenPipeError) and client.server_wants_credentials
+    if is_cut_off or REFUSED_CREDENTIALS in str(error):
         what = f"the file {options.credentials} (cluster_credentials)" if options.credentials else "cluster_password"
-        return f"it refuses the credentials. Look at {what}: it may be wrong, expired or revoked."
+        seen = (
+            "it has closed the connection, so it probably refuses the credentials" if is_cut_off else "it refuses the credentials"
+        )
+        return f"{seen}. Look at {what}: it may be wrong, expired or revoked."
     return f"{str(error) or type(error).__name__}. Look at the address, the credentials and the certificates."
 
 

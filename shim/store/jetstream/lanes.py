@@ -22,8 +22,8 @@ import structlog
 
 from shim.errors import ShimError, StoreError
 
-GROUP_S = 0.002
-"""Seconds that a write waits for more of its lane, if no commit of it runs."""
+GROUP_S = 0.0005
+"""Seconds that a write waits for more of its lane, if no commit of it runs. Clients of other servers wait for it too."""
 GROUP_WRITES = 256
 """Maximum writes that a commit gets."""
 PARALLEL = 64

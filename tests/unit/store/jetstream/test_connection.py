@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ from time import time
 import pytest
 
 from shim.errors import StoreError
+from shim.store.jetstream import connection as connections
 from shim.store.jetstream.connection import Connection
 from shim.store.jetstream.layout import ClusterOptions
 from tests.support.certificates import DAY, Authority
@@ -104,6 +107,22 @@ async def test_no_credentials_are_sent_to_a_server_without_tls(authority: Author
         text = await refusal(ClusterOptions((f"{scheme}://127.0.0.1:{port}",), secret=SECRET, tls_ca=authority.file))
     assert "offers no TLS, and no credentials were sent" in text
     assert b"".join(heard) == b""
+
+
+async def test_a_refusal_is_named_also_if_its_reason_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that refuses credentials closes at once, so that its last line may never be read."""
+    monkeypatch.setattr(connections, "CONNECT_S", 2.0)
+
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b'INFO {"server_id":"x","version":"2.15.0","max_payload":1048576,"auth_required":true}\r\n')
+        await reader.readline()
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        text = await refusal(ClusterOptions((f"nats://127.0.0.1:{port}",), secret=SECRET))
+    assert "probably refuses the credentials. Look at cluster_password" in text
 
 
 async def test_a_token(start: Start) -> None:

@@ -132,6 +132,7 @@ class Listener:
         self._more = asyncio.Event()
         self.behind = False
         self.ended = False
+        self.is_lost = False
 
     @property
     def waiting_events(self) -> int:
@@ -140,6 +141,8 @@ class Listener:
 
     def put(self, event: UniversalEvent) -> None:
         """Queue an event. Called by the feed. Never waits."""
+        if self.is_lost:
+            return
         if len(self._queue) >= self._size:
             self._queue.clear()
             self.behind = True
@@ -149,6 +152,7 @@ class Listener:
     def end(self, *, is_lost: bool = False) -> None:
         """End the queue. Called by the feed. `is_lost`: what waits was never stored."""
         if is_lost:
+            self.is_lost = True
             self._queue.clear()
         self.ended = True
         self._more.set()
@@ -207,6 +211,10 @@ class Feed:
         """Publish a stamped event to observers and listeners. Never waits, never raises."""
         if self._listeners:
             self.show(event)
+        self.notify(event)
+
+    def notify(self, event: UniversalEvent) -> None:
+        """Call the observers with an event that no reader gets. Never waits, never raises."""
         for observer in self._observers:
             try:
                 observer(event)
@@ -311,6 +319,8 @@ class Follower(Generic[T]):
         self._listener.close()
 
     def _fresh(self) -> list[UniversalEvent]:
+        if self._listener.is_lost:
+            self._unread = []
         waiting, self._unread = [*self._unread, *self._listener.drain()], []
         return [event for event in waiting if event.sequence > self.position]
 
@@ -324,6 +334,8 @@ class Follower(Generic[T]):
                 return []
             except StoreError:  # the client gets a sign of life; then it is tried again
                 self._unread = events
+                return []
+            if self._listener.is_lost:  # while the store was away: it has other events in their place
                 return []
         self.position = events[-1].sequence
         return events

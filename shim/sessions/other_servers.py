@@ -320,6 +320,7 @@ class OtherServers:
         session_id, owner = lost.session_id, lost.owner
         entry = self._index.find(session_id)
         if entry is None or entry.state is None:
+            self._confirm_loss(session_id)
             return
         log.warning("other_servers.session_taken", session_id=session_id, owner=str(owner))
         state, actor = entry.state, entry.actor
@@ -328,7 +329,8 @@ class OtherServers:
         if owner.pid:
             self._owners[session_id] = owner
         self._deps.feed.end(session_id, is_lost=True)
-        state.mute()
+        state.mute(self._deps.feed.notify)
+        self._confirm_loss(session_id)
         entry.busy = False
         self.remotes.take_up(entry, lost.stored, LostView(tuple(state.session.messages), is_busy=state.machine.busy))
         self._releases[session_id] = is_released = asyncio.Event()
@@ -340,6 +342,10 @@ class OtherServers:
         finally:
             is_released.set()
             del self._releases[session_id]
+
+    def _confirm_loss(self, session_id: str) -> None:
+        if (peers := self._ownership.peers) is not None:
+            peers.confirm_loss(session_id)
 
     async def _wait_for_release(self, session_id: str) -> None:
         """Wait, for RELEASE_S at most, until a session that this server gives up at this moment can be claimed."""

@@ -138,9 +138,12 @@ class SessionState:
             self._note(event)
             self._replay_turn(event)
 
-    def mute(self) -> None:
-        """Show clients nothing more. Another server has the session, and tells of it."""
-        self._changes = ChangeFeed()
+    def mute(self, feed: Callable[[UniversalEvent], object]) -> None:
+        """Show clients nothing more: another server has the session, and tells of it.
+
+        In: `feed`, which gets all events from now on.
+        """
+        self._changes, self._feed = ChangeFeed(), feed
 
     def show(self, event: UniversalEvent, changes: ChangeFeed, *, without: tuple[type[Change], ...] = ()) -> None:
         """Apply an event that another server has written, and show its changes to the clients of this one. Nothing is stored.

@@ -307,6 +307,11 @@ class Journals:
         log.error("cluster.session_lost", session_id=journal.session_id, owner=str(owner))
         self._on_lost(journal)
 
+    def confirm_loss(self, session_id: str) -> None:
+        """Treat a lost session like any other one that another server has, from now on."""
+        if (journal := self.find(session_id)) is not None:
+            journal.lost_to = None
+
     async def last_of_ours(self, journal: Journal) -> int:
         """The last event of a lost session that this server has written, also if the answer was lost. Raises StoreError."""
         last, record = journal.lost_at, journal.record

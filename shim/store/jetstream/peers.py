@@ -152,6 +152,10 @@ class JetStreamPeers:
         """Give a session of this server to whoever claims it next, after all its writes. Raises StoreError, SessionElsewhere."""
         await self._release(session_id)
 
+    def confirm_loss(self, session_id: str) -> None:
+        """Note that nothing here works on a lost session any more."""
+        self._journals.confirm_loss(session_id)
+
     def nodes(self) -> Sequence[Node]:
         """The other servers that lived at the last look."""
         return [node for server_id, node in self._leases.nodes.items() if server_id != self._server_id]

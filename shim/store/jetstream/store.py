@@ -490,7 +490,8 @@ class JetStreamStore:
         messages = await self._use().connection.read_all(self.layout.sessions, self.layout.sessions.subjects, opened.seen + 1)
         values = tuple(await opened.values.changes())
         changes = [change for message in messages if (change := self._change(message)) is not None]
-        lost, ended = tuple(opened.lost), tuple(opened.ended)
+        lost = tuple(journal for journal in opened.lost if journal.lost_to is not None)
+        ended = tuple(opened.ended)
         opened.lost.clear()
         opened.ended.clear()
         back = _sessions_of(opened)
@@ -559,11 +560,10 @@ def _sessions_of(opened: _OpenStore) -> tuple[tuple[str, ServerRef], ...]:
 
 
 async def _lost_session(journals: Journals, journal: Journal) -> LostSession:
-    """What a look says of a lost session. From now on it is like any other session that another server has."""
-    stored = journal.lost_at
+    """What a look says of a lost session."""
+    owner, stored = journal.lost_to or ServerRef(""), journal.lost_at
     with suppress(StoreError):  # then clients here may get the last events again
         stored = await journals.last_of_ours(journal)
-    owner, journal.lost_to = journal.lost_to or ServerRef(""), None
     return LostSession(journal.session_id, owner, stored)
 
 

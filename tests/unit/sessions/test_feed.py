@@ -182,3 +182,26 @@ async def test_events_of_a_lost_session_reach_no_reader() -> None:
     assert (refused.over, late.over) == (True, True)
     refused.close()
     late.close()
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_events_of_a_session_that_is_lost_before_they_are_stored_reach_no_reader(is_away: bool) -> None:
+    """It is lost while NATS is away, or while the store waits. Its next owner writes other events with these sequences."""
+    feed = Feed()
+    journal = Journal(feed)
+    failures = [StoreUnavailable("NATS is away")] if is_away else []
+
+    async def store() -> None:
+        if failures:
+            raise failures.pop()
+        feed.end("s", is_lost=True)
+
+    follower = Follower(feed, "s", journal.read, 0, store)
+    assert list(await follower.take(asyncio.get_running_loop().time())) == []
+    journal.add()
+    assert list(await follower.take()) == []
+    feed.end("s", is_lost=True)
+    journal.add()
+    assert list(await follower.take()) == []
+    assert follower.over
+    follower.close()

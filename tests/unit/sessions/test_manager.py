@@ -13,6 +13,7 @@ from shim.sessions.session_entry import SessionEntry
 from shim.store.ownership import LostSession
 from shim.store.servers import ServerRef
 from tests.support.scripted_model import World, ask, world
+from universal.events import EventType
 
 
 async def test_a_session_that_is_released_at_the_moment_of_its_load_is_loaded_again(
@@ -86,6 +87,26 @@ async def test_an_abort_that_the_store_does_not_take_ends_the_turn_and_says_that
     assert lossy.hub.folds[session].idles == 1
     with pytest.raises(StoreUnavailable):
         await lossy.manager.abort(session)
+
+
+async def test_what_a_lost_session_does_at_its_end_reaches_no_reader(lossy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its agent is ended here. The events of that are in no journal: the server that has taken the session writes others."""
+    session = lossy.session()
+    await ask(lossy, session)
+    feed, observed = lossy.manager.deps.feed, list[EventType]()
+    feed.observe(lambda event: observed.append(event.type))
+    actor = await lossy.manager.actor(session)
+    close, reader = actor.close, feed.listen("another session")
+
+    async def listen_and_close(**options: Any) -> None:
+        nonlocal reader
+        reader = feed.listen(session)
+        await close(**options)
+
+    monkeypatch.setattr(actor, "close", listen_and_close)
+    await lose(lossy, session)
+    assert EventType.TURN_ENDED in observed, "metrics and spans end with the turn"
+    assert reader.drain() == []
 
 
 async def test_an_abort_of_a_session_that_was_lost_meanwhile_goes_to_the_other_server(lossy: World) -> None:

@@ -30,6 +30,7 @@ from shim.errors import (
     RequestError,
     RouteUnknown,
     ServerStopping,
+    SessionElsewhere,
     ShimError,
     TooManyLogins,
 )
@@ -152,7 +153,7 @@ def _headers(error: RequestError) -> dict[str, str]:
             return {"Retry-After": str(error.wait_s)}
         case MethodNotAllowed():
             return {"Allow": error.allowed}
-        case PlacedElsewhere() | NoServer() | ServerStopping() | DirectoryElsewhere():
+        case PlacedElsewhere() | NoServer() | ServerStopping() | DirectoryElsewhere() | SessionElsewhere():
             return {NOT_HERE: "1"}
         case _:
             return {}

@@ -4,8 +4,8 @@
     client <- this server: status, headers and body               <-            <-
 
 For directories `shim.http.places` chooses the servers, and WebSockets go through `shim.http.tunnel`. This is the only place that
-knows it: handlers and faces see a request of their own server. A request is forwarded once; a server that does not have the
-session any more answers with its 409. The owner gives the request to its application over a private
+knows it: handlers and faces see a request of their own server. A server that is asked asks no other one; if it does not have the
+session any more it says so, and this server asks the next owner. The owner gives the request to its application over a private
 socket, so that it passes the same middlewares, but for the gate: this server has checked its credentials. Other programs of the
 user can find that socket, also agents: it answers nobody who does not know a secret of this process.
 """
@@ -108,7 +108,7 @@ ANSWER_CHARS = 300
 TAKE_OVER_S = 15.0
 """Maximum seconds that a request waits until the sessions of a dead server have another one."""
 MOVES = 2
-"""So often a request is placed again whose session was given up by its owner meanwhile."""
+"""So often a request is placed again whose session its owner has given up or lost meanwhile."""
 SWITCHING_PROTOCOLS = 101
 TICKET_ONLY = "X-Shim-Ticket-Only"
 """Header of a request of a client without credentials, which may show a ticket."""

@@ -20,7 +20,7 @@ from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
 from shim.http.places import NEEDED
 from shim.http.relay import RELAY, TICKET_ONLY, Relay, command_for, forward
-from shim.store.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe
+from shim.store.peers import Accept, Answer, Command, Growth, Handle, Headers, Node, Offer, Overview, Pipe
 from shim.store.servers import ServerRef
 from tests.http.doors import PASSWORD, Start
 
@@ -73,6 +73,7 @@ class AnsweringPeers(FakePeers):
 
     def __init__(self, status: int, body: bytes) -> None:
         self.commands: list[Command] = []
+        self.headers: Headers = ()
         self._status = status
         self._body = body
 
@@ -83,7 +84,7 @@ class AnsweringPeers(FakePeers):
         async def chunks() -> AsyncGenerator[bytes]:
             yield self._body
 
-        yield Answer(self._status, (), chunks())
+        yield Answer(self._status, self.headers, chunks())
 
 
 @pytest.mark.parametrize(("status", "is_gone"), [(200, True), (404, True), (409, False), (503, False)])
@@ -107,6 +108,14 @@ class DyingPeers(AnsweringPeers):
         self.asked.append(server.label)
         if server.label == "dead":
             raise ServerLost("The server dead cannot be reached.", was_heard=self._was_heard)
+        return super().ask(server, command)
+
+
+class MovingPeers(AnsweringPeers):
+    """The server `first` has lost its session."""
+
+    def ask(self, server: ServerRef, command: Command) -> AbstractAsyncContextManager[Answer]:
+        self.headers = ((NOT_HERE, "1"),) if server.label == "first" else ()
         return super().ask(server, command)
 
 
@@ -137,11 +146,18 @@ async def test_a_request_that_a_dead_server_did_not_hear_waits_for_the_next_one(
     start: Start, monkeypatch: pytest.MonkeyPatch, was_heard: bool, wait_s: float, asked: int
 ) -> None:
     """Its session has another server when it is looked at for the third time."""
-    peers, apps = DyingPeers(was_heard=was_heard), list[web.Application]()
+    peers = DyingPeers(was_heard=was_heard)
+    monkeypatch.setattr("shim.http.relay.TAKE_OVER_S", wait_s)
+    assert await abort_elsewhere(start, monkeypatch, peers, ["dead", "dead", "alive"]) == (200 if asked == 3 else 503)
+    assert peers.asked == ["dead", "dead", "alive"][:asked]
+
+
+async def abort_elsewhere(start: Start, monkeypatch: pytest.MonkeyPatch, peers: FakePeers, names: list[str]) -> int:
+    """The status of an abort of a session, which belongs to these servers, as it is looked at again and again."""
+    apps = list[web.Application]()
     client = await start(extend=apps.append)
     apps[0][RELAY].append(Relay(apps[0], peers, lambda directory, server: None))
-    monkeypatch.setattr("shim.http.relay.TAKE_OVER_S", wait_s)
-    owners = iter(["dead", "dead", "alive"])
+    owners = iter(names)
 
     async def abort(session_id: str) -> None:
         raise SessionElsewhere(session_id, ServerRef("s", 1, name=next(owners)))
@@ -155,8 +171,24 @@ async def test_a_request_that_a_dead_server_did_not_hear_waits_for_the_next_one(
     monkeypatch.setattr(sessions, "deps", SimpleNamespace(placement=None), raising=False)
     monkeypatch.setattr(sessions, "find_record", {}.get, raising=False)
     async with client.raw.post("/session/ses_a/abort") as answer:
-        assert answer.status == (200 if asked == 3 else 503)
-    assert peers.asked == ["dead", "dead", "alive"][:asked]
+        return answer.status
+
+
+async def test_a_request_follows_a_session_that_moves_meanwhile(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    peers = MovingPeers(200, b"true")
+    assert await abort_elsewhere(start, monkeypatch, peers, ["first", "second"]) == 200
+    assert len(peers.commands) == 2
+
+
+async def test_a_server_that_has_lost_a_session_says_that_it_is_not_there(
+    relay: Relay, apps: list[web.Application], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def abort(session_id: str) -> None:
+        raise SessionElsewhere(session_id, ServerRef("s", 1, name="other"))
+
+    monkeypatch.setattr(apps[0][SERVICES].sessions, "abort", abort, raising=False)
+    async with relay.perform(Command("1", "POST", "/session/ses_a/abort")) as answer:
+        assert (answer.status, NOT_HERE in dict(answer.headers)) == (409, True)
 
 
 @pytest.mark.parametrize("secret", [None, "", "wr\u00f6ng"])

@@ -231,9 +231,9 @@ class JetStreamStore:
             await opened.peers.close()
             await opened.lanes.close()
         finally:
-            self._opened, self._is_opening = None, False
             await opened.leases.stop()
-            await opened.connection.close()
+            await opened.connection.close()  # its last messages still find the store open
+            self._opened, self._is_opening = None, False
             opened.pages.close()
             if opened.local is not None:
                 await asyncio.to_thread(opened.local.leave)

@@ -89,7 +89,7 @@ async def test_an_abort_that_the_store_does_not_take_ends_the_turn_and_says_that
         await lossy.manager.abort(session)
 
 
-async def test_what_a_lost_session_does_at_its_end_reaches_no_reader(lossy: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_events_at_the_end_of_a_lost_session_reach_no_reader(lossy: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its agent is ended here. The events of that are in no journal: the server that has taken the session writes others."""
     session = lossy.session()
     await ask(lossy, session)

@@ -75,6 +75,19 @@ class Ids:
             return render(_PREFIX[kind], self._value(), next(self._tails), descending=True)
         return f"{_PREFIX[kind]}_{self._value() & MASK:012x}{next(self._tails)}"
 
+    def events(self, count: int) -> list[str]:
+        """Create the ids of events of the same moment. The clock is read once."""
+        first = self._value()
+        self._last = first + count - 1
+        tails = self._tails
+        return [f"evt_{value & MASK:012x}{next(tails)}" for value in range(first, first + count)]
+
+    def moments(self, count: int) -> list[str]:
+        """Create several ids like that of `moment`. The clock is read once."""
+        first = self._value()
+        self._last = first + count - 1
+        return [f"evt_{value & MASK:012x}" for value in range(first, first + count)]
+
     def moment(self) -> str:
         """Create the id of a stream event: `evt_` and 12 ascending hex digits of time and counter.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
@@ -30,8 +30,7 @@ IdFactory: TypeAlias = Callable[[Literal["item", "permission", "question"]], str
 # --- out ---------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """An event body.
 
     child      key of a subagent's session (the call id that made it), None for the session itself.
@@ -48,8 +47,8 @@ class Fact:
     native_session_id: str | None = None
 
     def of(self, native_session_id: str) -> Fact:
-        """Return the fact with the agent's own id of the conversation. `replace` would be too slow for every piece of text."""
-        return Fact(self.type, self.data, self.raw, self.synthetic, self.child, native_session_id)
+        """Return the fact with the agent's own id of the conversation."""
+        return self._replace(native_session_id=native_session_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ A stdout that is still open then belongs to a foreign process. The agent's own o
 """
 DRAIN_S = 10.0
 """Maximum seconds of reading the stdout of a process that is gone, if output never pauses."""
-LINES_AT_ONCE = 32
+LINES_AT_ONCE = 64
 """Lines of one agent that are handled before the loop runs other tasks: 2 to 5 ms."""
 READ_BYTES = 64 * 1024
 """Bytes per read, the size of a pipe. asyncio's own 256 KiB would be allocated and freed for each line."""

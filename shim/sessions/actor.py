@@ -15,7 +15,7 @@ from typing import TypeAlias
 import structlog
 
 from shim.agents.directory import LOGGED_OUT
-from shim.sessions.agent_process import AgentProcess
+from shim.sessions.agent_process import AgentProcess, Pieces
 from shim.sessions.child_sessions import ChildSessions
 from shim.sessions.dependencies import SessionDeps
 from shim.sessions.effect_queue import EffectQueue
@@ -63,7 +63,7 @@ class _TurnEffect:
     effect: Effect
 
 
-_Effect: TypeAlias = Output | _TurnEffect
+_Effect: TypeAlias = Output | Pieces | _TurnEffect
 
 
 class SessionActor:
@@ -212,7 +212,7 @@ class SessionActor:
         self._effects.add([_TurnEffect(state, effect) for effect in state.apply(input_, key, **metadata)])
         self._note_native_session()
 
-    def _emit(self, outputs: Sequence[Output]) -> None:
+    def _emit(self, outputs: Sequence[Output | Pieces]) -> None:
         """Queue outputs of the codec."""
         self._effects.add(outputs)
         if self._dispatcher.note_native_session():
@@ -220,6 +220,9 @@ class SessionActor:
 
     def _carry_out(self, effect: _Effect) -> None:
         match effect:
+            case Pieces(facts=facts):
+                self._dispatcher.on_answer()
+                self.main.record_pieces(facts)
             case Fact():
                 self._on_fact(effect)
             case _TurnEffect():
@@ -321,7 +324,7 @@ class SessionActor:
         state = self.main if fact.child is None else self.children.open(fact.child, fact)
         if fact.type is EventType.SESSION_STARTED:
             return  # it was recorded when the session was created
-        if fact.type is EventType.ITEM_DELTA:  # most of what an agent says, and none of what follows
+        if fact.type is EventType.ITEM_DELTA:
             self._dispatcher.on_answer()
             state.fact(fact)
             return

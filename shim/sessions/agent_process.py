@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import TypeGuard
 
 import structlog
 
@@ -19,17 +21,26 @@ from universal.codec import (
     Codec,
     Command,
     Exit,
+    Fact,
     HostedCodec,
     LaunchOptions,
     ModedCodec,
     Output,
 )
+from universal.events import EventType
 from universal.host import HostAnswer, HostCall
 
 log = structlog.get_logger()
 
 CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Pieces of text of the session itself which its agent has written one after the other, in one read of its output."""
+
+    facts: Sequence[Fact]
 
 
 class AgentProcess:
@@ -46,7 +57,7 @@ class AgentProcess:
         session_id: str,
         directory: str,
         *,
-        emit: Callable[[Sequence[Output]], None],
+        emit: Callable[[Sequence[Output | Pieces]], None],
         on_lines: Callable[[int, list[bytes]], Awaitable[None] | None],
         on_exit: Callable[[Codec, Exit], None],
         on_detach: Callable[[], None],
@@ -131,10 +142,20 @@ class AgentProcess:
         """Give lines to the codec. False if the process was dropped meanwhile; its remaining lines are dropped too."""
         codec = self.codec
         self.is_untried = False
+        pieces: list[Fact] = []
         for line in lines:
             if generation != self.generation or codec is None:
                 return False
-            self._emit(codec.receive(line))
+            outputs = codec.receive(line)
+            if _is_piece(outputs):
+                pieces += outputs
+                continue
+            if pieces:
+                self._emit([Pieces(pieces)])
+                pieces = []
+            self._emit(outputs)
+        if pieces:
+            self._emit([Pieces(pieces)])
         return True
 
     def _exit(self, generation: int, exit_: Exit) -> None:
@@ -224,3 +245,11 @@ class AgentProcess:
         if self._stopping:
             await asyncio.wait(self._stopping)
         await self._host.close()
+
+
+def _is_piece(outputs: Sequence[Output]) -> TypeGuard[Sequence[Fact]]:
+    """Whether the outputs are one piece of text that the agent itself has written: as nearly always."""
+    if len(outputs) != 1:
+        return False
+    (output,) = outputs
+    return type(output) is Fact and output.type is EventType.ITEM_DELTA and output.child is None and not output.synthetic

@@ -23,7 +23,7 @@ from shim.sessions.remote_sessions import LostView, RemoteSessions
 from shim.sessions.session_entry import SessionEntry, entry_from_row
 from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
-from shim.store.ownership import ClaimedSession, LostSession, SessionChange
+from shim.store.ownership import ClaimedSession, LostSession, Ownership, SessionChange
 from shim.store.peers import Growth, Need, Peers
 from shim.store.servers import ServerRef
 from universal.events import ErrorData
@@ -320,7 +320,7 @@ class OtherServers:
         session_id, owner = lost.session_id, lost.owner
         entry = self._index.find(session_id)
         if entry is None or entry.state is None:
-            self._confirm_loss(session_id)
+            _confirm_loss(self._ownership, session_id)
             return
         log.warning("other_servers.session_taken", session_id=session_id, owner=str(owner))
         state, actor = entry.state, entry.actor
@@ -330,7 +330,7 @@ class OtherServers:
             self._owners[session_id] = owner
         self._deps.feed.end(session_id, is_lost=True)
         state.mute(self._deps.feed.notify)
-        self._confirm_loss(session_id)
+        _confirm_loss(self._ownership, session_id)
         entry.busy = False
         self.remotes.take_up(entry, lost.stored, LostView(tuple(state.session.messages), is_busy=state.machine.busy))
         self._releases[session_id] = is_released = asyncio.Event()
@@ -342,10 +342,6 @@ class OtherServers:
         finally:
             is_released.set()
             del self._releases[session_id]
-
-    def _confirm_loss(self, session_id: str) -> None:
-        if (peers := self._ownership.peers) is not None:
-            peers.confirm_loss(session_id)
 
     async def _wait_for_release(self, session_id: str) -> None:
         """Wait, for RELEASE_S at most, until a session that this server gives up at this moment can be claimed."""
@@ -492,6 +488,11 @@ class OtherServers:
 
     def _publish(self, change: Change, entry: SessionEntry) -> None:
         self._deps.changes.publish([change], Session(entry.record, entry.agent), self._deps.clock.now_ms())
+
+
+def _confirm_loss(ownership: Ownership, session_id: str) -> None:
+    if (peers := ownership.peers) is not None:
+        peers.confirm_loss(session_id)
 
 
 def _need_of(entry: SessionEntry, agent: str | None = None) -> Need:

@@ -13,6 +13,7 @@ from shim.errors import SessionElsewhere, StoreError
 from shim.ids import Ids
 from shim.store.base import Store
 from shim.store.servers import ServerRef
+from universal.codec import Fact
 from universal.events import EventData, EventType, Source, UniversalEvent
 
 log = structlog.get_logger()
@@ -65,6 +66,34 @@ class SessionJournal:
         else:
             self._queue((event,))
         return event
+
+    def write_pieces(self, facts: Sequence[Fact], at_ms: int) -> list[UniversalEvent]:
+        """Stamp pieces of text of the agent, all with one time, and queue them for the store."""
+        time, session_id, native_session_id = rfc3339(at_ms), self._session_id, self.native_session_id
+        ids = self._ids.events(len(facts))
+        events = [
+            UniversalEvent.from_fields(
+                {
+                    "event_id": event_id,
+                    "sequence": sequence,
+                    "time": time,
+                    "session_id": session_id,
+                    "native_session_id": native_session_id,
+                    "source": Source.AGENT,
+                    "synthetic": False,
+                    "type": EventType.ITEM_DELTA,
+                    "data": fact.data,
+                    "raw": fact.raw,
+                }
+            )
+            for sequence, (event_id, fact) in enumerate(zip(ids, facts, strict=True), self.sequence + 1)
+        ]
+        self.sequence, self.event_id = events[-1].sequence, events[-1].event_id
+        if self._burst is not None:
+            self._burst += events
+        else:
+            self._queue(events)
+        return events
 
     def copy(self, event: UniversalEvent) -> UniversalEvent:
         """Write an event of another session's journal into this one, at its own time."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Unpack
 
 import structlog
@@ -30,6 +31,7 @@ from universal.events import (
     EventData,
     EventType,
     ItemData,
+    ItemDeltaData,
     PermissionData,
     QuestionData,
     SessionEndedData,
@@ -107,6 +109,7 @@ class SessionState:
         self.variables: dict[str, str] = {}
         self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item(item_id))
         self.stored = StoredCheckpoint()
+        self._ownership = store.ownership
         self._changes = changes
         self._clock = clock
         self._ids = ids
@@ -212,6 +215,34 @@ class SessionState:
         if self._feed is not None:
             self._feed(event)
         return event
+
+    def record_pieces(self, facts: Sequence[Fact]) -> None:
+        """Record pieces of text that the agent has written together. Those of one part are published together too.
+
+        In a cluster each is published alone, because a client that goes on at another server needs the place of each event.
+        """
+        for _, pieces in groupby(facts, _part_of):
+            first, *rest = pieces
+            self.fact(first)  # it may begin the part, or end another one
+            if rest and self._ownership.peers is None:
+                self._record_together(rest)
+            else:
+                for fact in rest:
+                    self.fact(fact)
+
+    def _record_together(self, facts: Sequence[Fact]) -> None:
+        """Record pieces of a part that has begun."""
+        now = self._clock.now_ms()
+        self.journal.native_session_id = facts[-1].native_session_id or self.journal.native_session_id
+        events = self.journal.write_pieces(facts, now)
+        changes = self.reducer.apply_pieces(events, now)
+        self._changes.publish(changes, self.reducer.session, now, sequence=self.journal.sequence)
+        if self._resync.waits:
+            for change in changes:
+                self._resync.note(change)
+        if self._feed is not None:
+            for event in events:
+                self._feed(event)
 
     def stop_for_full_store(self) -> bool:
         """Whether the turn must stop because too many events wait for the store. Records the reason, once a turn."""
@@ -357,6 +388,12 @@ class SessionState:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
+
+
+def _part_of(piece: Fact) -> tuple[str, int, str] | None:
+    """The part that a piece of text is for."""
+    data = piece.data
+    return (data.item_id, data.part_index, data.part_type) if isinstance(data, ItemDeltaData) else None
 
 
 def _label(item: Item) -> str:

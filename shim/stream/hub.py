@@ -63,7 +63,7 @@ class Face(NamedTuple):
     """
 
     name: str
-    render: Callable[[Any], Iterable[StreamEvent]] = lambda change: ()
+    render: Callable[[Any], Sequence[StreamEvent]] = lambda change: ()
     reader: Bounds | None = None
     keep_s: float | None = None
     keeps_events: bool = False
@@ -191,8 +191,7 @@ class Hub:
             if readers.count or self._is_wanted(readers):
                 if positions is not None:
                     positions.begin(change)
-                for event in readers.face.render(change):
-                    self.publish(event)
+                self.publish_all(readers.face.render(change))
         if positions is not None:
             positions.end(change)
 
@@ -202,41 +201,53 @@ class Hub:
 
     def publish(self, event: StreamEvent) -> None:
         """Give an event a position and queue it for its readers. Never waits. Does nothing after `close`."""
-        if self._is_closed:
+        self.publish_all((event,))
+
+    def publish_all(self, events: Sequence[StreamEvent]) -> None:
+        """Publish events, in order."""
+        if self._is_closed or not events:
             return
-        face = event.face
-        position = event_id = self._ids.moment()
-        if self._positions is not None:
-            position, event_id = self._positions.next(position)
-        scope, number = event.scope, self._published
-        self._published += 1
-        frames: dict[str, Frame | None] = {}
-        size, arrived, urgent = 0, False, False
-        for audience in self._audiences_by_scope.get(scope) or self._audiences_of(scope):
-            if audience.face != face or (not audience.readers and audience.encoded_until <= number):
-                continue
-            generation = audience.generation
-            if generation in frames:
-                frame = frames[generation]
-            else:
-                frame = frames[generation] = audience.encode(event, event_id, position)
-                if frame is not None:
-                    size += frame.size
-            if frame is not None and audience.readers:
-                if audience.repeats is not None:
-                    if audience.repeats.is_repeat():
-                        continue
-                    frame = frame._replace(position=audience.repeats.position(position))
-                if not audience.pending:
-                    self._due.append(audience)
-                audience.pending.append(frame)
-                arrived = True
-                urgent = urgent or frame.urgent
-        # An event without bytes would not be bounded.
-        stored_event = event if size and face in self._keepers else None
-        self._ring.add(Entry(position, face, scope, event.subject, event.event_id, frames, size, stored_event))
+        positions, keepers = self._positions, self._keepers
+        face, scope, audiences = "", None, list[Audience]()
+        arrived = urgent = False
+        for event, event_id in zip(events, self._ids.moments(len(events)), strict=True):
+            if event.face != face or event.scope != scope:
+                face, scope = event.face, event.scope
+                audiences = self._audiences_with(face, scope)
+            position = event_id
+            if positions is not None:
+                position, event_id = positions.next(position)
+            self._published += 1
+            frames: dict[str, Frame | None] = {}
+            size = 0
+            for audience in audiences:
+                generation = audience.generation
+                if generation in frames:
+                    frame = frames[generation]
+                else:
+                    frame = frames[generation] = audience.encode(event, event_id, position)
+                    if frame is not None:
+                        size += frame.size
+                if frame is not None and audience.readers:
+                    if audience.repeats is not None:
+                        if audience.repeats.is_repeat():
+                            continue
+                        frame = frame._replace(position=audience.repeats.position(position))
+                    if not audience.pending:
+                        self._due.append(audience)
+                    audience.pending.append(frame)
+                    arrived = True
+                    urgent = urgent or frame.urgent
+            # An event without bytes would not be bounded.
+            stored_event = event if size and face in keepers else None
+            self._ring.add(Entry(position, face, scope, event.subject, event.event_id, frames, size, stored_event))
         if arrived:
             self.bursts.notify(urgent=urgent)
+
+    def _audiences_with(self, face: str, scope: str | None) -> list[Audience]:
+        """The audiences of a face that get events of a scope, and for which they are encoded."""
+        all_, number = self._audiences_by_scope.get(scope) or self._audiences_of(scope), self._published
+        return [audience for audience in all_ if audience.face == face and (audience.readers or audience.encoded_until > number)]
 
     def burst(self) -> AbstractContextManager[None]:
         """Deliver all events of the block together (`Bursts.burst`)."""

@@ -6,7 +6,7 @@ A change carries the new value as it was then, so it stays true when it is rende
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from universal.diffs import FileDiff
 from universal.permissions import Decision
@@ -133,13 +133,18 @@ class PartChanged:
     is_empty: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TextGrew:
-    """A text or a thought has grown by `delta`."""
+class TextGrew(NamedTuple):
+    """A text or a thought has grown by `delta`.
+
+    pieces  how many the part has so far, with this one
+    place   where it stands in the session's log (`Timeline.last_id` and `last_tail`); pieces of text are no events of the log
+    """
 
     message_id: str
     part_id: str
     delta: str
+    pieces: int = 0
+    place: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)

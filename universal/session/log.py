@@ -424,7 +424,7 @@ LIVE_ONLY = frozenset(
     }
 )
 """Events that have no number: whoever was not there reads the session instead. Pieces of text are no events of the log: they are
-the change `TextGrew`, whose place in the log is `Timeline.last_id` and `last_tail`."""
+the change `TextGrew`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,12 +42,12 @@ class Message:
         """Whether this is a message of the person."""
         return isinstance(self.info, UserInfo)
 
-    def part(self, part_id: str) -> Part:
-        """A part as it is now, with the text that has streamed. Raises KeyError."""
+    def part(self, part_id: str, count: int | None = None) -> Part:
+        """A part as it is now, with the text that has streamed, or with its first `count` pieces. Raises KeyError."""
         part, pieces = self.parts[part_id], self.streaming.get(part_id)
         if pieces is None:
             return part
-        words = "".join(pieces)
+        words = "".join(pieces[:count])
         if isinstance(part, Text):
             return Text(part.id, words, part.start_ms, part.end_ms, part.synthetic, part.ignored, part.metadata, part.extra)
         if isinstance(part, Reasoning):

@@ -122,6 +122,13 @@ class Reducer:
         """Fold one event, made at `at_ms` (epoch ms), into the session and return the changes."""
         return self._fold(event, at_ms, is_live=True)
 
+    def apply_pieces(self, events: Iterable[UniversalEvent], at_ms: int) -> list[Change]:
+        """Fold pieces of text (`item.delta`), all made at `at_ms`, into the session and return the changes of all."""
+        changes: list[Change] = []
+        for event in events:
+            changes += self._fold(event, at_ms, is_live=True)
+        return changes
+
     def load(self, event: UniversalEvent, at_ms: int) -> None:
         """Fold one event of a journal into the session when nobody needs its changes."""
         self._fold(event, at_ms, is_live=False)
@@ -132,10 +139,17 @@ class Reducer:
         if handler is not None:
             handler(self, event.data, at_ms)
         changes = self._changes
-        if len(changes) == 1 and type(changes[0]) is TextGrew:
+        if len(changes) == 1 and type(growth := changes[0]) is TextGrew:  # as for nearly all events
             self._timeline.pass_over(event.sequence, at_ms)
-        else:
-            changes += self._timeline.write(event, changes, at_ms, is_live=is_live)
+            timeline = self.session.timeline
+            message_id, part_id, delta, pieces, _ = growth
+            changes[0] = TextGrew(message_id, part_id, delta, pieces, (timeline.last_id, timeline.last_tail))
+            return changes
+        changes += self._timeline.write(event, changes, at_ms, is_live=is_live)
+        if event.type is EventType.ITEM_DELTA:
+            timeline = self.session.timeline
+            place = (timeline.last_id, timeline.last_tail)
+            return [change._replace(place=place) if isinstance(change, TextGrew) else change for change in changes]
         return changes
 
     def current(self, subjects: Iterable[tuple[str, str]], at_ms: int) -> list[Change]:

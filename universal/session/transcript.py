@@ -326,7 +326,7 @@ class Transcript:
         pieces = message.streaming.get(part_id)
         if pieces is not None:
             pieces.append(data.delta)
-            self._emit(TextGrew(message.info.id, part_id, data.delta))
+            self._emit(TextGrew(message.info.id, part_id, data.delta, len(pieces)))
 
     def complete(self, item: Item, at_ms: int) -> None:
         """Complete an assistant message: final texts, usage. Its step ends when its tools have ended."""

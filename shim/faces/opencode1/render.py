@@ -106,7 +106,8 @@ def _grown_part(change: TextGrew, session: Session) -> OpenCodeEvent | None:
     message = session.messages.get(change.message_id)
     if message is None or change.part_id not in message.parts:
         return None
-    part = read.part(message.part(change.part_id), session.id, change.message_id)
+    grown = message.part(change.part_id, change.pieces)  # later pieces may have come together with this one
+    part = read.part(grown, session.id, change.message_id)
     properties: _GrownPart = {"sessionID": session.id, "part": part, "delta": change.delta}
     return OpenCodeEvent("message.part.updated", properties)
 

@@ -95,21 +95,21 @@ class HintedEvent(NamedTuple):
 def render(changes: Sequence[Change], session: Session, at_ms: int, new_id: Callable[[], str]) -> list[Event]:
     """The events of the changes that a session has just made. `new_id` makes ids of events that are in no log."""
     events: list[Event] = []
-    piece: Event | None = None
+    pieces: list[Event] = []
     for change in changes:
         if isinstance(change, LogAppended):
             events.append(log_event(change, session))
         elif isinstance(change, TextGrew):
-            piece = _piece(change, session, at_ms)
+            pieces += _piece(change, session, at_ms)
         elif isinstance(change, SessionDeleted):
             events.append(session_deleted(session, at_ms))
         elif isinstance(change, Notice):
             events.append(Event(new_id(), at_ms, "tui.toast.show", host.notice(change), directory=session.record.directory))
-    return events if piece is None else [*events, piece]  # the start of a part comes before its first piece
+    return [*events, *pieces]  # the start of a part comes before its first piece
 
 
-def _piece(change: TextGrew, session: Session, at_ms: int) -> Event | None:
-    """The event of a piece of text, reasoning or a summary. None if the part has ended, or is not shown."""
+def _piece(change: TextGrew, session: Session, at_ms: int) -> tuple[Event, ...]:
+    """The event of a piece of text, reasoning or a summary; none if the part has ended, or is not shown."""
     entry = session.timeline.entry_of(change.message_id)
     event: SessionEvent | None = None
     beside: ReadOnlyWire | None = None
@@ -126,11 +126,11 @@ def _piece(change: TextGrew, session: Session, at_ms: int) -> Event | None:
     elif isinstance(entry, CompactionEntry) and isinstance(_part_of(change, session), Text):
         event, beside = ("session.compaction.delta", {"text": change.delta}), {"messageID": entry.id}
     if event is None:
-        return None
+        return ()
     type_, fields = event
-    id_ = f"evt_{LogWriter(session.id, session.timeline).last_id}"
+    id_ = f"evt_{LogWriter(session.id, session.timeline).id_at(change.place)}"
     whole = {"sessionID": session.id, **fields}
-    return Event(id_, at_ms, type_, whole, session.id, directory=session.record.directory, beside=beside)
+    return (Event(id_, at_ms, type_, whole, session.id, directory=session.record.directory, beside=beside),)
 
 
 def _part_of(change: TextGrew, session: Session) -> Part | None:

@@ -242,14 +242,14 @@ class Requests:
     def _record_automatic(
         self, state: SessionState, fact: Fact, data: PermissionData, decision: Literal["allow", "deny"]
     ) -> None:
-        state.fact(replace(fact, data=_with_metadata(data, auto=decision)))
+        state.fact(fact._replace(data=_with_metadata(data, auto=decision)))
 
     def _ask(self, request: _Request) -> None:
         """Show the next request of a call to a person. The last one has the agent's id."""
         is_last = not request.rest and not request.asks_itself
         request.shown_id = request.data.permission_id if is_last else self._new_id()
         self._open[request.shown_id] = request
-        fact = replace(request.fact, data=_request_data(request), synthetic=request.fact.synthetic or not is_last)
+        fact = request.fact._replace(data=_request_data(request), synthetic=request.fact.synthetic or not is_last)
         request.state.fact(fact)
         self._wait(request.shown_id, request.state)
 
@@ -286,12 +286,12 @@ class Requests:
         policy = self._policy(state)
         name = "plan_exit" if text(obj(data.metadata).get("tool")) in PLAN_TOOLS else "question"
         if policy.action(Access(name, ("*",))) == "deny":
-            state.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
+            state.fact(fact._replace(data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
             self._send(QuestionReply(data.question_id, None))
             return
         if self._attendance.in_force().action == "rules":
             self._note_unattended(state, data.question_id, "rules", NO_QUESTIONS)
-            state.fact(replace(fact, data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
+            state.fact(fact._replace(data=data.model_copy(update={"metadata": {**obj(data.metadata), "auto": "deny"}})))
             self._send(QuestionReply(data.question_id, None, NO_QUESTIONS))
             return
         state.fact(fact)

@@ -17,7 +17,7 @@ from shim.sessions.prompts.submit import submit
 from shim.sessions.undo.trees import Trees
 from tests.support.opencode1_views import info, permissions, questions, statuses, view
 from tests.support.scripted_model import ScriptedAgent, World, ask, body, world
-from universal.codec import Interrupt, InterruptProcess, Prompt, Signal, Stop
+from universal.codec import Fact, Interrupt, InterruptProcess, Prompt, Signal, Stop
 from universal.events import EventType
 from universal.session.values import ModelRef, Text
 from universal.tools.accesses import Place
@@ -488,7 +488,6 @@ async def test_fork_has_the_conversation_before_a_message_and_tells_its_agent(w:
 
 
 async def test_a_retry_is_shown_until_something_comes(w: World) -> None:
-    from universal.codec import Fact
     from universal.events import ItemData
     from universal.items import Item, ItemKind, ItemStatus, StatusPart
 

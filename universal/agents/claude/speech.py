@@ -8,7 +8,7 @@ Source: recordings; the order of lines within a message is in docs/agents-wire.m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.agents import kit
@@ -251,7 +251,7 @@ class Transcript(kit.Items[Context]):
         else:
             content = kit.output_part(call, kit.ABANDONED)
             fact = self._result_fact(call, content, dict(kit.INTERRUPTED), raw, failed=True)
-        yield replace(fact, synthetic=True)
+        yield fact._replace(synthetic=True)
 
     def _end(self, raw: Json, *, interrupted: bool) -> Iterator[Fact]:
         message, self._open = self._open, None

@@ -9,7 +9,7 @@ Source: recordings `*_ask_*`, `question`, `plan_mode`; the schema for permission
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from universal.agents import kit
@@ -172,7 +172,7 @@ class Asks:
         arguments: Msg = {"questions": rows}
         display = Display("request_user_input", arguments, questions[0].question)
         for fact in thread.call(call_id, display, {}, request.raw):
-            yield replace(fact, synthetic=True)
+            yield fact._replace(synthetic=True)
         yield from self._question(request, thread, "request_user_input", arguments, questions, answer, thread.calls.get(call_id))
 
     def _permission(
@@ -268,7 +268,7 @@ class Asks:
         metadata: dict[str, Json] = {} if answers is None else {"answers": [list(labels) for labels in answers]}
         outcome = Outcome((ToolResultPart(call_id=call.call_id, output=words),), metadata, failed=answers is None)
         for fact in ask.thread.result(call, outcome, None):
-            yield replace(fact, synthetic=True)
+            yield fact._replace(synthetic=True)
 
     # --- withdrawn ------------------------------------------------------------------------------------
 

@@ -194,9 +194,9 @@ class Thread(kit.Items[Context]):
         self._synthetic_calls += 1
         call_id = f"{display.name}_{self.turn_id or self.thread_id}_{self._synthetic_calls}"
         for fact in self.call(call_id, display, {}, raw):
-            yield replace(fact, synthetic=True)
+            yield fact._replace(synthetic=True)
         for fact in self.result(self.calls[call_id], result(call_id), raw):
-            yield replace(fact, synthetic=True)
+            yield fact._replace(synthetic=True)
 
     def output(self, id_: str, text: str, raw: Msg) -> Iterator[Fact]:
         """A piece of a command's output."""
@@ -225,13 +225,13 @@ class Thread(kit.Items[Context]):
         """End calls without a result, because the model went on without them."""
         for call in list(self.calls.values()):
             if not call.whole:
-                yield replace(self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw), synthetic=True)
+                yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)._replace(synthetic=True)
             rest = kit.ABANDONED if interrupted and not call.output else "" if interrupted else BACKGROUND
             output = "\n".join(filter(None, (call.output.removesuffix("\n"), rest)))
             metadata: dict[str, Json] = dict(kit.INTERRUPTED) if interrupted else {"background": True}
             outcome = Outcome(kit.output_part(call, output), metadata, interrupted)
             for fact in self.result(call, outcome, raw):
-                yield replace(fact, synthetic=True)
+                yield fact._replace(synthetic=True)
 
     # --- steps and turns ------------------------------------------------------------------------------
 

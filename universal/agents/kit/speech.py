@@ -8,7 +8,7 @@ returns the facts.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from universal.agents.kit.context import Context
 from universal.agents.kit.items import (
@@ -110,7 +110,7 @@ class Speech(Items[Context]):
             else:
                 content = output_part(call, call.output or ABANDONED)
                 for fact in self.result(call, content, dict(INTERRUPTED), raw, failed=True):
-                    yield replace(fact, synthetic=True)
+                    yield fact._replace(synthetic=True)
 
     # --- tools ----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ Source: recordings of 1.18.33; docs/wire.md 2, 4.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from universal.agents import kit
 from universal.agents.opencode.results import read_result
@@ -308,14 +308,14 @@ class Thread(kit.Items[Context]):
             if call.arguments is None:
                 call.arguments = {}
                 fact = self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw)
-                yield replace(fact, synthetic=True)
+                yield fact._replace(synthetic=True)
             content = kit.output_part(call, ABANDONED)
             for fact in self._result(part_id, call, content, dict(kit.INTERRUPTED), raw, failed=True):
-                yield replace(fact, synthetic=True)
+                yield fact._replace(synthetic=True)
         for message in list(self._open.values()):
             message.info = {**message.info, "error": message.info.get("error") or {}}
             for fact in self._end(message, raw):
-                yield replace(fact, synthetic=True)
+                yield fact._replace(synthetic=True)
 
     # --- building -------------------------------------------------------------------------------------
 

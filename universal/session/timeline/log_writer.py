@@ -47,10 +47,9 @@ class LogWriter:
         value, tail = self._next()
         return f"msg_{self._render(value, tail)}"
 
-    @property
-    def last_id(self) -> str:
-        """The id at the last place that was taken, without a prefix."""
-        return self._render(self._timeline.last_id, self._timeline.last_tail)
+    def id_at(self, place: tuple[int, int]) -> str:
+        """The id at a place of the log (`TextGrew.place`), without a prefix."""
+        return self._render(*place)
 
     def place_at(self, at_ms: int) -> str:
         """The id that an event outside the journal would have now. Changes nothing."""

@@ -130,7 +130,7 @@ def test_one_more_letter_in_a_text_is_found_on_every_face() -> None:
         deltas = [o for o in step.outputs if isinstance(o, Fact) and isinstance(o.data, ItemDeltaData)]
         if deltas:
             data = deltas[0].data
-            longer = replace(deltas[0], data=data.model_copy(update={"delta": data.delta + "!"}))
+            longer = deltas[0]._replace(data=data.model_copy(update={"delta": data.delta + "!"}))
             outputs = tuple(longer if o is deltas[0] else o for o in step.outputs)
             recorded.steps[number] = replace(step, outputs=outputs)
             break

@@ -68,6 +68,7 @@ class _Project:
     off     why it gets no snapshots, until the server restarts
     tree    the last snapshot, while the index still has its content
     index   the stamp of the index file then: another server may have taken a snapshot since
+    taken   whether a snapshot was taken since the server's start
     coming  a requested snapshot that has not begun; requests until then share it
     """
 
@@ -76,6 +77,7 @@ class _Project:
     off: str | None = None
     tree: str | None = None
     index: tuple[int, ...] | None = None
+    taken: bool = False
     coming: asyncio.Task[str] | None = None
 
 
@@ -110,6 +112,11 @@ class Snapshots:
 
     # --- operations for sessions -----------------------------------------------------------------------------
 
+    def has_taken(self, directory: str) -> bool:
+        """Whether a snapshot of this directory was taken since the server's start, so that it gets snapshots."""
+        project = self._projects.get(directory)
+        return project is not None and project.taken and project.off is None
+
     async def track(self, directory: str) -> str:
         """Take a snapshot of the files; return its tree id. Raises NoSnapshots, SnapshotError.
 
@@ -132,7 +139,9 @@ class Snapshots:
         try:
             async with self._open_project(directory):
                 project.coming = None  # a later caller may have changed files meanwhile, so it needs another snapshot
-                return await self._track(directory, project)
+                tree = await self._track(directory, project)
+                project.taken = True
+                return tree
         finally:
             if project.coming is asyncio.current_task():
                 project.coming = None

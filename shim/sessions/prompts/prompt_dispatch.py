@@ -249,13 +249,13 @@ class PromptDispatcher:
     async def _are_calls_held(self, pending: PendingPrompt) -> bool:
         """Whether this prompt can change no file before the agent's lines are read.
 
-        A command may be a shell line or run a program of the person, which no call announces. The session's first prompt waits
+        A command may be a shell line or run a program of the person, which no call announces. A directory's first prompt waits
         for its snapshot, which tells whether there are any.
         """
         agent = self._deps.agents.get(pending.agent)
         calls = None if agent is None else agent.spec.held_calls
         is_command = pending.prompt.compact or pending.prompt.text.lstrip().startswith(COMMAND_SIGNS)
-        if calls is None or is_command or self._state.session.snapshots.last is None:
+        if calls is None or is_command or not self._snapshots.are_certain:
             return False
         return not await asyncio.to_thread(may_run, calls, self._directory, self._deps.agents.environment())
 

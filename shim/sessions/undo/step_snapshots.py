@@ -65,6 +65,13 @@ class StepSnapshots:
         self._current = self._trees(self._directory)
         return self._current is not None
 
+    @property
+    def are_certain(self) -> bool:
+        """Whether this directory surely gets snapshots: the session has one, or another session has had one."""
+        if self._state.session.snapshots.last is not None:
+            return True
+        return self._current is not None and self._current.has_taken(self._directory)
+
     def before(self, input_: Input) -> None:
         """Take a snapshot, if one is due before the turn machine gets this input."""
         if input_ in ENDINGS:

@@ -29,6 +29,10 @@ class Change(Protocol):
 class Trees(Protocol):
     """The snapshots of a directory (`shim.host.snapshot.Snapshots`). All methods raise ShimError."""
 
+    def has_taken(self, directory: str) -> bool:
+        """Whether a snapshot of this directory was taken since the server's start."""
+        ...
+
     async def track(self, directory: str) -> str:
         """Take a snapshot and return the name of its tree."""
         ...

@@ -147,6 +147,19 @@ async def test_large_new_files_are_left_out(trees: Snapshots, project: Path) -> 
     assert await trees.changed_files(str(project), before, await trees.track(str(project))) == ["just"]
 
 
+async def test_a_directory_tells_whether_it_has_had_a_snapshot(
+    trees: Snapshots, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not trees.has_taken(str(project))
+    await trees.track(str(project))
+    assert trees.has_taken(str(project))
+    monkeypatch.setattr(snapshot, "FILES_LIMIT", 0)
+    (project / "new.txt").write_text("new")
+    with pytest.raises(NoSnapshots):
+        await trees.track(str(project))
+    assert not trees.has_taken(str(project))
+
+
 async def test_too_many_files_switch_it_off(trees: Snapshots, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshot, "FILES_LIMIT", 3)
     for number in range(4):

@@ -29,6 +29,10 @@ class SlowFiles:
 
     release: asyncio.Event = field(default_factory=asyncio.Event)
     begun: int = 0
+    taken: bool = False
+
+    def has_taken(self, directory: str) -> bool:
+        return self.taken
 
     async def track(self, directory: str) -> str:
         self.begun += 1
@@ -158,13 +162,25 @@ async def test_lines_wait_at_most_the_head_start(w: World, files: SlowFiles, hom
     w.agent.end_turn()
 
 
-async def test_the_first_snapshot_of_a_session_is_waited_for(w: World, files: SlowFiles, home: Home) -> None:
+async def test_the_first_snapshot_of_a_directory_is_waited_for(w: World, files: SlowFiles, home: Home) -> None:
     """It tells whether the directory has any."""
     session = w.session()
     await ask(w, session, "first")
     assert w.agents.spawned == [] or w.agent.prompts == []
     files.release.set()
     await until(lambda: bool(w.agents.spawned) and w.agent.prompts == ["first"])
+    w.agent.end_turn()
+
+
+async def test_the_first_prompt_of_a_session_goes_beside_its_snapshot_where_another_session_had_one(
+    w: World, files: SlowFiles, home: Home
+) -> None:
+    files.taken = True
+    session = w.session()
+    await ask(w, session, "first")
+    await until(lambda: bool(w.agents.spawned) and w.agent.prompts == ["first"])
+    assert not files.release.is_set()
+    files.release.set()
     w.agent.end_turn()
 
 

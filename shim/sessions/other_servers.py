@@ -140,6 +140,9 @@ class OtherServers:
         await self._wait_for_release(session_id)
         try:
             claimed = await self._ownership.claim(session_id)
+            if isinstance(claimed, ClaimedSession):
+                await self._hear_owner_before(entry)
+                await self.remotes.finish(entry)
         except StoreError:  # the other servers may see it as ours already, and leave its turn to us
             self._owners.pop(session_id, None)
             self._left_turns[session_id] = True
@@ -147,12 +150,24 @@ class OtherServers:
         if not isinstance(claimed, ClaimedSession):
             self._owners[session_id] = claimed
             raise SessionElsewhere(session_id, claimed)
-        await self.remotes.finish(entry)
         if (owner := self._owners.pop(session_id, None)) is not None:
             self._lost[session_id] = owner
         self.remotes.stop(session_id)
         if claimed.row is not None:
             entry.update_from(entry_from_row(claimed.row))
+
+    async def _hear_owner_before(self, entry: SessionEntry) -> None:
+        """Note what the owner before has written of which no word has come, if a client waits for it. Raises StoreError.
+
+        The word may still come: it is taken for a late one then, because this server has read the journal.
+        """
+        session_id, places, peers = entry.record.id, self.places, self._ownership.peers
+        if places is None or peers is None or not self._deps.listened(entry.record.directory, session_id):
+            return
+        for growth in await peers.growths_of(session_id, places.position):
+            if growth.has_events:
+                self.remotes.note(entry, growth)
+                places.note(growth, self.remotes.last_published(session_id))
 
     async def need_here(self, entry: SessionEntry) -> None:
         """Raise SessionElsewhere, PlacedElsewhere or NoServer if this server should not take a session."""

@@ -205,7 +205,9 @@ class RemoteSessions:
             return
         remote = self._get(entry)
         if not remote.is_live:  # words may come late, or be lost
-            begin = self._passed.pop(session_id, growth.first - 1)
+            begin = self._passed.pop(session_id, None)
+            if begin is None:  # since this server's start: its row is exact unless a turn ran then
+                begin = growth.first - 1 if entry.busy else min(entry.row_sequence, growth.first - 1)
             remote.is_live, remote.begin, remote.has_begun = True, begin, False
         self.read_soon(entry)
 

@@ -209,6 +209,10 @@ class Peers(Protocol):
         """The messages between two positions that are still there, read from the store. Raises StoreError."""
         ...
 
+    async def growths_of(self, session_id: str, after: int) -> Sequence[Growth]:
+        """The messages of a session's journal after a position, up to this server's own last one. Raises StoreError."""
+        ...
+
     def epoch_of(self, session_id: str) -> int:
         """The number of this server's ownership of a session; 1 for a new session."""
         ...

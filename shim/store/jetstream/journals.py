@@ -238,26 +238,32 @@ class Journals:
             except WrongSequence:
                 await asyncio.sleep(RETRY_S)
                 continue
-            await self._take(journal, ours, revision, is_new=is_new)
-            return journal
+            if await self._take(journal, ours, revision, is_new=is_new):
+                return journal
+            await asyncio.sleep(RETRY_S)
         raise StoreError(f"Session {session_id} could not be claimed: other servers write to it all the time. Try again.")
 
-    async def _take(self, journal: Journal, record: SessionRecord, revision: int, *, is_new: bool) -> None:
-        """Fence the owner before, and note what is stored."""
+    async def _take(self, journal: Journal, record: SessionRecord, revision: int, *, is_new: bool) -> bool:
+        """Fence the owner before, and note what is stored. False if a later owner has come meanwhile."""
         if is_new:
             journal.starts.clear()
             journal.position = journal.stored = 0
-        else:
-            await self._fence(journal, record)
+        elif not await self._fence(journal, record):
+            return False
         journal.record, journal.revision, journal.lost_to = record, revision, None
         journal.is_new, journal.manifest, journal.manifest_revision = is_new, None, None
         journal.is_ours = True
+        return True
 
-    async def _fence(self, journal: Journal, record: SessionRecord) -> None:
+    async def _fence(self, journal: Journal, record: SessionRecord) -> bool:
+        """Append the claim. False if the journal has that of a later owner: this server was paused, and its lease has ended."""
         subject = self._layout.journal_subject(journal.session_id)
         for _ in range(TRIES):
             message = await self._connection.last(self._layout.journal, subject)
-            last = 0 if message is None else envelope_of(message.data).stored_last
+            envelope = None if message is None else envelope_of(message.data)
+            if envelope is not None and envelope.epoch > record.epoch:
+                return False
+            last = 0 if envelope is None else envelope.stored_last
             marker = claim(self._server_id, record.epoch, last)
             try:
                 sequence = 0 if message is None else message.sequence
@@ -267,7 +273,7 @@ class Journals:
                 continue
             journal.stored = journal.last = last
             await self._announce_growth(journal, marker.envelope, journal.position)
-            return
+            return True
         raise StoreError(f"Session {journal.session_id} could not be claimed: its owner still writes. Try again.")
 
     async def _create(self, journal: Journal) -> None:

@@ -103,19 +103,26 @@ class JetStreamPeers:
 
         A copy of the stream that is behind is asked again; after READ_TRIES the last messages are taken to be gone.
         """
-        found, newest = await self._read_growths(after, until)
+        return await self._read_growths(self._layout.journal.subjects, after, until)
+
+    async def growths_of(self, session_id: str, after: int) -> Sequence[Growth]:
+        """The messages of a session's journal after a position, up to this server's own last one. Raises StoreError."""
+        return await self._read_growths(self._layout.journal_subject(session_id), after, self._journals.get(session_id).position)
+
+    async def _read_growths(self, subject: str, after: int, until: int) -> Sequence[Growth]:
+        found, newest = await self._read_growths_once(subject, after, until)
         for _ in range(READ_TRIES):
             if newest >= until:
                 break
             await asyncio.sleep(READ_AGAIN_S)
-            found, newest = await self._read_growths(after, until)
+            found, newest = await self._read_growths_once(subject, after, until)
         return found
 
-    async def _read_growths(self, after: int, until: int) -> tuple[list[Growth], int]:
+    async def _read_growths_once(self, subject: str, after: int, until: int) -> tuple[list[Growth], int]:
         """The messages between two positions, and the newest one that was seen, perhaps a later one."""
         stream, found = self._layout.journal, list[Growth]()
         while after < until:
-            page = await self._connection.read(stream, stream.subjects, after + 1)
+            page = await self._connection.read(stream, subject, after + 1)
             for message in page.messages:
                 after = message.sequence
                 if after > until:

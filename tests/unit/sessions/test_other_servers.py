@@ -36,18 +36,25 @@ NOBODY = ServerRef("")
 
 @dataclass
 class FakeCluster:
-    """The ownership of this server's store. `looks`: what the next looks show; `epoch`: the number of this server's ownership."""
+    """The ownership of this server's store. `looks`: what the next looks show; `epoch`: the number of this server's ownership;
+    `messages`: those of the journals."""
 
     server_id: str = "here"
     owned: dict[str, ServerRef] = field(default_factory=dict[str, ServerRef])
     looks: list[Look] = field(default_factory=list[Look])
     epoch: int = 1
     claims: list[ClaimedSession | ServerRef | Exception] = field(default_factory=list[Any])
+    messages: list[Growth] = field(default_factory=list[Growth])
     tell: Callable[[Growth], None] = lambda growth: None
 
     @property
     def peers(self) -> Any:
-        return SimpleNamespace(epoch_of=lambda session_id: self.epoch, watch=self.watch, nodes=lambda: ())
+        return SimpleNamespace(
+            epoch_of=lambda session_id: self.epoch, watch=self.watch, nodes=lambda: (), growths_of=self.growths_of
+        )
+
+    async def growths_of(self, session_id: str, after: int) -> list[Growth]:
+        return [message for message in self.messages if message.session_id == session_id and message.position > after]
 
     async def watch(self, tell: Callable[[Growth], None], tell_read: Callable[[Growth], None]) -> int:
         self.tell = tell
@@ -219,6 +226,20 @@ async def test_a_late_word_of_the_owner_before_shows_nothing_while_this_server_l
     await w.settle()
     assert not w.others.remotes.is_live("ses_a")
     assert w.states() == [*BEGIN, *END]
+
+
+@pytest.mark.parametrize("is_listening", [True, False])
+async def test_a_claim_shows_clients_what_the_owner_before_has_stored_without_a_word(w: World, is_listening: bool) -> None:
+    """This server has started after the last word of the session. Its clients have come from another one."""
+    w.is_listening = is_listening
+    w.cluster.messages = [Growth("ses_a", 2, 2, 7, 1), Growth("ses_a", 3, 2, 8, 2, is_ours=True)]
+    w.store.append([turn(2, "ended")])
+    w.cluster.claims = [ClaimedSession(None)]
+    await w.others.claim(w.index.get("ses_a"))
+    assert w.states() == (END if is_listening else [])
+    w.cluster.tell(Growth("ses_a", 2, 2, 7, 1))
+    await w.settle()
+    assert w.states() == (END if is_listening else [])
 
 
 async def test_a_claim_without_a_load_keeps_what_clients_have_seen(w: World) -> None:

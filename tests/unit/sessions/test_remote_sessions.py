@@ -48,7 +48,8 @@ async def test_lag_counts_stored_events_of_watched_sessions_until_they_are_publi
     state: Any = SimpleNamespace(sequence=READ, machine=SimpleNamespace(busy=True))
     remotes = RemoteSessions(deps, lambda session_id, agent: state, lambda session: None)
     for session_id in ("ses_watched", "ses_unwatched"):
-        entry: Any = SimpleNamespace(record=SimpleNamespace(id=session_id, directory="/srv"), agent="mock")
+        record = SimpleNamespace(id=session_id, directory="/srv")
+        entry: Any = SimpleNamespace(record=record, agent="mock", busy=True)
         remotes.note(entry, Growth(session_id, 1, STORED))
     assert remotes.lags() == {"ses_watched": STORED - READ}
     state.sequence = STORED
@@ -234,6 +235,18 @@ async def test_a_lost_word_of_a_session_that_is_not_kept_loses_nothing(place: Pl
     assert states_of(place) == 3 * [*BEGIN, *END]
 
 
+@pytest.mark.parametrize(("is_busy", "states"), [(False, [*BEGIN, *END]), (True, END)])
+async def test_a_lost_word_of_an_idle_session_loses_nothing_after_a_start_of_this_server(
+    place: Place, is_busy: bool, states: list[Change]
+) -> None:
+    """Where a turn ran, the row may be behind what clients had read when they came."""
+    place.entry.row_sequence, place.entry.busy = 1, is_busy
+    place.store.append([delta(1, ""), turn(2, "started"), turn(3, "ended")])
+    place.remotes.note(place.entry, Growth("ses_a", 3, 3))
+    await read_until(place, 3)
+    assert states_of(place) == states
+
+
 async def test_nothing_is_skipped_because_the_owner_has_saved_a_checkpoint_behind_it(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +260,7 @@ async def test_nothing_is_skipped_because_the_owner_has_saved_a_checkpoint_behin
     await checkpoints.save_in_steps(state, place.store)
     assert (await place.store.checkpoint("ses_a")) is not None
     place.remotes.forget("ses_a")
+    place.entry.row_sequence = 2
     place.remotes.note(place.entry, Growth("ses_a", 3, 4))
     await read_until(place, 4)
     assert sum(isinstance(change, TurnEnded) for change in place.told) == 1

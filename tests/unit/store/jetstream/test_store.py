@@ -13,6 +13,7 @@ import pytest
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint
 from shim.store.jetstream import connection as connections
+from shim.store.jetstream.batches import envelope_of
 from shim.store.jetstream.connection import Connection, Page
 from shim.store.jetstream.layout import ClusterOptions, Stream
 from shim.store.jetstream.store import JetStreamStore
@@ -134,6 +135,37 @@ async def test_a_claim_that_is_missing_in_the_journal_owns_nothing_and_can_be_re
     await other_store.claim("ses_a")
     assert other_store.peers.epoch_of("ses_a") == 3
     assert await sequences(other_store) == [1, 2, 3, 4]
+
+
+async def test_a_server_that_was_paused_within_its_claim_claims_nothing_after_a_later_owner(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its claim would stand after that of the later owner, whose next events would be refused."""
+    store.append(journal(1, 3))
+    await store.flush()
+    await end_lease(store, by=other_store)
+    append = Connection.append
+    later = JetStreamStore(store.options, limits=LIMITS)
+    await later.open()
+
+    async def pause(self: Connection, subject: str, payload: bytes, **more: Any) -> int:
+        if ".journal." in subject and envelope_of(payload).by == other_store.server_id:
+            monkeypatch.setattr(Connection, "append", append)
+            await end_lease(other_store, by=later)
+            assert await later.claim("ses_a") == ClaimedSession(None)
+            later.append([event(4)])
+            await later.flush("ses_a")
+        return await append(self, subject, payload, **more)
+
+    monkeypatch.setattr(Connection, "append", pause)
+    try:
+        owner = await other_store.claim("ses_a")
+        assert isinstance(owner, ServerRef) and owner.id == later.server_id
+        later.append([event(5)])
+        await later.flush("ses_a")
+        assert await sequences(other_store) == [1, 2, 3, 4, 5]
+    finally:
+        await later.close()
 
 
 async def test_a_loss_is_seen_before_the_next_append(store: JetStreamStore, other_store: JetStreamStore) -> None:

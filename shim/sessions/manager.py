@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Unpack
+from functools import partial
+from typing import Any, Unpack
 
 import structlog
 
@@ -102,9 +103,11 @@ class SessionManager:
     async def close(self) -> None:
         """End all turns and all agents."""
         await self.others.close()
-        if self._reaper is not None:
-            self._reaper.cancel()
-            await asyncio.wait([self._reaper])
+        tasks: list[asyncio.Task[Any]] = [*self._loading.values(), *(() if self._reaper is None else (self._reaper,))]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         spares = () if self.deps.spares is None else (self.deps.spares.close(),)
         await asyncio.gather(*(actor.close() for actor in self.index.actors()), *spares)
         await self._checkpoints.close()
@@ -354,11 +357,16 @@ class SessionManager:
             if task is None:
                 work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
                 task = self._loading[session_id] = asyncio.create_task(work, name=f"load {session_id}")
-                task.add_done_callback(lambda _: self._loading.pop(session_id, None))
+                task.add_done_callback(partial(self._end_load, session_id))
             entry = await asyncio.shield(task)
             if entry.state is not None:
                 return entry
         raise StoreUnavailable(f"Session {session_id} is given to another server at this moment. Try again.")
+
+    def _end_load(self, session_id: str, task: asyncio.Task[SessionEntry]) -> None:
+        del self._loading[session_id]
+        if not task.cancelled():
+            task.exception()  # its callers get it; if all were cancelled, this keeps asyncio from logging it
 
     async def _read(self, session_id: str, entry: SessionEntry) -> SessionEntry:
         await self.others.claim(entry)

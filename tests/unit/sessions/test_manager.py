@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,6 +15,9 @@ from shim.store.ownership import LostSession
 from shim.store.servers import ServerRef
 from tests.support.scripted_model import World, ask, world
 from universal.events import EventType
+
+BOUND_S = 10.0
+AWAY = StoreUnavailable("NATS is away")
 
 
 async def test_a_session_that_is_released_at_the_moment_of_its_load_is_loaded_again(
@@ -40,10 +44,66 @@ async def test_a_session_that_is_released_at_the_moment_of_its_load_is_loaded_ag
     await other.manager.close()
 
 
+@pytest.fixture
+async def unloaded_session(w: World) -> AsyncIterator[tuple[World, str]]:
+    """A server that has just started, and a session that it has not loaded."""
+    session = w.session()
+    await ask(w, session)
+    w.agent.end_turn()
+    other = world(w.store)
+    await other.manager.start()
+    yield other, session
+    await other.manager.close()
+
+
+async def test_a_load_that_fails_after_its_callers_have_gone_is_no_bug_in_the_log(unloaded_session: tuple[World, str]) -> None:
+    w, session = unloaded_session
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    begun, may_fail = asyncio.Event(), asyncio.Event()
+
+    async def fail(session_id: str, entry: SessionEntry) -> SessionEntry:
+        begun.set()
+        await may_fail.wait()
+        raise AWAY
+
+    w.manager._read = fail  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
+    caller = asyncio.ensure_future(w.manager.state(session))
+    await asyncio.wait_for(begun.wait(), BOUND_S)
+    caller.cancel()
+    await asyncio.wait([caller])
+    may_fail.set()
+    await w.settle()
+    del caller
+    gc.collect()
+    assert complaints == []
+
+
+async def test_a_server_that_stops_loads_no_more(unloaded_session: tuple[World, str]) -> None:
+    """The load would open a session, and end its turn, behind the end of all others."""
+    w, session = unloaded_session
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def read(session_id: str, entry: SessionEntry) -> SessionEntry:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError("not reached")
+
+    w.manager._read = read  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
+    caller = asyncio.ensure_future(w.manager.state(session))
+    await asyncio.wait_for(begun.wait(), BOUND_S)
+    await w.manager.close()
+    assert ended.is_set()
+    await asyncio.wait([caller])
+    assert caller.cancelled()
+
+
 # --- what is answered when it is stored ----------------------------------------------------------------------------------
 
 OTHER = ServerRef("other", 1)
-AWAY = StoreUnavailable("NATS is away")
 
 
 @pytest.fixture

@@ -243,7 +243,7 @@ def doctor(
     configure("error", "console", sys.stderr)
     from shim.cli import diagnosis, machine  # late: they load the whole server
 
-    checks = [] if agent else serve_command.examine_machine(settings)
+    checks = [] if agent else machine.examine_machine(settings)
     bad = any(check.status == "wrong" for check in checks)
     if no_agents:
         typer.echo(machine.as_json(checks)) if json else machine.show(screen.console(sys.stdout), checks)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
@@ -15,9 +16,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Literal
 
-from shim.cli import screen
+from shim.cli import screen, service, transfer
 from shim.settings import Settings
-from shim.version import OLD_AFTER_DAYS, Build
+from shim.version import OLD_AFTER_DAYS, Build, build
 
 Status = Literal["ok", "warning", "wrong"]
 
@@ -38,6 +39,17 @@ class Check:
     status: Status
     text: str
     remedy: str = ""
+
+
+def examine_machine(settings: Settings) -> list[Check]:
+    """Return `doctor`'s checks of the machine and of the server on it."""
+
+    async def ask() -> tuple[str | None, str]:
+        url = await transfer.running_server_url(settings)
+        return url, await transfer.version_of(settings, url) if url else ""
+
+    url, version = asyncio.run(ask())
+    return examine(settings, build(), server=url, server_version=version, service=service.state(settings), now=now())
 
 
 def examine(

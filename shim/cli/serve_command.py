@@ -12,7 +12,7 @@ from typing import Any, TextIO
 from aiohttp import web
 
 from shim.bounded_output import bounded_output
-from shim.cli import clients, env_file, machine, mdns, screen, service, transfer
+from shim.cli import clients, env_file, mdns, screen, transfer
 from shim.cli.reload import Reloader
 from shim.cli.server import DRAIN_EXTRA_S, STOP_S, RunningServer, listen, need_directory_inside, run, tls_of
 from shim.cli.supervisor import Notifier, inherited_socket
@@ -20,7 +20,6 @@ from shim.errors import ShimError
 from shim.logging import configure
 from shim.redaction import secrets_of
 from shim.settings import Settings
-from shim.version import build
 
 LOG_FILE = "opencode-shim.log"
 LOG_KEEP_BYTES = 10 * 2**20
@@ -134,16 +133,3 @@ def with_server(settings: Settings, url: str | None, job: transfer.Job) -> int:
     sock = listen("127.0.0.1", 0)
     configure("error", "console", sys.stderr)
     return run(settings, sock, run_job)
-
-
-def examine_machine(settings: Settings) -> list[machine.Check]:
-    """Return `doctor`'s checks of the machine and of the server on it."""
-
-    async def ask() -> tuple[str | None, str]:
-        url = await transfer.running_server_url(settings)
-        return url, await transfer.version_of(settings, url) if url else ""
-
-    url, version = asyncio.run(ask())
-    return machine.examine(
-        settings, build(), server=url, server_version=version, service=service.state(settings), now=machine.now()
-    )

@@ -7,13 +7,15 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from shim.errors import OutsideRoots
 from shim.host import disk
-from shim.host.projects import WorkingCopy
-from shim.host.values import Project
-from universal.session.model import SessionRecord
+
+if TYPE_CHECKING:
+    from shim.host.projects import WorkingCopy
+    from shim.host.values import Project
+    from universal.session.model import SessionRecord
 
 T = TypeVar("T")
 

@@ -8,11 +8,13 @@ locks on files of the shared data directory (docs/adr/0027), `shim.store.jetstre
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from shim.store.peers import Peers
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
+
+if TYPE_CHECKING:
+    from shim.store.peers import Peers
 
 
 @dataclass(frozen=True, slots=True)

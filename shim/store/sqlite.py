@@ -24,7 +24,7 @@ from importlib import resources
 from itertools import chain, count, groupby
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -33,12 +33,14 @@ from shim.store.base import Checkpoint
 from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
-from shim.store.peers import Peers
 from shim.store.rows import EventRow, SessionRow, dump, event_of, follow, load, need_whole, row_of
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.stretches import Stretch, Stretches, rows_of
 from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
+
+if TYPE_CHECKING:
+    from shim.store.peers import Peers
 
 T = TypeVar("T")
 

@@ -149,7 +149,7 @@ class AgentDirectory:
         for broken in self.broken:
             log.warning("plugin.left_out", entry=broken.entry, package=broken.package, why=broken.why)
         offers = await self._stored_offers()
-        programs = await asyncio.gather(*(asyncio.to_thread(self._find, spec) for spec in self._specs.values()))
+        programs = await asyncio.to_thread(lambda: list(map(self._find, self._specs.values())))
         for spec, (located, stamp) in zip(self._specs.values(), programs, strict=True):
             self._stamps[spec.name] = stamp
             self._agents[spec.name] = Agent(spec, located, spec.default_catalogue)

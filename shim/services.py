@@ -1,11 +1,11 @@
-"""All services of the server, for routes, in one value that `shim.app` builds.
+"""All services of the server, for routes, in one value that `shim.app` and `shim.work` build.
 
 Routes see only the parts that they call, and not their construction. Tests replace them by fakes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -46,27 +46,42 @@ class Universal:
     spans: Spans
 
 
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What measures requests."""
+
+    meters: Meters
+    spans: Spans
+
+
 @dataclass(slots=True)
 class Services:
-    """All services that a handler may use. Only `settings` changes: a reload replaces its live values (`shim.app`)."""
+    """All services that a handler may use. Only `settings` changes later: a reload replaces its live values (`shim.app`).
+
+    A server has the first ones from its start. `shim.app` adds the agents soon after it, and
+    `shim.work` the others before a handler is loaded that uses them.
+    """
 
     settings: Settings
     clock: Clock
     ids: Ids
-    hub: Hub
-    host: HostFeed
     store: Store
-    sessions: SessionManager
-    agents: AgentDirectory
-    projects: Projects
-    config: ConfigFiles
-    terminals: Terminals
-    shells: Shells
-    worktrees: Worktrees
-    copies: ProjectCopies
-    tui_control: TuiControl
-    watchers: Watchers
-    workspaces: Workspaces
+    telemetry: Telemetry | None = None
+    """None only in tests."""
+
+    agents: AgentDirectory = field(init=False)
+    hub: Hub = field(init=False)
+    host: HostFeed = field(init=False)
+    sessions: SessionManager = field(init=False)
+    projects: Projects = field(init=False)
+    config: ConfigFiles = field(init=False)
+    terminals: Terminals = field(init=False)
+    shells: Shells = field(init=False)
+    worktrees: Worktrees = field(init=False)
+    copies: ProjectCopies = field(init=False)
+    tui_control: TuiControl = field(init=False)
+    watchers: Watchers = field(init=False)
+    workspaces: Workspaces = field(init=False)
     universal: Universal | None = None
     """None only in tests that run OpenCode's face alone."""
     replays: Replays | None = None

@@ -9,7 +9,6 @@ are kept, so that a person can watch.
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections import deque
 from contextlib import suppress
@@ -22,7 +21,6 @@ from shim.agents.directory import AgentDirectory
 from shim.clock import Clock
 from shim.errors import AgentError
 from shim.host.disk import private_folder
-from shim.runtime.locate import INSTALLED
 from shim.runtime.process import AgentProcess
 from universal.codec import Exit, LaunchSpec
 
@@ -163,8 +161,3 @@ def _last_lines(running: _RunningInstall) -> tuple[str, ...]:
     """npm's last lines: of stderr, which shows the progress, then of stdout."""
     stderr = running.process.stderr.split("\n") if running.process is not None and running.process.stderr else []
     return tuple([*stderr, *running.lines][-LOG_LINES:])
-
-
-def environment_for(folder: Path) -> dict[str, str]:
-    """The environment with the installed agents on PATH."""
-    return {INSTALLED: os.fspath(folder)}

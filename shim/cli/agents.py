@@ -7,7 +7,7 @@ from dataclasses import asdict
 from aiohttp import web
 
 from shim.agents.directory import Agent
-from shim.app import SERVICES, build_app
+from shim.app import build_app, find_agents
 from shim.cli.screen import BUILT_IN, AgentRow
 from shim.settings import Settings
 from shim.store.memory import MemoryStore
@@ -20,7 +20,7 @@ LOOK_WAIT_S = 30.0
 
 async def of(app: web.Application, wait_s: float = START_WAIT_S) -> list[AgentRow]:
     """Return a row for every agent of a running application and for every broken agent package. Waits `wait_s` at most."""
-    directory = app[SERVICES].agents
+    directory = await find_agents(app)
     await directory.available(wait_s)
     default = directory.default().spec.name
     broken = [AgentRow(b.entry, b.package, None, None, str(b)) for b in directory.broken]

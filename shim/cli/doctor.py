@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from aiohttp import web
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.app import SERVICES, build_app
+from shim.app import SERVICES, build_app, find_agents
 from shim.cli import screen
 from shim.cli.diagnosis import AgentCheck, Diagnosis, Login, Probe, diagnose
 from shim.cli.probe import private, probe
@@ -39,8 +39,7 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
     runner = web.AppRunner(build_app(settings_of_probe, store=MemoryStore()), access_log=None)
     try:
         await runner.setup()
-        services = runner.app[SERVICES]
-        directory = services.agents
+        directory = await find_agents(runner.app)
         unknown = [name for name in named if directory.get(name) is None]
         if unknown:
             names = ", ".join(agent.spec.name for agent in directory.list_agents())

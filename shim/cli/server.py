@@ -259,6 +259,7 @@ async def _serve(
             site = web.SockSite(runner, sock, backlog=BACKLOG, ssl_context=tls)
             await site.start()
             url = url_of(sock, tls=tls is not None)
+            await _find_agents(app)
             # All objects of the start live until the end. The collector then looks only at later ones.
             gc.freeze()
             gc.set_threshold(*GC_THRESHOLDS)
@@ -293,11 +294,10 @@ async def _stop_listening(site: web.SockSite, sock: socket.socket) -> None:
 
 async def _drain(app: web.Application, stop_listening: Callable[[], Awaitable[None]], seconds: float) -> None:
     """Let running turns end. A second signal cancels this task, and the turns fail at once."""
-    from shim.app import DRAIN  # imported here for the same reason as in `_announce`
+    from shim.app import drain  # imported here for the same reason as in `_announce`
 
-    if (drain := app.get(DRAIN)) is not None:
-        with suppress(asyncio.CancelledError):
-            await drain.run(seconds, stop_listening)
+    with suppress(asyncio.CancelledError):
+        await drain(app, seconds, stop_listening)
 
 
 @dataclass(slots=True)
@@ -405,6 +405,13 @@ def _application(settings: Settings) -> web.Application:
     from shim.app import build_app
 
     return build_app(settings)
+
+
+async def _find_agents(app: web.Application) -> None:
+    from shim.app import AGENTS, find_agents  # imported here for the same reason
+
+    if AGENTS in app:
+        await find_agents(app)
 
 
 def _announce(app: web.Application, url: str) -> None:

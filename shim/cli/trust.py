@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from shim.app import agents_of
+from shim.agents.setup import agents_of
 from shim.cli import screen
 from shim.clock import SystemClock
 from shim.errors import ShimError

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import ModuleType
 
 from aiohttp import web, web_response
 
-from shim.http import middleware, relay
+from shim.http import middleware
 from shim.http.access import ACCESS, Access, gate
 from shim.http.faces import FACES, Faces
+from shim.http.forward import RELAY, forward
 from shim.http.lazy_routes import LazyRoutes
 from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
@@ -24,7 +25,7 @@ web_response.SERVER_SOFTWARE = SERVER_NAME  # pyright: ignore[reportPrivateImpor
 def application(
     services: Services,
     faces: Faces,
-    load: Callable[[], web.Application],
+    load: Callable[[], Awaitable[web.Application]],
     *,
     early: Iterable[ModuleType] = (),
     unknown: middleware.Unknown | None = None,
@@ -44,11 +45,11 @@ def application(
             middleware.errors,
             gate,
             middleware.preflight,
-            relay.forward,
+            forward,
         ],
     )
     app[ACCESS] = Access.of(services.settings, services.clock)
-    app[relay.RELAY] = []
+    app[RELAY] = []
     if unknown is not None:
         app[middleware.UNKNOWN] = unknown
     app.on_response_prepare.append(middleware.add_headers)

@@ -5,36 +5,25 @@ One resource at `/` stands for all these routes. aiohttp tries it last, because 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NoReturn
 
 from aiohttp import web
 from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, UrlMappingMatchInfo
 
+from shim.late import Late
+
 
 class LazyRoutes(AbstractResource):
     """A resource that finds routes in a lazily loaded application. The application that holds it serves the requests.
 
-    In: `load`, called once, by the first request that no other resource serves. If it raises, that request fails and the next
-    one tries again.
+    In: `load`, called once, by the first request that no other resource serves. If it raises, that request fails and the next one
+    tries again.
     """
 
-    def __init__(self, load: Callable[[], web.Application]) -> None:
+    def __init__(self, load: Callable[[], Awaitable[web.Application]]) -> None:
         super().__init__()
-        self._load = load
-        self._table: web.Application | None = None
-
-    @property
-    def table(self) -> web.Application:
-        """The application with the routes. The first access loads it."""
-        if self._table is None:
-            self._table = self._load()
-        return self._table
-
-    @property
-    def is_loaded(self) -> bool:
-        """Whether the routes were loaded."""
-        return self._table is not None
+        self._table = Late(load)
 
     @property
     def canonical(self) -> str:
@@ -42,17 +31,18 @@ class LazyRoutes(AbstractResource):
 
     async def resolve(self, request: web.Request) -> tuple[UrlMappingMatchInfo | None, set[str]]:
         """Implement aiohttp's resource interface: return the match, or the allowed methods of this path."""
-        match = await self.table.router.resolve(request)
+        match = await (await self._table.get()).router.resolve(request)
         error = match.http_exception
         if error is None:
             return match, set()
         return None, error.allowed_methods if isinstance(error, web.HTTPMethodNotAllowed) else set()
 
     def __len__(self) -> int:
-        return len(self.table.router.routes())
+        return len(tuple(iter(self)))
 
     def __iter__(self) -> Iterator[AbstractRoute]:
-        return iter(self.table.router.routes())
+        """The routes that are loaded."""
+        return iter(()) if self._table.value is None else iter(self._table.value.router.routes())
 
     def get_info(self) -> Any:
         return {"path": "/"}

@@ -15,9 +15,8 @@ from shim.http.operation import SERVICES
 @web.middleware
 async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Count and trace a request, as the outermost middleware. It counts by route pattern, because paths contain ids."""
-    services = request.app[SERVICES]
-    face = services.universal
-    if face is None:
+    telemetry = request.app[SERVICES].telemetry
+    if telemetry is None:
         return await handler(request)
     resource = request.match_info.route.resource
     route = resource.canonical if resource is not None else "unknown"
@@ -26,7 +25,7 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
     session_id = request.match_info.get("sessionID") or request.match_info.get("session_id")
     context = structlog.contextvars.bound_contextvars(session_id=session_id) if session_id else nullcontext()
     status = 500
-    with context, face.spans.request(request.method, route, request.headers) as span:
+    with context, telemetry.spans.request(request.method, route, request.headers) as span:
         try:
             response = await handler(request)
             status = response.status
@@ -35,5 +34,5 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
             status = error.status
             raise
         finally:
-            face.meters.request(request.method, route, status, loop.time() - began)
+            telemetry.meters.request(request.method, route, status, loop.time() - began)
             span.end_with_status(status)

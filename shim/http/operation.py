@@ -30,14 +30,11 @@ from shim.complaints import fault
 from shim.errors import InvalidRequest, Location, SessionNotFound
 from shim.host.roots import require
 from shim.http import limits, wire_json
-from shim.http.access import RELAYED
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
 from shim.ids import ID_FORM, is_id
 from shim.operations import OpenCode2Operation, Operation, RequestInput
 from shim.services import Services
-from shim.sessions.placement import labels_of
-from shim.store.peers import Need
 
 BODY_LIMIT_BYTES = 64 * 2**20
 """Maximum size of a request's body. Prompts contain images as data URLs; 64 MiB are some forty photographs."""
@@ -244,12 +241,6 @@ def _validate(model: TypeAdapter[Any], value: Any, kind: Location) -> object:
     except ValidationError as error:
         first = fault(error, value)
         raise InvalidRequest(first.reason, kind, first.path) from error
-
-
-async def need_session_here(ctx: Ctx, directory: str, agent: str | None, metadata: object = None) -> None:
-    """Raise PlacedElsewhere if another server of the cluster should take a new session, NoServer if none can."""
-    if (placement := ctx.services.sessions.deps.placement) is not None:
-        await placement.need_new_here(Need(directory, agent, labels_of(metadata)), is_final=RELAYED in ctx.request)
 
 
 def need_id(prefix: str) -> AfterValidator:

@@ -20,10 +20,12 @@ from aiohttp import web
 from shim.errors import DirectoryElsewhere, NoServer, SessionNotFound, WorkspaceNotFound
 from shim.host.disk import is_folder
 from shim.host.roots import within
-from shim.http.access import READING, access_of
+from shim.http.access import READING, RELAYED, access_of
 from shim.http.directory import resolve
-from shim.http.operation import SERVICES
+from shim.http.operation import SERVICES, Ctx
 from shim.services import Services
+from shim.sessions.placement import labels_of
+from shim.store.peers import Need
 from shim.store.servers import ServerRef
 from universal.jsonvalue import obj, text
 
@@ -108,6 +110,12 @@ async def need_directory(request: web.Request) -> None:
     directory = unquote(request.headers.get(NEEDED, ""))
     if directory and not await _has(request.app[SERVICES], directory):
         raise DirectoryElsewhere(directory)
+
+
+async def need_session_here(ctx: Ctx, directory: str, agent: str | None, metadata: object = None) -> None:
+    """Raise PlacedElsewhere if another server of the cluster should take a new session, NoServer if none can."""
+    if (placement := ctx.services.sessions.deps.placement) is not None:
+        await placement.need_new_here(Need(directory, agent, labels_of(metadata)), is_final=RELAYED in ctx.request)
 
 
 async def _place_of_work(request: web.Request, services: Services, name: str) -> str:

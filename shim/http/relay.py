@@ -256,6 +256,24 @@ class Relay:
             headers = headers_to_forward(error.headers or {})
             await pipe.send(tunnel.encode_head(tunnel.Head(error.status, headers)))
 
+    async def serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request of a client, or let the server answer that has its session or its directory."""
+        if RELAYED in request:
+            await need_directory(request)
+            return await _answer_when_stored(request, handler)
+        if not is_authorized(request) and not has_ticket(request):  # the other server takes a relayed request for authorized
+            return await handler(request)
+        if (hosts := await hosts_of(request)) is not None:
+            served = await self.serve_directory(request, hosts)
+            return await handler(request) if served is None else served
+        response = await _answer_after_loss(request, handler, self)
+        for _ in range(MOVES):
+            if NOT_HERE not in response.headers:
+                break
+            await request.app[SERVICES].sessions.others.look_now()
+            response = await _answer_after_loss(request, handler, self)
+        return response
+
     async def forward(self, request: web.Request, server: ServerRef, more: Headers = ()) -> web.StreamResponse:
         """Let another server answer a request. Raises ServerLost, StoreError. In: `more`, headers for that server."""
         if request.headers.get("Upgrade", "").lower() == "websocket":
@@ -372,39 +390,6 @@ async def _with_new_sessions(request: web.Request, handler: Handler) -> web.Stre
         if sessions.index.find(error.session_id) is None:
             raise
     return await handler(request)
-
-
-RELAY: web.AppKey[list[Relay]] = web.AppKey("relay", list)
-"""The relay of a server in a cluster; empty for one that is alone."""
-
-
-async def close_sockets(app: web.Application) -> None:
-    """Close the WebSockets of clients that other servers serve, for the shutdown of this one."""
-    for relay in app[RELAY]:
-        await relay.close_sockets()
-
-
-@web.middleware
-async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let the server answer that has the session or the directory of a request."""
-    relay = next(iter(request.app[RELAY]), None)
-    if relay is None:
-        return await handler(request)
-    if RELAYED in request:
-        await need_directory(request)
-        return await _answer_when_stored(request, handler)
-    if not is_authorized(request) and not has_ticket(request):  # the other server takes a relayed request for authorized
-        return await handler(request)
-    if (hosts := await hosts_of(request)) is not None:
-        served = await relay.serve_directory(request, hosts)
-        return await handler(request) if served is None else served
-    response = await _answer_after_loss(request, handler, relay)
-    for _ in range(MOVES):
-        if NOT_HERE not in response.headers:
-            break
-        await request.app[SERVICES].sessions.others.look_now()
-        response = await _answer_after_loss(request, handler, relay)
-    return response
 
 
 async def _answer_when_stored(request: web.Request, handler: Handler) -> web.StreamResponse:

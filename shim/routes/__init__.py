@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from types import ModuleType
 
 from aiohttp import web
 
 from shim.faces.opencode1 import endpoint as opencode1
 from shim.faces.opencode1 import health
-from shim.faces.opencode2 import endpoint as opencode2
+from shim.faces.opencode2 import face as opencode2
 from shim.faces.v1 import face as v1
 from shim.http import application as http
 from shim.http.faces import Faces
@@ -24,7 +24,7 @@ EARLY: tuple[ModuleType, ...] = (health,)
 
 
 def modules() -> tuple[ModuleType, ...]:
-    """Import all modules of all faces, which takes longer than the rest of the start."""
+    """Import all modules of all faces, which takes longer than the rest of the start. Blocking."""
     from shim.faces.opencode1.routes import MODULES as OPENCODE1
     from shim.faces.opencode2.routes import MODULES as OPENCODE2
     from shim.faces.v1.routes import MODULES as V1
@@ -35,7 +35,7 @@ def modules() -> tuple[ModuleType, ...]:
 
 def application(
     services: Services,
-    modules: Iterable[ModuleType] | Callable[[], Iterable[ModuleType]],
+    modules: Iterable[ModuleType] | Callable[[], Awaitable[Iterable[ModuleType]]],
     *,
     early: Iterable[ModuleType] = (),
     unknown: Unknown | None = None,
@@ -43,13 +43,13 @@ def application(
 ) -> web.Application:
     """Build an application that serves the modules' marked functions, and refuses all other operations with a reason.
 
-    In: `modules`, or a function that imports them, which the first request calls that `early` modules do not serve. `early` is a
-    subset of the modules. Otherwise as `shim.http.application.application`.
+    In: `modules`, or a function that imports them and completes the services. The first request calls it that `early` modules do
+    not serve. `early` is a subset of the modules. Otherwise as `shim.http.application.application`.
     """
 
-    def load() -> web.Application:
+    async def load() -> web.Application:
         from shim.routes.table import table_of  # late: a start needs neither the dialects nor the reasons of refusals
 
-        return table_of(services, FACES, tuple(modules() if callable(modules) else modules))
+        return table_of(services, FACES, tuple(await modules() if callable(modules) else modules))
 
     return http.application(services, FACES, load, early=early, unknown=unknown, body_limit_bytes=body_limit_bytes)

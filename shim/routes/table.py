@@ -15,7 +15,7 @@ from shim.faces.opencode1.operations import OPERATIONS
 from shim.faces.opencode2 import negotiation
 from shim.faces.opencode2 import operation_status as opencode2_status
 from shim.faces.opencode2.dialects import DIALECTS
-from shim.faces.opencode2.endpoint import FACE as OPENCODE2
+from shim.faces.opencode2.face import FACE as OPENCODE2
 from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.http.faces import FACES, Faces
 from shim.http.operation import SERVICES, add_route, collect, register

@@ -205,24 +205,17 @@ def services_for(directory: Path, home: Path, agents: FakeAgents, data: Path) ->
     sessions = FakeSessions()
     environ = {"PATH": "/usr/bin:/bin", "HOME": str(home), "SHELL": "/bin/bash", "PS1": "$ "}
     worktrees = Worktrees(data, projects, host)
-    services = Services(
-        settings=Settings(directory=directory, data_dir=data, cors=("https://ide.example",)),
-        clock=clock,
-        ids=ids,
-        hub=hub,
-        host=host,
-        store=store,
-        sessions=cast("Any", sessions),
-        agents=cast("Any", agents),
-        projects=projects,
-        config=ConfigFiles(home, {"USER": "someone", "HOME": str(home)}),
-        terminals=Terminals(clock=clock, ids=ids, environ=environ, owner="", changes=host),
-        shells=Shells(data / "shell", clock=clock, ids=ids, environ=environ, owner="", changes=host),
-        worktrees=worktrees,
-        workspaces=Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host),
-        copies=ProjectCopies(store, projects, host),
-        tui_control=TuiControl(),
-        watchers=Watchers(host, hub.has_reader, home),
-        opencode2=FaceServices(cast("Any", sessions), store, hub, clock=clock, ids=ids),
-    )
+    settings = Settings(directory=directory, data_dir=data, cors=("https://ide.example",))
+    services = Services(settings, clock, ids, store)
+    services.agents = cast("Any", agents)
+    services.hub, services.host, services.sessions = hub, host, cast("Any", sessions)
+    services.projects, services.worktrees = projects, worktrees
+    services.config = ConfigFiles(home, {"USER": "someone", "HOME": str(home)})
+    services.terminals = Terminals(clock=clock, ids=ids, environ=environ, owner="", changes=host)
+    services.shells = Shells(data / "shell", clock=clock, ids=ids, environ=environ, owner="", changes=host)
+    services.workspaces = Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host)
+    services.copies = ProjectCopies(store, projects, host)
+    services.tui_control = TuiControl()
+    services.watchers = Watchers(host, hub.has_reader, home)
+    services.opencode2 = FaceServices(cast("Any", sessions), store, hub, clock=clock, ids=ids)
     return services, sessions

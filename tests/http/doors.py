@@ -46,7 +46,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
         from tests.http.conftest import services_for  # late: that module imports this one
 
         services, _ = services_for(tmp_path, tmp_path, FakeAgents(claude()), tmp_path / "data")
-        services = replace(services, settings=Settings(directory=tmp_path, data_dir=tmp_path / "data", **more))
+        services.settings = Settings(directory=tmp_path, data_dir=tmp_path / "data", **more)
         await services.store.open()
         started.append(services)
         app = application(services, modules)

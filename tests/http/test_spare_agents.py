@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import shim.app
 from shim.app import SERVICES, apply_settings
 from shim.clock import ManualClock
 from shim.host.snapshot import Snapshots
@@ -67,7 +66,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     environ = install(tmp_path / "home")
     for name in ("HOME", "HERON_KEY"):
         monkeypatch.setenv(name, environ[name])
-    monkeypatch.setattr(shim.app, "known_agents", herons)
+    monkeypatch.setattr("shim.agents.setup.known_agents", herons)
     monkeypatch.setattr("shim.sessions.spare_agents.free_bytes", lambda: 2**40)
     clock = ManualClock()
     async with live(tmp_path, clock=clock, environ=environ) as made:
@@ -116,7 +115,7 @@ async def test_metrics_count_spares_beside_the_agents_of_sessions(server: Server
 
 async def test_a_stopped_server_leaves_no_spare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = install(tmp_path / "home")
-    monkeypatch.setattr(shim.app, "known_agents", herons)
+    monkeypatch.setattr("shim.agents.setup.known_agents", herons)
     monkeypatch.setattr("shim.sessions.spare_agents.free_bytes", lambda: 2**40)
     clock = ManualClock()
     async with live(tmp_path, clock=clock, environ=environ) as made:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import shim.app
 from shim.sessions.permissions import trust_gate
 from shim.sessions.permissions.trust_question import REFUSE, TRUST, WITHOUT
 from tests.support.api import EventStream
@@ -56,7 +55,7 @@ class Launches:
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> Launches:
     made = Launches()
-    monkeypatch.setattr(shim.app, "known_agents", made.agents)
+    monkeypatch.setattr("shim.agents.setup.known_agents", made.agents)
     return made
 
 

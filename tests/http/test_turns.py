@@ -302,7 +302,7 @@ async def test_the_repository_of_a_session_is_looked_for_outside_of_the_event_lo
         threads.append(threading.current_thread())
         return repository_above(directory)
 
-    monkeypatch.setattr("shim.app.repository_above", find)
+    monkeypatch.setattr("shim.work.repository_above", find)
     async with live(tmp_path, unattended="rules") as server:
         await server.turn("permission")
     assert len(threads) == 1

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from shim import app
+from shim.agents import setup
 from shim.agents.directory import AgentDirectory
 from shim.runtime.inprocess import Stdio
 from universal import codec as c
@@ -118,5 +118,5 @@ class Puppet:
         def directory(specs: Any, **options: Any) -> AgentDirectory:
             return AgentDirectory(specs, **{**options, "programs": {NAME: self}})
 
-        monkeypatch.setattr(app, "known_agents", lambda: {NAME: spec})
-        monkeypatch.setattr(app, "AgentDirectory", directory)
+        monkeypatch.setattr(setup, "known_agents", lambda: {NAME: spec})
+        monkeypatch.setattr(setup, "AgentDirectory", directory)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import shim.settings
-from shim.app import agents_of
+from shim.agents.setup import agents_of
 from shim.record.driver import counting_ids
 from shim.settings import ALIASES, FILE_LIMIT_BYTES, OF_A_PROJECT, Settings, SettingsError, env_name
 from universal.codec import LaunchOptions

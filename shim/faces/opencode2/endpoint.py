@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from shim.faces.opencode2 import errors
+from shim.faces.opencode2.face import FACE
 from shim.faces.opencode2.operations import OPERATIONS
-from shim.http.faces import Face
 from shim.http.operation import HandlerT, mark
 from shim.http.operation import extra as extra_route
 from shim.operations import Operation
-
-FACE = Face("opencode2", errors.render, ("/api/", "/auth/connect/"))
 
 PREVIEW: Mapping[str, Operation] = {
     "v2.health.get": Operation("GET", "/api/health", "opencode HttpApi"),

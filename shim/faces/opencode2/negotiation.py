@@ -20,7 +20,7 @@ from aiohttp import web
 
 from shim.errors import InvalidRequest
 from shim.faces.opencode2.dialects import DIALECTS, PREVIEW, Dialect, dialect_of_body, find_dialect
-from shim.faces.opencode2.endpoint import FACE
+from shim.faces.opencode2.face import FACE
 from shim.faces.opencode2.probes import dialect_by_agent
 from shim.faces.opencode2.rewrite_rules import Alias, NoContent
 from shim.http.access import READING

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from shim.agents.directory import AgentDirectory
-from shim.agents.install import Installer, InstallFailed, environment_for
+from shim.agents.install import Installer, InstallFailed
 from shim.clock import ManualClock
 from shim.ids import Ids
+from shim.runtime.locate import INSTALLED
 from shim.store.memory import MemoryStore
 from universal.registry import agents
 
@@ -40,7 +41,7 @@ class Place:
             (path / "npm").write_text(NPM.format(body=npm))
             (path / "npm").chmod(0o755)
         self.folder = tmp_path / "data" / "agents"
-        environ = {"PATH": f"{path}:/usr/bin:/bin", "HOME": str(tmp_path / "home"), **environment_for(self.folder)}
+        environ = {"PATH": f"{path}:/usr/bin:/bin", "HOME": str(tmp_path / "home"), INSTALLED: str(self.folder)}
         if npm is None:
             environ["PATH"] = str(path)
         specs = {name: spec for name, spec in agents().items() if name in ("claude", "goose", "mock")}

@@ -14,7 +14,8 @@ from shim.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.host.roots import visible_sessions
-from shim.http.operation import Ctx, need_id, need_session_here
+from shim.http.operation import Ctx, need_id
+from shim.http.places import need_session_here
 from shim.sessions.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session
 from universal.diffs import relative

@@ -20,7 +20,8 @@ from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, 
 from shim.faces.opencode2.session_info import info_of
 from shim.host.roots import require, visible_sessions
 from shim.http.directory import resolve
-from shim.http.operation import NO_CONTENT, Ctx, need_session_here
+from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.places import need_session_here
 from shim.sessions.transfer.fork import fork as fork_session
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath

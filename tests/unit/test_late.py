@@ -1,0 +1,74 @@
+"""A late value is made once, by whoever needs it first; a failure is not kept."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from shim.late import Late
+
+WAIT_S = 5
+
+
+class Maker:
+    """Counts how often it is called; its values come when `may_end` is set."""
+
+    def __init__(self, *, failures: int = 0) -> None:
+        self.calls = 0
+        self.failures = failures
+        self.begun, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def make(self) -> str:
+        self.calls += 1
+        self.begun.set()
+        await self.may_end.wait()
+        if self.calls <= self.failures:
+            raise ValueError(f"failure {self.calls}")
+        return f"value {self.calls}"
+
+
+async def test_users_that_come_together_share_one_value() -> None:
+    maker = Maker()
+    late = Late(maker.make)
+    assert late.value is None
+    maker.may_end.set()
+    async with asyncio.timeout(WAIT_S):
+        assert await asyncio.gather(late.get(), late.get()) == ["value 1", "value 1"]
+        assert (await late.get(), late.value, maker.calls) == ("value 1", "value 1", 1)
+
+
+async def test_after_a_failure_the_next_user_tries_again() -> None:
+    maker = Maker(failures=1)
+    late = Late(maker.make)
+    maker.may_end.set()
+    async with asyncio.timeout(WAIT_S):
+        with pytest.raises(ValueError, match="failure 1"):
+            await late.get()
+        assert late.value is None
+        assert await late.get() == "value 2"
+
+
+async def test_a_user_that_is_cancelled_does_not_end_the_making() -> None:
+    maker = Maker()
+    late = Late(maker.make)
+    user = asyncio.create_task(late.get())
+    async with asyncio.timeout(WAIT_S):
+        await maker.begun.wait()
+        user.cancel()
+        await asyncio.wait([user])
+        maker.may_end.set()
+        assert (await late.get(), maker.calls) == ("value 1", 1)
+
+
+async def test_cancel_ends_the_making_and_whoever_waits_for_it() -> None:
+    maker = Maker()
+    late = Late(maker.make)
+    user = asyncio.create_task(late.get())
+    async with asyncio.timeout(WAIT_S):
+        await maker.begun.wait()
+        await late.cancel()
+        await asyncio.wait([user])
+        assert user.cancelled()
+        assert late.value is None
+        await late.cancel()  # nothing runs

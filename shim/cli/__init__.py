@@ -17,6 +17,7 @@ def main() -> None:
     from shim.cli.commands import cli
     from shim.errors import ShimError
 
+    gc.freeze()  # else the first collection visits all of them, which takes as long as a collection during the imports
     gc.enable()
     try:
         cli(prog_name="opencode-shim")

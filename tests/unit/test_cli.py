@@ -209,6 +209,12 @@ def test_a_start_without_a_terminal_does_not_import_rich() -> None:
     assert (done.returncode, done.stdout) == (1, "structlog\n")
 
 
+def test_the_first_collection_of_a_start_does_not_visit_what_was_imported() -> None:
+    code = "import gc; from shim.cli import main\ntry: main()\nfinally: print(gc.get_freeze_count() > len(gc.get_objects()))"
+    done = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, timeout=WAIT_S)
+    assert done.stdout.splitlines()[-1] == "True"
+
+
 # --- clients ---------------------------------------------------------------------------------------------
 
 

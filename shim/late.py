@@ -31,6 +31,7 @@ class Late(Generic[T]):
             return self._value
         if self._making is None or self._making.done():
             self._making = asyncio.create_task(self._keep(), name="make what is needed first now")
+            self._making.add_done_callback(_retrieve)
         return await asyncio.shield(self._making)
 
     async def cancel(self) -> None:
@@ -42,3 +43,9 @@ class Late(Generic[T]):
     async def _keep(self) -> T:
         self._value = await self._make()
         return self._value
+
+
+def _retrieve(making: asyncio.Task[T]) -> None:
+    """Take the error of a making whose users have all gone, so that asyncio does not log it."""
+    if not making.cancelled():
+        making.exception()

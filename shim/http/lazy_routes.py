@@ -9,16 +9,28 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NoReturn
 
 from aiohttp import web
-from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, UrlMappingMatchInfo
+from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, SystemRoute, UrlMappingMatchInfo
 
+from shim.errors import ShimError
 from shim.late import Late
+
+
+class _Failure(SystemRoute):
+    """The route of a request for which the routes could not be loaded. It raises the error."""
+
+    def __init__(self, error: ShimError) -> None:
+        super().__init__(web.HTTPServiceUnavailable())
+        self._error = error
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        raise self._error
 
 
 class LazyRoutes(AbstractResource):
     """A resource that finds routes in a lazily loaded application. The application that holds it serves the requests.
 
-    In: `load`, called once, by the first request that no other resource serves. If it raises, that request fails and the next one
-    tries again.
+    In: `load`, called once, by the first request that no other resource serves. If it raises, that request is answered with its
+    error, and the next one tries again.
     """
 
     def __init__(self, load: Callable[[], Awaitable[web.Application]]) -> None:
@@ -31,7 +43,11 @@ class LazyRoutes(AbstractResource):
 
     async def resolve(self, request: web.Request) -> tuple[UrlMappingMatchInfo | None, set[str]]:
         """Implement aiohttp's resource interface: return the match, or the allowed methods of this path."""
-        match = await (await self._table.get()).router.resolve(request)
+        try:
+            table = await self._table.get()
+        except ShimError as error:  # the middlewares make the answer
+            return UrlMappingMatchInfo({}, _Failure(error)), set()
+        match = await table.router.resolve(request)
         error = match.http_exception
         if error is None:
             return match, set()

@@ -196,4 +196,5 @@ async def test_work_that_does_not_start_fails_the_request_and_the_next_one_tries
     async with whole_server(tmp_path, FailingStore()) as (client, _):
         async with client.raw.get("/session") as answer:
             assert answer.status == 500
+            assert "The disk is gone." in await answer.text()
         assert (await client.get("/session", status=200)).body == []

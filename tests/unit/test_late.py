@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from typing import Any
 
 import pytest
 
@@ -72,3 +74,23 @@ async def test_cancel_ends_the_making_and_whoever_waits_for_it() -> None:
         assert user.cancelled()
         assert late.value is None
         await late.cancel()  # nothing runs
+
+
+async def test_a_failure_that_nobody_waits_for_is_no_bug_in_the_log() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
+    maker = Maker(failures=1)
+    late = Late(maker.make)
+    user = asyncio.create_task(late.get())
+    async with asyncio.timeout(WAIT_S):
+        await maker.begun.wait()
+        user.cancel()
+        await asyncio.wait([user])
+        del user
+        maker.may_end.set()
+        (making,) = asyncio.all_tasks() - {asyncio.current_task()}
+        await asyncio.wait([making])
+        assert await late.get() == "value 2"
+    del making
+    gc.collect()
+    assert complaints == []

@@ -131,13 +131,14 @@ class NodeStatus:
 class Overview:
     """The cluster as this server sees it, and what this server has counted since its start.
 
-    address    the NATS servers, without passwords
-    waiting    rows that NATS has not acknowledged
-    nodes      all living servers, this one first, the others by name
-    renewals   of this server's lease, by result: `done`, `failed`
-    append_s   seconds until an append to a journal was acknowledged; those that were refused are counted by `refused_appends`
-    asked      requests to other servers, by result: `answered`, `lost` (the server was), `failed`
-    answer_s   seconds until the answer began
+    address        the NATS servers, without passwords
+    waiting        rows that NATS has not acknowledged
+    spooled_bytes  bytes on disk of the events among them
+    nodes          all living servers, this one first, the others by name
+    renewals       of this server's lease, by result: `done`, `failed`
+    append_s       seconds until an append to a journal was acknowledged; those that were refused are counted by `refused_appends`
+    asked          requests to other servers, by result: `answered`, `lost` (the server was), `failed`
+    answer_s       seconds until the answer began
     """
 
     address: str
@@ -145,6 +146,7 @@ class Overview:
     is_connected: bool
     reconnects: int
     waiting: int
+    spooled_bytes: int
     nodes: tuple[NodeStatus, ...]
     renewals: Mapping[str, int]
     append_s: Histogram

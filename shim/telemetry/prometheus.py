@@ -115,6 +115,7 @@ def _cluster(cluster: ClusterGauges) -> Iterable[Any]:
         ("room", "Agents that this server can still start.", overview.here.node.offer.room),
         ("lease_age_seconds", "Since the last renewal of this server's lease.", overview.here.lease_age_s),
         ("writes_waiting", "Rows that NATS has not acknowledged.", overview.waiting),
+        ("spool_bytes", "Bytes on disk of the events among them.", overview.spooled_bytes),
         ("read_lag_events", "Events that are stored and not yet published here, in the worst watched session.", cluster.lag),
     ):
         yield GaugeMetricFamily(f"{PREFIX}cluster_{name}", description, value=value)

@@ -13,9 +13,10 @@ import asyncio
 import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
+from tempfile import TemporaryFile
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -31,7 +32,8 @@ from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.manager import SessionManager
 from shim.sessions.session_state import SessionState
 from shim.store.jetstream import connection as connections
-from shim.store.jetstream import leases
+from shim.store.jetstream import leases, spool
+from shim.store.jetstream.lanes import DEFAULT_LIMITS
 from shim.store.jetstream.layout import ClusterOptions, decode_record
 from shim.store.jetstream.store import JetStreamStore
 from shim.store.peers import Answer, Command
@@ -43,6 +45,8 @@ from universal.codec import Interrupt, LaunchOptions, Prompt
 from universal.session.changes import StatusChanged, TurnEnded
 
 OPTIONS = ClusterOptions(("nats://simulated",))
+LIMITS = DEFAULT_LIMITS._replace(kept_bytes=0, chunk_bytes=4096)
+"""All events wait on disk while NATS is away."""
 DIRECTORY = "/"
 CLIENT_S = 60.0
 """Seconds after which a client gives a request up."""
@@ -167,7 +171,7 @@ class ClusterNode:
         self.server = f"n{number}g{generation}"
         self.machine = Machine(self.server)
         self.world, self.seen = world, world.seen
-        self.store = JetStreamStore(OPTIONS, name=self.server)
+        self.store = JetStreamStore(OPTIONS, name=self.server, limits=LIMITS)
         self.store.server_id = self.server
         clock = MachineClock(SKEWS_MS[number % len(SKEWS_MS)])
         changes = ChangeFeed()
@@ -377,6 +381,8 @@ def run(test: Any, nodes: int = 3) -> None:
     loop = ClusterLoop()
     world = ClusterWorld(loop, nodes)
     with (
+        ExitStack() as files,  # also those of killed servers
+        patch.object(spool, "TemporaryFile", lambda **how: files.enter_context(TemporaryFile(**how))),
         patch.object(connections, "Client", world.new_client),
         patch.object(leases, "monotonic", loop.time),
         patch.object(journal_loader, "perf_counter", loop.time),

@@ -50,6 +50,14 @@ class Envelope:
 
 
 @dataclass(frozen=True, slots=True)
+class Events:
+    """Encoded events of one session to append. `first`: the sequence of the first one."""
+
+    first: int
+    encoded: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
     """A message to append."""
 

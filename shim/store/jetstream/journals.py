@@ -23,7 +23,7 @@ import structlog
 
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
-from shim.store.jetstream.batches import Batch, Envelope, batches, claim, envelope_of
+from shim.store.jetstream.batches import Batch, Envelope, Events, batches, claim, envelope_of
 from shim.store.jetstream.connection import Connection, WrongSequence
 from shim.store.jetstream.lanes import LaneClosed, Write
 from shim.store.jetstream.layout import (
@@ -55,14 +55,6 @@ START_EVENTS = 64
 """Minimum events between two of them."""
 APPEND_BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Upper bounds of the buckets for the seconds of an append."""
-
-
-@dataclass(frozen=True, slots=True)
-class Events:
-    """Events to append. `first`: the sequence of the first one."""
-
-    first: int
-    encoded: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)

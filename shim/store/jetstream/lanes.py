@@ -1,11 +1,13 @@
 """Queues of writes, one for each session: a lane is written in order, and lanes are written at the same time.
 
-    put -> lane -> [2 ms | a flush | the commit before has ended] -> commit(writes) -> out of the lane -> flush returns
+    put -> lane -> [0.5 ms | a flush | the commit before has ended] -> commit(writes) -> out of the lane -> flush returns
 
 A write leaves its lane only after its commit. If a commit fails, its writes stay first in the lane and every `flush` of it
-raises. The commit is repeated by the next flush and once a second. All lanes together are bounded; `put` refuses writes if they
-are full.
-This module knows no NATS: `commit` is injected. All of it runs in the event loop.
+raises. The commit is repeated by the next flush and once a second.
+
+While commits fail, events beyond KEPT_BYTES move to a file (`spool.py`). They keep their places in their lanes, and are read back
+for their commit. All lanes together are bounded, in memory and on disk; `put` refuses writes if they are full.
+This module knows no NATS: `commit` is injected. All of it runs in the event loop, but for reads and writes of the file.
 """
 
 from __future__ import annotations
@@ -16,22 +18,37 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import structlog
 
 from shim.errors import ShimError, StoreError
+from shim.store.jetstream.batches import Events
+from shim.store.jetstream.spool import Extent, Spool
 
 GROUP_S = 0.0005
 """Seconds that a write waits for more of its lane, if no commit of it runs. Clients of other servers wait for it too."""
 GROUP_WRITES = 256
 """Maximum writes that a commit gets."""
+GROUP_BYTES = 2**20
+"""Maximum bytes that a commit gets, if it gets more than one write."""
 PARALLEL = 64
 """Maximum commits at the same time."""
-QUEUE_ROWS = 20_000
-"""Maximum queued rows of all lanes. Beyond it, `put` refuses."""
+QUEUE_ROWS = 200_000
+"""Maximum queued rows of all lanes, in memory and on disk. Beyond it, `put` refuses."""
 QUEUE_BYTES = 128 * 2**20
-"""Maximum queued bytes of all lanes."""
+"""Maximum queued bytes in memory. They become more than KEPT_BYTES if NATS is slow, or the disk takes no events."""
+KEPT_BYTES = 16 * 2**20
+"""Queued bytes in memory, beyond which events move to disk while NATS takes nothing."""
+SPOOL_BYTES = 2**30
+"""Maximum bytes of the file."""
+CHUNK_BYTES = 256 * 1024
+"""Bytes of events that are written to the file, and read, together."""
+CROWDED_ROWS = 10_000
+"""Queued rows from which on producers should wait, if NATS takes some."""
+CROWDED_BYTES = 64 * 2**20
+"""Queued bytes from which on they should."""
 RETRY_S = 1.0
 """Seconds between repeats of a failed commit without a flush."""
 CLOSE_S = 8.0
@@ -54,6 +71,11 @@ class Limits(NamedTuple):
     group_s: float = GROUP_S
     queue_rows: int = QUEUE_ROWS
     queue_bytes: int = QUEUE_BYTES
+    kept_bytes: int = KEPT_BYTES
+    spool_bytes: int = SPOOL_BYTES
+    chunk_bytes: int = CHUNK_BYTES
+    crowded_rows: int = CROWDED_ROWS
+    crowded_bytes: int = CROWDED_BYTES
     retry_s: float = RETRY_S
     close_s: float = CLOSE_S
 
@@ -69,14 +91,29 @@ class LaneClosed(Exception):
         self.error = error
 
 
+@dataclass(frozen=True, slots=True)
+class _SpooledEvents:
+    """Events that are in the file. `first`: the sequence of the first one."""
+
+    first: int
+    extent: Extent
+
+
 @dataclass(slots=True, eq=False)
 class _Lane:
-    """The queue of one session. `written` and `accepted` count writes."""
+    """The queue of one session.
+
+    accepted, written  rows that came into it, and that left it
+    taken              writes that left it; with an index in `queue` it names a write for good
+    committing         writes at its head that a commit has
+    """
 
     key: Hashable
     queue: deque[Write] = field(default_factory=deque[Write])
     accepted: int = 0
     written: int = 0
+    taken: int = 0
+    committing: int = 0
     waiting: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list[tuple[int, "asyncio.Future[None]"]])
     timer: asyncio.TimerHandle | None = None
     task: asyncio.Task[None] | None = None
@@ -86,17 +123,27 @@ class _Lane:
 class LaneWriter:
     """The lanes and their tasks.
 
-    commit  writes the first of these writes, and as many as it can of those after it, and returns their number; raises StoreError
-            if it must be repeated, LaneClosed if that is no use.
+    commit     writes the first of these writes, and as many as it can of those after it, and returns their number; raises
+               StoreError if it must be repeated, LaneClosed if that is no use
+    directory  where the file lies; None: in the directory for temporary files
     """
 
-    def __init__(self, commit: Callable[[Any, Sequence[Write]], Awaitable[int]], limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        commit: Callable[[Any, Sequence[Write]], Awaitable[int]],
+        limits: Limits = DEFAULT_LIMITS,
+        directory: Path | None = None,
+    ) -> None:
         self._commit = commit
         self._limits = limits
         self._lanes: dict[Hashable, _Lane] = {}
         self._slots = asyncio.Semaphore(PARALLEL)
-        self._rows = self._bytes = 0
+        self._rows = self._bytes = self._held = 0  # bytes in all, and those in memory
         self._failure: StoreError | None = None
+        self._spool = Spool(directory, limits.spool_bytes)
+        self._spooling: asyncio.Task[None] | None = None
+        self._spool_from = limits.kept_bytes
+        self._spool_failure: StoreError | None = None
         self._closing = False
 
     @property
@@ -110,21 +157,28 @@ class LaneWriter:
         return self._rows
 
     @property
+    def spooled_bytes(self) -> int:
+        """Bytes of the file on disk."""
+        return self._spool.size
+
+    @property
     def is_crowded(self) -> bool:
-        """True if the lanes are half full without a failure, so that producers should wait."""
-        half = self._rows * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
-        return half and self._failure is None and not self._closing
+        """True if much is queued without a failure, so that producers should wait."""
+        much = self._rows >= self._limits.crowded_rows or self._bytes >= self._limits.crowded_bytes
+        return much and self._failure is None and not self._closing
 
     def need_room(self, rows: int, size: int = 0) -> None:
         """Raise StoreError if `put` would refuse this."""
         if self._closing:
             raise StoreError("The store is closed; nothing more can be written.")
-        full = self._rows + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes
+        full = self._rows + rows > self._limits.queue_rows or self._held + size > self._limits.queue_bytes
         if full and self._rows:
-            why = self._failure or "NATS is too slow"
+            why = str(self._failure or "NATS is too slow").rstrip(".")
+            disk = "" if self._spool_failure is None else f" The disk takes no more of them: {self._spool_failure}."
             raise StoreError(
-                f"{self._rows} rows ({self._bytes} bytes) wait to be written and no more are taken: {why}. Nothing of this call "
-                "was queued."
+                f"{self._rows} rows wait to be written ({self._held} bytes in memory, {self._spool.size} on disk) and no more are"
+                f" taken: {why}.{disk} Nothing of this call was queued. Start NATS, or see why this server does not reach it:"
+                " what waits is then written."
             )
 
     def put(self, key: Hashable, writes: Sequence[Write], *, at_once: bool = False) -> None:
@@ -138,9 +192,12 @@ class LaneWriter:
         if lane is None:
             lane = self._lanes[key] = _Lane(key)
         lane.queue.extend(writes)
-        lane.accepted += len(writes)
+        lane.accepted += rows
         self._rows += rows
         self._bytes += size
+        self._held += size
+        if self._held > self._spool_from:
+            self._start_spooling()
         if at_once:
             self._hurry(lane)
         elif lane.task is None and lane.timer is None:
@@ -176,7 +233,7 @@ class LaneWriter:
                     await self.flush()
         except TimeoutError:
             pass
-        tasks = [lane.task for lane in self._lanes.values() if lane.task is not None]
+        tasks = [task for task in (self._spooling, *(lane.task for lane in self._lanes.values())) if task is not None]
         for lane in self._lanes.values():
             if lane.timer is not None:
                 lane.timer.cancel()
@@ -184,6 +241,7 @@ class LaneWriter:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        await self._spool.close()
         if self._rows:
             raise StoreError(f"{self._rows} rows were not written: {self._failure or 'NATS did not answer in time'}")
 
@@ -215,7 +273,7 @@ class LaneWriter:
         lane.hurry.clear()
         try:
             async with self._slots:
-                done = await self._commit(lane.key, list(islice(lane.queue, GROUP_WRITES)))
+                done = await self._commit(lane.key, await self._take(lane))
         except LaneClosed as closed:
             self._settle(lane, len(lane.queue), closed.error)
         except StoreError as error:
@@ -230,12 +288,31 @@ class LaneWriter:
                 self._failure = None
                 log.info("store.recovered", queued=self._rows)
             self._settle(lane, done)
+        await self._spool.trim()
+
+    async def _take(self, lane: _Lane) -> list[Write]:
+        """The next writes to commit. What is in the file is read, one extent at a time."""
+        head = lane.queue[0]
+        if isinstance(head.what, _SpooledEvents):
+            lane.committing = 1
+            return [head._replace(what=Events(head.what.first, await self._spool.read(head.what.extent)))]
+        writes, size = list[Write](), 0
+        for write in islice(lane.queue, GROUP_WRITES):
+            size += write.size
+            if isinstance(write.what, _SpooledEvents) or (writes and size > GROUP_BYTES):
+                break
+            writes.append(write)
+        lane.committing = len(writes)
+        return writes
 
     async def _wait_for_retry(self, lane: _Lane, error: StoreError) -> None:
         """Tell the callers of `flush`, and wait for the next try."""
         if self._failure is None:
             log.error("store.failed", reason=str(error), queued=self._rows)
         self._failure = error
+        lane.committing = 0
+        if self._held > self._limits.kept_bytes:
+            self._start_spooling()
         waiting, lane.waiting = lane.waiting, []
         for _, done in waiting:
             _finish(done, type(error)(str(error)))
@@ -245,15 +322,69 @@ class LaneWriter:
 
     def _settle(self, lane: _Lane, writes: int, error: ShimError | None = None) -> None:
         """Take writes out of the lane, and wake the calls that wait for them."""
+        lane.committing = 0
+        lane.taken += writes
         for _ in range(writes):
             write = lane.queue.popleft()
+            lane.written += write.rows
             self._rows -= write.rows
             self._bytes -= write.size
-        lane.written += writes
+            if isinstance(write.what, _SpooledEvents):
+                self._spool.free(write.what.extent)
+            else:
+                self._held -= write.size
         over = [wait for wait in lane.waiting if wait[0] <= lane.written]
         lane.waiting = [wait for wait in lane.waiting if wait[0] > lane.written]
         for _, done in over:
             _finish(done, error)
+
+    # --- the file ----------------------------------------------------------------------------------------------------
+
+    def _start_spooling(self) -> None:
+        if self._failure is not None and self._spooling is None and not self._closing:
+            self._spooling = asyncio.create_task(self._run_spooling(), name="spool of the store")
+
+    async def _run_spooling(self) -> None:
+        """Move events to the file until half of KEPT_BYTES is left in memory."""
+        kept = self._limits.kept_bytes
+        try:
+            for lane in sorted(self._lanes.values(), key=lambda lane: len(lane.queue), reverse=True):
+                while self._held > kept // 2 and self._failure is not None and await self._spool_some(lane):
+                    pass
+        except StoreError as error:
+            if self._spool_failure is None:
+                log.error("store.spool_failed", reason=str(error), queued=self._rows, bytes_in_memory=self._held)
+            self._spool_failure = error
+        finally:
+            self._spooling = None
+            self._spool_from = max(kept, self._held + kept // 2)  # what cannot move is not looked at again for each write
+            await self._spool.trim()
+
+    async def _spool_some(self, lane: _Lane) -> bool:
+        """Move the next events of a lane that are in memory and belong to no commit. Returns False if there are none."""
+        start, run, size = lane.taken, list[Write](), 0
+        for index, write in enumerate(islice(lane.queue, lane.committing, None), lane.committing):
+            if isinstance(write.what, Events) and (not run or size + write.size <= self._limits.chunk_bytes):
+                start = start if run else lane.taken + index
+                run.append(write)
+                size += write.size
+            elif run:
+                break
+        if not run:
+            return False
+        extent = await self._spool.put([event for write in run for event in write.what.encoded])
+        self._spool_failure = None
+        index = start - lane.taken
+        if index < lane.committing:  # a commit has begun with them, or they have left the lane
+            self._spool.free(extent)
+            return True
+        lane.queue.rotate(-index)
+        for _ in run:
+            lane.queue.popleft()
+        lane.queue.appendleft(Write(_SpooledEvents(run[0].what.first, extent), sum(write.rows for write in run), size))
+        lane.queue.rotate(index)
+        self._held -= size
+        return True
 
 
 def _finish(done: asyncio.Future[None], error: ShimError | None) -> None:

@@ -1,7 +1,8 @@
 """The store of a cluster, in NATS JetStream. Servers on any machines share it; each session belongs to one of them.
 
     peers.py       what servers do for each other, and tell each other
-    lanes.py       queues of writes          journals.py    appends, rows, checkpoints, with fencing
+    lanes.py       queues of writes          spool.py       those that wait on disk
+    journals.py    appends, rows, checkpoints, with fencing
     leases.py      which servers live        connection.py  requests to NATS
     layout.py      streams and subjects      batches.py     events as messages
     values.py      small values
@@ -24,9 +25,9 @@ from typing import Any
 
 from shim.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
-from shim.store.jetstream.batches import Reader, encode_event, envelope_of
+from shim.store.jetstream.batches import Events, Reader, encode_event, envelope_of
 from shim.store.jetstream.connection import Connection, Message
-from shim.store.jetstream.journals import Delete, Events, Journal, Journals, Release, Row, SaveCheckpoint
+from shim.store.jetstream.journals import Delete, Journal, Journals, Release, Row, SaveCheckpoint
 from shim.store.jetstream.lanes import DEFAULT_LIMITS, LaneWriter, Limits, Write
 from shim.store.jetstream.layout import ClusterOptions, Layout, SessionRecord, decode_record
 from shim.store.jetstream.leases import LEASE_S, Leases
@@ -115,7 +116,8 @@ class _OpenStore:
 class JetStreamStore:
     """A `Store` in NATS JetStream, and the `Ownership` of its sessions.
 
-    In: `directory`, the data directory of this machine, in which the server is announced; None: it is not. `embedded`: a NATS
+    In: `directory`, the data directory of this machine, in which the server is announced and its spool lies; None: it is not
+    announced, and the spool lies in the directory for temporary files. `embedded`: a NATS
     server to start at `open` and end at `close`. `name`: what people call this server.
 
     Call it from the event loop that opened it. Writes never wait; reads see all earlier writes of this server.
@@ -188,7 +190,7 @@ class JetStreamStore:
         pages = PageCopies()
         lost: list[Journal] = []
         journals = Journals(connection, self.layout, self.server_id, pages, find_server=leases.find, on_lost=lost.append)
-        lanes = LaneWriter(self._commit, self._limits)
+        lanes = LaneWriter(self._commit, self._limits, self._directory)
         values = Values(connection, self.layout, self.server_id)
 
         async def release(session_id: str) -> None:
@@ -543,6 +545,7 @@ def _overview(opened: _OpenStore, server_id: str) -> Overview:
         is_connected=connection.is_connected,
         reconnects=connection.reconnects,
         waiting=opened.lanes.pending,
+        spooled_bytes=opened.lanes.spooled_bytes,
         nodes=(here, *others),
         renewals=dict(leases.renewals),
         append_s=journals.append_s,

@@ -412,13 +412,14 @@ async def test_close_says_what_was_not_written(private_nats: NatsServer) -> None
 
 
 async def test_the_queue_is_bounded(private_nats: NatsServer) -> None:
-    store = JetStreamStore(ClusterOptions((private_nats.url,)), limits=LIMITS._replace(queue_rows=10))
+    limits = LIMITS._replace(queue_rows=10, crowded_rows=5)
+    store = JetStreamStore(ClusterOptions((private_nats.url,)), limits=limits)
     await store.open()
     private_nats.pause()
     store.append(journal(1, 10))
     room = store.room()
     assert room is not None
-    with pytest.raises(StoreError, match=r"10 rows .* wait to be written"):
+    with pytest.raises(StoreError, match=r"10 rows wait to be written .* Start NATS"):
         store.append([event(11)])
     assert store.last_sequence("ses_a") == 10
     private_nats.resume()
@@ -630,7 +631,7 @@ async def test_an_overview_shows_who_has_how_many_sessions(store: JetStreamStore
         assert [status.sessions for status in overview.nodes] == counts
         assert [status.is_here for status in overview.nodes] == [True, False]
         assert overview.here.node.ref.id == one.server_id
-        assert (overview.is_connected, overview.waiting, overview.reconnects) == (True, 0, 0)
+        assert (overview.is_connected, overview.waiting, overview.spooled_bytes, overview.reconnects) == (True, 0, 0, 0)
     assert (store.peers.overview().append_s.count, other_store.peers.overview().append_s.count) == (1, 0)
 
 

@@ -20,6 +20,8 @@ log = structlog.get_logger()
 
 UNSAVED_LIMIT = 10_000
 """Events of one session that may wait in memory, while the store takes no more, before its turn is stopped."""
+RETRY_EVENTS = 256
+"""Events of those that are queued together. A store that is still full encodes no more of them for each new event."""
 
 
 class SessionJournal:
@@ -131,14 +133,18 @@ class SessionJournal:
             self._queue(events)
 
     def retry(self) -> None:
-        """Queue again the events that the store did not take."""
-        if self._unsaved and not self.is_closed:
+        """Queue again the events that the store did not take, as many as it takes now."""
+        made_up = 0
+        while (some := self._unsaved[:RETRY_EVENTS]) and not self.is_closed:
             try:
-                self._store.append(self._unsaved)
+                self._store.append(some)
             except StoreError as error:
                 self._failure = str(error)
                 return
-            log.info("store.append_made_up", session_id=self._session_id, events=len(self._unsaved))
+            del self._unsaved[: len(some)]
+            made_up += len(some)
+        if made_up:
+            log.info("store.append_made_up", session_id=self._session_id, events=made_up)
         self._unsaved = []
 
     @property

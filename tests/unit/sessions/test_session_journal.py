@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,11 +10,12 @@ import pytest
 from shim.clock import ManualClock
 from shim.errors import SessionElsewhere, StoreError
 from shim.ids import Ids
+from shim.sessions import session_journal
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.servers import ServerRef
-from universal.events import ErrorData, EventType
+from universal.events import ErrorData, EventType, UniversalEvent
 
 ID = "ses_00000000000000000000000000"
 
@@ -89,6 +91,30 @@ async def test_a_burst_that_the_store_refuses_goes_first_next_time(journal: Jour
     journal.full = False
     journal.say("four")
     assert journal.calls == [[1, 2, 3, 4]]
+
+
+async def test_a_store_that_has_some_room_again_gets_as_many_events_as_it_takes(
+    journal: JournalFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_journal, "RETRY_EVENTS", 2)
+    journal.full = True
+    for number in range(5):
+        journal.say(str(number))
+    append, room = journal.store.append, 2
+
+    def take_two(events: Sequence[UniversalEvent]) -> None:
+        nonlocal room
+        journal.full = len(events) > room
+        append(events)
+        room -= len(events)
+
+    monkeypatch.setattr(journal.store, "append", take_two)
+    journal.state.journal.retry()
+    assert (journal.calls, journal.state.journal.is_behind) == ([[1, 2]], True)
+    room = 10
+    journal.say("more")
+    assert journal.calls == [[1, 2], [3, 4], [5, 6]]
+    assert not journal.state.journal.is_behind
 
 
 async def test_nothing_is_written_of_a_session_that_is_deleted_meanwhile(journal: JournalFixture) -> None:

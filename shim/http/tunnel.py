@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import structlog
-from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMessage, WSMsgType, web
+from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from shim.errors import ServerLost, StoreError
-from shim.http.terminal import INPUT_LIMIT_BYTES, PING_S, SEND_S
+from shim.http.terminal import INPUT_LIMIT_BYTES, PING_S, SEND_S, STOP_S, Socket, close_socket
 from shim.store.peers import Headers, Pipe
 
 log = structlog.get_logger(__name__)
@@ -26,10 +25,6 @@ log = structlog.get_logger(__name__)
 LOST = WSCloseCode.BAD_GATEWAY
 REASON_BYTES = 120
 """Maximum bytes of the reason of a close; the protocol allows 123."""
-STOP_S = 1.0
-"""Maximum seconds for a client to answer a close."""
-
-Socket: TypeAlias = web.WebSocketResponse | ClientWebSocketResponse
 
 
 class Head(NamedTuple):
@@ -83,7 +78,7 @@ async def join(socket: Socket, pipe: Pipe, cut_off: Callable[[], None]) -> None:
             if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 break
     except (ServerLost, StoreError) as error:
-        await _close(socket, LOST, str(error))
+        await close_socket(socket, LOST, _short(str(error)), cut_off)
     finally:
         arriving.cancel()
         await asyncio.wait([arriving])
@@ -109,12 +104,11 @@ async def _to_socket(pipe: Pipe, socket: Socket, cut_off: Callable[[], None]) ->
         reason = str(error)
     except (ConnectionError, RuntimeError):  # it has disconnected
         return
-    await _close(socket, code, reason)
+    await close_socket(socket, code, _short(reason), cut_off)
 
 
-async def _close(socket: Socket, code: int, reason: str) -> None:
-    with suppress(ConnectionError, RuntimeError):
-        await socket.close(code=code, message=reason.encode()[:REASON_BYTES])
+def _short(reason: str) -> bytes:
+    return reason.encode()[:REASON_BYTES]
 
 
 def socket_of_client() -> web.WebSocketResponse:

@@ -21,6 +21,7 @@ class SessionEntry:
 
     facts         those of `SessionState.facts`
     row_sequence  the last event of which the row tells, of a session of another server of a cluster
+    listed        the record whose place in the index's order is the entry's; the index's own
     """
 
     record: SessionRecord
@@ -33,6 +34,7 @@ class SessionEntry:
     ended: bool = False
     facts: dict[str, Any] = field(default_factory=dict[str, object])
     row_sequence: int = 0
+    listed: SessionRecord | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def current_record(self) -> SessionRecord:

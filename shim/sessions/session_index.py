@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Iterator, Sequence
 
 import structlog
 
@@ -15,6 +16,9 @@ from universal.session.model import Fields, Session, SessionRecord
 
 log = structlog.get_logger()
 
+SORT_FROM = 1000
+"""Moved sessions from which on all are sorted anew, instead of each moved by itself."""
+
 
 class SessionIndex:
     """The sessions of this data directory by id, also those of other servers."""
@@ -22,12 +26,14 @@ class SessionIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._entries: dict[str, SessionEntry] = {}
+        self._newest_first: list[SessionRecord] = []
         self._unsaved: set[str] = set()
 
     async def load(self) -> None:
         """Read all rows."""
         for row in await self._store.sessions():
             self._entries[row.id] = entry_from_row(row)
+        self.newest_first()  # sorts them
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -40,11 +46,16 @@ class SessionIndex:
 
     def add(self, entry: SessionEntry) -> None:
         """Add a session."""
+        before = self._entries.get(entry.record.id)
+        if before is not None:
+            self._unlist(before)
         self._entries[entry.record.id] = entry
 
     def remove(self, session_id: str) -> None:
         """Remove a deleted session. An unknown id is ignored."""
-        self._entries.pop(session_id, None)
+        entry = self._entries.pop(session_id, None)
+        if entry is not None:
+            self._unlist(entry)
 
     # --- one session ---------------------------------------------------------------------------------------
 
@@ -93,6 +104,25 @@ class SessionIndex:
     def records(self) -> Iterable[SessionRecord]:
         """The records of all sessions, in no order."""
         return (entry.current_record for entry in self._entries.values())
+
+    def newest_first(self) -> Sequence[SessionRecord]:
+        """The records of all sessions: the last changed first, of these the last created first, of these by id."""
+        moved = [entry for entry in self._entries.values() if entry.listed is not entry.current_record]
+        if len(moved) >= SORT_FROM:
+            for entry in moved:
+                entry.listed = entry.current_record
+            self._newest_first = sorted(self.records(), key=_place)
+        else:
+            for entry in moved:
+                self._unlist(entry)
+                entry.listed = entry.current_record
+                insort(self._newest_first, entry.listed, key=_place)
+        return tuple(self._newest_first)
+
+    def _unlist(self, entry: SessionEntry) -> None:
+        if entry.listed is not None:
+            del self._newest_first[bisect_left(self._newest_first, _place(entry.listed), key=_place)]
+            entry.listed = None
 
     def children(self, session_id: str) -> list[SessionRecord]:
         """The records of the child sessions, oldest first."""
@@ -154,3 +184,8 @@ class SessionIndex:
         unsaved, self._unsaved = self._unsaved, set()
         for session_id in unsaved & self._entries.keys():
             self.save(self._entries[session_id])
+
+
+def _place(record: SessionRecord) -> tuple[int, int, str]:
+    """The place in the order. Ids of OpenCode descend in time: of two of one millisecond the newer one comes first."""
+    return -record.updated_ms, -record.created_ms, record.id

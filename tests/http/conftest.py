@@ -120,6 +120,9 @@ class FakeSessions:
     def records(self) -> Sequence[SessionRecord]:
         return list(map(importer.session, self.known))
 
+    def newest_first(self) -> Sequence[SessionRecord]:
+        return sorted(self.records(), key=lambda record: record.updated_ms, reverse=True)
+
     def record(self, session_id: str) -> SessionRecord:
         for record in self.records():
             if record.id == session_id:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
@@ -35,16 +36,10 @@ class Query(BaseModel):
 @operation("experimental.session.list")
 async def list_sessions(ctx: Ctx, query: Query) -> object:
     """List sessions with their projects, last updated first. `x-next-cursor` leads to the next page."""
-    matches = sorted(
-        (
-            record
-            for record in await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
-            if _is_wanted(record, query, ctx.directory)
-        ),
-        key=lambda record: record.updated_ms,
-        reverse=True,
-    )
+    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
     limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
+    wanted = (record for record in records if _is_wanted(record, query, ctx.directory))
+    matches = list(islice(wanted, min(limit, len(records)) + 1))  # one more tells whether there is a next page
     projects = {project.id: project for project in await ctx.services.projects.list_all()}
     page: list[GlobalSession] = [
         {**read.session(record), "project": _summary(projects.get(record.project_id))} for record in matches[:limit]

@@ -6,6 +6,7 @@ Source: `docs/wire.md` section 6; recordings `session_ops`, `list_queries`.
 from __future__ import annotations
 
 import math
+from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator
@@ -129,24 +130,24 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     if query.roots not in (None, "true", "false"):
         raise InvalidRequest(f'Expected "true" or "false", got "{query.roots}"', "Query", ("roots",))
     project = await ctx.services.projects.identity(ctx.directory)
-    records = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
-    matches = [record for record in records if record.project_id == project.id]
+    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
+    # Nothing below reads all of them: a page ends the search.
+    matches = (record for record in records if record.project_id == project.id)
     if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
-        matches = [record for record in matches if record.directory == ctx.directory]
+        matches = (record for record in matches if record.directory == ctx.directory)
     if query.path is not None and query.scope != "project":
         prefix = query.path.strip("/")
-        matches = [record for record in matches if not prefix or f"{record.path or ''}/".startswith(prefix + "/")]
+        matches = (record for record in matches if not prefix or f"{record.path or ''}/".startswith(prefix + "/"))
     if query.roots == "true":
-        matches = [record for record in matches if record.parent_id is None]
+        matches = (record for record in matches if record.parent_id is None)
     if query.start is not None:
         start = query.start
-        matches = [record for record in matches if record.updated_ms >= start]
+        matches = (record for record in matches if record.updated_ms >= start)
     if query.search:
-        matches = [record for record in matches if query.search.lower() in record.title.lower()]
-    matches.sort(key=lambda record: record.id)  # ids descend in time: of two in one millisecond the newer comes first
-    matches.sort(key=lambda record: (record.updated_ms, record.created_ms), reverse=True)
+        search = query.search.lower()
+        matches = (record for record in matches if search in record.title.lower())
     limit = DEFAULT_LIMIT if query.limit is None else int(query.limit)
-    page = matches[:limit] if limit >= 0 else matches  # a negative limit means no limit, as in native OpenCode
+    page = islice(matches, min(limit, len(records))) if limit >= 0 else matches  # negative: no limit, as in native OpenCode
     return list(map(read.session, page))
 
 

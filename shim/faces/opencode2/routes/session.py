@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os.path
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import groupby, islice
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
@@ -139,11 +142,11 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         if not {"id", "time", "direction"} <= anchor.keys():
             raise CursorInvalid
         query = query.model_copy(update={key: cursor_fields.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
-    records = await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
-    matches = sorted((entry for entry in records if _is_wanted(entry, query)), key=_at, reverse=query.order == "desc")
-    if anchor:
-        matches = _beyond(matches, anchor, query)
-    page = matches[: query.limit] if anchor.get("direction") != "previous" else matches[-query.limit :]
+    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
+    ordered = sorted(records, key=_at) if query.order == "asc" else _newest_first(records)
+    matches = (record for record in ordered if _is_wanted(record, query) and _is_beyond(record, anchor, query))
+    limit = min(query.limit, len(records))
+    page = list(islice(matches, limit) if anchor.get("direction") != "previous" else deque(matches, maxlen=limit))
     filters = {key: value for key in FILTERS if (value := getattr(query, key)) not in (None, "desc")}
     ends = {"previous": page[0], "next": page[-1]} if page else {}
     cursor = {
@@ -153,11 +156,19 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
     return {"data": [_session_json(ctx, record) for record in page], "cursor": cursor}
 
 
-def _beyond(records: list[SessionRecord], anchor: JsonObject, query: ListQuery) -> list[SessionRecord]:
-    """The sessions on the cursor's side. The cursor's session itself may have moved since."""
+def _newest_first(records: Iterable[SessionRecord]) -> Iterator[SessionRecord]:
+    """Sessions in the order of the index, with those that were changed at the same time by id, the largest first."""
+    for _, group in groupby(records, key=lambda record: record.updated_ms):
+        yield from sorted(group, key=_at, reverse=True)
+
+
+def _is_beyond(record: SessionRecord, anchor: JsonObject, query: ListQuery) -> bool:
+    """Whether a session is on the cursor's side. The cursor's session itself may have moved since."""
+    if not anchor:
+        return True
     place = (anchor["time"], anchor["id"])
-    later = (anchor["direction"] == "next") == (query.order == "asc")
-    return [record for record in records if (_at(record) > place if later else _at(record) < place)]
+    is_later = (anchor["direction"] == "next") == (query.order == "asc")
+    return _at(record) > place if is_later else _at(record) < place
 
 
 def _at(record: SessionRecord) -> tuple[int, str]:

@@ -35,10 +35,7 @@ REFUSED_FIELDS = {
 @v1("list_sessions", "GET", "/v1/sessions", tag="sessions", answer=SessionListResponse)
 async def list_sessions(ctx: Ctx) -> object:
     """All sessions, the last changed first."""
-    records = sorted(
-        ctx.services.sessions.index.records(), key=lambda record: (record.updated_ms, record.created_ms), reverse=True
-    )
-    visible = await visible_sessions(records, ctx.services.settings.roots)
+    visible = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
     return SessionListResponse(sessions=[session_info(ctx, record) for record in visible])
 
 

@@ -285,7 +285,7 @@ class LaneWriter:
             )
         else:
             if self._failure is not None:
-                self._failure = None
+                self._failure = self._spool_failure = None
                 log.info("store.recovered", queued=self._rows)
             self._settle(lane, done)
         await self._spool.trim()

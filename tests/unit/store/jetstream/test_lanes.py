@@ -198,6 +198,12 @@ def memory_of(writer: LaneWriter) -> int:
     return writer._held  # pyright: ignore[reportPrivateUsage]
 
 
+def length_of_file(writer: LaneWriter) -> int:
+    file = writer._spool._file  # pyright: ignore[reportPrivateUsage]
+    assert file is not None
+    return os.fstat(file.fileno()).st_size
+
+
 async def test_events_beyond_the_memory_wait_on_disk_and_are_written_in_order_once(tmp_path: Path) -> None:
     journals = Journals()
     writer = LaneWriter(journals, SPOOLING, tmp_path)
@@ -214,6 +220,7 @@ async def test_events_beyond_the_memory_wait_on_disk_and_are_written_in_order_on
         await writer.flush()
     assert journals.stored == {"a": texts(1, 203), "b": texts(1, 200)}
     assert (writer.pending, writer.spooled_bytes, memory_of(writer)) == (0, 0, 0)
+    await until(lambda: length_of_file(writer) == 0)
     assert max(journals.sizes) <= SPOOLING.kept_bytes
     await writer.close()
 
@@ -342,6 +349,21 @@ async def test_a_disk_that_takes_nothing_leaves_the_bound_in_memory_and_says_so_
     journals.failure = None
     await until(lambda: writer.pending == 0)
     assert journals.stored == {"a": texts(1, 41)}
+    await writer.close()
+
+
+async def test_each_outage_says_that_the_disk_takes_nothing(tmp_path: Path) -> None:
+    journals = Journals()
+    writer = LaneWriter(journals, SPOOLING, tmp_path / "missing")
+    for outage in range(2):
+        journals.failure = StoreError("NATS is gone")
+        with capture_logs() as logs:
+            put_events(writer, "a", 20 * outage + 1, 20 * outage + 20)
+            await until(lambda: len(logs) > 1)
+            journals.failure = None
+            await until(lambda: writer.pending == 0)
+        assert [line["event"] for line in logs] == ["store.failed", "store.spool_failed", "store.recovered"]
+    assert journals.stored == {"a": texts(1, 40)}
     await writer.close()
 
 

@@ -76,7 +76,7 @@ async def test_cancel_ends_the_making_and_whoever_waits_for_it() -> None:
         await late.cancel()  # nothing runs
 
 
-async def test_a_failure_that_nobody_waits_for_is_no_bug_in_the_log() -> None:
+async def test_a_failure_whose_users_have_gone_is_no_bug_in_the_log() -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
     maker = Maker(failures=1)

@@ -116,11 +116,14 @@ async def _wait_for_servers(ownership: Ownership) -> None:
             log.error("other_servers.look_failed", error=str(error))
 
 
-async def _close_connection(request: web.Request, response: web.StreamResponse) -> None:
+def _connection_closer(late: Late[Work]) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     """Close the connections of a server that is about to stop: a client that keeps one does not reach another server."""
-    late = request.config_dict.get(WORK)  # below a base path, the request's application is an inner one
-    if late is not None and (work := late.value) is not None and work.drain.is_active:
-        response.force_close()
+
+    async def close_connection(_request: web.Request, response: web.StreamResponse) -> None:
+        if (work := late.value) is not None and work.drain.is_active:
+            response.force_close()
+
+    return close_connection
 
 
 def _web_ui(settings: Settings, environ: Mapping[str, str]) -> WebUI | None:
@@ -226,7 +229,7 @@ def build_app(
     app[AGENTS], app[WORK] = agents, work
     app.cleanup_ctx.append(life)
     app.on_shutdown.extend((end_host, close_sockets))
-    app.on_response_prepare.append(_close_connection)
+    app.on_response_prepare.append(_connection_closer(work))
     return app
 
 

@@ -68,15 +68,15 @@ TOKEN_ID: web.RequestKey[str] = web.RequestKey("token_id", str)
 
 
 class Connection:
-    """The connection of a request."""
+    """The connection of a request. It does not hold the request, which holds it: a cycle would wait for the collector."""
 
     def __init__(self, request: web.Request) -> None:
-        self._request = request
+        self._protocol = request.protocol
 
     def cut_off(self) -> None:
         """Close the connection at once, even in the middle of an answer."""
-        if self._request.transport is not None:
-            self._request.transport.abort()
+        if self._protocol.transport is not None:
+            self._protocol.transport.abort()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,12 @@ def host_allowed(host: str, names: Iterable[str]) -> bool:
     name = _split(host)[0]
     if name is None:
         return False
-    if LOOPBACK_NAMES.fullmatch(name) or "*" in names or name in names:
+    return "*" in names or name in names or _is_loopback_or_address(name)
+
+
+@lru_cache(maxsize=64)
+def _is_loopback_or_address(name: str) -> bool:
+    if LOOPBACK_NAMES.fullmatch(name):
         return True
     try:
         ipaddress.ip_address(name)
@@ -415,5 +420,7 @@ async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
         token_id = access.check_credentials(request, asyncio.get_running_loop().time())
     request[AUTHORIZED], request[TOKEN_ID] = token_id is not None, token_id or ""
     request[CONNECTION] = Connection(request)
-    with while_good(request, token_id or ""):
+    if not token_id:
+        return await handler(request)
+    with while_good(request, token_id):
         return await handler(request)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os.path
 from collections.abc import Mapping
+from functools import lru_cache
 from urllib.parse import unquote
 
 from shim.errors import InvalidRequest
@@ -24,6 +25,12 @@ HEADER = "x-opencode-directory"
 def resolve(query: Mapping[str, str], headers: Mapping[str, str], default: str) -> str:
     """Return the directory of a request, which need not exist. Raises InvalidRequest for a NUL and for a too long path."""
     named = next((query[name] for name in QUERY_NAMES if query.get(name)), None) or _of_header(headers) or default
+    return _absolute(default, named)
+
+
+@lru_cache(maxsize=256)
+def _absolute(default: str, named: str) -> str:
+    """The named directory as a path from the root. It is cached, because every request asks for one of a few."""
     if "\0" in named:
         raise InvalidRequest("A directory may not contain NUL", "Query", ("directory",))
     encoded = named.encode("utf-8", "surrogatepass")

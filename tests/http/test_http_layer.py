@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import sys
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
@@ -93,6 +95,15 @@ async def fail(ctx: Ctx, path: Path_) -> object:
     }[path.name]
 
 
+answered: list[weakref.ref[web.Request]] = []
+
+
+@extra("test.note", "GET", "/note")
+async def note(ctx: Ctx) -> object:
+    answered.append(weakref.ref(ctx.request))
+    return {}
+
+
 @extra("test.half", "GET", "/half")
 async def half(ctx: Ctx) -> object:
     response = web.StreamResponse()
@@ -111,6 +122,17 @@ async def client(tmp_path: Path) -> AsyncIterator[ApiClient]:
 async def post(client: ApiClient, path: str, data: bytes, content_type: str = "application/json") -> tuple[int, Any]:
     response = await client.raw.post(path, data=data, headers={"Content-Type": content_type})
     return response.status, await response.json()
+
+
+async def test_an_answered_request_is_freed_without_the_garbage_collector(client: ApiClient) -> None:
+    answered.clear()
+    gc.disable()
+    try:
+        for _ in range(2):  # the connection holds its last request
+            assert (await client.raw.get("/note")).status == 200
+        assert answered[0]() is None
+    finally:
+        gc.enable()
 
 
 # --- bodies --------------------------------------------------------------------------------------------

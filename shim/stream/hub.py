@@ -58,7 +58,8 @@ class Face(NamedTuple):
 
     render        makes events of a change
     reader        how far a reader may be behind
-    keep_s        seconds after its last reader left for which events are still made and can be replayed; None: always
+    keep_s        seconds after its last reader left for which events are still made and can be replayed; None: for as many
+                  events as the ring keeps
     keeps_events  the ring keeps the events too, so that a new reader of another encoder gets a replay; events must be immutable
     """
 
@@ -70,14 +71,18 @@ class Face(NamedTuple):
 
 
 class _Readers:
-    """The readers of one face. `begun`: number of ring entries before the first event that can be replayed."""
+    """The readers of one face. `begun`: number of ring entries before the first event that can be replayed.
 
-    __slots__ = ("begun", "count", "face", "wanted_until_ms")
+    After the last reader has left, events are made until `wanted_until_ms`, or until `wanted_until` events were published.
+    """
+
+    __slots__ = ("begun", "count", "face", "wanted_until", "wanted_until_ms")
 
     def __init__(self, face: Face) -> None:
         self.face = face
         self.count = 0
         self.wanted_until_ms = 0
+        self.wanted_until = 0
         self.begun = 0
 
 
@@ -167,8 +172,10 @@ class Hub:
         return self._is_wanted(self._readers_of(face))
 
     def _is_wanted(self, readers: _Readers) -> bool:
-        if readers.count or readers.face.keep_s is None:
+        if readers.count:
             return True
+        if readers.face.keep_s is None:
+            return self._published < readers.wanted_until
         return readers.wanted_until_ms > 0 and self._clock.now_ms() < readers.wanted_until_ms
 
     def stats(self) -> HubStats:
@@ -433,7 +440,7 @@ class Hub:
         readers = self._readers_of(audience.face)
         readers.count -= 1
         readers.wanted_until_ms = now_ms + int((readers.face.keep_s or 0.0) * 1000)
-        audience.encoded_until = self._published + self._bounds.ring_frames
+        audience.encoded_until = readers.wanted_until = self._published + self._bounds.ring_frames
         if reader.state is State.DROPPED:
             self._counts["dropped"] += 1
             frames, size = reader.pending

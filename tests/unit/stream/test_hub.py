@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
+from shim.clock import ManualClock
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.stream import modern_frame
+from shim.ids import Ids
 from shim.stream.frame import Frame, normal_scope
-from shim.stream.hub import Hub, HubBounds
+from shim.stream.hub import Face, Hub, HubBounds
 from shim.stream.scheduling import APART_S
 from shim.stream.subscription import Bounds, Subscription
 from tests.unit.stream.reading import ReceivedFrame, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
@@ -169,6 +171,45 @@ async def test_a_reader_cut_off_before_its_replay_can_ask_again() -> None:
     assert numbers(await drain(third)) == [2]
     first.close()
     third.close()
+
+
+async def test_changes_are_rendered_only_for_readers_that_are_there_or_may_come_back() -> None:
+    made: list[int] = []
+
+    def render(change: int) -> list[OpenCodeEvent]:
+        made.append(change)
+        return [numbered_event(change)]
+
+    clock = ManualClock()
+    hub = Hub(clock, Ids(clock), faces=(Face("opencode1", render),), bounds=HubBounds(ring_frames=3))
+    hub.emit(1)
+    assert made == []
+    reader = subscribe(hub)
+    hub.emit(2)
+    at = (await drain(reader))[-1].id
+    reader.close()
+    hub.emit(3)
+    again = subscribe(hub, last_event_id=at)
+    assert numbers(await drain(again)) == [3]
+    again.close()
+    for number in range(4, 9):
+        hub.emit(number)
+    assert made == [2, 3, 4, 5, 6]  # as many as the ring keeps
+
+
+async def test_a_reader_that_comes_back_after_changes_without_events_must_read_everything() -> None:
+    clock, face = ManualClock(), Face("opencode1", lambda change: [numbered_event(change)])
+    hub = Hub(clock, Ids(clock), faces=(face,), bounds=HubBounds(ring_frames=2))
+    reader = subscribe(hub)
+    at = (await drain(reader))[0].id
+    reader.close()
+    for number in range(5):
+        hub.emit(number)
+    with capture_logs() as logs:
+        again = subscribe(hub, last_event_id=at)
+    assert types(await drain(again)) == ["server.connected"]
+    assert [entry["event"] for entry in logs] == ["replay.missed"]
+    again.close()
 
 
 async def test_an_unknown_id_is_counted_and_the_reader_goes_on() -> None:

@@ -206,7 +206,6 @@ class SessionManager:
         The caller has checked the directory (`roots.require`), because that follows links on the disk.
         Raises LimitReached, BadRequest (`metadata.unattended`).
         """
-        check_metadata(metadata)
         session_id = session_id or self.deps.ids.new("session")
         now = self.deps.clock.now_ms()
         record = SessionRecord(

@@ -138,7 +138,7 @@ class Reducer:
         handler = self._HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event.data, at_ms)
-        changes = self._changes
+        changes, self._changes = self._changes, []  # a session at rest need not hold its last changes
         if len(changes) == 1 and type(growth := changes[0]) is TextGrew:  # as for nearly all events
             self._timeline.pass_over(event.sequence, at_ms)
             timeline = self.session.timeline

@@ -99,11 +99,15 @@ class TimelineWriter:
         `is_live`: whether somebody may be told of them. Of a journal that is loaded no events are made.
         """
         self._log.begin(event.sequence, at_ms, is_live=is_live)
-        self._event = event
-        self._label = _label(event)
+        self._event, self._label = event, _label(event)
+        self._write(event, changes)
+        self._event = None  # most sessions are at rest, and need not hold their last event
+        return self._log.take()
+
+    def _write(self, event: UniversalEvent, changes: Sequence[Change]) -> None:
         if self._label == "imported":
             self._import_message(changes)
-            return self._log.events
+            return
         if isinstance(event.data, ErrorData) and event.data.code in START_ERRORS:
             self._deliver(self._statuses.take_cancelled())
         for change in changes:
@@ -113,7 +117,6 @@ class TimelineWriter:
         after = self._AFTER.get(event.type)
         if after is not None:
             after(self, event.data)
-        return self._log.events
 
     # --- session -------------------------------------------------------------------------------------------
 

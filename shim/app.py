@@ -1,8 +1,8 @@
-"""Builds the application. With `shim.work`, this is the only place that wires the parts together.
+"""Builds the application. With `shim.backend`, this is the only place that wires the parts together.
 
     start           store; then health answers
     right after it  agents (`shim.agents.setup`)
-    first request   `shim.work`: sessions, host, faces. At the start, if a turn was left running or other servers share the store
+    first request   `shim.backend`: sessions, host, faces; at the start, if a turn was left or other servers share the store
     stop            hub (all streams end at once) and terminals, then sessions -> agents -> store
 
 `app[SERVICES]` holds everything that routes use.
@@ -30,7 +30,7 @@ from shim.http.forward import close_sockets
 from shim.http.operation import SERVICES
 from shim.http.pairing import NAMESPACE as PAIRING
 from shim.ids import Ids
-from shim.late import Late
+from shim.lazy import Lazy
 from shim.process_family import end_owned
 from shim.routes import EARLY, application, modules
 from shim.services import Services, Telemetry
@@ -43,20 +43,20 @@ from shim.telemetry.spans import spans
 
 if TYPE_CHECKING:
     from shim.agents.directory import AgentDirectory
+    from shim.backend import Backend, Start
     from shim.routes.web_ui import WebUI
     from shim.runtime.inprocess import Program
-    from shim.work import Start, Work
     from universal.codec import AgentSpec
 
-__all__ = ["AGENTS", "ANNOUNCE", "DATABASE", "SERVICES", "WORK", "apply_settings", "build_app", "drain", "find_agents"]
+__all__ = ["AGENTS", "ANNOUNCE", "BACKEND", "DATABASE", "SERVICES", "apply_settings", "build_app", "drain", "find_agents"]
 
 LOOK_S = 1.0
-"""Seconds between two looks for other servers, while there is no work."""
+"""Seconds between two looks for other servers, while there is no backend."""
 ANNOUNCE: web.AppKey[Callable[[str], None]] = web.AppKey("announce")
 """Publishes the URL of this server to other servers on the same store, and to the user's programs."""
-AGENTS: web.AppKey[Late[AgentDirectory]] = web.AppKey("agents", Late)
+AGENTS: web.AppKey[Lazy[AgentDirectory]] = web.AppKey("agents", Lazy)
 """The agents. A server looks for them as soon as it answers health (`find_agents`)."""
-WORK: web.AppKey[Late[Work]] = web.AppKey("work", Late)
+BACKEND: web.AppKey[Lazy[Backend]] = web.AppKey("backend", Lazy)
 """The parts that the first request starts."""
 
 log = structlog.get_logger()
@@ -98,7 +98,7 @@ class _Leftovers:
         return f"{self._data}-{server_id}"
 
 
-async def _needs_work(store: Store) -> bool:
+async def _needs_backend(store: Store) -> bool:
     """Whether there is something to do before a request: to end turns that were left running, or to join other servers."""
     ownership = store.ownership
     if ownership.peers is not None or ownership.is_shared():
@@ -116,11 +116,11 @@ async def _wait_for_servers(ownership: Ownership) -> None:
             log.error("other_servers.look_failed", error=str(error))
 
 
-def _connection_closer(late: Late[Work]) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
+def _connection_closer(lazy: Lazy[Backend]) -> Callable[[web.Request, web.StreamResponse], Awaitable[None]]:
     """Close the connections of a server that is about to stop: a client that keeps one does not reach another server."""
 
     async def close_connection(_request: web.Request, response: web.StreamResponse) -> None:
-        if (work := late.value) is not None and work.drain.is_active:
+        if (backend := lazy.value) is not None and backend.drain.is_active:
             response.force_close()
 
     return close_connection
@@ -130,7 +130,7 @@ def _web_ui(settings: Settings, environ: Mapping[str, str]) -> WebUI | None:
     """The web UI's files, or None if the settings do not ask for them."""
     if not settings.web_ui:
         return None
-    from shim.routes.web_ui import WebUI  # late: most servers have none
+    from shim.routes.web_ui import WebUI  # imported here, because most servers have none
 
     return WebUI(settings.web_ui if isinstance(settings.web_ui, str) else None, environ=environ)
 
@@ -181,22 +181,22 @@ def build_app(
         services.agents = directory
         return directory
 
-    async def start_work() -> Work:
+    async def start_backend() -> Backend:
         if waiting is not None:
             waiting.cancel()  # the sessions look for other servers themselves
         await agents.get()
-        start = await asyncio.to_thread(_import_work)
+        start = await asyncio.to_thread(_import_backend)
         return await start(app, services, environment, leftovers.owner, leftovers.clean_up)
 
     async def load_modules() -> tuple[ModuleType, ...]:
-        await work.get()
+        await backend.get()
         return await asyncio.to_thread(modules)
 
-    async def work_with_others() -> None:
+    async def join_others() -> None:
         await _wait_for_servers(actual_store.ownership)
-        await work.get()
+        await backend.get()
 
-    agents, work = Late(start_agents), Late(start_work)
+    agents, backend = Lazy(start_agents), Lazy(start_backend)
     web_ui = _web_ui(settings, environment)
     app = application(services, load_modules, early=EARLY, unknown=web_ui.handle if web_ui is not None else None)
 
@@ -211,29 +211,29 @@ def build_app(
             if web_ui is not None:
                 ends.push_async_callback(web_ui.close)
             ends.push_async_callback(_close, agents)
-            ends.push_async_callback(_close, work)
-            if await _needs_work(actual_store):
-                await work.get()
+            ends.push_async_callback(_close, backend)
+            if await _needs_backend(actual_store):
+                await backend.get()
             else:
-                waiting = asyncio.create_task(work_with_others(), name="wait for other servers")
+                waiting = asyncio.create_task(join_others(), name="wait for other servers")
                 ends.callback(waiting.cancel)
             if web_ui is not None:
                 await web_ui.start()
             yield
 
     async def end_host(_app: web.Application) -> None:
-        if work.value is not None:
-            await work.value.end_host()
+        if backend.value is not None:
+            await backend.value.end_host()
 
     app[ANNOUNCE] = actual_store.announce
-    app[AGENTS], app[WORK] = agents, work
+    app[AGENTS], app[BACKEND] = agents, backend
     app.cleanup_ctx.append(life)
     app.on_shutdown.extend((end_host, close_sockets))
-    app.on_response_prepare.append(_connection_closer(work))
+    app.on_response_prepare.append(_connection_closer(backend))
     return app
 
 
-async def _close(part: Late[AgentDirectory] | Late[Work]) -> None:
+async def _close(part: Lazy[AgentDirectory] | Lazy[Backend]) -> None:
     await part.cancel()
     if part.value is not None:
         await part.value.close()
@@ -246,9 +246,9 @@ def _import_agents() -> Callable[..., AgentDirectory]:
     return directory_of
 
 
-def _import_work() -> Start:
-    """Import what does the work. Blocking: it takes longer than all that a start imports of ours."""
-    from shim.work import start
+def _import_backend() -> Start:
+    """Import the backend. Blocking: it takes longer than all that a start imports of ours."""
+    from shim.backend import start
 
     return start
 
@@ -260,8 +260,8 @@ async def find_agents(app: web.Application) -> AgentDirectory:
 
 async def drain(app: web.Application, seconds: float, stop_listening: Callable[[], Awaitable[None]]) -> None:
     """End the work of this server before it stops, if it has any (`shim.sessions.drain`)."""
-    if (late := app.get(WORK)) is not None and (work := late.value) is not None:
-        await work.drain.run(seconds, stop_listening)
+    if (lazy := app.get(BACKEND)) is not None and (backend := lazy.value) is not None:
+        await backend.drain.run(seconds, stop_listening)
 
 
 def apply_settings(app: web.Application, settings: Settings) -> None:
@@ -272,5 +272,5 @@ def apply_settings(app: web.Application, settings: Settings) -> None:
     if (agents := app[AGENTS].value) is not None:
         agents.set_default(settings.default_agent)
     app[SERVICES].settings = settings
-    if (work := app[WORK].value) is not None:
-        work.apply(settings)
+    if (backend := app[BACKEND].value) is not None:
+        backend.apply(settings)

@@ -1,4 +1,4 @@
-"""All services of the server, for routes, in one value that `shim.app` and `shim.work` build.
+"""All services of the server, for routes, in one value that `shim.app` and `shim.backend` build.
 
 Routes see only the parts that they call, and not their construction. Tests replace them by fakes.
 """
@@ -59,7 +59,7 @@ class Services:
     """All services that a handler may use. Only `settings` changes later: a reload replaces its live values (`shim.app`).
 
     A server has the first ones from its start. `shim.app` adds the agents soon after it, and
-    `shim.work` the others before a handler is loaded that uses them.
+    `shim.backend` the others before a handler is loaded that uses them.
     """
 
     settings: Settings

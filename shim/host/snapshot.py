@@ -31,6 +31,7 @@ from shim.host import vcs
 from shim.host.command import CommandResult, ProgramMissing
 from shim.host.disk import private_folder
 from shim.host.git import git, git_in, is_installed, scratch_folder
+from shim.tasks import retrieve_error
 
 log = structlog.get_logger()
 
@@ -127,13 +128,9 @@ class Snapshots:
         if project.coming is None:
             project.coming = asyncio.create_task(self._take(directory, project), name=f"snapshot of {directory}")
             self._taking.add(project.coming)
-            project.coming.add_done_callback(self._forget_task)
+            project.coming.add_done_callback(self._taking.discard)
+            project.coming.add_done_callback(retrieve_error)
         return await asyncio.shield(project.coming)
-
-    def _forget_task(self, task: asyncio.Task[str]) -> None:
-        self._taking.discard(task)
-        if not task.cancelled():
-            task.exception()  # the callers got it; if all were cancelled, this keeps asyncio from logging it
 
     async def _take(self, directory: str, project: _Project) -> str:
         try:

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, SystemRoute, UrlMappingMatchInfo
 
 from shim.errors import ShimError
-from shim.late import Late
+from shim.lazy import Lazy
 
 
 class _Failure(SystemRoute):
@@ -35,7 +35,7 @@ class LazyRoutes(AbstractResource):
 
     def __init__(self, load: Callable[[], Awaitable[web.Application]]) -> None:
         super().__init__()
-        self._table = Late(load)
+        self._table = Lazy(load)
 
     @property
     def canonical(self) -> str:

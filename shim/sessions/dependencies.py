@@ -1,4 +1,4 @@
-"""The dependencies of sessions on the rest of the server. `shim.work` wires them; tests use fakes."""
+"""The dependencies of sessions on the rest of the server. `shim.backend` wires them; tests use fakes."""
 
 from __future__ import annotations
 

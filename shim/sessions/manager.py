@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Unpack
 
 import structlog
@@ -44,6 +43,7 @@ from shim.sessions.session_index import SessionIndex
 from shim.sessions.session_state import SessionState
 from shim.store.ownership import LostSession
 from shim.store.servers import ServerRef
+from shim.tasks import retrieve_error
 from universal.codec import Fact
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
@@ -356,16 +356,12 @@ class SessionManager:
             if task is None:
                 work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
                 task = self._loading[session_id] = asyncio.create_task(work, name=f"load {session_id}")
-                task.add_done_callback(partial(self._end_load, session_id))
+                task.add_done_callback(lambda _: self._loading.pop(session_id, None))
+                task.add_done_callback(retrieve_error)
             entry = await asyncio.shield(task)
             if entry.state is not None:
                 return entry
         raise StoreUnavailable(f"Session {session_id} is given to another server at this moment. Try again.")
-
-    def _end_load(self, session_id: str, task: asyncio.Task[SessionEntry]) -> None:
-        del self._loading[session_id]
-        if not task.cancelled():
-            task.exception()  # its callers get it; if all were cancelled, this keeps asyncio from logging it
 
     async def _read(self, session_id: str, entry: SessionEntry) -> SessionEntry:
         await self.others.claim(entry)

@@ -58,7 +58,9 @@ class OtherServers:
         self._deps = deps
         self._index = index
         self._requests = requests
-        self.remotes = RemoteSessions(deps, detached_state, requests.note, self._seams)
+        self.remotes = RemoteSessions(
+            deps, detached_state, requests.note, lambda id_: () if self.places is None else self.places.seams(id_)
+        )
         self._load = load
         self._ownership = deps.store.ownership
         self._owners: dict[str, ServerRef] = {}
@@ -225,9 +227,6 @@ class OtherServers:
         """A message of a journal was read, perhaps before its word has come."""
         if self.places is not None:
             self.places.note(growth, self.remotes.last_published(growth.session_id))
-
-    def _seams(self, session_id: str) -> set[int]:
-        return set() if self.places is None else self.places.seams(session_id)
 
     async def read_words(self, until: int) -> None:
         """Read the messages of all journals up to this one of which no word has come. Raises StoreError."""

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from shim.app import AGENTS, SERVICES, WORK, apply_settings, build_app, drain, find_agents
+from shim.app import AGENTS, BACKEND, SERVICES, apply_settings, build_app, drain, find_agents
 from shim.errors import StoreError
 from shim.faces.opencode1 import routes as opencode1
 from shim.routes import EARLY, application, modules
@@ -125,23 +125,23 @@ async def whole_server(
         yield client, app
 
 
-async def test_health_starts_no_work_and_the_next_request_does(tmp_path: Path) -> None:
+async def test_health_starts_no_backend_and_the_next_request_does(tmp_path: Path) -> None:
     async with whole_server(tmp_path) as (client, app):
         for path in ("/health", "/global/health"):
             assert (await client.get(path, status=200)).body["healthy"] is True
-        assert (app[AGENTS].value, app[WORK].value) == (None, None)
+        assert (app[AGENTS].value, app[BACKEND].value) == (None, None)
         assert (await client.get("/session", status=200)).body == []
         assert app[AGENTS].value is await find_agents(app)
-        assert app[WORK].value is not None
+        assert app[BACKEND].value is not None
 
 
-async def test_requests_that_come_together_start_the_work_once(tmp_path: Path) -> None:
+async def test_requests_that_come_together_start_the_backend_once(tmp_path: Path) -> None:
     async with whole_server(tmp_path) as (client, app):
         answers = await asyncio.gather(*(client.get("/session", status=200) for _ in range(5)))
         assert [answer.body for answer in answers] == [[]] * 5
-        work = app[WORK].value
-        assert work is not None
-        assert work.services is app[SERVICES]
+        backend = app[BACKEND].value
+        assert backend is not None
+        assert backend.services is app[SERVICES]
 
 
 async def test_a_turn_that_was_left_running_is_ended_before_the_server_is_healthy(tmp_path: Path) -> None:
@@ -154,17 +154,17 @@ async def test_a_turn_that_was_left_running_is_ended_before_the_server_is_health
     store.save_session(replace(row, data={**row.data, "busy": True}))
     await store.close()
     async with whole_server(tmp_path, store) as (_, app):
-        assert app[WORK].value is not None
+        assert app[BACKEND].value is not None
         assert [row.data["busy"] for row in await store.sessions()] == [False], session
 
 
-async def test_a_server_without_work_joins_another_one_that_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_server_without_a_backend_joins_another_one_that_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends the turns that the other one leaves, also if nobody asks it for anything."""
     monkeypatch.setattr("shim.app.LOOK_S", 0)
     store = SharedStore()
     async with whole_server(tmp_path, store) as (_, app), asyncio.timeout(START_S):
         await store.joined.wait()
-        assert await app[WORK].get() is app[WORK].value
+        assert await app[BACKEND].get() is app[BACKEND].value
 
 
 async def test_settings_that_are_reloaded_before_the_first_request_hold(tmp_path: Path) -> None:
@@ -180,10 +180,10 @@ async def test_a_drain_before_the_first_request_has_nothing_to_do(tmp_path: Path
 
     async with whole_server(tmp_path) as (_, app):
         await drain(app, 10, stop_listening)
-        assert app[WORK].value is None
+        assert app[BACKEND].value is None
 
 
-async def test_work_that_does_not_start_fails_the_request_and_the_next_one_tries_again(tmp_path: Path) -> None:
+async def test_a_backend_that_does_not_start_fails_the_request_and_the_next_one_tries_again(tmp_path: Path) -> None:
     class FailingStore(MemoryStore):
         reads = 0
 

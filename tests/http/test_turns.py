@@ -41,7 +41,7 @@ def texts(fold: Fold) -> str:
         ("retry", []),
         ("slow 1", None),
         ("burst 500", []),
-        ("late", None),
+        ("lazy", None),
         ("unparsed", None),
         ("image", None),
         ("help", []),
@@ -209,8 +209,8 @@ async def test_a_late_stream_gets_open_requests(server: Live) -> None:
         await server.prompt(session, "permission")
         asked = (await first.until("permission.asked"))[-1]["properties"]
     for path in ("/event", "/global/event"):
-        async with server.api.stream(path) as late:
-            events = await late.until("permission.asked")
+        async with server.api.stream(path) as lazy:
+            events = await lazy.until("permission.asked")
             assert events[0]["type"] == "server.connected"
             assert events[-1]["properties"] == asked
     await server.api.post(f"/session/{session}/abort", status=200)
@@ -266,12 +266,12 @@ async def test_a_stream_opened_during_a_turn_has_its_text(tmp_path: Path, path: 
             fold.feed("message.updated", {"sessionID": session, "info": message["info"]})
             for part in message["parts"]:
                 fold.feed("message.part.updated", {"sessionID": session, "part": part})
-        async with server.api.stream(path) as late:
-            for event in await late.until("message.part.delta"):
+        async with server.api.stream(path) as lazy:
+            for event in await lazy.until("message.part.delta"):
                 fold.feed(event["type"], event["properties"])
             assert fold.status == {"type": "busy"}
             await server.api.post(f"/session/{session}/abort", status=200)
-            for event in await late.until("session.idle"):
+            for event in await lazy.until("session.idle"):
                 fold.feed(event["type"], event["properties"])
         fold.info = {}
         fold.check()
@@ -302,7 +302,7 @@ async def test_the_repository_of_a_session_is_looked_for_outside_of_the_event_lo
         threads.append(threading.current_thread())
         return repository_above(directory)
 
-    monkeypatch.setattr("shim.work.repository_above", find)
+    monkeypatch.setattr("shim.backend.repository_above", find)
     async with live(tmp_path, unattended="rules") as server:
         await server.turn("permission")
     assert len(threads) == 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shim.app import WORK, build_app
+from shim.app import BACKEND, build_app
 from shim.clock import Clock
 from shim.settings import Settings
 from shim.store.base import Store
@@ -105,5 +105,5 @@ async def live(
     environ = environ or {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
     app = build_app(chosen, store=store if store is not None else MemoryStore(), environ=environ, clock=clock)
     async with ApiClient(app) as api:
-        await app[WORK].get()
+        await app[BACKEND].get()
         yield Live(api, directory.resolve())

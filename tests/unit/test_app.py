@@ -14,7 +14,7 @@ START_S = 30
 LISTED = Path(__file__).with_name("start_modules.txt")
 """The modules of a start as they were when somebody last looked at them all, one a line."""
 MODULES = 165
-"""Our modules that a start may load. What only requests need belongs below `shim.work` (docs/adr/0021)."""
+"""Our modules that a start may load. What only requests need belongs below `shim.backend` (docs/adr/0021)."""
 DATACLASSES = 130
 """Dataclasses in them. Python compiles each at every start, which takes 0.35 ms."""
 
@@ -72,7 +72,7 @@ def test_a_start_makes_few_dataclasses(start_modules: dict[str, Any]) -> None:
 
 
 def test_a_start_loads_no_sessions_and_no_faces(start_modules: dict[str, Any]) -> None:
-    needed_late = ("shim.work", "shim.sessions", "shim.stream", "shim.inspector", "universal.session")
+    needed_late = ("shim.backend", "shim.sessions", "shim.stream", "shim.inspector", "universal.session")
     assert [name for name in start_modules["ours"] if name.startswith(needed_late)] == []
     assert [name for name in start_modules["ours"] if ".faces." in name and name.endswith((".render", ".read", ".routes"))] == []
 

@@ -69,7 +69,7 @@ AGENT_BYTES = 512 * 2**20
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Backend:
     """The running parts. `ends` closes them."""
 
     services: Services
@@ -108,7 +108,7 @@ class Work:
 
 
 Start: TypeAlias = Callable[
-    [web.Application, Services, Mapping[str, str], str, Callable[[str], Awaitable[None]]], Coroutine[Any, Any, Work]
+    [web.Application, Services, Mapping[str, str], str, Callable[[str], Awaitable[None]]], Coroutine[Any, Any, Backend]
 ]
 """The form of `start`."""
 
@@ -119,7 +119,7 @@ async def start(
     environ: Mapping[str, str],
     owner: str,
     clean_up: Callable[[str], Awaitable[None]],
-) -> Work:
+) -> Backend:
     """Complete the services and start them. If a part does not start, those before it are closed.
 
     In: `app`, to which a cluster's other servers send requests; `environ`, the person's environment; `owner`, the name that marks
@@ -256,7 +256,7 @@ async def start(
         ends.callback(watching.cancel)
         end_streams = partial(_end_streams, services)
         drain = Drain(sessions, placement, store.ownership, name=settings.server_name, end_streams=end_streams)
-        return Work(services, hooks, drain, ends.pop_all())
+        return Backend(services, hooks, drain, ends.pop_all())
 
 
 def _agent_limit(settings: Settings) -> int | None:
@@ -311,7 +311,7 @@ async def _join_cluster(
     app: web.Application, services: Services, peers: Peers, remote_changes: RemoteChanges
 ) -> Callable[[], Awaitable[None]]:
     """Let clients go on at any server of the cluster, and do commands of other servers. Returns what ends the latter."""
-    # late: only a server of a cluster has them
+    # Imported here, because only a server of a cluster has them.
     from shim.http.relay import Relay
     from shim.sessions.replays import Replays
 

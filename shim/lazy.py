@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
+from shim.tasks import retrieve_error
+
 T = TypeVar("T")
 
 
-class Late(Generic[T]):
+class Lazy(Generic[T]):
     """A value that its first user makes, once, also if several want it at the same time.
 
     In: `make`. If it raises, those who wait get its error, and the next one tries again.
@@ -31,7 +33,7 @@ class Late(Generic[T]):
             return self._value
         if self._making is None or self._making.done():
             self._making = asyncio.create_task(self._keep(), name="make what is needed first now")
-            self._making.add_done_callback(_retrieve)
+            self._making.add_done_callback(retrieve_error)
         return await asyncio.shield(self._making)
 
     async def cancel(self) -> None:
@@ -43,9 +45,3 @@ class Late(Generic[T]):
     async def _keep(self) -> T:
         self._value = await self._make()
         return self._value
-
-
-def _retrieve(making: asyncio.Task[T]) -> None:
-    """Take the error of a making whose users have all gone, so that asyncio does not log it."""
-    if not making.cancelled():
-        making.exception()

@@ -1,4 +1,4 @@
-"""A late value is made once, by whoever needs it first; a failure is not kept."""
+"""A lazy value is made once, by whoever needs it first; a failure is not kept."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shim.late import Late
+from shim.lazy import Lazy
 
 WAIT_S = 5
 
@@ -32,56 +32,56 @@ class Maker:
 
 async def test_users_that_come_together_share_one_value() -> None:
     maker = Maker()
-    late = Late(maker.make)
-    assert late.value is None
+    lazy = Lazy(maker.make)
+    assert lazy.value is None
     maker.may_end.set()
     async with asyncio.timeout(WAIT_S):
-        assert await asyncio.gather(late.get(), late.get()) == ["value 1", "value 1"]
-        assert (await late.get(), late.value, maker.calls) == ("value 1", "value 1", 1)
+        assert await asyncio.gather(lazy.get(), lazy.get()) == ["value 1", "value 1"]
+        assert (await lazy.get(), lazy.value, maker.calls) == ("value 1", "value 1", 1)
 
 
 async def test_after_a_failure_the_next_user_tries_again() -> None:
     maker = Maker(failures=1)
-    late = Late(maker.make)
+    lazy = Lazy(maker.make)
     maker.may_end.set()
     async with asyncio.timeout(WAIT_S):
         with pytest.raises(ValueError, match="failure 1"):
-            await late.get()
-        assert late.value is None
-        assert await late.get() == "value 2"
+            await lazy.get()
+        assert lazy.value is None
+        assert await lazy.get() == "value 2"
 
 
 async def test_a_user_that_is_cancelled_does_not_end_the_making() -> None:
     maker = Maker()
-    late = Late(maker.make)
-    user = asyncio.create_task(late.get())
+    lazy = Lazy(maker.make)
+    user = asyncio.create_task(lazy.get())
     async with asyncio.timeout(WAIT_S):
         await maker.begun.wait()
         user.cancel()
         await asyncio.wait([user])
         maker.may_end.set()
-        assert (await late.get(), maker.calls) == ("value 1", 1)
+        assert (await lazy.get(), maker.calls) == ("value 1", 1)
 
 
 async def test_cancel_ends_the_making_and_whoever_waits_for_it() -> None:
     maker = Maker()
-    late = Late(maker.make)
-    user = asyncio.create_task(late.get())
+    lazy = Lazy(maker.make)
+    user = asyncio.create_task(lazy.get())
     async with asyncio.timeout(WAIT_S):
         await maker.begun.wait()
-        await late.cancel()
+        await lazy.cancel()
         await asyncio.wait([user])
         assert user.cancelled()
-        assert late.value is None
-        await late.cancel()  # nothing runs
+        assert lazy.value is None
+        await lazy.cancel()  # nothing runs
 
 
 async def test_a_failure_whose_users_have_gone_is_no_bug_in_the_log() -> None:
     complaints: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: complaints.append(context))
     maker = Maker(failures=1)
-    late = Late(maker.make)
-    user = asyncio.create_task(late.get())
+    lazy = Lazy(maker.make)
+    user = asyncio.create_task(lazy.get())
     async with asyncio.timeout(WAIT_S):
         await maker.begun.wait()
         user.cancel()
@@ -90,7 +90,7 @@ async def test_a_failure_whose_users_have_gone_is_no_bug_in_the_log() -> None:
         maker.may_end.set()
         (making,) = asyncio.all_tasks() - {asyncio.current_task()}
         await asyncio.wait([making])
-        assert await late.get() == "value 2"
+        assert await lazy.get() == "value 2"
     del making
     gc.collect()
     assert complaints == []

@@ -114,7 +114,7 @@ def test_the_first_client_starts_it_and_agents_get_the_environment(
     assert keys.stat().st_mode & 0o777 == 0o600
 
     assert ask(url, "/global/health")["healthy"] is True
-    assert show(systemd, "ActiveState") == "active"
+    until(systemd, "ActiveState", "active")  # the server says so when it has found the agents
     assert show(systemd, "NoNewPrivileges") == ("yes" if harden else "no")
     session = ask(url, "/session", {})["id"]
     told = ask(url, f"/session/{session}/shell", {"command": "env; unshare --user true && echo has namespaces", "agent": "build"})

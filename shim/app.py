@@ -99,7 +99,7 @@ class _Leftovers:
 
 
 async def _needs_backend(store: Store) -> bool:
-    """Whether there is something to do before a request: to end turns that were left running, or to join other servers."""
+    """Whether the backend must start before the first request: to end turns that were left running, or to join other servers."""
     ownership = store.ownership
     if ownership.peers is not None or ownership.is_shared():
         return True

@@ -231,7 +231,7 @@ async def start(
 
     services.hub, services.host, services.sessions = hub, host, sessions
     services.projects, services.config, services.worktrees, services.watchers = projects, config, worktrees, watchers
-    services.universal = Universal(names, installs, Traces(store), telemetry.meters, telemetry.spans)
+    services.universal = Universal(names, installs, Traces(store))
     services.opencode2 = opencode2
     services.terminals = Terminals(clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
     services.shells = Shells(settings.data_dir / "shell", clock=clock, ids=ids, environ=environ, owner=owner, changes=host)

@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """A value that its first user makes, once, also if several want it at the same time.
+    """A value that is made for its first user, once, also if several users come at the same time.
 
     In: `make`. If it raises, those who wait get its error, and the next one tries again.
     """
@@ -32,7 +32,7 @@ class Lazy(Generic[T]):
         if self._value is not None:
             return self._value
         if self._making is None or self._making.done():
-            self._making = asyncio.create_task(self._keep(), name="make what is needed first now")
+            self._making = asyncio.create_task(self._keep(), name="make a lazy value")
             self._making.add_done_callback(retrieve_error)
         return await asyncio.shield(self._making)
 

@@ -37,18 +37,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Universal:
-    """The services for `/v1` and the inspector: named sessions, installations, traces, meters and spans."""
+    """The services for `/v1` and the inspector: named sessions, installations and traces."""
 
     sessions: NamedSessions
     installs: Installer
     traces: Traces
-    meters: Meters
-    spans: Spans
 
 
 @dataclass(frozen=True, slots=True)
 class Telemetry:
-    """What measures requests."""
+    """The meters and spans of requests and events."""
 
     meters: Meters
     spans: Spans

@@ -1,6 +1,6 @@
-"""The middleware in whose place another server of a cluster may answer. `shim.http.relay` does the work.
+"""The middleware that lets another server of a cluster answer a request. `shim.http.relay` does the work.
 
-A server without a cluster does not import the relay.
+It stands apart so that a server without a cluster does not import the relay.
 """
 
 from __future__ import annotations

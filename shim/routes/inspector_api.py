@@ -161,11 +161,12 @@ async def abort_session(ctx: Ctx, path: SessionPath) -> object:
 @v1("get_counters", "GET", "/inspector/api/counters", tag="inspector", answer=Counters, ours=True)
 async def get_counters(ctx: Ctx) -> object:
     """What the server counts."""
-    face, services = universal(ctx), ctx.services
+    services, telemetry = ctx.services, ctx.services.telemetry
+    assert telemetry is not None
     loop = asyncio.get_running_loop()
     before = loop.time()
     await asyncio.sleep(0)
-    meters, feed = face.meters, services.sessions.deps.feed
+    meters, feed = telemetry.meters, services.sessions.deps.feed
     return exactly(
         {
             "version": version("opencode-shim"),

@@ -1,4 +1,4 @@
-"""The face of OpenCode 2, without its operations: a start needs no more of it."""
+"""The face of OpenCode 2. It stands apart from the operations, which a start does not import."""
 
 from __future__ import annotations
 

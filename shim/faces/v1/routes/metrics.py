@@ -10,7 +10,7 @@ from collections import Counter
 from aiohttp import web
 
 from shim.bounded_output import dropped_lines
-from shim.faces.v1.routes.endpoint import universal, v1
+from shim.faces.v1.routes.endpoint import v1
 from shim.http.operation import Ctx
 
 
@@ -24,7 +24,8 @@ async def get_metrics(ctx: Ctx) -> object:
     """Counts, durations and gauges of the server, for Prometheus."""
     from shim.telemetry.prometheus import CONTENT_TYPE, ClusterGauges, Gauges, render
 
-    face, services = universal(ctx), ctx.services
+    services, telemetry = ctx.services, ctx.services.telemetry
+    assert telemetry is not None
     feed, hub = services.sessions.deps.feed, services.hub.stats()
     spares = services.sessions.deps.spares
     peers = services.store.ownership.peers
@@ -52,4 +53,4 @@ async def get_metrics(ctx: Ctx) -> object:
         if peers is None
         else ClusterGauges(peers.overview(), max(services.sessions.others.lags().values(), default=0)),
     )
-    return web.Response(body=render(face.meters, gauges), headers={"Content-Type": CONTENT_TYPE})
+    return web.Response(body=render(telemetry.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

@@ -1,7 +1,7 @@
 """The build hook of the package: writes which commit it was built from, and the releases of the changelog, into the package.
 
 `shim/build.json` is made for wheels and sdists of a checkout. A wheel that is built from an sdist takes the file from there.
-An editable installation has none: `shim.version` reads the checkout itself.
+An editable installation has none: `shim.lib.version` reads the checkout itself.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Writes shim/agents/client_commands.py from the installed clients; `--check` says whether it is current (exit 1).
+"""Writes shim/agents/_generated/client_commands.py from the installed clients; `--check` says whether it is current (exit 1).
 
 A client is one program with its JavaScript inside, so its bytes hold the names of its slash commands. `DECLARATIONS` has the
 ways in which OpenCode's TUIs and web UI have declared a slash command since 1.0. `scripts/e2e-setup` installs the clients.
@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 
 from tools.generated_files import ROOT, settle
 
-TARGET = ROOT / "shim" / "agents" / "client_commands.py"
+TARGET = ROOT / "shim" / "agents" / "_generated" / "client_commands.py"
 MODULES = ROOT / ".e2e" / "node_modules"
 ARCH = {"aarch64": "arm64"}.get(platform.machine(), "x64")
 
@@ -81,7 +81,7 @@ CLIENT_COMMANDS: Mapping[str, tuple[str, ...]] = {{
 
 def current_commands() -> dict[str, list[str]]:
     """Return the commands of the installed clients, and the stored ones of the others."""
-    from shim.agents.client_commands import CLIENT_COMMANDS
+    from shim.agents._generated.client_commands import CLIENT_COMMANDS
 
     commands: dict[str, list[str]] = {}
     for client, place in CLIENTS.items():

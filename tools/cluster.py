@@ -20,7 +20,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.jetstream.nats_process import EmbeddedServer
 
 START_S = 60.0

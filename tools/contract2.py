@@ -29,7 +29,7 @@ import pydantic
 from opencode import API_VERSION, resources
 from opencode.types import _generated as models
 
-from shim.faces.opencode2.operations import OPERATIONS
+from shim.faces.opencode2._generated.operations import OPERATIONS
 from tests.support.opencode2_oracle import opencode2_oracle
 
 REPO = Path(__file__).resolve().parents[1]

@@ -70,7 +70,7 @@ def watched_packages() -> list[Package]:
 
 
 def _agents() -> Iterator[Package]:
-    from shim.record.homes import TARGETS
+    from shim.dev.record.homes import TARGETS
     from universal.registry import agents
 
     for name, spec in agents().items():

@@ -1,7 +1,7 @@
 """Writes docs/recordings.md: the recorded versions of each agent, and what changed from one version to the next.
 
 `--check` compares (exit 1 if the page is not current). The comparison looks at kinds and fields of the agents' own messages
-(`shim.record.report`).
+(`shim.dev.record.report`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ platform  opencode             opencode-linux-x64                     1.18.33   
 
 1. It installs the version from npm into `.record/`, with the Node that the version wants. When npm does not have all of it,
    the package of the program for this machine is tried, then the tarball with those dependencies that npm has.
-2. It plays the scenes of `shim/record/scenes.py` to it against the scripted model, in an empty home without network. After
+2. It plays the scenes of `shim/dev/record/scenes.py` to it against the scripted model, in an empty home without network. After
    two equal failures at the start it stops. Scenes that the agent was known to have nothing for are tried too: "now
    possible".
 3. It plays the new recordings to our code, and writes their goldens.
@@ -142,7 +142,7 @@ $ make adopt AGENT={name} VERSION={version}
 
 def folders() -> list[Path]:
     """The folders of recordings, one for each agent and version. The mock has none."""
-    from shim.record.take import order
+    from shim.dev.record.take import order
 
     paths = [path for path in AGENTS.glob("*/*") if path.is_dir() and path.parent.name != "mock"]
     return sorted(paths, key=lambda path: (path.parent.name, *order(path)))
@@ -157,8 +157,8 @@ def _name(folder: Path) -> tuple[str, str]:
 
 
 def _reports() -> Iterator[str]:
-    from shim.record.report import lines
-    from shim.record.take import difference_of, is_own_folder, version_before
+    from shim.dev.record.report import lines
+    from shim.dev.record.take import difference_of, is_own_folder, version_before
 
     for folder in folders():
         before = version_before(folder) if is_own_folder(folder) else None
@@ -169,7 +169,7 @@ def _reports() -> Iterator[str]:
 
 
 def _adoptions() -> Iterator[str]:
-    from shim.record.take import AGAIN
+    from shim.dev.record.take import AGAIN
 
     for path in [folder / "adoption.txt" for folder in folders() if (folder / "adoption.txt").exists()]:
         report = path.read_text("utf-8").rstrip()
@@ -180,8 +180,8 @@ def _adoptions() -> Iterator[str]:
 
 def render() -> str:
     """Text of docs/recordings.md."""
-    from shim.record.driver import is_own
-    from shim.record.homes import CANNOT
+    from shim.dev.record.driver import is_own
+    from shim.dev.record.homes import CANNOT
 
     rows: list[str] = []
     for folder in folders():

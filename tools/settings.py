@@ -1,4 +1,4 @@
-"""Writes docs/settings.md from `shim.settings` and the command's own help. `--check` compares (exit 1 if it is not current)."""
+"""Writes docs/settings.md from `shim.lib.settings` and the command's own help. `--check` exits with 1 if it is not current."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def render() -> str:
     from typer.main import get_group
 
     from shim.cli.commands import cli
-    from shim.settings import LIVE, OF_A_PROJECT, Settings, env_name
+    from shim.lib.settings import LIVE, OF_A_PROJECT, Settings, env_name
     from universal.registry import agents
 
     flags = {option.name for option in get_group(cli).commands["serve"].params}

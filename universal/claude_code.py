@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from universal.codec import AgentFolder, HeldCalls, SpareUse
 from universal.items import Json
-from universal.jsonline import get_text
+from universal.lib.jsonline import get_text
 from universal.permissions import Rule
 
 # --- its folders ----------------------------------------------------------------------------------------

@@ -501,7 +501,7 @@ class Enforcement:
 class ProjectSettingsUse:
     """How an agent uses a project's settings that run programs or allow calls; see docs/trust.md.
 
-    reads       families of files that it reads (`shim.host.project_settings.FILES`)
+    reads       families of files that it reads (`shim.host.trust.project_settings.FILES`)
     leaves_out  True if it can start without them (`LaunchOptions.project_settings`)
     always      keys of entries that it reads even then
     """
@@ -580,7 +580,7 @@ class AgentSpec:
     """The offer of an agent that cannot be asked. May be empty."""
     install_hint: str
     transport: Literal["stdio", "http"] = "stdio"
-    """How its lines travel: by stdin and stdout, or by HTTP requests and an event stream (`shim.runtime.http_agent`)."""
+    """How its lines travel: by stdin and stdout, or by HTTP requests and an event stream (`shim.processes.http_agent`)."""
     tested: tuple[str, ...] = ()
     """Tested versions, ascending. Empty if unknown."""
     login: LoginCheck | Literal["session", "models"] | None = None

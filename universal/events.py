@@ -14,7 +14,7 @@ from typing import Literal, Self, TypeAlias
 from pydantic import model_validator
 
 from universal.items import Frozen, Item, Json
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 
 
 class EventType(StrEnum):

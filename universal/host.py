@@ -1,8 +1,8 @@
 """File and command calls that an agent makes to the server's machine, and their answers.
 
 A codec emits a `HostCall` for a request of its agent (`fs/*` and `terminal/*` of the Agent Client Protocol). The runtime carries
-it out (`shim.host.host_calls`) and passes each `HostAnswer` to the codec's `hosted` (see `universal.codec.HostedCodec`).
-`call` is the codec's id of the call, which it never uses twice.
+it out (`shim.host.terminals.host_calls`) and passes each `HostAnswer` to the codec's `hosted` (see
+`universal.codec.HostedCodec`). `call` is the codec's id of the call, which it never uses twice.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from universal.items import Json
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 _CLAUDE = {"connected": "connected", "disabled": "disabled", "failed": "failed", "needs-auth": "needs_auth"}
 """`status` in `mcp_servers` of `system/init`; `pending` is left out."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from universal.items import Json
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
 """The error of a turn that was interrupted."""

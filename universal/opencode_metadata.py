@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from universal.items import Json
-from universal.jsonvalue import JsonObject, arr, obj, text
+from universal.lib.jsonvalue import JsonObject, arr, obj, text
 from universal.permissions import Access
 
 KEY = "opencode"

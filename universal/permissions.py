@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, TypeAlias
 
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 Decision: TypeAlias = Literal["accept", "accept_for_session", "reject"]

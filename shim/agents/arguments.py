@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.errors import AgentStartFailed
+from shim.lib.errors import AgentStartFailed
 from universal.codec import LaunchOptions
 
 NAMES = ("native_session_id", "model", "variant", "mode")

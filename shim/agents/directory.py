@@ -20,7 +20,6 @@ from pathlib import Path
 
 import structlog
 
-from shim import process_family
 from shim.agents import settings_files
 from shim.agents.arguments import refuse_options
 from shim.agents.discovery import (
@@ -32,19 +31,20 @@ from shim.agents.discovery import (
     from_store,
     to_store,
 )
-from shim.agents.handle import AgentHandle, OnExit, OnLines
 from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
-from shim.child_environment import child_environment
-from shim.clock import Clock
-from shim.errors import AgentError, AgentNotFound, StoreError
-from shim.ids import Ids
-from shim.runtime.http_agent import HttpAgent
-from shim.runtime.inprocess import InProcessAgent, Program
-from shim.runtime.locate import ProgramLocation, VersionCache, find, locate, stamp_of
-from shim.runtime.mock_agent import mock_program
-from shim.runtime.process import AgentProcess
-from shim.runtime.recorder import RecordedHandle, Recorder
+from shim.lib.clock import Clock
+from shim.lib.errors import AgentError, AgentNotFound, StoreError
+from shim.lib.ids import Ids
+from shim.processes import process_family
+from shim.processes.agent_pipes import AgentProcess
+from shim.processes.child_environment import child_environment
+from shim.processes.handle import AgentHandle, OnExit, OnLines
+from shim.processes.http_agent import HttpAgent
+from shim.processes.inprocess import InProcessAgent, Program
+from shim.processes.locate import ProgramLocation, VersionCache, find, locate, stamp_of
+from shim.processes.mock.agent import mock_program
+from shim.processes.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
 from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec
 
@@ -229,7 +229,7 @@ class AgentDirectory:
         return sorted((a for a in self._agents.values() if a.usable), key=lambda a: a.spec.name != first)
 
     def environment(self) -> dict[str, str]:
-        """Return the person's environment. `shim.child_environment` decides what an agent gets of it."""
+        """Return the person's environment. `shim.processes.child_environment` decides what an agent gets of it."""
         return dict(self._environ)
 
     # --- starting an agent ------------------------------------------------------------------------------------------

@@ -14,12 +14,12 @@ from typing import TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from shim.agents.handle import AgentHandle, OnExit, OnLines
-from shim.errors import AgentError
+from shim.lib.errors import AgentError
+from shim.processes.handle import AgentHandle, OnExit, OnLines
 from universal.codec import Catalogue, Codec, Exit, Fact, Output, Signal, Stop, WriteLine
 from universal.events import ErrorData
 from universal.items import Json
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.turn import Input
 
 DISCOVERY_TIMEOUT_S = 20.0

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shim.agents.login_signs import place
-from shim.host import disk
-from shim.host.project_settings import folders_of
+from shim.host.trust.project_settings import folders_of
+from shim.lib import disk
 from universal.codec import HeldCalls
 
 FILE_LIMIT_BYTES = 2**20

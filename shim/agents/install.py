@@ -1,6 +1,6 @@
 """Installs agents with npm into the server's data directory. Nothing else on the machine changes.
 
-    <data dir>/agents/<agent>/node_modules/.bin/<program>     found there before PATH (`shim.runtime.locate`)
+    <data dir>/agents/<agent>/node_modules/.bin/<program>     found there before PATH (`shim.processes.locate`)
 
 Each agent has one installation at a time, bounded in time; further calls wait for the running one. The last lines of npm's output
 are kept, so that a person can watch.
@@ -18,10 +18,10 @@ from pathlib import Path
 import structlog
 
 from shim.agents.directory import AgentDirectory
-from shim.clock import Clock
-from shim.errors import AgentError
-from shim.host.disk import private_folder
-from shim.runtime.process import AgentProcess
+from shim.lib.clock import Clock
+from shim.lib.disk import private_folder
+from shim.lib.errors import AgentError
+from shim.processes.agent_pipes import AgentProcess
 from universal.codec import Exit, LaunchSpec
 
 INSTALL_TIMEOUT_S = 600.0

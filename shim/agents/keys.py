@@ -13,9 +13,9 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from universal.codec import AgentSpec
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 MODEL_PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("ANTHROPIC_API_KEY",),

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from shim.agents.client_commands import CLIENT_COMMANDS
+from shim.agents._generated.client_commands import CLIENT_COMMANDS
 from universal.codec import COMPACT, AgentSpec, Catalogue, SlashCommand
 
 BY_HAND: Mapping[str, str] = {

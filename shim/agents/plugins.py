@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from shim.errors import AgentStartFailed
+from shim.lib.errors import AgentStartFailed
 from universal.codec import (
     AgentSpec,
     Catalogue,

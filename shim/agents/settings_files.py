@@ -11,10 +11,11 @@ from pathlib import Path
 from shutil import rmtree
 from typing import Any
 
-from shim.errors import AgentStartFailed
-from shim.host import disk, jsonc
+from shim.host.config import jsonc
+from shim.lib import disk
+from shim.lib.errors import AgentStartFailed
 from universal.codec import LaunchSpec, SettingsFile
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 
 OWN_LIMIT_BYTES = 2**20
 """Maximum size of the person's own settings."""

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from shim.agents import plugins
 from shim.agents.directory import AgentDirectory
 from shim.agents.keys import KeyStore
-from shim.clock import Clock
-from shim.ids import Ids
-from shim.runtime.inprocess import Program
-from shim.runtime.locate import INSTALLED
-from shim.settings import CustomAgent, Settings
+from shim.lib.clock import Clock
+from shim.lib.ids import Ids
+from shim.lib.settings import CustomAgent, Settings
+from shim.processes.inprocess import Program
+from shim.processes.locate import INSTALLED
 from shim.store.base import Store
 from universal.agents.acp.spec import custom_spec
 from universal.agents.opencode2.spec import configured_spec as configured_opencode2_spec

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.agents.login_signs import is_logged_in, place
-from shim.host import startup_files
-from shim.host.git import git
-from shim.host.project_settings import folders_of
-from shim.host.roots import repository_above
-from shim.host.trust import ProjectTrust
-from shim.runtime.locate import stamp_of
+from shim.host.config import startup_files
+from shim.host.files.roots import repository_above
+from shim.host.git.git_command import git
+from shim.host.trust.project_settings import folders_of
+from shim.host.trust.trust_store import ProjectTrust
+from shim.processes.locate import stamp_of
 
 GIT_LOOK_S = 1.0
 """Seconds for `git status`. An agent that notes it gets no spare in a repository where it takes longer."""

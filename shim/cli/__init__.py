@@ -15,7 +15,7 @@ def main() -> None:
     gc.disable()
     without_rich_tracebacks()
     from shim.cli.commands import cli
-    from shim.errors import ShimError
+    from shim.lib.errors import ShimError
 
     gc.freeze()  # else the first collection visits all of them, which takes as long as a collection during the imports
     gc.enable()
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def without_rich_tracebacks() -> None:
-    """Import structlog without rich: it would load rich for tracebacks, and `shim.logging` renders them plainly."""
+    """Import structlog without rich: it would load rich for tracebacks, and `shim.lib.logging` renders them plainly."""
     if "rich" in sys.modules or "structlog" in sys.modules:
         return
     sys.modules["rich"] = None  # pyright: ignore[reportArgumentType] - None makes an import fail

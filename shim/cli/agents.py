@@ -7,9 +7,9 @@ from dataclasses import asdict
 from aiohttp import web
 
 from shim.agents.directory import Agent
-from shim.app import build_app, find_agents
 from shim.cli.screen import BUILT_IN, AgentRow
-from shim.settings import Settings
+from shim.lib.settings import Settings
+from shim.main.app import build_app, find_agents
 from shim.store.memory import MemoryStore
 
 START_WAIT_S = 3.0

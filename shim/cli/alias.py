@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from shim.cli import screen
-from shim.errors import ShimError
-from shim.runtime.aliases import NAMES, candidates, is_alias, script
+from shim.lib.errors import ShimError
+from shim.processes.aliases import NAMES, candidates, is_alias, script
 
 DEFAULT_FOLDER = "~/.local/bin"
 BACKUP_SUFFIX = ".before-alias"

@@ -25,12 +25,12 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from shim.clock import SystemClock
-from shim.errors import ShimError
+from shim.lib.clock import SystemClock
+from shim.lib.errors import ShimError
+from shim.lib.version import build
 from shim.store.backup import check_database, copy_database
 from shim.store.lock import DirectoryLock, make_directory
-from shim.version import build
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 DATABASE = "opencode-shim.db"
 MANIFEST = "manifest.json"

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
-from shim import child_process
-from shim.child_environment import child_environment
-from shim.errors import AgentNotFound, ShimError
-from shim.runtime.hidden_opencode import INSTALL_HINT, find_binary
-from shim.settings import Settings
+from shim.lib.errors import AgentNotFound, ShimError
+from shim.lib.settings import Settings
+from shim.processes import child_process
+from shim.processes.child_environment import child_environment
+from shim.processes.hidden_opencode import INSTALL_HINT, find_binary
 
 TERMINATE_S = 2.0
 """Seconds that the TUI gets to restore the terminal before it is killed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from shim.cli.screen import Console, line
-from shim.settings import Settings
+from shim.lib.settings import Settings
 from shim.store.choose import DATABASE, cluster_store_of, sqlite_of
 from shim.store.transfer import Summary, copy
 

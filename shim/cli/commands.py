@@ -19,10 +19,10 @@ import typer
 
 from shim.cli import clients, screen, serve_command, transfer
 from shim.cli.server import RunningServer, listen, run
-from shim.errors import ShimError
-from shim.logging import configure
-from shim.settings import Settings
-from shim.version import build
+from shim.lib.errors import ShimError
+from shim.lib.logging import configure
+from shim.lib.settings import Settings
+from shim.lib.version import build
 
 PROGRAM = "opencode-shim"
 COMPLETE_VARIABLE = "_OPENCODE_SHIM_COMPLETE"

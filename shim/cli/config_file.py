@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from pydantic import SecretStr, ValidationError
 
-from shim.errors import ShimError
-from shim.settings import JSON_FIELDS, LIVE, Settings, config_files, sentences
+from shim.lib.errors import ShimError
+from shim.lib.settings import JSON_FIELDS, LIVE, Settings, config_files, sentences
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700

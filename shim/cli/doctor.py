@@ -16,13 +16,13 @@ from dataclasses import asdict, replace
 from aiohttp import web
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.app import SERVICES, build_app, find_agents
 from shim.cli import screen
 from shim.cli.diagnosis import AgentCheck, Diagnosis, Login, Probe, diagnose
 from shim.cli.probe import private, probe
-from shim.errors import AgentError, ShimError
-from shim.runtime.ask import ask
-from shim.settings import Settings
+from shim.lib.errors import AgentError, ShimError
+from shim.lib.settings import Settings
+from shim.main.app import SERVICES, build_app, find_agents
+from shim.processes.ask import ask
 from shim.store.memory import MemoryStore
 from universal.codec import PERMISSION_KEYS, AgentSpec, LoginCheck
 

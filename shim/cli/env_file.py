@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from shim.errors import ShimError
-from shim.redaction import clean, secrets_of
+from shim.lib.errors import ShimError
+from shim.lib.redaction import clean, secrets_of
 
 LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 LIMIT_BYTES = 2**20

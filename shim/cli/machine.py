@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from shim.cli import screen, service, transfer
-from shim.settings import Settings
-from shim.version import OLD_AFTER_DAYS, Build, build
+from shim.lib.settings import Settings
+from shim.lib.version import OLD_AFTER_DAYS, Build, build
 
 Status = Literal["ok", "warning", "wrong"]
 

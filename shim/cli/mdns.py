@@ -16,8 +16,8 @@ from typing import Any
 
 import structlog
 
-from shim.errors import ShimError
-from shim.settings import Settings
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
 
 log = structlog.get_logger(__name__)
 

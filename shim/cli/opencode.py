@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.errors import ShimError
-from shim.runtime.aliases import NAMES, find_program
+from shim.lib.errors import ShimError
+from shim.processes.aliases import NAMES, find_program
 
 IGNORED_OPTIONS: Mapping[str, str] = {
     "pure": "this server loads no plugins of OpenCode",
@@ -84,10 +84,10 @@ def call(name: str, arguments: Sequence[str]) -> int:
 def version(name: str) -> str:
     """Return the version of OpenCode whose wire the server speaks. Clients compare it with their own."""
     if name == "opencode2":
-        from shim.faces.opencode2.operations import OPENCODE2_VERSION
+        from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 
         return OPENCODE2_VERSION
-    from shim.faces.opencode1.operations import OPENCODE_VERSION
+    from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 
     return OPENCODE_VERSION
 
@@ -103,8 +103,8 @@ def help_text(name: str) -> str:
 
 def hand_over(name: str, arguments: Sequence[str]) -> int:
     """Replace this process with the real program of this name. Raises ShimError if there is none."""
-    from shim import child_process
-    from shim.child_environment import OWN_PASSWORDS, child_environment
+    from shim.processes import child_process
+    from shim.processes.child_environment import OWN_PASSWORDS, child_environment
 
     real = find_program(name, os.environ.get("PATH", os.defpath))
     if real is None:

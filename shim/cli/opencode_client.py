@@ -20,14 +20,14 @@ from urllib.parse import quote
 from aiohttp import ClientError, ClientSession, ClientTimeout
 from pydantic import SecretStr
 
-from shim import child_process
-from shim.child_environment import DENIED, DENIED_PREFIX, child_environment
 from shim.cli import serve_command, transfer
 from shim.cli.transfer import request
-from shim.errors import ShimError
-from shim.logging import configure
-from shim.settings import Settings
-from universal.jsonvalue import arr, obj, text
+from shim.lib.errors import ShimError
+from shim.lib.logging import configure
+from shim.lib.settings import Settings
+from shim.processes import child_process
+from shim.processes.child_environment import DENIED, DENIED_PREFIX, child_environment
+from universal.lib.jsonvalue import arr, obj, text
 
 Options = argparse.Namespace
 Job = Callable[[Settings, str], Awaitable[int]]

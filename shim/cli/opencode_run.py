@@ -21,10 +21,10 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 from shim.cli import transfer
 from shim.cli.opencode_client import file_part
 from shim.cli.transfer import request as ask
-from shim.clock import SystemClock
-from shim.errors import ShimError
-from shim.settings import Settings
-from universal.jsonvalue import arr, obj, text
+from shim.lib.clock import SystemClock
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
+from universal.lib.jsonvalue import arr, obj, text
 
 Json: TypeAlias = dict[str, Any]
 

@@ -16,11 +16,11 @@ import sys
 import threading
 from typing import TextIO
 
-from shim.bounded_output import bounded_output
 from shim.cli import clients, mdns, screen, serve_command
 from shim.cli.server import ListenError, RunningServer, listen, run
-from shim.logging import configure
-from shim.settings import Settings
+from shim.lib.bounded_output import bounded_output
+from shim.lib.logging import configure
+from shim.lib.settings import Settings
 
 READ_BYTES = 65_536
 """Bytes per read from stdin. The content is dropped; only its end matters."""

@@ -13,9 +13,9 @@ from urllib.parse import quote, urlsplit, urlunsplit
 from shim.cli import screen
 from shim.cli.screen import LOOPBACK
 from shim.cli.transfer import request
-from shim.errors import ShimError
-from shim.settings import Settings
-from universal.jsonvalue import arr, obj, text
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
+from universal.lib.jsonvalue import arr, obj, text
 
 ELSEWHERE = ("192.0.2.1", 9)
 """An unused address (RFC 5737). Connecting a UDP socket to it shows which of our addresses packets would leave from."""

@@ -17,11 +17,11 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 from pydantic import SecretStr
 
-from shim.app import SERVICES
 from shim.cli.diagnosis import Probe
-from shim.clock import Clock
-from shim.settings import Settings
-from universal.jsonvalue import arr, obj, text
+from shim.lib.clock import Clock
+from shim.lib.settings import Settings
+from shim.main.app import SERVICES
+from universal.lib.jsonvalue import arr, obj, text
 
 PROMPT = "Answer with the single word: ready. Use no tools."
 PROBE_S = 90.0

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.errors import ShimError
-from shim.record.homes import foreign
-from shim.record.report import lines
-from shim.record.take import RecordingResult, take
-from shim.settings import Settings
+from shim.dev.record.homes import foreign
+from shim.dev.record.report import lines
+from shim.dev.record.take import RecordingResult, take
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
 from universal.agents.acp.spec import custom_spec
 from universal.registry import agents
 

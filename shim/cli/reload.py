@@ -17,8 +17,8 @@ from aiohttp import web
 
 from shim.cli.server import RunningServer
 from shim.cli.supervisor import Notifier
-from shim.errors import ShimError
-from shim.settings import LIVE, Settings, config_files
+from shim.lib.errors import ShimError
+from shim.lib.settings import LIVE, Settings, config_files
 
 log = structlog.get_logger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TextIO
 
 from shim.cli.clients import attach_line
 from shim.cli.server import RunningServer
-from shim.settings import Settings, env_name
+from shim.lib.settings import Settings, env_name
 
 BUILT_IN = "built in"
 """Shown instead of a path for an agent that has no program of its own."""

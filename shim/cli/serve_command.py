@@ -11,15 +11,15 @@ from typing import Any, TextIO
 
 from aiohttp import web
 
-from shim.bounded_output import bounded_output
 from shim.cli import clients, env_file, mdns, screen, transfer
 from shim.cli.reload import Reloader
 from shim.cli.server import DRAIN_EXTRA_S, STOP_S, RunningServer, listen, need_directory_inside, run, tls_of
 from shim.cli.supervisor import Notifier, inherited_socket
-from shim.errors import ShimError
-from shim.logging import configure
-from shim.redaction import secrets_of
-from shim.settings import Settings
+from shim.lib.bounded_output import bounded_output
+from shim.lib.errors import ShimError
+from shim.lib.logging import configure
+from shim.lib.redaction import secrets_of
+from shim.lib.settings import Settings
 
 LOG_FILE = "opencode-shim.log"
 LOG_KEEP_BYTES = 10 * 2**20
@@ -78,7 +78,7 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
 
 
 def _apply(app: web.Application, settings: Settings) -> None:
-    from shim.app import apply_settings  # late: it loads the whole server
+    from shim.main.app import apply_settings  # late: it loads the whole server
 
     apply_settings(app, settings)
 

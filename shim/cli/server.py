@@ -1,8 +1,8 @@
-"""Runs the application of `shim.app` in this process: the socket, the signals, a clean stop and its exit code.
+"""Runs the application of `shim.main.app` in this process: the socket, the signals, a clean stop and its exit code.
 
     first Ctrl-C, SIGTERM           stop taking requests, end streams and agents, close the store: exit code 0
-    SIGTERM with `drain_seconds`    let running turns end first (`shim.sessions.drain`), at most that long, or to the next signal
-    SIGHUP                          stop if our terminal is gone; else reload the settings (`shim.cli.reload`)
+    SIGTERM with `drain_seconds`    let running turns end first (`shim.sessions.index.drain`), at most that long, or to the next
+    signal SIGHUP                          stop if our terminal is gone; else reload the settings (`shim.cli.reload`)
     second Ctrl-C                   end at once: 130
     not stopped after STOP_S        end at once: 1, also if the event loop hangs
 
@@ -34,12 +34,12 @@ from typing import Any
 
 from aiohttp import web
 
-from shim import process_family
-from shim.bounded_output import last_words
-from shim.child_environment import blank_passwords
-from shim.errors import ShimError
-from shim.host.roots import within
-from shim.settings import Settings
+from shim.host.files.roots import within
+from shim.lib.bounded_output import last_words
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
+from shim.processes import process_family
+from shim.processes.child_environment import blank_passwords
 
 STOP_S = 5.0
 """Seconds from the first signal to the end of the process, whatever hangs."""
@@ -294,7 +294,7 @@ async def _stop_listening(site: web.SockSite, sock: socket.socket) -> None:
 
 async def _drain(app: web.Application, stop_listening: Callable[[], Awaitable[None]], seconds: float) -> None:
     """Let running turns end. A second signal cancels this task, and the turns fail at once."""
-    from shim.app import drain  # imported here for the same reason as in `_announce`
+    from shim.main.app import drain  # imported here for the same reason as in `_announce`
 
     with suppress(asyncio.CancelledError):
         await drain(app, seconds, stop_listening)
@@ -402,20 +402,20 @@ def has_terminal() -> bool:
 
 def _application(settings: Settings) -> web.Application:
     # Imported here, so that `opencode-shim config` and `--help` do not load the whole server.
-    from shim.app import build_app
+    from shim.main.app import build_app
 
     return build_app(settings)
 
 
 async def _find_agents(app: web.Application) -> None:
-    from shim.app import AGENTS, find_agents  # imported here for the same reason
+    from shim.main.app import AGENTS, find_agents  # imported here for the same reason
 
     if AGENTS in app:
         await find_agents(app)
 
 
 def _announce(app: web.Application, url: str) -> None:
-    from shim.app import ANNOUNCE  # imported here for the same reason
+    from shim.main.app import ANNOUNCE  # imported here for the same reason
 
     if (announce := app.get(ANNOUNCE)) is not None:
         announce(url)

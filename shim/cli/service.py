@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from shim import child_process
-from shim.child_environment import child_environment
 from shim.cli import env_file, screen, units
-from shim.errors import ShimError
-from shim.settings import Settings, config_files
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings, config_files
+from shim.processes import child_process
+from shim.processes.child_environment import child_environment
 
 Action = Literal["start", "stop", "restart", "status", "logs"]
 ASK_S = 60.0

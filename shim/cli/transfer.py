@@ -18,10 +18,10 @@ from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
-from shim.errors import ShimError
-from shim.settings import Settings
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
 from shim.store.servers import present
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 
 LOOK_S = 2.0
 """Timeout in seconds of the health request to a server of the data directory."""

@@ -10,12 +10,12 @@ from pathlib import Path
 
 from shim.agents.setup import agents_of
 from shim.cli import screen
-from shim.clock import SystemClock
-from shim.errors import ShimError
-from shim.host.project_settings import ProjectScanner, ProjectSettings
-from shim.host.roots import within
-from shim.host.trust import FILE, TrustFile, each_agents_settings
-from shim.settings import Settings
+from shim.host.files.roots import within
+from shim.host.trust.project_settings import ProjectScanner, ProjectSettings
+from shim.host.trust.trust_store import FILE, TrustFile, each_agents_settings
+from shim.lib.clock import SystemClock
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
 
 LIST_LIMIT = 20
 """Maximum number of entries of one project that `--list` prints."""

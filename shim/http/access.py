@@ -33,12 +33,19 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from shim.clock import Clock
-from shim.errors import EmbeddingNotAllowed, HostNotAllowed, OriginNotAllowed, PairingLinkSpent, PasswordRefused, TooManyLogins
 from shim.http import cors
 from shim.http.pairing import Pairing
 from shim.http.throttle import Throttle
-from shim.settings import Settings
+from shim.lib.clock import Clock
+from shim.lib.errors import (
+    EmbeddingNotAllowed,
+    HostNotAllowed,
+    OriginNotAllowed,
+    PairingLinkSpent,
+    PasswordRefused,
+    TooManyLogins,
+)
+from shim.lib.settings import Settings
 
 log = structlog.get_logger(__name__)
 

@@ -14,7 +14,7 @@ from shim.http.forward import RELAY, forward
 from shim.http.lazy_routes import LazyRoutes
 from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
-from shim.services import Services
+from shim.http.services import Services
 
 SERVER_NAME = "opencode-shim"
 """The Server header of answers. It has no version, which would help attackers."""

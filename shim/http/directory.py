@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from urllib.parse import unquote
 
-from shim.errors import InvalidRequest
+from shim.lib.errors import InvalidRequest
 
 NAME_LIMIT_BYTES = 255
 """Maximum length of one name in a path, as in all common file systems. With a longer name, every file operation would fail."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from aiohttp import web
 
-from shim.errors import RequestError
+from shim.lib.errors import RequestError
 
 Render: TypeAlias = Callable[[RequestError], tuple[int, dict[str, Any]]]
 """Renders an error as status and body."""

@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 from aiohttp import web
 from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, SystemRoute, UrlMappingMatchInfo
 
-from shim.errors import ShimError
-from shim.lazy import Lazy
+from shim.lib.errors import ShimError
+from shim.lib.lazy import Lazy
 
 
 class _Failure(SystemRoute):

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from shim.errors import InvalidRequest, PayloadTooLarge, place_text
-from shim.ids import ID_LIMIT
+from shim.lib.errors import InvalidRequest, PayloadTooLarge, place_text
+from shim.lib.ids import ID_LIMIT
 
 VALUES_LIMIT = 100_000
 """Maximum members of all arrays and objects of a body together."""

@@ -18,7 +18,10 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from shim.errors import (
+from shim.http import cors, wire_json
+from shim.http.faces import face_of
+from shim.http.operation import SERVICES
+from shim.lib.errors import (
     BodyTooLarge,
     DirectoryElsewhere,
     HttpRefused,
@@ -34,9 +37,6 @@ from shim.errors import (
     ShimError,
     TooManyLogins,
 )
-from shim.http import cors, wire_json
-from shim.http.faces import face_of
-from shim.http.operation import SERVICES
 
 log = structlog.get_logger(__name__)
 _LEVELS = logging.getLogger(__name__)

@@ -26,15 +26,15 @@ from aiohttp import web
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
-from shim.complaints import fault
-from shim.errors import InvalidRequest, Location, SessionNotFound
-from shim.host.roots import require
+from shim.host.files.roots import require
 from shim.http import limits, wire_json
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
-from shim.ids import ID_FORM, is_id
-from shim.operations import OpenCode2Operation, Operation, RequestInput
-from shim.services import Services
+from shim.http.operations import OpenCode2Operation, Operation, RequestInput
+from shim.http.services import Services
+from shim.lib.complaints import fault
+from shim.lib.errors import InvalidRequest, Location, SessionNotFound
+from shim.lib.ids import ID_FORM, is_id
 
 BODY_LIMIT_BYTES = 64 * 2**20
 """Maximum size of a request's body. Prompts contain images as data URLs; 64 MiB are some forty photographs."""
@@ -244,7 +244,7 @@ def _validate(model: TypeAdapter[Any], value: Any, kind: Location) -> object:
 
 
 def need_id(prefix: str) -> AfterValidator:
-    """Return a validator for ids that begin with `prefix` (see `shim.ids.is_id`)."""
+    """Return a validator for ids that begin with `prefix` (see `shim.lib.ids.is_id`)."""
 
     def check(value: str) -> str:
         if is_id(value, prefix):

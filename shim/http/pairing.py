@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 CODE_S = 300.0
 """Seconds for which a code is valid."""

@@ -17,17 +17,17 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
-from shim.errors import DirectoryElsewhere, NoServer, SessionNotFound, WorkspaceNotFound
-from shim.host.disk import is_folder
-from shim.host.roots import within
+from shim.host.files.roots import within
 from shim.http.access import READING, RELAYED, access_of
 from shim.http.directory import resolve
 from shim.http.operation import SERVICES, Ctx
-from shim.services import Services
+from shim.http.services import Services
+from shim.lib.disk import is_folder
+from shim.lib.errors import DirectoryElsewhere, NoServer, SessionNotFound, WorkspaceNotFound
 from shim.sessions.placement import labels_of
 from shim.store.peers import Need
 from shim.store.servers import ServerRef
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 NEEDED = "X-Shim-Directory-Needed"
 """Header of a request that only a server with this directory may answer."""

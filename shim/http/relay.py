@@ -36,17 +36,6 @@ from aiohttp import (
 from aiohttp.typedefs import Handler
 from yarl import URL
 
-from shim.errors import (
-    Forbidden,
-    HttpRefused,
-    PermissionNotFound,
-    PlacedElsewhere,
-    QuestionNotFound,
-    ServerLost,
-    SessionElsewhere,
-    SessionNotFound,
-    StoreError,
-)
 from shim.http import tunnel
 from shim.http.access import (
     CONNECTION,
@@ -65,6 +54,17 @@ from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
 from shim.http.places import NEEDED, Hosts, hosts_of, need_directory
 from shim.http.terminal import TOKEN_HEADER
+from shim.lib.errors import (
+    Forbidden,
+    HttpRefused,
+    PermissionNotFound,
+    PlacedElsewhere,
+    QuestionNotFound,
+    ServerLost,
+    SessionElsewhere,
+    SessionNotFound,
+    StoreError,
+)
 from shim.store.peers import Answer, Command, Headers, Peers, Pipe
 from shim.store.servers import ServerRef
 

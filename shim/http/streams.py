@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import structlog
 
-from shim.errors import LimitReached, StoreError
-from shim.services import Services
+from shim.http.services import Services
+from shim.lib.errors import LimitReached, StoreError
 from shim.sessions.places import ReplayPositions, Viewpoint, event_id, hash_of
 from shim.sessions.replays import Gap, Replays, ReplayTooLong
 from shim.stream.encoder import Encoder, StreamEvent

@@ -17,8 +17,8 @@ from typing import TypeAlias
 
 from aiohttp import ClientWebSocketResponse, WSCloseCode, WSMsgType, web
 
-from shim.host.scrollback import Watcher
-from shim.host.terminals import Terminal
+from shim.host.terminals.scrollback import Watcher
+from shim.host.terminals.terminal_manager import Terminal
 from shim.http import wire_json
 from shim.http.access import CONNECTION, RELAYED, while_good
 

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from shim.inspector.trace import Row
-from shim.redaction import SECRET_NAME
-from shim.redaction import clean as redact
+from shim.lib.redaction import SECRET_NAME
+from shim.lib.redaction import clean as redact
 from universal.events import UniversalEvent
 
 README = """A session of opencode-shim, for a bug report or a test.
@@ -38,7 +38,7 @@ _SUSPECT = (
     *("accesskey", "access_key", "access-key", "privatekey", "private_key", "private-key", "authori", "cookie", "credential"),
     "input_value",
 )
-"""Words in lower case, of which a line must contain one for `shim.redaction` to change it. A test compares the two."""
+"""Words in lower case, of which a line must contain one for `shim.lib.redaction` to change it. A test compares the two."""
 REDACTED = "<redacted>"
 _THINGS = {"item": {"item_id"}} | dict.fromkeys(("item_id", "turn_id", "permission_id", "question_id", "part_index"), True)
 MIN_PATH_LENGTH = 4

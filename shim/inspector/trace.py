@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from shim.clock import from_rfc3339
 from shim.faces.opencode1.render import render
+from shim.lib.clock import from_rfc3339
 from universal.events import (
     EventType,
     ItemData,
@@ -20,7 +20,7 @@ from universal.events import (
     UniversalEvent,
 )
 from universal.items import ItemKind, ItemRole, StatusPart
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.session.reducer import Reducer
 
 TurnState: TypeAlias = Literal["idle", "queued", "running", "waiting"]

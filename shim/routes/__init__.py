@@ -15,7 +15,7 @@ from shim.http import application as http
 from shim.http.faces import Faces
 from shim.http.middleware import Unknown
 from shim.http.operation import BODY_LIMIT_BYTES
-from shim.services import Services
+from shim.http.services import Services
 
 FACES = Faces(opencode1.FACE, (opencode2.FACE, v1.FACE))
 

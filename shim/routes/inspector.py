@@ -16,9 +16,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from shim.errors import InspectorFileNotFound
 from shim.faces.opencode1.endpoint import extra
 from shim.http.operation import Ctx
+from shim.lib.errors import InspectorFileNotFound
 
 FOLDER = Path(__file__).resolve().parents[1] / "inspector"
 KINDS = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}

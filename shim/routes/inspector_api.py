@@ -21,11 +21,11 @@ from shim.faces.v1.routes.sessions import SessionPath, session_info
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.services import Universal
 from shim.http.streams import need_room
 from shim.inspector import export
 from shim.inspector.trace import Row
-from shim.redaction import secrets_of
-from shim.services import Universal
+from shim.lib.redaction import secrets_of
 from shim.store.rows import EventRow, event_of
 from shim.telemetry.meters import memory_bytes
 

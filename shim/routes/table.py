@@ -9,18 +9,18 @@ from types import ModuleType
 
 from aiohttp import web
 
-from shim.errors import UnsupportedOperation
+from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.faces.opencode1.operation_status import rows
-from shim.faces.opencode1.operations import OPERATIONS
 from shim.faces.opencode2 import negotiation
 from shim.faces.opencode2 import operation_status as opencode2_status
+from shim.faces.opencode2._generated.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.faces.opencode2.dialects import DIALECTS
 from shim.faces.opencode2.face import FACE as OPENCODE2
-from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.http.faces import FACES, Faces
 from shim.http.operation import SERVICES, add_route, collect, register
-from shim.operations import OpenCode2Operation, Operation, Row
-from shim.services import Services
+from shim.http.operations import OpenCode2Operation, Operation, Row
+from shim.http.services import Services
+from shim.lib.errors import UnsupportedOperation
 
 SHARED_TABLES = 8
 """Tables kept for further applications of this process. A table takes 10 ms, so that tests with hundreds of servers need it."""

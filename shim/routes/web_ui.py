@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
-from shim.errors import AgentStartFailed
-from shim.runtime import hidden_opencode
+from shim.lib.errors import AgentStartFailed
+from shim.processes import hidden_opencode
 
 FETCH_S = 20.0
 """Seconds to fetch one file from the hidden server, on loopback."""

@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import structlog
 
-from shim.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Store
 from universal.events import UniversalEvent
 from universal.session.changes import Change

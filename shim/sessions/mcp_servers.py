@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from shim.sessions.manager import SessionManager
+from shim.sessions.index.manager import SessionManager
 from universal.items import Json
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 McpStatus: TypeAlias = Literal["connected", "disabled", "failed", "needs_auth"]
 STATUSES: Mapping[str, McpStatus] = {"connected": "connected", "disabled": "disabled", "failed": "failed"}

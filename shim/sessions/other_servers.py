@@ -14,15 +14,15 @@ from typing import Any
 
 import structlog
 
-from shim.errors import InvalidRequest, NoServer, PlacedElsewhere, ServerStopping, SessionElsewhere, StoreError
-from shim.sessions.dependencies import SessionDeps
+from shim.lib.errors import InvalidRequest, NoServer, PlacedElsewhere, ServerStopping, SessionElsewhere, StoreError
+from shim.sessions.index.session_entry import SessionEntry, entry_from_row
+from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.permissions.session_requests import SessionRequests
 from shim.sessions.placement import labels_of
 from shim.sessions.places import Places
 from shim.sessions.remote_sessions import LostView, RemoteSessions
-from shim.sessions.session_entry import SessionEntry, entry_from_row
-from shim.sessions.session_index import SessionIndex
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.session_state import SessionState
 from shim.store.ownership import ClaimedSession, LostSession, Ownership, SessionChange
 from shim.store.peers import Growth, Need, Peers
 from shim.store.servers import ServerRef

@@ -13,14 +13,14 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
 from shim.agents.directory import AgentDirectory
-from shim.errors import InvalidRequest, NoRoom, NoServer, PlacedElsewhere, ServerStopping
+from shim.agents.spares.agent_room import AgentRoom
 from shim.host.changes import HostChanged, ShellCreated, TerminalCreated
-from shim.sessions.agent_room import AgentRoom
-from shim.settings import parse_labels
+from shim.lib.errors import InvalidRequest, NoRoom, NoServer, PlacedElsewhere, ServerStopping
+from shim.lib.settings import parse_labels
 from shim.store.ownership import Ownership
 from shim.store.peers import Need, Node, Offer
 from shim.store.servers import ServerRef
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 
 LABELS_KEY = "serverLabels"
 """Key in a session's `metadata` for the labels that its server must have: `KEY=VALUE[,KEY=VALUE...]`."""
@@ -67,7 +67,7 @@ class Placement:
         self._labels = tuple(labels)
         self.runs_agents = runs_agents
         self.is_draining = False
-        """Whether this server is about to stop, and takes no sessions (`shim.sessions.drain`)."""
+        """Whether this server is about to stop, and takes no sessions (`shim.sessions.index.drain`)."""
 
     @property
     def may_take_sessions(self) -> bool:

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from shim.sessions.feed import SessionChanges
 from shim.store.peers import Growth
 from shim.stream.positions import SEPARATOR, local_part
-from universal.ids import COUNTER_SPAN, MASK
+from universal.lib.ids import COUNTER_SPAN, MASK
 
 HISTORY = 65_536
 """Maximum messages that are remembered, after which a client can go on."""

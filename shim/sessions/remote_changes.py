@@ -21,8 +21,8 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
-from shim.errors import StoreError
 from shim.host.changes import DirectoryDisposed, FileChanged, GitBranchChanged, HostChange, HostChanged, HostFeed
+from shim.lib.errors import StoreError
 from shim.store.peers import Peers
 from shim.store.servers import ServerRef
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from shim.errors import SessionElsewhere, StoreError
-from shim.sessions.dependencies import SessionDeps
-from shim.sessions.journal_loader import PAGE, join_deltas, load_journal
-from shim.sessions.session_entry import SessionEntry
-from shim.sessions.session_state import SessionState
+from shim.lib.errors import SessionElsewhere, StoreError
+from shim.sessions.history.journal_loader import PAGE, join_deltas, load_journal
+from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.session_state import SessionState
 from shim.store.peers import Growth
 from shim.store.rows import EventRow, event_of
 from universal.events import EventType, UniversalEvent

@@ -17,15 +17,15 @@ from time import perf_counter
 
 import structlog
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.sessions.feed import ChangeFeed, SessionChanges
-from shim.sessions.journal_loader import PAGE, SLICE_S, join_deltas, load_journal
+from shim.sessions.history.journal_loader import PAGE, SLICE_S, join_deltas, load_journal
+from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.places import STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
 from shim.sessions.remote_sessions import LostView
 from shim.sessions.repeats import Repeats
-from shim.sessions.session_index import SessionIndex
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from shim.store.peers import Growth, Peers
 from shim.store.rows import event_of

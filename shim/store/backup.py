@@ -9,7 +9,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.sqlite import BUSY_MS, explain, migrations
 
 

@@ -17,7 +17,7 @@ from universal.events import UniversalEvent
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The state of a session after the event `sequence` of its journal, in the form of `shim.sessions.checkpoints`.
+    """The state of a session after the event `sequence` of its journal, in the form of `shim.sessions.history.checkpoints`.
 
     The store does not read it. `pages` are the numbers of its pages.
     """

@@ -8,8 +8,8 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
-from shim.errors import StoreError
-from shim.settings import EMBEDDED, Settings
+from shim.lib.errors import StoreError
+from shim.lib.settings import EMBEDDED, Settings
 from shim.store.base import Store
 from shim.store.sqlite import SqliteStore
 

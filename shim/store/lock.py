@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.servers import present
 
 LOCK_NAME = "server.lock"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
 from shim.store.ownership import Ownership, SoleOwner
 from shim.store.rows import EventRow, SessionRow, dump, event_of, follow, is_cut, load, row_of

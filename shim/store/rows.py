@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from universal.events import EVENT_DATA, ItemDeltaData, Source, UniversalEvent
 
 COLUMNS = ("session_id", "sequence", "event_id", "time", "type", "source")

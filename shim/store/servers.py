@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 
 FOLDER = "servers"
 SUFFIX = ".json"

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.rows import EventRow, dump, load, row_of
 from universal.events import ItemDeltaData, UniversalEvent
-from universal.growing_text import PartsRun
+from universal.lib.growing_text import PartsRun
 
 JOINED = ("text", "reasoning")
 """Kinds of parts whose pieces are joined. Pieces of a tool's output are durable events with their own numbers (`sync`)."""

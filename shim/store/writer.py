@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import structlog
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 
 GROUP_ROWS = 256
 """Number of queued rows that are committed without waiting for more."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from shim.stream.frame import Frame
 
 if TYPE_CHECKING:
-    from shim.ids import Ids
+    from shim.lib.ids import Ids
 
 
 class StreamEvent(Protocol):

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import orjson
 
-from universal.growing_text import Run
-from universal.jsonvalue import JsonObject
+from universal.lib.growing_text import Run
+from universal.lib.jsonvalue import JsonObject
 
 ID_LENGTH, POSITION_LENGTH = 16, 8
 CHUNK_BYTES = 256 * 1024

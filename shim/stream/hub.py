@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from shim.clock import Clock
-from shim.ids import Ids
+from shim.lib.clock import Clock
+from shim.lib.ids import Ids
 from shim.stream.encoder import Encoder, StreamEvent
 from shim.stream.frame import Frame, batches, compact, normal_scope
 from shim.stream.positions import Positions, RepeatFilter

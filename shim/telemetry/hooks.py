@@ -20,12 +20,12 @@ from typing import Any
 
 import structlog
 
-from shim.errors import ShimError
-from shim.host.command import run
-from shim.redaction import clean
-from shim.settings import Hook
+from shim.lib.errors import ShimError
+from shim.lib.redaction import clean
+from shim.lib.settings import Hook
+from shim.processes.command import run
 from universal.events import ErrorData, EventType, PermissionData, QuestionData, TurnData, UniversalEvent
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.session.model import SessionRecord
 
 QUEUE = 100

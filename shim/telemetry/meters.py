@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
-from shim.clock import Clock, from_rfc3339
+from shim.lib.clock import Clock, from_rfc3339
 from universal.events import ErrorData, EventType, TurnData, UniversalEvent, UnparsedData
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 WINDOW_S = 60
 """Seconds of history for rates."""

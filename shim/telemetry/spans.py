@@ -16,10 +16,10 @@ from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, Protocol
 
-from shim.errors import ShimError
+from shim.lib.errors import ShimError
 from universal.events import EventType, ItemData, TurnData, UniversalEvent
 from universal.items import ItemKind, ItemStatus, ToolCallPart, ToolResultPart
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 MAX_OPEN = 10_000
 """Maximum open spans of tool calls without a result."""

@@ -21,8 +21,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 
-from shim.sessions.session_entry import SessionEntry
-from shim.settings import Settings
+from shim.lib.settings import Settings
+from shim.sessions.index.session_entry import SessionEntry
 from shim.store.choose import cluster_store_of
 from shim.store.rows import SessionRow
 from tests.bench import work

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shim.record.homes import OPENCODE_ENV
+from shim.dev.record.homes import OPENCODE_ENV
 from tests.e2e.support.agents import native_config
 from tests.e2e.support.children import Child
 from tests.e2e.support.places import MODULES, REPO, Place, program

@@ -17,10 +17,10 @@ from pathlib import Path
 from statistics import median
 
 from shim.agents.directory import AgentDirectory
-from shim.agents.handle import AgentHandle
-from shim.clock import SystemClock
-from shim.ids import Ids
-from shim.sessions.spare_agents import PREPARE_MS
+from shim.agents.spares.spare_agents import PREPARE_MS
+from shim.lib.clock import SystemClock
+from shim.lib.ids import Ids
+from shim.processes.handle import AgentHandle
 from shim.store.memory import MemoryStore
 from tests.bench import work
 from tests.bench.contenders import usage

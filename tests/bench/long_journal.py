@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from shim.clock import from_rfc3339, rfc3339
+from shim.lib.clock import from_rfc3339, rfc3339
 
 READ = "SELECT sequence, event_id, time, type, source, body, raw FROM event WHERE session_id = ? ORDER BY sequence"
 ADD = "INSERT INTO event (session_id, sequence, event_id, time, type, source, body, raw) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"

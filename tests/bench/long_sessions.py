@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from statistics import median
 
-from shim.sessions.checkpoints import EVERY
+from shim.sessions.history.checkpoints import EVERY
 from tests.bench import work
 from tests.bench.contenders import Contender, shim
 from tests.bench.long_journal import repeat_last_turn

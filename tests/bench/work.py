@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
-from shim.app import DATABASE
+from shim.main.app import DATABASE
 from tests.bench.contenders import HERE, Contender
 
 Figures = dict[str, float]

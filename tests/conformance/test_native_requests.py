@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode1 import routes as opencode1
-from shim.faces.opencode1.operations import OPERATIONS
+from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.http.operation import collect
 from tests.http.conftest import git
 from tests.support.live import Live, live

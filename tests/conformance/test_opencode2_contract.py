@@ -11,7 +11,7 @@ import tomllib
 
 from opencode import API_VERSION
 
-from shim.faces.opencode2.operations import OPENCODE2_VERSION
+from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from tools.contract2 import differences, drift, surface
 from tools.generate_opencode2 import FIXTURES
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode1._generated.operations import OPENCODE_VERSION, OPERATIONS
 from shim.faces.opencode1.operation_status import render, rows, undecided_operations
-from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
 from shim.faces.opencode1.unsupported_operations import SHARED, UNSUPPORTED
 from shim.faces.opencode2 import routes as opencode2
+from shim.faces.opencode2._generated.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.faces.opencode2.dialects import PREVIEW
-from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.http.operation import collect
 from tests.support.oracle import FIXTURES, oracle
 from tools import generate

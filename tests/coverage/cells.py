@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from shim.record.take import is_own_folder, order
+from shim.dev.record.take import is_own_folder, order
 from tests.coverage.features import FEATURES
 from tests.support.recordings import ROOT
 from universal.codec import AgentSpec

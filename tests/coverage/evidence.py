@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from tests.support import replays
 from tests.support.opencode1_views import view
 from universal.codec import Catalogue, Fact, Output, Prompt, Signal

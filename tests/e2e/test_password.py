@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from shim.record.homes import OPENCODE_ENV
+from shim.dev.record.homes import OPENCODE_ENV
 
 from .support.places import Place, program
 from .support.servers import Shim

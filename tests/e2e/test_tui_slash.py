@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from shim.agents.client_commands import CLIENT_COMMANDS
+from shim.agents._generated.client_commands import CLIENT_COMMANDS
 from tools.client_commands import current_commands
 
 from .support.bench import CLAUDE, bench, nightly

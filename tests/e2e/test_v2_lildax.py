@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.record.homes import OPENCODE_ENV
+from shim.dev.record.homes import OPENCODE_ENV
 
 from .support.bench import MOCK, Bench
 from .support.children import wait_for

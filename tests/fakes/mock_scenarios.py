@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shim.runtime.mock_scenes import SCENES
+from shim.processes.mock.scenes import SCENES
 from tests.fakes.mock_session import MockSession, Reply, accept, always, reject
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import orjson
 
-from shim.runtime.inprocess import InProcessAgent, Program
-from shim.runtime.mock_agent import mock_program
+from shim.processes.inprocess import InProcessAgent, Program
+from shim.processes.mock.agent import mock_program
 from universal.agents.mock.codec import MockCodec
 from universal.codec import (
     Attachment,

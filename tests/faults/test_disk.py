@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from shim.app import DATABASE
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
+from shim.main.app import DATABASE
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore
 from shim.store.writer import Limits

@@ -27,8 +27,8 @@ from typing import Any
 
 import pytest
 
-from shim.app import DATABASE, SERVICES
 from shim.cli.server import GONE_S, allow_open_files, listen
+from shim.main.app import DATABASE, SERVICES
 from shim.store.lock import DirectoryLock
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore

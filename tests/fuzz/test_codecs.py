@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.clock import ManualClock
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.store.rows import row_of
 from tests.fuzz import mutate
 from universal.codec import Codec, Exit, Fact, Interrupt, LaunchOptions, Output, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, Source, UniversalEvent
-from universal.framing import LineFramer
+from universal.lib.framing import LineFramer
 from universal.registry import agents
 
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents"

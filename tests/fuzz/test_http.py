@@ -15,8 +15,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shim.faces.opencode1.operations import OPERATIONS
-from shim.faces.opencode2.operations import OPERATIONS as OPENCODE2_OPERATIONS
+from shim.faces.opencode1._generated.operations import OPERATIONS
+from shim.faces.opencode2._generated.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from tests.fuzz import mutate
 from tests.fuzz.live_server import Server
 from tests.support.live import Live, prompt_body

@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from shim.clock import ManualClock
+from shim.lib.clock import ManualClock
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore

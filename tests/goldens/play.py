@@ -26,10 +26,10 @@ from unittest.mock import patch
 
 import structlog
 
-from shim.app import build_app
-from shim.clock import ManualClock
-from shim.runtime.inprocess import Died, Stdio
-from shim.settings import Settings
+from shim.lib.clock import ManualClock
+from shim.lib.settings import Settings
+from shim.main.app import build_app
+from shim.processes.inprocess import Died, Stdio
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.goldens.timeline import Step, Timeline

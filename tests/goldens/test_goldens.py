@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shim.sessions import checkpoint_writer, checkpoints
-from shim.sessions.session_state import SessionState
+from shim.sessions.history import checkpoint_writer, checkpoints
+from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from tests.goldens import files, journals
 from tests.goldens.command import compare_golden, split_differences

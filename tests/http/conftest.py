@@ -11,26 +11,26 @@ from typing import Any, cast
 
 import pytest
 
-from shim.clock import ManualClock
-from shim.errors import SessionNotFound
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode1.publisher import OPENCODE1
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.services import FaceServices
 from shim.host.changes import HostFeed
-from shim.host.opencode_config import ConfigFiles
-from shim.host.project_copies import ProjectCopies
-from shim.host.projects import Projects
-from shim.host.shells import Shells
-from shim.host.terminals import Terminals
+from shim.host.config.opencode_config import ConfigFiles
+from shim.host.files.watcher import Watchers
+from shim.host.git.project_copies import ProjectCopies
+from shim.host.git.projects import Projects
+from shim.host.git.workspaces import Workspaces
+from shim.host.git.worktrees import Worktrees
+from shim.host.terminals.shells import Shells
+from shim.host.terminals.terminal_manager import Terminals
 from shim.host.tui_control import TuiControl
-from shim.host.watcher import Watchers
-from shim.host.workspaces import Workspaces
-from shim.host.worktrees import Worktrees
-from shim.ids import Ids
+from shim.http.services import Services
+from shim.lib.clock import ManualClock
+from shim.lib.errors import SessionNotFound
+from shim.lib.ids import Ids
+from shim.lib.settings import Settings
 from shim.routes import application
-from shim.services import Services
-from shim.settings import Settings
 from shim.store.memory import MemoryStore
 from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude

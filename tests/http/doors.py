@@ -15,10 +15,10 @@ from pydantic import SecretStr
 
 from shim.faces.opencode1 import routes as opencode1
 from shim.http.access import ACCESS
+from shim.http.services import Services
 from shim.http.throttle import Throttle
+from shim.lib.settings import Settings
 from shim.routes import application
-from shim.services import Services
-from shim.settings import Settings
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.support.api import ApiClient
 

@@ -9,12 +9,12 @@ from aiohttp import WSMsgType, web
 from multidict import CIMultiDict
 from pydantic import SecretStr
 
-from shim.clock import ManualClock
-from shim.faces.opencode1.operations import OPERATIONS
+from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.http.access import HEALTH, PUBLIC, Access
 from shim.http.middleware import CHALLENGE
 from shim.http.throttle import Throttle
-from shim.settings import Settings
+from shim.lib.clock import ManualClock
+from shim.lib.settings import Settings
 from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, USER, Start, base64_text, status, with_throttle
 from tests.support.api import ApiClient
 

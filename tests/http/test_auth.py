@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shim.agents.keys import KeyStore
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from tests.support.live import Live
 from universal.registry import agents
 

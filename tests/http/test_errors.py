@@ -19,7 +19,15 @@ import structlog
 from aiohttp import web
 from pydantic import BaseModel, SecretStr
 
-from shim.errors import (
+from shim.faces.opencode1 import routes as opencode1
+from shim.faces.opencode1.endpoint import extra
+from shim.faces.opencode2 import routes as opencode2
+from shim.faces.opencode2.endpoint import extra as extra2
+from shim.faces.v1.routes.endpoint import v1
+from shim.host.files.roots import require_blocking
+from shim.http.operation import Ctx
+from shim.http.throttle import Throttle
+from shim.lib.errors import (
     AgentGone,
     AgentNotFound,
     Conflict,
@@ -32,14 +40,6 @@ from shim.errors import (
     StoreError,
     UnsupportedOperation,
 )
-from shim.faces.opencode1 import routes as opencode1
-from shim.faces.opencode1.endpoint import extra
-from shim.faces.opencode2 import routes as opencode2
-from shim.faces.opencode2.endpoint import extra as extra2
-from shim.faces.v1.routes.endpoint import v1
-from shim.host.roots import require_blocking
-from shim.http.operation import Ctx
-from shim.http.throttle import Throttle
 from shim.routes import application
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.conftest import services_for

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from yarl import URL
 
-from shim.host import search
+from shim.host.files import search
 from tests.http.conftest import Place, repository
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from shim.clock import ManualClock
-from shim.host.snapshot import Snapshots
+from shim.host.git.snapshot import Snapshots
+from shim.lib.clock import ManualClock
 from tests.http.conftest import GIT_ENVIRONMENT, Place, git
 
 WAIT_S = 20.0

@@ -16,13 +16,13 @@ import structlog
 from aiohttp import web
 from pydantic import BaseModel, Field
 
-from shim.errors import AgentNotFound, PermissionNotFound
+from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.faces.opencode1.endpoint import extra, operation
-from shim.faces.opencode1.operations import OPERATIONS
 from shim.faces.opencode1.unsupported_operations import UNSUPPORTED
 from shim.http import wire_json
 from shim.http.operation import NO_CONTENT, Ctx, collect
-from shim.operations import Operation
+from shim.http.operations import Operation
+from shim.lib.errors import AgentNotFound, PermissionNotFound
 from shim.routes import application
 from tests.fakes.agents_directory import FakeAgents, claude
 from tests.http.conftest import Place, services_for

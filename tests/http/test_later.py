@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from shim.app import AGENTS, BACKEND, SERVICES, apply_settings, build_app, drain, find_agents
-from shim.errors import StoreError
 from shim.faces.opencode1 import routes as opencode1
+from shim.lib.errors import StoreError
+from shim.lib.settings import Settings
+from shim.main.app import AGENTS, BACKEND, SERVICES, apply_settings, build_app, drain, find_agents
 from shim.routes import EARLY, application, modules
-from shim.settings import Settings
 from shim.store.memory import MemoryStore
 from shim.store.ownership import ClaimedSession, Look
 from shim.store.rows import SessionRow
@@ -160,7 +160,7 @@ async def test_a_turn_that_was_left_running_is_ended_before_the_server_is_health
 
 async def test_a_server_without_a_backend_joins_another_one_that_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It ends the turns that the other one leaves, also if nobody asks it for anything."""
-    monkeypatch.setattr("shim.app.LOOK_S", 0)
+    monkeypatch.setattr("shim.main.app.LOOK_S", 0)
     store = SharedStore()
     async with whole_server(tmp_path, store) as (_, app), asyncio.timeout(START_S):
         await store.joined.wait()

@@ -12,7 +12,7 @@ import pytest
 
 from shim.faces.opencode1.routes import message as message_routes
 from shim.http import long_list
-from shim.sessions import checkpoint_writer, checkpoints
+from shim.sessions.history import checkpoint_writer, checkpoints
 from shim.store.memory import MemoryStore
 from tests.support.live import Live, live
 from universal.session.entries import Entries

@@ -6,17 +6,17 @@ import asyncio
 import os
 from pathlib import Path
 
-from shim.host.roots import require_blocking
+from shim.host.files.roots import require_blocking
 from tests.http.conftest import repository
 from tests.support.live import Live, live
 from tests.support.loop_watch import loop_watch
 
 ALLOWED = {
     # /proc is the kernel's memory. A child's start time must be known before anything can happen to the child.
-    "shim/process_family.py _stat: open",
+    "shim/processes/process_family.py _stat: open",
     # The library's figures of this process come from /proc too.
-    "shim/telemetry/prometheus.py render: open",
-    "shim/telemetry/prometheus.py render: os.listdir",
+    "shim/faces/v1/prometheus.py render: open",
+    "shim/faces/v1/prometheus.py render: os.listdir",
 }
 V2 = {"dialect": "v2_0"}
 READS = (
@@ -73,4 +73,4 @@ async def test_a_call_on_the_loop_is_noticed_and_one_in_a_thread_is_not(tmp_path
         os.stat(tmp_path)
         assert watch.calls == set()
         require_blocking(str(tmp_path), (str(tmp_path),))
-    assert watch.calls == {"shim/host/roots.py within: os.lstat"}
+    assert watch.calls == {"shim/host/files/roots.py within: os.lstat"}

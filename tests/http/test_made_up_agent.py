@@ -10,10 +10,10 @@ import pytest
 
 from shim.agents import plugins
 from shim.agents.keys import KeyStore
-from shim.app import SERVICES, build_app
 from shim.cli import agents as agents_command
 from shim.cli import doctor
-from shim.settings import Settings
+from shim.lib.settings import Settings
+from shim.main.app import SERVICES, build_app
 from shim.store.memory import MemoryStore
 from tests.coverage.cells import columns
 from tests.http.test_plugins import EXAMPLE, install

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from shim.app import DATABASE
 from shim.faces.opencode1.encoded_messages import EncodedMessages
 from shim.faces.opencode1.routes import message as message_routes
 from shim.http import long_list
-from shim.sessions import journal_loader
-from shim.sessions.session_state import SessionState
+from shim.main.app import DATABASE
+from shim.sessions.history import journal_loader
+from shim.sessions.session.session_state import SessionState
 from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live, prompt_body
 from universal.events import UniversalEvent

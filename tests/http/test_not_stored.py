@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import StoreUnavailable
+from shim.lib.errors import StoreUnavailable
 from shim.store.memory import MemoryStore
 from tests.support.live import live, prompt_body
 

@@ -107,8 +107,8 @@ async def test_broken_packages_are_reported_and_do_no_harm(tmp_path: Path, monke
     install(site, "broken-missing", {"missing": "not_there:AGENT"})
     monkeypatch.syspath_prepend(str(site))
     async with live(tmp_path) as server:
-        from shim.app import SERVICES
         from shim.cli.agents import of
+        from shim.main.app import SERVICES
 
         told = {row.name: row.problem or "" for row in await of(server.api.raw.app, 0) if row.title.startswith("broken-")}
         assert set(told) == {*BROKEN, "missing"}

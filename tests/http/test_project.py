@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shim.clock import ManualClock
 from shim.faces.opencode1 import host
-from shim.host.projects import Projects
+from shim.host.git.projects import Projects
+from shim.lib.clock import ManualClock
 from tests.http.conftest import Place, git, repository
 
 
@@ -42,7 +42,7 @@ async def test_outside_of_git(place: Place) -> None:
 
 
 async def test_without_a_commit(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shim.host.projects.LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr("shim.host.git.projects.LOOK_AGAIN_S", 0.0)
     folder = place.home / "unborn"
     folder.mkdir()
     git(folder, "init", "-q")
@@ -56,7 +56,7 @@ async def test_without_a_commit(place: Place, monkeypatch: pytest.MonkeyPatch) -
 async def test_a_missing_repository_is_looked_for_again_after_a_while(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = place.home / "later"
     folder.mkdir()
-    monkeypatch.setattr("shim.host.projects.LOOK_AGAIN_S", 60.0)
+    monkeypatch.setattr("shim.host.git.projects.LOOK_AGAIN_S", 60.0)
     assert "vcs" not in await current(place, folder)
     git(folder, "init", "-q")
     assert "vcs" not in await current(place, folder)

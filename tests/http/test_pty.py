@@ -13,9 +13,9 @@ import pytest
 from aiohttp import ClientWebSocketResponse, WSMsgType, WSServerHandshakeError
 from yarl import URL
 
-from shim.clock import ManualClock
-from shim.errors import InvalidRequest
-from shim.host.terminals import NewTerminal, Terminals
+from shim.host.terminals.terminal_manager import NewTerminal, Terminals
+from shim.lib.clock import ManualClock
+from shim.lib.errors import InvalidRequest
 from tests.http.conftest import Place
 
 WAIT_S = 15.0

@@ -14,13 +14,13 @@ from aiohttp.test_utils import make_mocked_request
 from pydantic import SecretStr
 from yarl import URL
 
-from shim.errors import ServerLost, SessionElsewhere, StoreError, StoreUnavailable
 from shim.http import relay as relay_module
 from shim.http.forward import RELAY, forward
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
 from shim.http.places import NEEDED
 from shim.http.relay import TICKET_ONLY, Relay, command_for
+from shim.lib.errors import ServerLost, SessionElsewhere, StoreError, StoreUnavailable
 from shim.store.peers import Accept, Answer, Command, Growth, Handle, Headers, Node, Offer, Overview, Pipe
 from shim.store.servers import ServerRef
 from tests.http.doors import PASSWORD, Start

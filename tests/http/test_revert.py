@@ -17,7 +17,7 @@ from shim.http.operation import SERVICES
 from shim.sessions.undo import step_snapshots
 from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live
-from tests.unit.host.test_snapshot import repository, state
+from tests.unit.host.git.test_snapshot import repository, state
 
 
 @pytest.fixture
@@ -280,7 +280,7 @@ async def test_a_snapshot_that_takes_too_long_does_not_hold_the_turn(server: Liv
     async with server.api.stream("/event") as events:
         await server.prompt(session, "edit")
         await events.until(lambda e: e["type"] == "message.part.updated" and e["properties"]["part"]["type"] == "step-start")
-        monkeypatch.setattr("shim.host.snapshot.Snapshots.track", slow)
+        monkeypatch.setattr("shim.host.git.snapshot.Snapshots.track", slow)
         seen = await events.until("session.idle")
         release.set()
         await server.api.patch(f"/session/{session}", {"title": "over"}, status=200)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 from yarl import URL
 
-from shim.host import roots
+from shim.host.files import roots
 from shim.store.memory import MemoryStore
 from tests.http.conftest import repository
 from tests.support.live import Live, live

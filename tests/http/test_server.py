@@ -10,10 +10,10 @@ import pytest
 import structlog
 
 from shim.faces.opencode1 import routes as opencode1
-from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
+from shim.faces.opencode1._generated.operations import OPENCODE_VERSION, OPERATIONS
 from shim.faces.opencode1.unsupported_operations import CONSTANT
 from shim.faces.opencode2 import routes as opencode2
-from shim.faces.opencode2.operations import OPENCODE2_VERSION
+from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.http.operation import collect
 from tests.http.conftest import Place
 from tests.support.live import live

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from shim.app import SERVICES, apply_settings
-from shim.clock import ManualClock
-from shim.host.snapshot import Snapshots
-from shim.sessions.agent_process import AgentProcess
-from shim.sessions.spare_agents import OPEN_MS, REFILL_MS, SpareAgents
-from shim.sessions.spare_process import Spare
+from shim.agents.spares.spare_agents import OPEN_MS, REFILL_MS, SpareAgents
+from shim.agents.spares.spare_process import Spare
+from shim.host.git.snapshot import Snapshots
+from shim.lib.clock import ManualClock
+from shim.main.app import SERVICES, apply_settings
+from shim.sessions.session.session_agent import SessionAgent
 from tests.support.heron import BODY, herons, install, processes
 from tests.support.live import Live, live
 
@@ -67,7 +67,7 @@ async def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     for name in ("HOME", "HERON_KEY"):
         monkeypatch.setenv(name, environ[name])
     monkeypatch.setattr("shim.agents.setup.known_agents", herons)
-    monkeypatch.setattr("shim.sessions.spare_agents.free_bytes", lambda: 2**40)
+    monkeypatch.setattr("shim.agents.spares.spare_agents.free_bytes", lambda: 2**40)
     clock = ManualClock()
     async with live(tmp_path, clock=clock, environ=environ) as made:
         yield Server(made, clock, tmp_path / "home")
@@ -116,7 +116,7 @@ async def test_metrics_count_spares_beside_the_agents_of_sessions(server: Server
 async def test_a_stopped_server_leaves_no_spare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environ = install(tmp_path / "home")
     monkeypatch.setattr("shim.agents.setup.known_agents", herons)
-    monkeypatch.setattr("shim.sessions.spare_agents.free_bytes", lambda: 2**40)
+    monkeypatch.setattr("shim.agents.spares.spare_agents.free_bytes", lambda: 2**40)
     clock = ManualClock()
     async with live(tmp_path, clock=clock, environ=environ) as made:
         server = Server(made, clock, tmp_path / "home")
@@ -183,7 +183,7 @@ async def test_a_turn_ends_once_when_the_spare_dies_while_the_prompt_waits(
     track = Snapshots.track
 
     async def track_late(self: Snapshots, directory: str) -> str:
-        def find_taken() -> list[AgentProcess]:
+        def find_taken() -> list[SessionAgent]:
             actors = server.live.api.raw.app[SERVICES].sessions.index.actors()
             return [actor.process for actor in actors if actor.process.is_untried]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shim.host.roots import repository_above
+from shim.host.files.roots import repository_above
 from shim.store.memory import MemoryStore
 from tests.support.api import EventStream
 from tests.support.live import Live, live
@@ -302,7 +302,7 @@ async def test_the_repository_of_a_session_is_looked_for_outside_of_the_event_lo
         threads.append(threading.current_thread())
         return repository_above(directory)
 
-    monkeypatch.setattr("shim.backend.repository_above", find)
+    monkeypatch.setattr("shim.main.backend.repository_above", find)
     async with live(tmp_path, unattended="rules") as server:
         await server.turn("permission")
     assert len(threads) == 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shim.host import vcs
+from shim.host.git import vcs
 from tests.http.conftest import Place, git, repository
 
 ANSWER_LIMIT_S = 10.0

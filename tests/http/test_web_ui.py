@@ -14,7 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from shim.errors import AgentNotFound, AgentStartFailed
+from shim.lib.errors import AgentNotFound, AgentStartFailed
 from shim.routes.web_ui import WebUI, is_document, is_file
 
 FAKE = """#!{python}
@@ -165,7 +165,7 @@ async def test_the_web_ui_has_a_home_that_is_removed_with_it(fake: Fake) -> None
 
 
 async def test_the_hidden_server_does_not_outlive_a_killed_server(fake: Fake) -> None:
-    script = "import asyncio, sys; from shim.runtime import hidden_opencode as h\n" \
+    script = "import asyncio, sys; from shim.processes import hidden_opencode as h\n" \
              f"async def main():\n    await h.start({fake.environ}); print('up', flush=True); await asyncio.Event().wait()\n" \
              "asyncio.run(main())"  # fmt: skip
     owner = await asyncio.create_subprocess_exec(sys.executable, "-c", script, stdout=asyncio.subprocess.PIPE)

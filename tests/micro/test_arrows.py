@@ -21,19 +21,19 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from shim.clock import ManualClock, rfc3339
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import render
 from shim.faces.opencode1.stream import EventEncoder
-from shim.ids import Ids
-from shim.runtime.process import LINES_AT_ONCE
+from shim.lib.clock import ManualClock, rfc3339
+from shim.lib.ids import Ids
+from shim.processes.agent_pipes import LINES_AT_ONCE
 from shim.store.sqlite import SqliteStore
 from shim.stream.hub import Hub
 from tests.bench import agent
 from universal.agents.claude.codec import ClaudeCodec
 from universal.codec import Fact, Prompt
 from universal.events import EventType, ItemDeltaData, Source, TurnData, UniversalEvent
-from universal.framing import LineFramer
+from universal.lib.framing import LineFramer
 from universal.session.reducer import Reducer
 from universal.turn import Input, TurnMachine
 

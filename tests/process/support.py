@@ -1,4 +1,4 @@
-"""Starts fake agents, and finds what they leave behind in a way of its own, without `shim.process_family`."""
+"""Starts fake agents, and finds what they leave behind in a way of its own, without `shim.processes.process_family`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shim.runtime.process import AgentProcess, Waits
+from shim.processes.agent_pipes import AgentProcess, Waits
 from universal.codec import Exit, LaunchSpec
 
 FAKES = Path(__file__).resolve().parent.parent / "fakes"

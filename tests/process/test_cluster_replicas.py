@@ -12,7 +12,7 @@ from threading import Event
 
 import pytest
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.jetstream.connection import Connection
 from shim.store.jetstream.layout import ClusterOptions, Layout
 from tests.process.test_two_servers import Server, server, until

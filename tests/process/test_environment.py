@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shim.child_environment import DENIED, MARK, child_environment
+from shim.processes.child_environment import DENIED, MARK, child_environment
 
 
 def test_the_persons_environment_passes() -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shim import process_family
-from shim.runtime.process import AgentProcess, Waits
+from shim.processes import process_family
+from shim.processes.agent_pipes import AgentProcess, Waits
 from tests.process.support import BOUND_S, WAITS, Nursery, ProcessLog, has_died, is_live, pids
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from shim.errors import AgentGone, AgentNotFound
-from shim.runtime import http_agent
-from shim.runtime.http_agent import HttpAgent
+from shim.lib.errors import AgentGone, AgentNotFound
+from shim.processes import http_agent
+from shim.processes.http_agent import HttpAgent
 from tests.process.support import FAKES, ProcessLog, has_died
 from universal.codec import LaunchSpec
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.runtime.locate import ProgramLocation, VersionCache, find, locate, stamp_of
+from shim.processes.locate import ProgramLocation, VersionCache, find, locate, stamp_of
 from tests.process.support import BOUND_S
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory
 

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from shim.app import build_app
-from shim.settings import Settings
+from shim.lib.settings import Settings
+from shim.main.app import build_app
 from shim.store.memory import MemoryStore
 from tests.support.api import ApiClient, EventStream
 from tests.support.live import Live

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from shim import process_family
+from shim.processes import process_family
 
 
 def test_only_what_carries_the_owners_name_is_ended() -> None:

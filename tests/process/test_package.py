@@ -125,7 +125,7 @@ def test_the_wheel_is_small_typed_and_has_no_tests(package: Package) -> None:
 def test_the_sdist_has_what_the_wheel_is_built_from_and_no_more(package: Package) -> None:
     with tarfile.open(package.sdist) as archive:
         names = {member.name.partition("/")[2] for member in archive.getmembers()}
-    assert {"pyproject.toml", "hatch_build.py", "LICENSE", "CHANGELOG.md", "shim/build.json", "shim/app.py"} <= names
+    assert {"pyproject.toml", "hatch_build.py", "LICENSE", "CHANGELOG.md", "shim/build.json", "shim/main/app.py"} <= names
     assert not [name for name in names if name.startswith(("tests", "compat_fixtures", ".e2e", "node_modules"))]
 
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from shim.child_environment import MARK
-from shim.errors import AgentGone, AgentStuck
-from shim.runtime.process import LINES_AT_ONCE, OUTGOING_BYTES
+from shim.lib.errors import AgentGone, AgentStuck
+from shim.processes.agent_pipes import LINES_AT_ONCE, OUTGOING_BYTES
+from shim.processes.child_environment import MARK
 from tests.process.support import BOUND_S, PATIENT, WAITS, Nursery, has_died, is_live
 from universal.codec import Exit
 

@@ -16,14 +16,8 @@ import pytest
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.agents.keys import KeyStore
-from shim.clock import ManualClock
-from shim.host.project_settings import ProjectScanner
-from shim.host.snapshot import NoSnapshots
-from shim.host.trust import ProjectTrust, TrustFile
-from shim.ids import Ids
-from shim.process_family import end_owned
-from shim.sessions import spare_agents
-from shim.sessions.spare_agents import (
+from shim.agents.spares import spare_agents
+from shim.agents.spares.spare_agents import (
     CHANGED_MS,
     LEAST_FREE_BYTES,
     MOST_LOSSES,
@@ -33,7 +27,13 @@ from shim.sessions.spare_agents import (
     UNUSED_MS,
     SpareAgents,
 )
-from shim.sessions.spare_process import Spare
+from shim.agents.spares.spare_process import Spare
+from shim.host.git.snapshot import NoSnapshots
+from shim.host.trust.project_settings import ProjectScanner
+from shim.host.trust.trust_store import ProjectTrust, TrustFile
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
+from shim.processes.process_family import end_owned
 from shim.store.memory import MemoryStore
 from tests.support.heron import HERON, KEY, HeronProcess, install, processes
 from universal.codec import AgentSpec, LaunchOptions

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import AgentError, AgentNotFound, AgentStartFailed
-from shim.runtime.process import AgentProcess
+from shim.lib.errors import AgentError, AgentNotFound, AgentStartFailed
+from shim.processes.agent_pipes import AgentProcess
 from universal.codec import LaunchSpec
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shim.sessions import checkpoints
+from shim.sessions.history import checkpoints
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.remote_sessions import RemoteSessions
 from shim.store.jetstream.commands import ID, Commands

@@ -21,16 +21,16 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from shim.clock import Clock
-from shim.errors import SessionElsewhere, SessionNotFound, ShimError
 from shim.faces.opencode1.routes.prompt import PromptBody, prompt_async
 from shim.faces.opencode1.routes.session import SessionPath
-from shim.ids import Ids
-from shim.sessions import checkpoints, journal_loader
-from shim.sessions.dependencies import SessionDeps
+from shim.lib.clock import Clock
+from shim.lib.errors import SessionElsewhere, SessionNotFound, ShimError
+from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed, SessionChanges
-from shim.sessions.manager import SessionManager
-from shim.sessions.session_state import SessionState
+from shim.sessions.history import checkpoints, journal_loader
+from shim.sessions.index.manager import SessionManager
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.session_state import SessionState
 from shim.store.jetstream import connection as connections
 from shim.store.jetstream import leases, spool
 from shim.store.jetstream.lanes import DEFAULT_LIMITS

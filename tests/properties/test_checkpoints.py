@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.clock import ManualClock
 from shim.faces.opencode1 import read as opencode1
 from shim.faces.opencode2 import read as opencode2
-from shim.ids import Ids
-from shim.sessions import checkpoints
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed
-from shim.sessions.session_state import SessionState
+from shim.sessions.history import checkpoints
+from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore
 from tests.conftest import LAW_EXAMPLES

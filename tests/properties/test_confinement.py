@@ -12,9 +12,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from shim.errors import InvalidRequest, OutsideRoots
-from shim.host import files
-from shim.host.roots import require_blocking, within
+from shim.host.files import contents as files
+from shim.host.files.roots import require_blocking, within
+from shim.lib.errors import InvalidRequest, OutsideRoots
 
 SECRET = "the secret that lies outside"
 INSIDE = "the file that lies inside"

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal.framing import Framed, FrameError, LineFramer
+from universal.lib.framing import Framed, FrameError, LineFramer
 
 STREAM = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"{}", b"0123456789", b"\xff", "\u2028".encode()])).map(b"".join)
 LIMIT = 12

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.support.live import Live, live
-from tests.unit.host.test_snapshot import state
+from tests.unit.host.git.test_snapshot import state
 
 NAMES = ("a", "b.txt", "d", "d/a", "d/e/b", "e/\u00fc \u65e5\u672c.txt", "x y")
 CONTENTS = ("", "one\n", "one\r\ntwo", "\0\u00ff", "same\n" * 50)

@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay, encode
 from universal.agents.acp.codec import AcpCodec

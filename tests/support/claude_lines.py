@@ -6,7 +6,7 @@ import json
 from itertools import count
 from typing import Any
 
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from tests.support.replay import Replay, codec_of, encode
 from universal.agents.claude.wire import prompt_uuid
 from universal.codec import Command, Fact, LaunchOptions, Prompt, ToolCheck, WriteLine

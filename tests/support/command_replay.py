@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim.record.report import request_of
+from shim.dev.record.report import request_of
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay
 from universal import host

@@ -7,8 +7,8 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from shim.sessions.session_entry import SessionEntry
-from shim.sessions.session_index import SessionIndex
+from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.index.session_index import SessionIndex
 from shim.store.memory import MemoryStore
 from universal.session.model import SessionRecord
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shim.app import BACKEND, build_app
-from shim.clock import Clock
-from shim.settings import Settings
+from shim.lib.clock import Clock
+from shim.lib.settings import Settings
+from shim.main.app import BACKEND, build_app
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.support.api import Answer, ApiClient, EventStream

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from shim.faces.opencode1 import read
-from shim.sessions.manager import SessionManager
+from shim.sessions.index.manager import SessionManager
 from universal.session import model
 from universal.session.model import Session
 

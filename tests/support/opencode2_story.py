@@ -11,11 +11,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shim.clock import from_rfc3339, rfc3339
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.render import render
 from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.render import session_deleted
+from shim.lib.clock import from_rfc3339, rfc3339
 from tests.support.opencode1_views import view
 from tests.support.opencode2_views import OpenCode2View
 from tests.support.two_faces import SHELL, log_events

@@ -18,14 +18,14 @@ import pytest
 
 from shim.agents import setup
 from shim.agents.directory import AgentDirectory
-from shim.runtime.inprocess import Stdio
+from shim.processes.inprocess import Stdio
 from universal import codec as c
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
 from universal.agents.mock.wire import Frame, line_of, need, parse
 from universal.codec import Output
 from universal.events import EventType, ItemDeltaData
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 
 NAME = "scripted"
 """How the recorded models' provider is called."""

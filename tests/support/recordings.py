@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shim.record.driver import is_own
+from shim.dev.record.driver import is_own
 
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents"
 NATIVE = "opencode"

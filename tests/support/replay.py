@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from shim.clock import ManualClock
-from shim.record.driver import counting_ids
-from shim.sessions.session_state import SessionState
+from shim.dev.record.driver import counting_ids
+from shim.lib.clock import ManualClock
+from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from tests.support.opencode1_views import view
 from tests.support.recordings import Recording, Row

@@ -12,17 +12,17 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from shim.clock import ManualClock
-from shim.errors import AgentError, AgentGone
+from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.operations import OPENCODE_VERSION
 from shim.faces.opencode1.publisher import events_of
-from shim.ids import Ids
-from shim.sessions.dependencies import SessionDeps
+from shim.lib.clock import ManualClock
+from shim.lib.errors import AgentError, AgentGone
+from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed, SessionChanges
-from shim.sessions.manager import SessionManager
+from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
+from shim.sessions.session.dependencies import SessionDeps
 from shim.store.base import Store
 from shim.store.memory import MemoryStore
 from tests.support.opencode1_fold import Fold

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shim.clock import ManualClock
-from shim.ids import Ids
-from shim.sessions.session_state import SessionState
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
+from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from tests.support.scripted_model import Recorder
 from universal.events import EventType, ItemData, SessionStartedData

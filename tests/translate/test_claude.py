@@ -17,8 +17,8 @@ from tests.support.replay import Replay
 from tests.support.replay_checks import check_replay
 from universal.codec import Fact, Signal
 from universal.events import EventType
-from universal.framing import LineFramer
 from universal.items import ItemKind, ItemRole, ItemStatus
+from universal.lib.framing import LineFramer
 
 RECORDINGS = load_all("claude")
 BOTH = ("2.1.197", "2.1.330")

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from shim.runtime.mock_agent import VERSION
+from shim.processes.mock.agent import VERSION
 from tests.fakes.mock_scenarios import SCENARIOS, Scenario, play
 from tests.fakes.mock_session import MockSession, counting_ids
 from tests.support import recordings, replays

@@ -23,8 +23,8 @@ from typer.testing import CliRunner
 from shim.cli import clients, screen
 from shim.cli.commands import cli
 from shim.cli.server import RunningServer, listen
-from shim.errors import AgentNotFound, ShimError
-from shim.settings import Settings, env_name
+from shim.lib.errors import AgentNotFound, ShimError
+from shim.lib.settings import Settings, env_name
 
 WAIT_S = 20
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from shim.http.access import HEALTH
-from shim.settings import Settings, env_name
+from shim.lib.settings import Settings, env_name
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "examples" / "cluster"

@@ -69,7 +69,7 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
 
 def test_a_missing_file_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("`shim/nowhere.py` `shim/app.py` `shim/faces/*/routes/` `tests/unit/x/test_y.py`\n")
+    page.write_text("`shim/nowhere.py` `shim/main/app.py` `shim/faces/*/routes/` `tests/unit/x/test_y.py`\n")
     assert missing_files(page) == ["shim/nowhere.py"]
 
 
@@ -122,8 +122,8 @@ def test_code_that_a_page_names_exists(page: Path) -> None:
 def test_missing_code_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
-        "`nowhere.py` `sessions/actor.py` `shim.sessions.actor.SessionActor` `shim.sessions.nowhere` `universal.turn.NoClass` "
-        "`SessionActor.prompt` `SessionActor.no_method()` `NoClass.member` `AGENTS.md` `shim.toml`\n"
+        "`nowhere.py` `session/actor.py` `shim.sessions.session.actor.SessionActor` `shim.sessions.nowhere` "
+        "`universal.turn.NoClass` `SessionActor.prompt` `SessionActor.no_method()` `NoClass.member` `AGENTS.md` `shim.toml`\n"
     )
     missing = ["nowhere.py", "shim.sessions.nowhere", "universal.turn.NoClass", "SessionActor.no_method", "NoClass.member"]
     assert missing_names(page) == missing

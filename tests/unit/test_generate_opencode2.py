@@ -6,7 +6,7 @@ import typing
 
 import pytest
 
-from shim.faces.opencode2 import event_types, host_types, types
+from shim.faces.opencode2._generated import event_types, host_types, types
 from tools.generate_opencode2 import EVENTS, SESSION_ID, document
 from tools.ts_types import Schema
 

@@ -11,7 +11,7 @@ import pytest
 from tools import generated_files
 from tools.generated_files import ROOT, settle
 
-TYPES = sorted((ROOT / "shim" / "faces").glob("opencode*/*types.py"))
+TYPES = sorted((ROOT / "shim" / "faces").glob("opencode*/_generated/*types.py"))
 DOCSTRING = re.compile(r'"""(.|\n)*?"""')
 
 
@@ -54,7 +54,7 @@ def test_each_generated_type_is_used(module: Path) -> None:
         for node in ast.parse(source).body
         if isinstance(node, ast.ClassDef | ast.AnnAssign)
     }
-    texts = [path.read_text("utf-8") for path in module.parent.rglob("*.py") if path != module]
+    texts = [path.read_text("utf-8") for path in module.parents[1].rglob("*.py") if path != module]
     words = re.findall(r"\w+", DOCSTRING.sub("", "\n".join([source, *texts])))
     assert names
     assert sorted(name for name in names if words.count(name) < 2) == []

@@ -52,6 +52,6 @@ def test_compose_serves_https_alone_and_wants_a_password() -> None:
     assert {volume.partition(":")[0] for volume in shim["volumes"][:2]} <= set(compose["volumes"])
     assert "reverse_proxy shim:4096" in compose["configs"]["caddyfile"]["content"]
     names = {name for name in re.findall(r"SHIM_\w+", (ROOT / "compose.yaml").read_text())} - {"SHIM_HOST"}
-    from shim.settings import Settings, env_name
+    from shim.lib.settings import Settings, env_name
 
     assert names <= {env_name(field) for field in Settings.model_fields}

@@ -12,9 +12,9 @@ from collections.abc import Callable
 import pytest
 
 from shim.faces.opencode2 import prompts, results
-from shim.host import jsonc, markdown
-from shim.host.opencode_config import PLACEHOLDER
-from shim.redaction import clean
+from shim.host.config import jsonc, markdown
+from shim.host.config.opencode_config import PLACEHOLDER
+from shim.lib.redaction import clean
 from universal.agents.claude import notes
 from universal.permissions import Rule, decide, matches
 from universal.session.entries import PendingPrompt

@@ -22,9 +22,9 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from shim.cli.record import report_lines
-from shim.errors import ShimError
-from shim.record.homes import target
-from shim.record.take import RecordingResult, scenes_in, take
+from shim.dev.record.homes import target
+from shim.dev.record.take import RecordingResult, scenes_in, take
+from shim.lib.errors import ShimError
 from tools.adopt.edits import set_pin, set_tested
 from tools.adopt.install import InstalledProgram, InstallError, install
 from tools.adopt.verdict import Findings, report

@@ -20,7 +20,7 @@ from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from shim.record.homes import OPENCODE_ENV, Place
+from shim.dev.record.homes import OPENCODE_ENV, Place
 from tools.adopt.agent import pytest, say
 from tools.adopt.install import InstallError, install
 from tools.generate import DOCUMENT, METHODS, load

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.record.take import scene_files, scenes_in
+from shim.dev.record.take import scene_files, scenes_in
 from tests.support.recordings import ROOT
 from tests.support.replay import Replay
 from tests.support.replays import play

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shim.record.report import Difference, lines
+from shim.dev.record.report import Difference, lines
 
 Verdict = Literal["adopt", "needs code", "cannot install"]
 

@@ -22,7 +22,7 @@ from tools.chaos.evidence import (
     StreamRecord,
     Token,
 )
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 
 COMPLETED = "completed"
 

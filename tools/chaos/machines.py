@@ -10,7 +10,7 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping
 from pathlib import Path
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.jetstream.connection import Connection
 from shim.store.jetstream.layout import ClusterOptions, Layout
 from shim.store.jetstream.leases import LEASE_S

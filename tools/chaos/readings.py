@@ -16,7 +16,7 @@ from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 
 from tools.chaos.evidence import AgentProcess, Event, JournalMessage, Message, SessionReading
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 NATS_S = 10.0
 """Maximum seconds for an answer of NATS."""

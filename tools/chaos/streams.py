@@ -16,7 +16,7 @@ import aiohttp
 
 from tools.chaos.evidence import EventDigest, FollowerRecord, Sign, StreamRecord, Token
 from tools.chaos.machines import Node
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 
 AGAIN_S = 0.5
 """Seconds until a client connects again."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
-from universal.diffs import FileDiff
+from universal.lib.diffs import FileDiff
 from universal.permissions import Decision
 from universal.session.log import LogAppended
 from universal.session.model import (

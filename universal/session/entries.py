@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, TypeAlias
 
-from universal.diffs import FileDiff
+from universal.lib.diffs import FileDiff
 from universal.session.pages import PagedDict
 from universal.session.user_prompt import NO_DETAILS, PromptDetails
 from universal.session.values import (

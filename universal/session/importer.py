@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from universal.diffs import FileDiff
 from universal.items import Item
-from universal.jsonvalue import arr, obj, text, whole, whole_number
+from universal.lib.diffs import FileDiff
+from universal.lib.jsonvalue import arr, obj, text, whole, whole_number
 from universal.opencode_metadata import error_details
 from universal.session.model import (
     AgentMention,

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from universal.codec import COMPACT
-from universal.diffs import FileChange, FileDiff
+from universal.lib.diffs import FileChange, FileDiff
 from universal.session.entries import Timeline
 from universal.session.messages import Message, Messages
 from universal.session.values import (

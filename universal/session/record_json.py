@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from pydantic import TypeAdapter
 
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.session import importer
 from universal.session.model import SessionRecord
 from universal.session.values import Fields, ForkSource, ModelRef

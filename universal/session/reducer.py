@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from universal.diffs import turn_diff
 from universal.events import (
     ErrorData,
     EventType,
@@ -29,7 +28,8 @@ from universal.events import (
     UniversalEvent,
 )
 from universal.items import Item, ItemKind, ItemRole, StatusPart
-from universal.jsonvalue import arr, obj, text, whole
+from universal.lib.diffs import turn_diff
+from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.session import importer
 from universal.session.changes import (
     LASTING_CHANGES,

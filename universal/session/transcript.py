@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
-from universal.diffs import FileChange, FileDiff, turn_diff
 from universal.events import ItemDeltaData
-from universal.ids import IdSequence, hashed_tail, render
 from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from universal.jsonvalue import obj, text
+from universal.lib.diffs import FileChange, FileDiff, turn_diff
+from universal.lib.ids import IdSequence, hashed_tail, render
+from universal.lib.jsonvalue import obj, text
 from universal.session import importer
 from universal.session.changes import Change, FileEdited, MessageChanged, PartChanged, TextGrew
 from universal.session.model import (

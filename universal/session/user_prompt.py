@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, Json
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 from universal.session.values import AgentMention, CompactionMark, Fields, File, ModelRef, OtherPart, Part, Text
 
 Delivery: TypeAlias = Literal["steer", "queue"]

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from universal.diffs import FileDiff
 from universal.events import Question
 from universal.items import Json
+from universal.lib.diffs import FileDiff
 from universal.permissions import Access
 
 Fields: TypeAlias = Mapping[str, Json]

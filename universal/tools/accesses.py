@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from universal.diffs import relative, with_index_header
 from universal.events import PermissionData
-from universal.jsonvalue import arr, obj, text
+from universal.lib.diffs import relative, with_index_header
+from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode_metadata import access_of
 from universal.permissions import Access
 from universal.shell import parse_shell_line

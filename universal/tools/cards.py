@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from universal.diffs import count, hunks, relative, with_index_header
 from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
-from universal.jsonvalue import JsonObject, arr, obj, whole
+from universal.lib.diffs import count, hunks, relative, with_index_header
+from universal.lib.jsonvalue import JsonObject, arr, obj, whole
 from universal.opencode_metadata import NativeResult, result_of
 from universal.tools import tools_of
 

@@ -13,7 +13,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, cast
 
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonvalue import arr, obj
 
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "object": (dict,),

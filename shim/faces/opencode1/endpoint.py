@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from shim.faces.opencode1 import errors
-from shim.faces.opencode1.operations import OPERATIONS
+from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.http.faces import Face
 from shim.http.operation import HandlerT, mark
 from shim.http.operation import extra as extra_route

@@ -18,12 +18,12 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode1.events import OpenCodeEvent
+from shim.lib.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.event_types import PermissionRepliedProperties, TuiToastShowProperties
-    from shim.faces.opencode1.types import PermissionRequest, QuestionRequest
+    from shim.faces.opencode1._generated.event_types import PermissionRepliedProperties, TuiToastShowProperties
+    from shim.faces.opencode1._generated.types import PermissionRequest, QuestionRequest
 
 Generation: TypeAlias = Literal["v1.18", "v1.1", "v1.0"]
 

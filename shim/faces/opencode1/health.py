@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.endpoint import extra, operation
-from shim.faces.opencode1.operations import OPENCODE_VERSION
 from shim.http.operation import Ctx
 
 

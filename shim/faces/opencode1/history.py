@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from shim.faces.opencode1.events import OpenCodeEvent
-from universal.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import HistoryEvent
+    from shim.faces.opencode1._generated.types import HistoryEvent
 
 LASTING_EVENTS = frozenset(
     {

@@ -9,13 +9,13 @@ from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host import changes
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1 import host_types
-    from shim.faces.opencode1.event_types import HostEvent, TuiToastShowProperties
-    from shim.host.projects import WorkingCopy
-    from shim.host.search import TextMatch
-    from shim.host.terminals import InstalledShell
+    from shim.faces.opencode1._generated import host_types
+    from shim.faces.opencode1._generated.event_types import HostEvent, TuiToastShowProperties
+    from shim.host.files.search import TextMatch
+    from shim.host.git.projects import WorkingCopy
+    from shim.host.git.workspaces import Workspace
+    from shim.host.terminals.terminal_manager import InstalledShell
     from shim.host.values import Project, TerminalInfo
-    from shim.host.workspaces import Workspace
 
 GIT_WORKTREE = "git_worktree"
 """OpenCode's word for a working tree that `git worktree add` created."""

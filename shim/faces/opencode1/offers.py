@@ -18,7 +18,7 @@ from shim.agents.offered_commands import Offer, OfferedCommand
 from universal.codec import Enforcement, Model
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1 import host_types
+    from shim.faces.opencode1._generated import host_types
 
 
 def providers(offers: Iterable[Offer]) -> list[host_types.Provider]:

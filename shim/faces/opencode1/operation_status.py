@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from shim.faces.opencode1.operations import OPENCODE_VERSION, OPERATIONS
+from shim.faces.opencode1._generated.operations import OPENCODE_VERSION, OPERATIONS
 from shim.faces.opencode1.unsupported_operations import CONSTANT, SHARED, UNSUPPORTED
-from shim.operations import Row, UndecidedOperations
+from shim.http.operations import Row, UndecidedOperations
 
 PAGE = """# Operations of OpenCode {version}
 

@@ -42,8 +42,8 @@ from universal.session.model import (
 )
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1 import types
-    from universal.diffs import FileDiff
+    from shim.faces.opencode1._generated import types
+    from universal.lib.diffs import FileDiff
 
 T = TypeVar("T", bound=Mapping[str, object])
 

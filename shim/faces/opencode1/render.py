@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
-from universal.ids import COUNTER_SPAN, MASK, hashed_tail
-from universal.ids import render as render_id
+from universal.lib.ids import COUNTER_SPAN, MASK, hashed_tail
+from universal.lib.ids import render as render_id
 from universal.permissions import REPLIES
 from universal.session.changes import (
     LASTING_CHANGES,
@@ -40,8 +40,8 @@ from universal.session.changes import (
 from universal.session.model import PermissionRequest, Session
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1 import types
-    from shim.faces.opencode1.event_types import QuestionRejectedProperties, SessionEvent
+    from shim.faces.opencode1._generated import types
+    from shim.faces.opencode1._generated.event_types import QuestionRejectedProperties, SessionEvent
 
 TOAST_MS = 15_000
 """Milliseconds for which a notice is shown."""

@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from html import escape
 from typing import TYPE_CHECKING, Any, cast
 
-from universal.jsonvalue import JsonObject, arr, obj, text
+from universal.lib.jsonvalue import JsonObject, arr, obj, text
 
 if TYPE_CHECKING:
     from typing import TypeAlias
 
-    from shim.faces.opencode1.types import FilePart, MessageWithParts, Part, Session, ToolPart
+    from shim.faces.opencode1._generated.types import FilePart, MessageWithParts, Part, Session, ToolPart
 
     Children: TypeAlias = Mapping[str, Sequence[MessageWithParts]]
 

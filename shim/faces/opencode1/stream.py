@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from shim.faces.opencode1.events import FACE, OpenCodeEvent
 from shim.faces.opencode1.generations import Generation, event_of_1_0
 from shim.stream.frame import Frame, encode_position, normal_scope, to_json
-from universal.jsonvalue import JsonObject, obj
+from universal.lib.jsonvalue import JsonObject, obj
 
 if TYPE_CHECKING:
-    from shim.ids import Ids
+    from shim.lib.ids import Ids
 
 HEARTBEAT_S = 10.0
 """Seconds between heartbeats, as in OpenCode 1.18.33."""

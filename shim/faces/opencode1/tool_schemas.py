@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from universal.tools import tools_of
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import ToolListItem
+    from shim.faces.opencode1._generated.types import ToolListItem
 
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 

@@ -13,15 +13,15 @@ import asyncio
 import json
 from typing import TYPE_CHECKING, Any, cast
 
-from shim.errors import InvalidRequest, SessionBusy
 from shim.faces.opencode1 import read as wire
+from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.check import problem
-from shim.faces.opencode1.operations import OPENCODE_VERSION
 from shim.faces.opencode2 import export_reader
-from shim.host.roots import require
-from shim.ids import ID_FORM, is_id, slug
-from shim.sessions.dependencies import ProjectLike
-from shim.sessions.manager import SessionManager
+from shim.host.files.roots import require
+from shim.lib.errors import InvalidRequest, SessionBusy
+from shim.lib.ids import ID_FORM, is_id, slug
+from shim.sessions.index.manager import SessionManager
+from shim.sessions.session.dependencies import ProjectLike
 from universal.events import EventType, ItemData
 from universal.items import (
     ContentPart,
@@ -36,12 +36,12 @@ from universal.items import (
     ToolCallPart,
     ToolResultPart,
 )
-from universal.jsonvalue import JsonObject, arr, obj, text, whole_numbers
+from universal.lib.jsonvalue import JsonObject, arr, obj, text, whole_numbers
 from universal.session import importer
 from universal.session.model import SessionRecord, Usage
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1 import types
+    from shim.faces.opencode1._generated import types
 
 TITLE_LIMIT = 2000
 """Maximum characters of an imported session's title."""

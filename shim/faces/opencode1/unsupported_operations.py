@@ -2,13 +2,14 @@
 
 `shim.faces.opencode1.operation_status` allows either a row here or a handler, not both. `CONSTANT` lists operations with a
 constant answer.
-Source: `shim/faces/opencode1/operations.py`; who calls what, and what happens to clients without it: `docs/clients.md`.
+Source: `shim/faces/opencode1/_generated/operations.py`; who calls what, and what happens to clients without it:
+`docs/clients.md`.
 """
 
 from __future__ import annotations
 
-from shim.faces.opencode1.operations import OPERATIONS
-from shim.operations import Row
+from shim.faces.opencode1._generated.operations import OPERATIONS
+from shim.http.operations import Row
 
 V2_REASON = "it was in OpenCode 2's preview and is not in OpenCode 2; use its own routes (docs/operations2.md), or those of 1.x"
 CREDENTIALS = (

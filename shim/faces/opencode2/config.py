@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from shim.faces.opencode2.names import rules
-from universal.jsonvalue import JsonObject, arr, obj, text
+from universal.lib.jsonvalue import JsonObject, arr, obj, text
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
-    from shim.faces.opencode2.host_types import ConfigInfo
+    from shim.faces.opencode2._generated import types
+    from shim.faces.opencode2._generated.host_types import ConfigInfo
 
 UNCHANGED_KEYS = (
     "$schema",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from shim.faces.opencode2._generated.operations import OPERATIONS
 from shim.faces.opencode2.face import FACE
-from shim.faces.opencode2.operations import OPERATIONS
 from shim.http.operation import HandlerT, mark
 from shim.http.operation import extra as extra_route
-from shim.operations import Operation
+from shim.http.operations import Operation
 
 PREVIEW: Mapping[str, Operation] = {
     "v2.health.get": Operation("GET", "/api/health", "opencode HttpApi"),

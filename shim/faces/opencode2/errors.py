@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim import errors
-from shim.errors import Conflict, NotFound, RequestError, row_of
+from shim.lib import errors
+from shim.lib.errors import Conflict, NotFound, RequestError, row_of
 
 
 @dataclass(frozen=True, slots=True)

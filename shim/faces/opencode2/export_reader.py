@@ -12,7 +12,7 @@ from typing import Any
 
 from shim.faces.opencode2.events import Wire
 from shim.faces.opencode2.names import ARGUMENTS, ERRORS, TOOLS
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 
 OPENCODE1_TOOLS = {opencode2: opencode1 for opencode1, opencode2 in TOOLS.items()}
 OPENCODE1_ERRORS = {opencode2: opencode1 for opencode1, opencode2 in ERRORS.items()}

@@ -14,12 +14,12 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode2.events import ReadOnlyWire
-from universal.jsonvalue import arr, obj, text
+from shim.lib.errors import InvalidRequest
+from universal.lib.jsonvalue import arr, obj, text
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
+    from shim.faces.opencode2._generated import types
 
 EVERY = ("key", "type", "title", "description")
 BASE = (*EVERY, "required", "hidden", "when")

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
-from shim.errors import LimitReached
 from shim.faces.opencode2.events import ReadOnlyWire
-from shim.ids import Ids
+from shim.lib.errors import LimitReached
+from shim.lib.ids import Ids
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import event_types, types
+    from shim.faces.opencode2._generated import event_types, types
 
 GLOBAL = "global"
 MAX_OPEN = 100

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 from shim.host import changes
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types
-    from shim.faces.opencode2.event_types import HostEvent, ProjectUpdatedData, ShellExitedData, TuiToastShowData
-    from shim.host.projects import WorkingCopy
-    from shim.host.skills import Skill
-    from shim.host.terminals import InstalledShell
+    from shim.faces.opencode2._generated import host_types
+    from shim.faces.opencode2._generated.event_types import HostEvent, ProjectUpdatedData, ShellExitedData, TuiToastShowData
+    from shim.host.config.skills import Skill
+    from shim.host.git.projects import WorkingCopy
+    from shim.host.terminals.terminal_manager import InstalledShell
     from shim.host.values import Project, ShellInfo, TerminalInfo
     from universal.session.changes import Notice
 

@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Literal, NotRequired, TypeAlias, TypedDict
 
-from shim.clock import from_rfc3339
 from shim.faces.opencode2.events import Event, EventJson
 from shim.faces.opencode2.render import log_event
+from shim.lib.clock import from_rfc3339
 from shim.sessions.feed import Feed, Follower, wait_for_store
 from shim.store.base import Store
 from universal.events import UniversalEvent

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode_metadata import error_of
 from universal.session.model import RETRY_FAILED, Failure, ModelRef
 from universal.session.transcript import INTERRUPTED
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
+    from shim.faces.opencode2._generated import types
 
 TOOLS: dict[str, str] = {"bash": "shell", "task": "subagent", "apply_patch": "patch"}
 """Tool of 1.x -> tool of 2.x. All others keep their name, also `todowrite`, of which 2.x shows only the call."""

@@ -18,14 +18,14 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode2.dialects import DIALECTS, PREVIEW, Dialect, dialect_of_body, find_dialect
 from shim.faces.opencode2.face import FACE
 from shim.faces.opencode2.probes import dialect_by_agent
 from shim.faces.opencode2.rewrite_rules import Alias, NoContent
 from shim.http.access import READING
 from shim.http.operation import NO_CONTENT, SERVICES, BoundOperation, add_route, arguments, to_response
-from shim.operations import OpenCode2Operation, RequestInput
+from shim.http.operations import OpenCode2Operation, RequestInput
+from shim.lib.errors import InvalidRequest
 
 PREVIEW_AGENTS = ("opencode/1.", "lildax/")
 """Beginnings of the User-Agent of programs that speak `preview`: the TUI of 1.18, and the "2.0 preview" of August."""

@@ -14,7 +14,7 @@ from shim.agents.offered_commands import Offer, OfferedCommand
 from universal.codec import Model
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types, types
+    from shim.faces.opencode2._generated import host_types, types
 
 PACKAGE = "opencode-shim"
 """Beginning of a provider's `package`. An agent talks to the models, and no package of the AI SDK."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from shim.faces.opencode2.operations import OPENCODE2_VERSION, OPERATIONS
+from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION, OPERATIONS
 from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED
-from shim.operations import Row, UndecidedOperations
+from shim.http.operations import Row, UndecidedOperations
 
 PAGE = """# Operations of OpenCode 2
 

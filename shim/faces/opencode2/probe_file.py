@@ -19,7 +19,7 @@ import structlog
 
 from shim.faces.opencode2.dialects import find_dialect
 from shim.faces.opencode2.probes import CLIENTS, Probe, Probes
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonvalue import arr, obj
 
 FILE = "clients.json"
 WRITE_AFTER_S = 0.2

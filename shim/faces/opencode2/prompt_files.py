@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
-from shim.errors import InvalidRequest
-from shim.host import disk
-from shim.host.prompt_files import BINARY_LIMIT_BYTES
-from shim.host.roots import within
-from universal.jsonvalue import JsonObject
+from shim.host.files.prompt_files import BINARY_LIMIT_BYTES
+from shim.host.files.roots import within
+from shim.lib import disk
+from shim.lib.errors import InvalidRequest
+from universal.lib.jsonvalue import JsonObject
 from universal.session.values import AgentMention, File
 
 MAGIC: tuple[tuple[bytes, str], ...] = (

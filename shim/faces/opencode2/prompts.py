@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote_to_bytes
 
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.session.entries import PendingPrompt
 from universal.session.values import AgentMention, File, OtherPart, Part, Text
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
+    from shim.faces.opencode2._generated import types
 
 _DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
 
 from shim.faces.opencode2 import asks, names, prompts, results
 from shim.faces.opencode2 import session_info as session_info
-from universal.diffs import relative
-from universal.jsonvalue import obj, text
+from universal.lib.diffs import relative
+from universal.lib.jsonvalue import obj, text
 from universal.session.entries import (
     CallPiece,
     CompactionEntry,
@@ -39,7 +39,7 @@ from universal.session.values import CallRef, PermissionRequest, QuestionRequest
 from universal.session.values import Reasoning as Thought
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import event_types, host_types, types
+    from shim.faces.opencode2._generated import event_types, host_types, types
 
 REFUSALS = (rejection(""), DISMISSED)
 """Errors of calls that a person refused without a reason. A reason is told to the model like any error."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from shim.faces.opencode2 import asks, host, names, read, results, session_info
 from shim.faces.opencode2.events import NO_LOCATION, VERSIONS, Event, ReadOnlyWire
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 from universal.permissions import REPLIES
 from universal.session.changes import Change, Notice, SessionDeleted, TextGrew
 from universal.session.entries import (
@@ -76,8 +76,8 @@ from universal.session.model import Part, Session, Text
 from universal.session.timeline.log_writer import LogWriter
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import event_types
-    from shim.faces.opencode2.event_types import SessionEvent
+    from shim.faces.opencode2._generated import event_types
+    from shim.faces.opencode2._generated.event_types import SessionEvent
 
 
 WITHOUT_SESSION = frozenset({"form.created"})

@@ -20,13 +20,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from shim.clock import Clock
 from shim.faces.opencode2 import read
 from shim.faces.opencode2.dialects import Dialect
 from shim.faces.opencode2.events import Event, ReadOnlyWire
 from shim.faces.opencode2.probes import Client
 from shim.faces.opencode2.stream import ENCODERS
-from shim.ids import Ids
+from shim.lib.clock import Clock
+from shim.lib.ids import Ids
 from shim.stream.hub import Hub
 from shim.stream.subscription import Subscription
 from universal.session.model import PermissionRequest, Session

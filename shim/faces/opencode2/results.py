@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TypeAlias, TypedDict
 
-from universal.diffs import count, hunks, relative, with_index_header
-from universal.jsonvalue import JsonObject, arr, obj, text
+from universal.lib.diffs import count, hunks, relative, with_index_header
+from universal.lib.jsonvalue import JsonObject, arr, obj, text
 from universal.session.model import File, ToolCall
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
+    from shim.faces.opencode2._generated import types
 
 Maker: TypeAlias = Callable[[JsonObject, JsonObject, str], Mapping[str, Any]]
 """(arguments by 2.x's names, metadata of the card, directory) -> metadata."""

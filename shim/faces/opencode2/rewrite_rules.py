@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 from shim.faces.opencode2.events import ReadOnlyWire
-from shim.operations import RequestInput
-from universal.jsonvalue import obj
+from shim.http.operations import RequestInput
+from universal.lib.jsonvalue import obj
 
 
 class Alias(NamedTuple):

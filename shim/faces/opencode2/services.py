@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shim.clock import Clock
 from shim.faces.opencode2 import host
 from shim.faces.opencode2.events import FACE, Event, ReadOnlyWire
 from shim.faces.opencode2.forms import Forms
@@ -14,9 +13,10 @@ from shim.faces.opencode2.rereads import Rereads
 from shim.faces.opencode2.session_counts import CountedSessions
 from shim.faces.opencode2.stream import KEEP_S, READER_FRAMES
 from shim.host.changes import EVERYWHERE, HostChanged
-from shim.ids import Ids
+from shim.lib.clock import Clock
+from shim.lib.ids import Ids
 from shim.sessions.feed import SessionChanges
-from shim.sessions.manager import SessionManager
+from shim.sessions.index.manager import SessionManager
 from shim.store.base import Store
 from shim.stream.hub import Face, Hub
 from shim.stream.subscription import Bounds

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from shim.faces.opencode2 import names
-from shim.sessions.journal_loader import load_journal
-from shim.sessions.session_state import SessionState
+from shim.sessions.history.journal_loader import load_journal
+from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from universal.session.entries import CallPiece, PromptEntry, StepEntry
 from universal.session.model import Session, SessionRecord

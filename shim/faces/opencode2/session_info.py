@@ -6,14 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
+from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.names import model_ref, rules
-from shim.faces.opencode2.operations import OPENCODE2_VERSION
-from universal.diffs import FileDiff
+from universal.lib.diffs import FileDiff
 from universal.session.model import Revert, SessionRecord, Status, Usage
 from universal.session.values import ForkSource
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import event_types, types
+    from shim.faces.opencode2._generated import event_types, types
 
 SUBAGENT_MARK = re.compile(r" \(@[^()]* subagent\)$")
 """The end of subagents' titles in 1.x. OpenCode 2 has no such mark (recording `task` of v2-20260717)."""

@@ -18,7 +18,7 @@ from shim.faces.opencode2.session_info import counts
 from universal.session.values import ModelRef, Usage
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types
+    from shim.faces.opencode2._generated import host_types
 
 Detail: TypeAlias = Literal["none", "summary", "detail"]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from shim.faces.opencode2.dialects import DIALECTS, Dialect
 from shim.faces.opencode2.events import FACE, Event
 from shim.stream.frame import Frame, encode_position, to_json
-from universal.jsonvalue import JsonObject, obj
+from universal.lib.jsonvalue import JsonObject, obj
 
 if TYPE_CHECKING:
-    from shim.ids import Ids
+    from shim.lib.ids import Ids
 
 KEEP_S = 60.0
 """Seconds for which events are still made after the last reader has left, so that it can come back."""

@@ -1,13 +1,13 @@
 """Operations of OpenCode 2 that are not served, each with the reason that the server answers with.
 
 `shim.faces.opencode2.operation_status` allows either a row here or a handler, not both. `CONSTANT` lists operations with a
-constant answer, each with the reason. Source: `shim/faces/opencode2/operations.py`.
+constant answer, each with the reason. Source: `shim/faces/opencode2/_generated/operations.py`.
 """
 
 from __future__ import annotations
 
-from shim.faces.opencode2.operations import OPERATIONS
-from shim.operations import Row
+from shim.faces.opencode2._generated.operations import OPERATIONS
+from shim.http.operations import Row
 
 PLUGINS = "plugins here are Python packages that bring agents (docs/adding-an-agent.md); install and update them with pip or uv"
 LOGINS = (

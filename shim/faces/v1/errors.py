@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shim import errors
-from shim.errors import NotFound, RequestError, row_of
+from shim.lib import errors
+from shim.lib.errors import NotFound, RequestError, row_of
 
 CONTENT_TYPE = "application/problem+json"
 PROBLEM_TYPE = "urn:opencode-shim:error:"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from shim.clock import Clock
-from shim.ids import Ids
+from shim.lib.clock import Clock
+from shim.lib.ids import Ids
 from universal.permissions import Rule
 
 

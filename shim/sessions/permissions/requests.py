@@ -15,11 +15,11 @@ from typing import Literal
 import structlog
 
 from shim.sessions.permissions.unattended_policy import Attendance, Timer
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from universal.codec import Command, Fact, PermissionReply, QuestionReply
 from universal.events import EventType, PermissionData, QuestionData
 from universal.items import Json
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.opencode_metadata import access_metadata
 from universal.permissions import Access, Action, Decision, Policy
 from universal.tools.accesses import Place, accesses_of, primary_access

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from shim.errors import PermissionNotFound, QuestionNotFound
-from shim.sessions.actor import SessionActor
-from shim.sessions.dependencies import SessionDeps
+from shim.lib.errors import PermissionNotFound, QuestionNotFound
 from shim.sessions.feed import SessionChanges
+from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.permissions.grants import Grants
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_session
-from shim.sessions.session_index import SessionIndex
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.actor import SessionActor
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.session_state import SessionState
 from universal.codec import PermissionReply, QuestionReply
 from universal.permissions import DECISIONS
 from universal.session.changes import RequestClosed, RequestOpened

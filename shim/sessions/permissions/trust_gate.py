@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import structlog
 
-from shim.errors import AgentError, ShimError
-from shim.host.project_settings import ProjectSettings
-from shim.host.trust import ProjectTrust
-from shim.sessions.dependencies import SessionDeps
+from shim.host.trust.project_settings import ProjectSettings
+from shim.host.trust.trust_store import ProjectTrust
+from shim.lib.errors import AgentError, ShimError
 from shim.sessions.permissions.trust_question import TRUST, Answer, TrustQuestions, question_of
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.session_state import SessionState
 from universal.codec import AgentSpec, QuestionReply
 from universal.events import EventType
 from universal.permissions import Access, Policy

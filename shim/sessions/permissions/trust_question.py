@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Literal, TypeAlias
 
-from shim.host.project_settings import ProjectSettings
+from shim.host.trust.project_settings import ProjectSettings
 from universal.codec import AgentSpec
 from universal.events import Question, QuestionData, QuestionOption
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from shim.clock import Clock
-from shim.errors import InvalidRequest
-from universal.jsonvalue import obj
+from shim.lib.clock import Clock
+from shim.lib.errors import InvalidRequest
+from universal.lib.jsonvalue import obj
 from universal.session.model import SessionRecord
 from universal.unattended_policy import UnattendedPolicy, parse
 

@@ -11,16 +11,16 @@ from pathlib import Path
 
 from shim.agents.directory import Agent
 from shim.agents.offered_commands import SEPARATOR, Template, commands, native_name, withheld
-from shim.child_environment import child_environment
-from shim.errors import InvalidRequest
-from shim.host import disk
-from shim.host.roots import repository_of, within
-from shim.host.shell_command import ShellCommand
-from shim.sessions.manager import SessionManager
+from shim.host.files.roots import repository_of, within
+from shim.host.terminals.shell_command import ShellCommand
+from shim.lib import disk
+from shim.lib.errors import InvalidRequest
+from shim.processes.child_environment import child_environment
+from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.built_in_commands import INIT, INIT_PROMPT
 from shim.sessions.prompts.prompt_request import SUBTASK, PromptRequest, UnknownChoice, choose
 from shim.sessions.prompts.submit import submit
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from universal.session.values import File, ModelRef, OtherPart, Part, Text
 
 SHELL_TIMEOUT_S = 30.0

@@ -7,8 +7,8 @@ reports one. The agent compacts by its own command or request (`Prompt.compact`)
 from __future__ import annotations
 
 from shim.agents.directory import Agent
-from shim.errors import InvalidRequest
-from shim.sessions.manager import SessionManager
+from shim.lib.errors import InvalidRequest
+from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt
 from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choose
 from shim.sessions.undo.undo import settle

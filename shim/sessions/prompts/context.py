@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shim.clock import rfc3339
+from shim.lib.clock import rfc3339
 from universal.session.model import HANDOVER, File, Message, Session, StepInfo, Text, ToolCall
 
 CONTEXT_LIMIT_CHARS = 200_000

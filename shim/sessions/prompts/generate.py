@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from shim.errors import ShimError
-from shim.sessions.actor import SessionActor
-from shim.sessions.dependencies import SessionDeps
+from shim.lib.errors import ShimError
 from shim.sessions.feed import ChangeFeed, Feed
-from shim.sessions.manager import SessionManager
+from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts import context
 from shim.sessions.prompts.prompt_request import Choice, PromptRequest, accept
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.actor import SessionActor
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from universal.codec import modes_of
 from universal.events import ErrorData, EventType, ItemData, QuestionData, SessionStartedData, UniversalEvent

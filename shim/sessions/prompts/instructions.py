@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from universal.items import Item, StatusPart
-from universal.jsonvalue import JsonObject, obj, text
+from universal.lib.jsonvalue import JsonObject, obj, text
 
 LABEL = "instructions"
 MAX_VALUE_BYTES = 64 * 2**10

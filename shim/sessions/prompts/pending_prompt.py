@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from shim.errors import AgentError
-from shim.sessions.native_sessions import NativeSession
+from shim.lib.errors import AgentError
+from shim.sessions.session.native_sessions import NativeSession
 from universal.codec import LaunchOptions, Prompt
 from universal.items import Item
-from universal.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject
 from universal.session.user_prompt import Delivery, UserPrompt, model_json, with_prompt
 from universal.session.values import ModelRef
 from universal.unattended_policy import UnattendedPolicy

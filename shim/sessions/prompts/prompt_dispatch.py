@@ -11,23 +11,23 @@ import structlog
 
 from shim.agents.directory import Agent
 from shim.agents.early_programs import may_run
-from shim.errors import AgentError, AgentNotFound, SessionElsewhere, StoreError
-from shim.sessions.agent_process import AgentProcess
-from shim.sessions.agent_room import WAIT_S
-from shim.sessions.dependencies import SessionDeps
-from shim.sessions.exit_errors import start_error
-from shim.sessions.native_sessions import NativeSession, note_native_session
+from shim.agents.spares.agent_room import WAIT_S
+from shim.lib.errors import AgentError, AgentNotFound, SessionElsewhere, StoreError
 from shim.sessions.permissions.requests import gaps_notice
 from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.prompts import context
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_queue import PromptQueue
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.exit_errors import start_error
+from shim.sessions.session.native_sessions import NativeSession, note_native_session
+from shim.sessions.session.session_agent import SessionAgent
+from shim.sessions.session.session_state import SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
 from universal.codec import Prompt
 from universal.events import EventType
-from universal.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
 from universal.tools.accesses import Place
 from universal.turn import Input
@@ -83,7 +83,7 @@ class PromptDispatcher:
         directory: str,
         *,
         queue: PromptQueue,
-        process: AgentProcess,
+        process: SessionAgent,
         snapshots: StepSnapshots,
         trust: TrustGate | None,
         policy: Callable[[SessionState, str], Policy],

@@ -12,7 +12,7 @@ from typing import Any
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import COMPACT, Attachment, Prompt
 from universal.items import ContentPart, Item, ItemKind, ItemRole, StatusPart
-from universal.jsonvalue import JsonObject, arr, obj, text
+from universal.lib.jsonvalue import JsonObject, arr, obj, text
 from universal.session import importer
 from universal.session.user_prompt import UserPrompt, user_item
 from universal.session.values import File, Part, Text
@@ -113,7 +113,7 @@ def _text(piece: Any, parts: Sequence[Part]) -> str | None:
 
 
 def _attachment(payload: JsonObject, parts: Sequence[Part]) -> Attachment:
-    from shim.host.prompt_files import base64_of  # late: a start reads no attachments
+    from shim.host.files.prompt_files import base64_of  # late: a start reads no attachments
 
     content = payload.get("base64")
     if isinstance(content, int):

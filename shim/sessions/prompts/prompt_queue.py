@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from universal.events import EventType, ItemData
 from universal.session.user_prompt import Delivery
 

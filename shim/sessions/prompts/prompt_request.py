@@ -1,7 +1,7 @@
 """A prompt body of a client -> what is stored, shown and handed to the agent.
 
 Everything that can be wrong with a prompt is found here, before anything is stored: a bad or used id, an unknown
-agent or model. Files are read through `shim.host.prompt_files`.
+agent or model. Files are read through `shim.host.files.prompt_files`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shim.agents.directory import Agent, AgentDirectory
-from shim.errors import InvalidRequest, MessageExists
-from shim.host.prompt_files import read_part
-from shim.ids import ID_FORM, ID_LIMIT, Ids, is_id
+from shim.host.files.prompt_files import read_part
+from shim.lib.errors import InvalidRequest, MessageExists
+from shim.lib.ids import ID_FORM, ID_LIMIT, Ids, is_id
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt, attachment
 from universal.codec import Attachment, Model, modes_of
 from universal.items import ContentPart, FileRefPart, ImagePart, TextPart
-from universal.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject
 from universal.session.model import ModelRef, Session, StepInfo
 from universal.session.user_prompt import NO_DETAILS, PromptDetails, UserPrompt, model_json
 from universal.session.values import AgentMention, File, OtherPart, Part, Text

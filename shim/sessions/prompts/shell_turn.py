@@ -8,12 +8,12 @@ import signal
 import time
 from typing import Any
 
-from shim.child_environment import child_environment
-from shim.errors import InvalidRequest
-from shim.host.shell_command import ShellCommand
-from shim.sessions.actor import SessionActor
-from shim.sessions.manager import SessionManager
+from shim.host.terminals.shell_command import ShellCommand
+from shim.lib.errors import InvalidRequest
+from shim.processes.child_environment import child_environment
+from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts.prompt_request import PromptRequest, check_ids, choose
+from shim.sessions.session.actor import SessionActor
 from shim.sessions.undo.undo import settle
 from universal.events import EventType, ItemData, ItemDeltaData
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart

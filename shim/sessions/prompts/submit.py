@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from shim.errors import LimitReached
-from shim.sessions.actor import SessionActor
-from shim.sessions.manager import SessionManager
+from shim.lib.errors import LimitReached
+from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts import prompt_request
 from shim.sessions.prompts.context import is_default_title, title_of
 from shim.sessions.prompts.pending_prompt import ModelChoice
 from shim.sessions.prompts.prompt_request import PromptRequest, UnknownChoice
+from shim.sessions.session.actor import SessionActor
 from shim.sessions.undo.undo import settle
 from universal.session.changes import PromptFailed
 from universal.session.model import Failure

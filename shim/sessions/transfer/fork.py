@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shim.clock import from_rfc3339
-from shim.errors import MessageNotFound
-from shim.sessions.manager import SessionManager
-from shim.sessions.session_state import SessionState
+from shim.lib.clock import from_rfc3339
+from shim.lib.errors import MessageNotFound
+from shim.sessions.index.manager import SessionManager
+from shim.sessions.session.session_state import SessionState
 from universal.events import EventType, ItemData, UniversalEvent
-from universal.ids import IdSequence, hashed_tail, render
 from universal.items import Item, ItemKind, ItemRole, Json, StatusPart
-from universal.jsonvalue import arr, obj, text
+from universal.lib.ids import IdSequence, hashed_tail, render
+from universal.lib.jsonvalue import arr, obj, text
 from universal.session import importer
 from universal.session.changes import MessageChanged, PartChanged
 from universal.session.model import Session, SessionRecord

@@ -6,12 +6,12 @@ old directory, so their undo restores no files.
 
 from __future__ import annotations
 
-from shim.errors import InvalidRequest
-from shim.host.roots import require
-from shim.sessions.dependencies import ProjectLike
-from shim.sessions.manager import SessionManager
+from shim.host.files.roots import require
+from shim.lib.errors import InvalidRequest
+from shim.sessions.index.manager import SessionManager
+from shim.sessions.session.dependencies import ProjectLike
 from shim.sessions.undo.undo import settle
-from universal.diffs import relative
+from universal.lib.diffs import relative
 
 LABEL = "moved"
 

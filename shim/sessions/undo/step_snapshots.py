@@ -15,10 +15,10 @@ from typing import Any, Literal
 
 import structlog
 
-from shim.errors import ShimError
-from shim.host.snapshot import NoSnapshots
-from shim.sessions.session_state import SessionState
-from shim.sessions.undo.trees import Trees, diffs_of, to_json
+from shim.host.git.snapshot import NoSnapshots
+from shim.host.git.trees import Trees, diffs_of, to_json
+from shim.lib.errors import ShimError
+from shim.sessions.session.session_state import SessionState
 from shim.sessions.undo.undo_plan import names_in
 from universal.turn import OURS, Input
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from shim.errors import ShimError
-from shim.sessions.undo.trees import Trees, diffs_between
+from shim.host.git.trees import Trees, diffs_between
+from shim.lib.errors import ShimError
 from shim.sessions.undo.undo_plan import files_changed_in
-from universal.diffs import FileDiff
+from universal.lib.diffs import FileDiff
 from universal.session.model import Message, Session, StepStart, UserInfo
 
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import structlog
 
-from shim.errors import InvalidRequest, MessageNotFound, PartNotFound, SessionBusy, ShimError
-from shim.sessions.actor import SessionActor
-from shim.sessions.manager import SessionManager
-from shim.sessions.session_state import SessionState
+from shim.host.git.trees import Trees, diffs_of, to_json
+from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound, SessionBusy, ShimError
+from shim.sessions.index.manager import SessionManager
+from shim.sessions.session.actor import SessionActor
+from shim.sessions.session.session_state import SessionState
 from shim.sessions.transfer.fork import up_to
 from shim.sessions.undo import undo_notes
 from shim.sessions.undo import undo_plan as plan
-from shim.sessions.undo.trees import Trees, diffs_of, to_json
-from universal.diffs import FileDiff
+from universal.lib.diffs import FileDiff
 from universal.session.model import Session, SessionRecord
 
 log = structlog.get_logger()

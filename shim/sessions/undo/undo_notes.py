@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shim.clock import from_rfc3339
+from shim.lib.clock import from_rfc3339
 from shim.sessions.prompts.context import title_of
 from universal.events import EventType, TurnData, UniversalEvent
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.session.model import Session
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from universal.diffs import relative
+from universal.lib.diffs import relative
 from universal.session.model import Message, Part, Patch, Session, Text, ToolCall
 
 SAID = (Text, ToolCall)

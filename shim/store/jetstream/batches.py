@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.rows import EventRow
 
 ENVELOPE_BYTES = 512

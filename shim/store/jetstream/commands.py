@@ -21,7 +21,7 @@ from time import monotonic
 
 import structlog
 
-from shim.errors import ServerLost, StoreError
+from shim.lib.errors import ServerLost, StoreError
 from shim.store.jetstream.connection import Connection, Parcel
 from shim.store.jetstream.layout import Layout
 from shim.store.peers import Answer, Command, Handle, Headers

@@ -20,7 +20,7 @@ import structlog
 from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
-from shim.errors import StoreError, StoreUnavailable
+from shim.lib.errors import StoreError, StoreUnavailable
 from shim.store.jetstream.layout import FORMAT, FORMAT_KEY, ClusterOptions, Layout, Stream
 
 log = structlog.get_logger(__name__)

@@ -21,7 +21,7 @@ from time import monotonic
 
 import structlog
 
-from shim.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.jetstream.batches import Batch, Envelope, Events, batches, claim, envelope_of
 from shim.store.jetstream.connection import Connection, WrongSequence

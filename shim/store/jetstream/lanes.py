@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from shim.errors import ShimError, StoreError
+from shim.lib.errors import ShimError, StoreError
 from shim.store.jetstream.batches import Events
 from shim.store.jetstream.spool import Extent, Spool
 

@@ -20,7 +20,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.base import SessionRow
 from shim.store.rows import dump, load
 

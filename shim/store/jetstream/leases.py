@@ -22,7 +22,7 @@ from typing import Any
 
 import structlog
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.jetstream.connection import Connection, WrongSequence
 from shim.store.jetstream.layout import Layout
 from shim.store.peers import Node, Offer

@@ -26,9 +26,9 @@ from time import monotonic
 
 import structlog
 
-from shim import child_process
-from shim.child_environment import child_environment
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
+from shim.processes import child_process
+from shim.processes.child_environment import child_environment
 from shim.store.lock import make_directory
 
 FOLDER = "nats"

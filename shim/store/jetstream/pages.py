@@ -11,7 +11,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 
 CACHE_KIB = 4096
 """Maximum KiB of the database in memory; the rest is in its file."""

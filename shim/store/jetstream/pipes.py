@@ -17,7 +17,7 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 
-from shim.errors import ServerLost, StoreError
+from shim.lib.errors import ServerLost, StoreError
 from shim.store.jetstream.commands import decode_command, encode_command, pieces
 from shim.store.jetstream.connection import Connection, Parcel
 from shim.store.jetstream.layout import Layout

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from zlib import crc32
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 
 LENGTH = "Q"
 """The type of the lengths before the events of an extent."""

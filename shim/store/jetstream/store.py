@@ -23,7 +23,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from shim.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.jetstream.batches import Events, Reader, encode_event, envelope_of
 from shim.store.jetstream.connection import Connection, Message

@@ -1,7 +1,7 @@
 """The real agents that the tests drive: how each is found, and what is written into its home so that it asks the scripted model.
 
 A home is only of the place, so nothing of the person's own configuration or login is seen or changed. Configurations are those of
-`opencode-shim record` (shim/record/homes.py), without its MCP server, second model and rules.
+`opencode-shim record` (shim/dev/record/homes.py), without its MCP server, second model and rules.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.record.homes import (
+from shim.dev.record.homes import (
     CLAUDE_ENV,
     MCP_SERVER,
     OPENCODE_ENV,

@@ -1,7 +1,7 @@
 """The matrix of permission rules: the calls that each agent can make, and the evidence that a call was made.
 
 To add an agent, add a row to `matrix_drivers.DRIVERS`: its modes, and for each action of `ROWS` the call of its own tool that
-does it: a scene of the scripted model (`shim/scripted/answers.py`; `tool:NAME:JSON` calls any tool). In a scene, {project},
+does it: a scene of the scripted model (`shim/dev/scripted/answers.py`; `tool:NAME:JSON` calls any tool). In a scene, {project},
 {outside} and {folder} are paths: the project, a folder outside of it, and a folder inside. An action that the agent has no tool
 for is left out; if its key has no other action, the key is in `Enforcement.absent` of the agent's row of the registry.
 What cannot be held is in `gaps` with the reason, which is also in `Enforcement.missing`: the test shows that it is still so.

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from shim.record.homes import CODEX_MCP_TOML, MCP_SERVER
+from shim.dev.record.homes import CODEX_MCP_TOML, MCP_SERVER
 
 from .bench import Bench
 from .matrix import FETCHED_HOST, LOOPS, TASK_WORDS, Driver

@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from shim.record.homes import sealed_environment
+from shim.dev.record.homes import sealed_environment
 
 REPO = Path(__file__).resolve().parents[3]
 MODULES = Path(os.environ.get("E2E_DIR", REPO / ".e2e")) / "node_modules"

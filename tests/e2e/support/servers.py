@@ -7,14 +7,14 @@ import re
 import sys
 from pathlib import Path
 
-from shim.record.homes import OPENCODE_ENV
+from shim.dev.record.homes import OPENCODE_ENV
 
 from .agents import AGENTS, agents_environment, native_config
 from .children import Child
 from .places import CURRENT, REPO, Place, program
 
 START_S = 60
-MODEL = "shim.scripted"
+MODEL = "shim.dev.scripted"
 URL = re.compile(r"https?://127\.0\.0\.1:(\d+)")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from shim.record.homes import OPENCODE_ENV
+from shim.dev.record.homes import OPENCODE_ENV
 
 from .places import CURRENT, Place, program
 from .tmux import Terminal

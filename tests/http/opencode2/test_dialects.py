@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
-from shim.app import SERVICES
-from shim.errors import InvalidRequest
 from shim.faces.opencode2.negotiation import dialect_of
+from shim.lib.errors import InvalidRequest
+from shim.main.app import SERVICES
 from tests.support.api import EventStream
 from tests.support.live import TURN_S, Live, live
 from tests.support.oracle import check_preview_event, check_response

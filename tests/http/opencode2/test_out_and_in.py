@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from shim.app import SERVICES
-from shim.services import Services
+from shim.http.services import Services
+from shim.main.app import SERVICES
 from tests.support.live import Live, live
 
 KEPT = ("user", "assistant")

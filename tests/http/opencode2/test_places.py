@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.operations import OPERATIONS
+from shim.faces.opencode2._generated.operations import OPERATIONS
 from shim.faces.opencode2.unsupported_operations import UNSUPPORTED
 from tests.http.conftest import Place, git, repository
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.app import SERVICES
+from shim.main.app import SERVICES
 from tests.http.opencode2.client import Tui
 from tests.support.live import Live
 

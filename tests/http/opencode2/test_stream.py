@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from shim.app import SERVICES
-from shim.services import Services
+from shim.http.services import Services
+from shim.main.app import SERVICES
 from tests.http.opencode2.client import Tui, tui
 from tests.http.test_transfer import EXPORTED
 from tests.support.live import TURN_S, Live, live

@@ -173,8 +173,8 @@ async def test_output_left_by_a_killed_server_is_removed(place: Place) -> None:
 
 
 async def test_running_commands_are_limited(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shim.host.shells.RUNNING_LIMIT", 1)
-    monkeypatch.setattr("shim.host.shells.ENDED_LIMIT", 1)
+    monkeypatch.setattr("shim.host.terminals.shells.RUNNING_LIMIT", 1)
+    monkeypatch.setattr("shim.host.terminals.shells.ENDED_LIMIT", 1)
     made = await command(place, "cat < /dev/zero > /dev/null")
     assert "limit" in (await place.api.post("/api/shell", {"command": "true"}, status=400)).body["message"]
     await place.api.delete(f"/api/shell/{made['id']}", status=204)

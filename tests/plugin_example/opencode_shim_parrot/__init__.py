@@ -30,8 +30,8 @@ from universal.codec import (
 )
 from universal.events import ErrorData, EventType
 from universal.items import ToolResultPart
-from universal.jsonline import digest, parse
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonline import digest, parse
+from universal.lib.jsonvalue import arr, obj, text
 from universal.turn import Input
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shim.record.report import compare
+from shim.dev.record.report import compare
 from tools.adopt.verdict import Findings, Verdict, report
 
 GOOD = Findings("pi", "1.5.2", installed="the package", scenes=30, drove=20, before="0.86.1", difference=compare({}, {}))

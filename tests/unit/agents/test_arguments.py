@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from shim.agents.arguments import NAMES, refuse_options
-from shim.clock import ManualClock
-from shim.errors import AgentStartFailed, InvalidRequest
-from shim.host import search, vcs
-from shim.ids import Ids
+from shim.host.files import search
+from shim.host.git import vcs
+from shim.lib.clock import ManualClock
+from shim.lib.errors import AgentStartFailed, InvalidRequest
+from shim.lib.ids import Ids
 from tests.http.conftest import git, repository
 from tests.unit.test_layout import OURS, read
 from universal.codec import LaunchOptions
@@ -23,11 +24,11 @@ from universal.registry import agents
 EVIL = ("--dangerously-skip-permissions", "-e", "--upload-pack=touch evil", "--", "-")
 STARTS = ("child_process.start", "child_process.connect", "child_process.foreground", "child_process.ask")
 MAY_START = {
-    "shim/runtime/process.py": "agents: argv from the codec, which `refuse_options` looked at",
-    "shim/runtime/hidden_opencode.py": "constants and the located binary",
-    "shim/host/shell_command.py": "the person's own command, as one argument of `-c`",
-    "shim/host/pty.py": "the person's own terminal",
-    "shim/host/command.py": "git and rg; callers are checked below",
+    "shim/processes/agent_pipes.py": "agents: argv from the codec, which `refuse_options` looked at",
+    "shim/processes/hidden_opencode.py": "constants and the located binary",
+    "shim/host/terminals/shell_command.py": "the person's own command, as one argument of `-c`",
+    "shim/host/terminals/pty.py": "the person's own terminal",
+    "shim/processes/command.py": "git and rg; callers are checked below",
     "shim/store/jetstream/nats_process.py": "the bundled nats-server: constants, and paths and a port of ours",
     "shim/cli/service.py": "the service manager: constants, and a path of ours",
     "shim/cli/clients.py": "OpenCode's TUI and the browser, for the person at this terminal",

@@ -12,10 +12,10 @@ import pytest
 
 from shim.agents.directory import AT_ONCE, AgentDirectory
 from shim.agents.discovery import NAMESPACE, DiscoveryFailed, discover, from_store, to_store
-from shim.clock import ManualClock
-from shim.errors import AgentError, AgentNotFound
-from shim.ids import Ids
-from shim.runtime.inprocess import InProcessAgent, Program, Stdio
+from shim.lib.clock import ManualClock
+from shim.lib.errors import AgentError, AgentNotFound
+from shim.lib.ids import Ids
+from shim.processes.inprocess import InProcessAgent, Program, Stdio
 from shim.store.memory import MemoryStore
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from shim.agents.directory import AgentDirectory
-from shim.clock import ManualClock
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.store.memory import MemoryStore
 from universal.agents.acp.spec import custom_spec
 from universal.codec import LaunchOptions

@@ -9,9 +9,9 @@ import pytest
 
 from shim.agents.directory import AgentDirectory
 from shim.agents.install import Installer, InstallFailed
-from shim.clock import ManualClock
-from shim.ids import Ids
-from shim.runtime.locate import INSTALLED
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
+from shim.processes.locate import INSTALLED
 from shim.store.memory import MemoryStore
 from universal.registry import agents
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from shim.agents.client_commands import CLIENT_COMMANDS
+from shim.agents._generated.client_commands import CLIENT_COMMANDS
 from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, native_name, withheld
 from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent

@@ -14,9 +14,9 @@ import pytest
 
 from shim.agents import settings_files
 from shim.agents.directory import AgentDirectory
-from shim.clock import ManualClock
-from shim.errors import AgentStartFailed
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.errors import AgentStartFailed
+from shim.lib.ids import Ids
 from shim.store.memory import MemoryStore
 from universal.agents.amp.codec import AmpCodec
 from universal.agents.amp.spec import AMP

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from shim.cli import alias, screen
-from shim.errors import ShimError
-from shim.runtime.aliases import is_alias
+from shim.lib.errors import ShimError
+from shim.processes.aliases import is_alias
 
 
 class ConsoleText:

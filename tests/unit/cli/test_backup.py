@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from shim.cli.backup import DATABASE, BackupError, backup, restore
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.sqlite import SqliteStore, migrations
 from tests.unit.store.store_contract import event, row
 

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from shim.cli.commands import cli
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.choose import DATABASE
 from shim.store.sqlite import SqliteStore
 from tests.unit.store.store_contract import journal, row

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from shim.cli.commands import cli
 from shim.cli.config_file import ConfigFileError, set_value, unset
-from shim.settings import Settings
+from shim.lib.settings import Settings
 
 OLD = """# mine
 port = 5000  # for the phone

@@ -10,8 +10,8 @@ import pytest
 
 from shim.cli import machine
 from shim.cli.machine import Check
-from shim.settings import Settings
-from shim.version import Build, Release
+from shim.lib.settings import Settings
+from shim.lib.version import Build, Release
 
 BUILD = Build("1.2.0", "0" * 40, False, (Release("1.2.0", date(2026, 6, 1)),))
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from shim import child_process
 from shim.cli import opencode, opencode_run
 from shim.cli.opencode_client import file_part
-from shim.errors import ShimError
+from shim.lib.errors import ShimError
+from shim.processes import child_process
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import pytest
 
 from shim.cli import opencode_serve
 from shim.cli.server import ListenError
-from shim.settings import Settings
+from shim.lib.settings import Settings
 
 TAKEN = 4096
 

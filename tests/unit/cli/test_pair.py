@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from shim.cli.commands import cli
 from shim.cli.pair import lan_address, qr_rows, reachable
-from shim.errors import ShimError
+from shim.lib.errors import ShimError
 
 LINK = "https://shim.example/auth/connect/AbCdEf0123456789AbCdEf"
 

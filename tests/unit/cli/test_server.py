@@ -35,8 +35,8 @@ from shim.cli.server import (
     tls_of,
     url_of,
 )
-from shim.errors import ShimError
-from shim.settings import Settings
+from shim.lib.errors import ShimError
+from shim.lib.settings import Settings
 
 WAIT_S = 20
 
@@ -287,7 +287,7 @@ HANGING = """
     import asyncio, subprocess, sys
     from aiohttp import web
     from shim.cli.server import listen, run
-    from shim.settings import Settings
+    from shim.lib.settings import Settings
 
     async def hang(app):
         argv = ["/bin/sh", "-c", "trap '' TERM; while :; do sleep 60; done"]
@@ -351,7 +351,7 @@ BLOCKED = """
     import sys, threading
     from aiohttp import web
     from shim.cli.server import listen, run
-    from shim.settings import Settings
+    from shim.lib.settings import Settings
 
     async def during(running):
         print("ready", flush=True)

@@ -10,10 +10,10 @@ from typer.testing import CliRunner
 
 from shim.cli.commands import cli
 from shim.cli.trust import state
-from shim.clock import ManualClock
-from shim.host.project_settings import ProjectScanner
-from shim.host.trust import FILE, ProjectTrust, TrustDecision, TrustFile, each_agents_settings
-from shim.settings import Settings, SettingsError, env_name
+from shim.host.trust.project_settings import ProjectScanner
+from shim.host.trust.trust_store import FILE, ProjectTrust, TrustDecision, TrustFile, each_agents_settings
+from shim.lib.clock import ManualClock
+from shim.lib.settings import Settings, SettingsError, env_name
 
 HOOK = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "touch hooked"}]}]}}
 
@@ -125,7 +125,7 @@ def test_a_decision_of_another_process_is_seen_at_once(tmp_path: Path, project: 
 
 
 def test_decisions_are_bounded_and_private(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shim.host.trust.KEPT_PROJECTS", 2)
+    monkeypatch.setattr("shim.host.trust.trust_store.KEPT_PROJECTS", 2)
     file = TrustFile(tmp_path / "data" / FILE, ManualClock())
     for number in range(4):
         (project / ".mcp.json").write_text(json.dumps({"mcpServers": {f"s{number}": {"command": "serve"}}}))

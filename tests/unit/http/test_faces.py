@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-import shim.errors
 import shim.faces.opencode1.errors
 import shim.faces.opencode2.errors
 import shim.faces.v1.errors
-from shim.errors import HttpRefused, InvalidRequest, MessageNotFound, NotFound, RequestError, SessionNotFound, row_of
+import shim.lib.errors
 from shim.http.faces import Face
 from shim.http.operation import collect
+from shim.lib.errors import HttpRefused, InvalidRequest, MessageNotFound, NotFound, RequestError, SessionNotFound, row_of
 from shim.routes import FACES, modules
 
 OPENCODE1, (OPENCODE2, V1) = FACES.root, FACES.folder_faces
@@ -53,7 +53,7 @@ def errors_of(module: ModuleType) -> Iterator[type[RequestError]]:
 def test_a_face_has_a_row_for_every_error_of_the_core_and_its_own(name: str) -> None:
     module, table = TABLES[name]
     fallback = table[RequestError]
-    for kind in (*errors_of(shim.errors), *errors_of(module)):
+    for kind in (*errors_of(shim.lib.errors), *errors_of(module)):
         rows = [table[base] for base in kind.__mro__ if base in table]
         assert rows[0] is not fallback or kind in (RequestError, HttpRefused), kind.__name__
 
@@ -61,7 +61,7 @@ def test_a_face_has_a_row_for_every_error_of_the_core_and_its_own(name: str) -> 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_face_says_every_error_with_its_message_and_status(name: str) -> None:
     module, _ = TABLES[name]
-    for kind in (*errors_of(shim.errors), *errors_of(module)):
+    for kind in (*errors_of(shim.lib.errors), *errors_of(module)):
         status, body = module.render(example(kind))
         assert 400 <= status < 600, kind.__name__
         assert {"name", "_tag", "type"} & set(body), kind.__name__

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from shim.errors import InvalidRequest, PayloadTooLarge
 from shim.http.limits import ARRAYS, TEXTS, VALUES_LIMIT, check
-from shim.ids import is_id
+from shim.lib.errors import InvalidRequest, PayloadTooLarge
+from shim.lib.ids import is_id
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shim.errors import StoreError
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.http import streams
+from shim.lib.errors import StoreError
 from shim.sessions.places import Viewpoint
 from shim.sessions.replays import Gap, ReplayTooLong
 from shim.stream.hub import Hub

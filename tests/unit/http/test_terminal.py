@@ -12,8 +12,8 @@ import pytest
 from aiohttp import ClientSession, WSCloseCode, web
 from aiohttp.test_utils import TestServer
 
-from shim.host.scrollback import LAG_UNITS, Scrollback
-from shim.host.terminals import Terminal
+from shim.host.terminals.scrollback import LAG_UNITS, Scrollback
+from shim.host.terminals.terminal_manager import Terminal
 from shim.host.values import TerminalInfo
 from shim.http import terminal as terminals
 

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import ClientSession, ClientWebSocketResponse, ClientWSTimeout, WSMsgType, web
 from aiohttp.test_utils import TestServer
 
-from shim.errors import ServerLost
 from shim.http import tunnel
 from shim.http.tunnel import Head, decode_head, encode_head, join, socket_of_client
+from shim.lib.errors import ServerLost
 
 SEEN_S = 20
 BOUND = ClientWSTimeout(ws_receive=SEEN_S)  # pyright: ignore[reportCallIssue] - of attrs, which pyright does not see

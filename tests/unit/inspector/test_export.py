@@ -11,7 +11,7 @@ import pytest
 
 from shim.inspector import export
 from shim.inspector.trace import Row
-from shim.redaction import SECRET_NAME, clean
+from shim.lib.redaction import SECRET_NAME, clean
 from tests.unit.store.store_contract import event
 from universal.events import ItemData, ItemDeltaData
 from universal.items import Item, ItemKind, ItemStatus

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from shim.errors import SessionElsewhere, StoreUnavailable
+from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.feed import Feed, Follower
 from universal.events import ErrorData, EventType, Source, UniversalEvent
 

@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from shim.clock import ManualClock
-from shim.errors import SessionElsewhere, StoreUnavailable
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.errors import SessionElsewhere, StoreUnavailable
+from shim.lib.ids import Ids
 from shim.sessions import other_servers
 from shim.sessions.feed import ChangeFeed, Feed
+from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.places import Places
-from shim.sessions.session_entry import SessionEntry
-from shim.sessions.session_index import SessionIndex
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.ownership import ClaimedSession, Look, SessionChange
 from shim.store.peers import Growth

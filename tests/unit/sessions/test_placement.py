@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from shim.errors import InvalidRequest, NoRoom, NoServer, PlacedElsewhere, ServerStopping
-from shim.runtime.locate import ProgramLocation
-from shim.sessions.agent_room import AgentRoom
+from shim.agents.spares.agent_room import AgentRoom
+from shim.lib.errors import InvalidRequest, NoRoom, NoServer, PlacedElsewhere, ServerStopping
+from shim.lib.settings import parse_labels
+from shim.processes.locate import ProgramLocation
 from shim.sessions.placement import Placement, labels_of
-from shim.settings import parse_labels
 from shim.store.peers import Need, Node, Offer
 from shim.store.servers import ServerRef
 

@@ -8,7 +8,6 @@ from typing import Any, get_args
 
 import pytest
 
-from shim.errors import StoreUnavailable
 from shim.host.changes import (
     AllDisposed,
     DirectoryDisposed,
@@ -21,6 +20,7 @@ from shim.host.changes import (
     TerminalDeleted,
 )
 from shim.host.values import ShellInfo
+from shim.lib.errors import StoreUnavailable
 from shim.sessions import remote_changes
 from shim.sessions.remote_changes import RemoteChanges, decode_change, encode_change
 from shim.store.peers import Node, Offer

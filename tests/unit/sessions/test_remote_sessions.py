@@ -12,17 +12,18 @@ from typing import Any, Literal
 import pytest
 import pytest_asyncio
 
-from shim.clock import ManualClock
-from shim.errors import SessionElsewhere, StoreUnavailable
-from shim.ids import Ids
-from shim.sessions import checkpoints, remote_sessions
+from shim.lib.clock import ManualClock
+from shim.lib.errors import SessionElsewhere, StoreUnavailable
+from shim.lib.ids import Ids
+from shim.sessions import remote_sessions
 from shim.sessions.feed import ChangeFeed, Feed, Follower
+from shim.sessions.history import checkpoints
+from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.remote_sessions import LostView, RemoteSessions
-from shim.sessions.session_entry import SessionEntry
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.peers import Growth
-from tests.unit.sessions.test_journal_loader import delta
+from tests.unit.sessions.history.test_journal_loader import delta
 from universal.events import EventType, TurnData, UniversalEvent
 from universal.session.changes import Change, MessageRemoved, StatusChanged, TurnEnded
 from universal.session.model import BUSY, IDLE, SessionRecord

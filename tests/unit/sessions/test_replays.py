@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.clock import ManualClock
-from shim.errors import StoreError
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.errors import StoreError
+from shim.lib.ids import Ids
 from shim.sessions import replays as replays_module
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.places import Places, Progress, Viewpoint, decode_viewpoint, hash_of
 from shim.sessions.replays import Gap, Replays, ReplayTooLong
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.peers import Growth
 from tests.unit.sessions.test_places import MOMENT, change, publish

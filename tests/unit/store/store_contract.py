@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint, Store
 from shim.store.rows import SessionRow, event_of
 from universal.events import (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.backup import check_database, copy_database
 from shim.store.sqlite import SqliteStore, migrations
 from tests.unit.store.store_contract import event, row

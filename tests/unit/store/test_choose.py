@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import StoreError
-from shim.settings import Settings, SettingsError
+from shim.lib.errors import StoreError
+from shim.lib.settings import Settings, SettingsError
 from shim.store.choose import DATABASE, store_of
 from shim.store.jetstream.store import JetStreamStore
 from shim.store.sqlite import SqliteStore
@@ -24,7 +24,9 @@ def test_without_a_cluster_the_sessions_are_in_the_data_directory(tmp_path: Path
 
 
 def test_a_server_without_a_cluster_does_not_import_nats() -> None:
-    code = "import sys, shim.app, shim.cli.commands; print(sorted(n for n in sys.modules if n == 'nats' or 'jetstream' in n))"
+    code = (
+        "import sys, shim.main.app, shim.cli.commands; print(sorted(n for n in sys.modules if n == 'nats' or 'jetstream' in n))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=IMPORT_S, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.memory import MemoryStore
 from shim.store.rows import NOT_IN_BODY, RAW_LIMIT_BYTES, EventRow, dump, event_of, follow, load, row_of, wire_of
 from tests.unit.store.store_contract import event

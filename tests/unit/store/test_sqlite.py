@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.base import Store
 from shim.store.lock import DirectoryLock
 from shim.store.memory import MemoryStore

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.lock import DirectoryLock
 from shim.store.sqlite import SqliteStore
 from shim.store.writer import Limits

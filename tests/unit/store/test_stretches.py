@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.clock import from_rfc3339
-from shim.errors import StoreError
-from shim.sessions.journal_loader import join_deltas
+from shim.lib.clock import from_rfc3339
+from shim.lib.errors import StoreError
+from shim.sessions.history.journal_loader import join_deltas
 from shim.store import stretches
 from shim.store.rows import EventRow, event_of, row_of
 from shim.store.sqlite import SqliteStore

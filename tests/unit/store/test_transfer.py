@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint, Store
 from shim.store.memory import MemoryStore
 from shim.store.sqlite import SqliteStore

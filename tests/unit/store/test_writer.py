@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.writer import GroupWriter, Limits, Statement
 
 NEVER_S = 1000.0

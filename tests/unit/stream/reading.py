@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from aiohttp import ClientResponse
 
-from shim.clock import ManualClock
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.stream import EventEncoder, encoder_of
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.stream.frame import Batch, decode_position
 from shim.stream.hub import DEFAULT_BOUNDS, Hub, HubBounds
 from shim.stream.scheduling import Bursts

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from structlog.testing import capture_logs
 
-from shim.clock import ManualClock
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.stream import modern_frame
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import Face, Hub, HubBounds
 from shim.stream.scheduling import APART_S

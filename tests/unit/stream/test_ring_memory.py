@@ -6,9 +6,9 @@ import gc
 import tracemalloc
 import weakref
 
-from shim.clock import ManualClock
 from shim.faces.opencode1.render import render
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.stream.hub import Hub
 from tests.unit.stream.reading import delta, make_hub, subscribe
 from universal.events import EventType, ItemData, ItemDeltaData, SessionStartedData, Source, TurnData, UniversalEvent

@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 from pydantic import ValidationError
 
-from shim.settings import Hook, Settings
+from shim.lib.settings import Hook, Settings
 from shim.telemetry.hooks import QUEUE, Hooks, notice_of
 from tests.support.live import live, prompt_body
 from universal.events import (

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-import shim.app
+import shim.main.app
 from shim.telemetry.spans import NoSpans, OtelSpans, spans
 from tests.support.live import live, prompt_body
 
@@ -32,7 +32,7 @@ class SpanRecorder:
 
 async def test_a_turn_and_its_tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     traced = SpanRecorder()
-    monkeypatch.setattr(shim.app, "spans", lambda *, on: traced.spans if on else NoSpans())
+    monkeypatch.setattr(shim.main.app, "spans", lambda *, on: traced.spans if on else NoSpans())
     caller = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
     async with live(tmp_path, otel=True) as server:
         session = await server.session()
@@ -66,7 +66,7 @@ async def test_traceparent_is_that_of_the_running_turn() -> None:
 
 def test_off_means_that_nothing_is_loaded() -> None:
     assert isinstance(spans(on=False), NoSpans)
-    program = "import shim.app, sys; print([m for m in sys.modules if m.startswith(('opentelemetry', 'prometheus_client'))])"
+    program = "import shim.main.app, sys; print([m for m in sys.modules if m.startswith(('opentelemetry', 'prometheus_client'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -17,9 +17,9 @@ from universal.agents.acp.tools import Call, arguments_of, pending_diff, rule_me
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json
-from universal.jsonline import get_text
-from universal.jsonrpc import Id, JsonRpc, Request
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import get_text
+from universal.lib.jsonrpc import Id, JsonRpc, Request
+from universal.lib.jsonvalue import arr, obj
 from universal.permissions import Rule
 
 OPTION_KINDS: dict[str, tuple[str, ...]] = {

@@ -14,7 +14,7 @@ from universal.agents.acp.asks import AskAlways
 from universal.agents.acp.context import Msg
 from universal.claude_code import UNCHECKED, access_metadata
 from universal.items import Json
-from universal.jsonline import get_text
+from universal.lib.jsonline import get_text
 from universal.permissions import BYPASS, PLAN, Rule, denies_whole, matches
 from universal.shell import is_read_only
 from universal.tools.claude import TOOLS

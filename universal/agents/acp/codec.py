@@ -44,9 +44,9 @@ from universal.codec import (
 from universal.codec import Stop as StopProcess
 from universal.host import HostAnswer
 from universal.items import Json
-from universal.jsonline import digest, get_text
-from universal.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
-from universal.jsonvalue import obj
+from universal.lib.jsonline import digest, get_text
+from universal.lib.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
+from universal.lib.jsonvalue import obj
 from universal.permissions import Rule
 from universal.turn import Input
 

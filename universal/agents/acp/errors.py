@@ -21,8 +21,8 @@ from universal.agents.acp.context import Msg
 from universal.agents.acp.profiles import Profile
 from universal.codec import Fact, Output, Signal
 from universal.items import Json
-from universal.jsonline import get_int, get_text
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import get_int, get_text
+from universal.lib.jsonvalue import arr, obj
 from universal.turn import Input
 
 AUTH_REQUIRED = -32000

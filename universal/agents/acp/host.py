@@ -30,9 +30,9 @@ from universal.host import (
     WriteText,
 )
 from universal.items import Json
-from universal.jsonline import get_int, get_text
-from universal.jsonrpc import INVALID_PARAMS, Id, JsonRpc, Request
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import get_int, get_text
+from universal.lib.jsonrpc import INVALID_PARAMS, Id, JsonRpc, Request
+from universal.lib.jsonvalue import arr, obj
 from universal.permissions import Decision
 
 TERMINALS = 16

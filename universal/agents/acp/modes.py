@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from universal.agents.acp.context import Msg
 from universal.codec import Mode
-from universal.jsonline import get_text
+from universal.lib.jsonline import get_text
 
 BUILD_ID = "build"
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")

@@ -11,8 +11,8 @@ from universal.agents.acp.errors import usage_of
 from universal.agents.acp.setup import Setup
 from universal.codec import Fact
 from universal.items import Json
-from universal.jsonline import get_text
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import get_text
+from universal.lib.jsonvalue import arr, obj
 
 _PHASES = {"in_progress": "started", "completed": "completed", "failed": "failed", "cancelled": "failed"}
 """Status of a `compaction_update` -> phase of the status item."""

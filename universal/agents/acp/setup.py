@@ -16,8 +16,8 @@ from universal.agents.acp.profiles import DEFAULT, Profile
 from universal.agents.acp.version2 import VERSION
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
-from universal.jsonline import get_int, get_text
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import get_int, get_text
+from universal.lib.jsonvalue import arr, obj
 
 _NOTHING: Msg = {}
 _EFFORT_IDS = ("effort", "reasoning_effort", "thought_level")

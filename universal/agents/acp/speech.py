@@ -29,10 +29,10 @@ from universal.agents.acp.tools import (
 )
 from universal.codec import Fact
 from universal.events import EventType
-from universal.growing_text import GrowingText
 from universal.items import ContentPart, ImagePart, Item, ItemStatus, Json
-from universal.jsonline import get_text
-from universal.jsonvalue import obj
+from universal.lib.growing_text import GrowingText
+from universal.lib.jsonline import get_text
+from universal.lib.jsonvalue import obj
 
 _EXIT_CODE = re.compile(r"Exit code (\d{1,10})\b")
 """The beginning of the output with which Claude Code, behind its adapter, reports a failed command."""

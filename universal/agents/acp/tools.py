@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from universal.agents import kit
 from universal.agents.acp.context import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
-from universal.jsonline import get_int, get_text
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import get_int, get_text
+from universal.lib.jsonvalue import arr, obj
 from universal.opencode_metadata import NativeResult, access_metadata, result_metadata
 from universal.permissions import Access
 from universal.tools.acp import TOOLS

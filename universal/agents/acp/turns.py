@@ -26,9 +26,9 @@ from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, PREAMBL
 from universal.codec import Output, Prompt, Signal, WriteLine
 from universal.host import HostAnswer
 from universal.items import Json
-from universal.jsonline import digest, get_text
-from universal.jsonrpc import Id, JsonRpc, Notification, Request, Response
-from universal.jsonvalue import obj
+from universal.lib.jsonline import digest, get_text
+from universal.lib.jsonrpc import Id, JsonRpc, Notification, Request, Response
+from universal.lib.jsonvalue import obj
 from universal.turn import Input
 
 

@@ -17,9 +17,9 @@ from universal.agents.acp.context import Msg
 from universal.agents.acp.turns import Connection, Turns
 from universal.codec import Output, Prompt, Signal
 from universal.items import Json
-from universal.jsonline import digest, get_text
-from universal.jsonrpc import Notification, Request, Response
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import digest, get_text
+from universal.lib.jsonrpc import Notification, Request, Response
+from universal.lib.jsonvalue import arr, obj
 from universal.turn import Input
 
 IGNORED: dict[str, str] = {

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from universal.agents.acp.context import Msg
 from universal.items import Json
-from universal.jsonline import get_text, parse
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import get_text, parse
+from universal.lib.jsonvalue import arr, obj
 
 VERSION = 2
 TERMINALS = 64

@@ -60,9 +60,9 @@ from universal.codec import (
     Stop,
 )
 from universal.items import Json
-from universal.jsonline import get_text
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import get_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 from universal.permissions import Rule
 from universal.turn import Input
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from universal.jsonvalue import arr
+from universal.lib.jsonvalue import arr
 from universal.permissions import BYPASS, Rule, matches
 from universal.shell.tables import (
     DECLARING,

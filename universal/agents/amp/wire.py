@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 
 from universal.codec import Attachment, Catalogue, Mode, Model, WriteLine
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
-from universal.jsonline import get_int, get_text
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import get_int, get_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 
 NAME = "amp"
 """Registry name, and the provider id in `metadata.model`."""

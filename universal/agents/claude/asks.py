@@ -23,8 +23,8 @@ from universal.agents.claude.wire import Msg, control_answer, get_text
 from universal.claude_code import UNCHECKED, access_metadata
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck
 from universal.items import Json
-from universal.jsonvalue import obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import obj
+from universal.lib.jsonvalue import text as as_text
 
 _NO_REASON = "The user doesn't want to proceed with this tool use."
 _ALLOWED = "A person has allowed this call."

@@ -53,8 +53,8 @@ from universal.codec import (
 )
 from universal.events import ErrorData, EventType
 from universal.items import Json
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 from universal.turn import Input
 
 _NOISE = ("<local-command-", "<command-", "<task-notification", INTERRUPTED)

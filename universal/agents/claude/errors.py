@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from universal.agents.claude.wire import Msg, get_int, get_text
 from universal.items import Json
-from universal.jsonvalue import arr
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import arr
+from universal.lib.jsonvalue import text as as_text
 
 _LOGIN = (
     "Run `claude` in a terminal and log in with /login, or set ANTHROPIC_API_KEY in the environment "

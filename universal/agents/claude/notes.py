@@ -17,7 +17,7 @@ from universal.agents.claude.wire import MODE_ID, Msg, get_int, get_text
 from universal.codec import Fact
 from universal.events import EventType, ItemData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonvalue import arr, obj
 from universal.mcp import McpServers, of_claude, summary
 
 

@@ -25,7 +25,7 @@ from universal.agents.claude.wire import (
 )
 from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Output, Prompt
 from universal.items import Json
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 
 _FLAGS = (
     "--print",

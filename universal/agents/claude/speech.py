@@ -17,8 +17,8 @@ from universal.agents.claude.wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS,
 from universal.codec import Fact
 from universal.events import EventType, delta_data
 from universal.items import ContentPart, Item, ItemStatus, Json, TextPart
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 
 SYNTHETIC_MODEL = "<synthetic>"
 """`model` of messages that the CLI wrote itself: answers of slash commands, errors."""

@@ -17,8 +17,8 @@ from universal.agents.claude.wire import Msg, get_text
 from universal.codec import Fact, Output, Signal
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 from universal.turn import Input
 
 INTERRUPTED = "[Request interrupted by user"

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from universal.agents.claude.wire import Msg, get_int, get_text
 from universal.events import Question, QuestionOption
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 
 AGENT_TOOLS = frozenset({"Agent", "Task"})
 """The tool that starts a subagent: `Agent` in its calls, `Task` in `init.tools` and in older versions."""

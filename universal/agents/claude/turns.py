@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from universal.agents.claude.wire import Msg, get_cost, get_text, usage_of
 from universal.codec import Signal
 from universal.items import Json
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 from universal.turn import Input
 
 AGENT = "agent"

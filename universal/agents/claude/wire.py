@@ -14,12 +14,12 @@ from typing import Any, Literal, TypeAlias
 
 from universal.codec import Attachment, Catalogue, Mode, Model, SlashCommand, WriteLine
 from universal.items import Json
-from universal.jsonline import digest as digest
-from universal.jsonline import get_int as get_int
-from universal.jsonline import get_text as get_text
-from universal.jsonline import parse as parse
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import digest as digest
+from universal.lib.jsonline import get_int as get_int
+from universal.lib.jsonline import get_text as get_text
+from universal.lib.jsonline import parse as parse
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 
 NAME = "claude"
 """Registry name, and the provider id in `metadata.model`."""

@@ -19,10 +19,10 @@ from universal.agents.codex.wire import Msg
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json, ToolResultPart
-from universal.jsonline import get_text
-from universal.jsonrpc import Id, JsonRpc, Request
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import get_text
+from universal.lib.jsonrpc import Id, JsonRpc, Request
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 from universal.permissions import Decision
 from universal.shell import is_read_only
 

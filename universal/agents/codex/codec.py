@@ -36,10 +36,10 @@ from universal.codec import (
 )
 from universal.events import EventType, SessionStartedData
 from universal.items import Json, ToolResultPart
-from universal.jsonline import get_text
-from universal.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import get_text
+from universal.lib.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 from universal.mcp import McpServers, of_codex, summary
 from universal.turn import Input
 

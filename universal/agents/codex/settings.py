@@ -14,8 +14,8 @@ from typing import Any
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, DEFAULT_MODE, DEFAULT_MODEL, NAME, PRESETS, Msg, read_models
 from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Model, Prompt
 from universal.items import Json
-from universal.jsonline import get_text
-from universal.jsonvalue import arr
+from universal.lib.jsonline import get_text
+from universal.lib.jsonvalue import arr
 from universal.permissions import BYPASS, PLAN, Rule, may_forbid
 
 CLIENT: Msg = {

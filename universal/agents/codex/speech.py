@@ -24,9 +24,9 @@ from universal.agents.codex.wire import IGNORED_ITEMS, Msg, usage_of
 from universal.codec import Fact
 from universal.events import EventData, EventType
 from universal.items import ImagePart, Item, ItemStatus, Json, TextPart
-from universal.jsonline import digest, get_int, get_text
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import digest, get_int, get_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 
 
 @dataclass(slots=True)

@@ -15,9 +15,9 @@ from universal.agents import kit
 from universal.agents.codex.wire import Msg
 from universal.events import Question, QuestionOption
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
-from universal.jsonline import get_text
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import get_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 
 DECLINED = "The user declined this."
 BACKGROUND = "(still running in the background)"

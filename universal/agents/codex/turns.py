@@ -22,7 +22,7 @@ from universal.agents.codex.speech import Thread
 from universal.agents.codex.wire import INTERRUPTION, prompt_input, request_error
 from universal.codec import Output, Prompt, Signal, WriteLine
 from universal.items import Json
-from universal.jsonrpc import Id, JsonRpc
+from universal.lib.jsonrpc import Id, JsonRpc
 from universal.turn import Input
 
 COMPACT_METHOD = "thread/compact/start"

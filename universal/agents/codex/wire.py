@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 
 from universal.codec import Attachment, Catalogue, Mode, Model, Prompt
 from universal.items import Json
-from universal.jsonline import get_int, get_text, parse
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonline import get_int, get_text, parse
+from universal.lib.jsonvalue import arr, obj
 
 NAME = "codex"
 """Registry name, and the provider id in `metadata.model`."""

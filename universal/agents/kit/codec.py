@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Generic, TypeAlias
 from universal.agents.kit.context import ContextT
 from universal.codec import Catalogue, Fact, Output, of_session
 from universal.items import Json
-from universal.jsonline import digest, parse
-from universal.jsonvalue import obj
+from universal.lib.jsonline import digest, parse
+from universal.lib.jsonvalue import obj
 
 Handlers: TypeAlias = Mapping[str, Callable[[Any, dict[str, Any]], Iterable[Output]]]
 """Kind of line -> a method of the codec."""

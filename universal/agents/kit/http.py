@@ -16,8 +16,8 @@ from universal.agents.kit.codec import BaseCodec
 from universal.agents.kit.context import ContextT
 from universal.codec import Attachment, Fact, Output, WriteLine
 from universal.items import Json
-from universal.jsonline import digest
-from universal.jsonvalue import obj, text
+from universal.lib.jsonline import digest
+from universal.lib.jsonvalue import obj, text
 
 
 class HttpCodec(BaseCodec[ContextT]):

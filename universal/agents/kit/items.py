@@ -10,7 +10,6 @@ from typing import Generic, Literal, TypeAlias
 from universal.agents.kit.context import ContextT
 from universal.codec import Fact
 from universal.events import EventData, EventType, ItemData, delta_data
-from universal.growing_text import GrowingText
 from universal.items import (
     ContentPart,
     Item,
@@ -23,6 +22,7 @@ from universal.items import (
     ToolCallPart,
     ToolResultPart,
 )
+from universal.lib.growing_text import GrowingText
 
 PartKind: TypeAlias = Literal["text", "reasoning"]
 DeltaKind: TypeAlias = Literal["text", "reasoning", "tool_input", "tool_output"]

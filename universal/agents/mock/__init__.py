@@ -1,6 +1,6 @@
 """The mock agent: its native protocol and the codec for it.
 
-The mock needs no network, no key and no installation; it plays scenes (`shim.runtime.mock_agent`), so that every path
+The mock needs no network, no key and no installation; it plays scenes (`shim.processes.mock.agent`), so that every path
 of the server and of its clients can be seen and tested. It speaks one JSON object per line. `?` marks optional keys.
 
 To the agent:

@@ -23,8 +23,8 @@ from universal.items import (
     TextPart,
     ToolResultPart,
 )
-from universal.jsonline import digest
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonline import digest
+from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import REPLIES
 from universal.turn import Input
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, cast
 from universal import codec as c
 from universal.events import Question, QuestionOption
 from universal.items import Json
-from universal.jsonvalue import arr, obj, text, whole
+from universal.lib.jsonvalue import arr, obj, text, whole
 
 PROTOCOL = 1
 MAX_COUNT = 2**53

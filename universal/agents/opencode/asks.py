@@ -16,7 +16,7 @@ from universal.agents.opencode.wire import Msg
 from universal.codec import Output, PermissionReply, QuestionReply, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode_metadata import access_metadata, strings
 from universal.permissions import DECISIONS, REPLIES, Access
 

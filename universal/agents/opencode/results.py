@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from universal.agents.opencode.wire import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode_metadata import NativeResult, result_metadata
 
 

@@ -8,7 +8,7 @@ Source: runs of 1.18.33 against a scripted model; docs/wire.md.
 from __future__ import annotations
 
 from universal.items import Json
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 
 
 def after(messages: Json, anchor: str) -> list[str] | None:

@@ -16,8 +16,8 @@ from universal.agents.opencode.wire import IGNORED_PARTS, Msg, usage_of
 from universal.codec import Fact
 from universal.events import EventType
 from universal.items import ContentPart, Item, ItemRole, ItemStatus, Json, ReasoningPart, TextPart
-from universal.jsonvalue import obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import obj
+from universal.lib.jsonvalue import text as as_text
 
 ABANDONED = "Tool execution aborted"
 """OpenCode's text for a call without a result."""

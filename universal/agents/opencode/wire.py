@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 from universal.agents import kit
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode_metadata import error_details
 
 NAME = "opencode"

@@ -65,7 +65,7 @@ from universal.codec import (
 )
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
-from universal.jsonvalue import arr, obj, text, whole
+from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.opencode import ABORTED, child_metadata, message_id, refusal
 from universal.turn import Input
 

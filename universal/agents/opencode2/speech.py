@@ -15,7 +15,7 @@ from universal.agents.opencode2.dialects import Msg, slot_of, texts_of
 from universal.agents.opencode2.wire import error_of, usage_of
 from universal.codec import Fact
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, TextPart, ToolResultPart
-from universal.jsonvalue import arr, obj, text, whole
+from universal.lib.jsonvalue import arr, obj, text, whole
 
 INTERRUPTED = "Tool execution interrupted"
 """OpenCode's own words for a call that was stopped."""

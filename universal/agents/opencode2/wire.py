@@ -16,7 +16,7 @@ from universal.agents import kit
 from universal.agents.opencode2.dialects import Dialect, Msg
 from universal.codec import Catalogue, Mode, Model, Prompt, SlashCommand
 from universal.items import Json
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 from universal.permissions import Rule
 
 NAME = "opencode2"

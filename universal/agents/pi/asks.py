@@ -21,9 +21,9 @@ from universal.agents.pi.wire import Msg, write
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck
 from universal.events import Question, QuestionOption
 from universal.items import Json
-from universal.jsonline import get_text
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import get_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 from universal.permissions import BYPASS
 
 _GATE = re.compile(r"Allow (\S+)\? (\{.*\})", re.S)

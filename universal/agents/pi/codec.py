@@ -61,8 +61,8 @@ from universal.codec import (
 )
 from universal.events import ErrorData, EventType
 from universal.items import Json
-from universal.jsonline import get_int, get_text
-from universal.jsonvalue import obj
+from universal.lib.jsonline import get_int, get_text
+from universal.lib.jsonvalue import obj
 from universal.turn import Input
 
 GATE = __file__.rpartition("/")[0] + "/gate.ts"

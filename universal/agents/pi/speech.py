@@ -14,9 +14,9 @@ from universal.agents.pi.tools import read_result, text_of, title_of
 from universal.agents.pi.wire import FINISH, NAME, Msg, cost_of, model_id, usage_of
 from universal.codec import Fact
 from universal.items import Json
-from universal.jsonline import get_int, get_text
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import get_int, get_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 
 
 @dataclass(slots=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from universal.agents.pi.wire import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
-from universal.jsonline import get_text
-from universal.jsonvalue import arr, obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonline import get_text
+from universal.lib.jsonvalue import arr, obj
+from universal.lib.jsonvalue import text as as_text
 
 _TITLE_KEYS = ("description", "command", "path", "pattern", "url", "query")
 _EXIT = re.compile(r"(?:\n\n)?Command exited with code (\d{1,10})\s*$")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.session.entries import CompactionEntry, ShellEntry
 from universal.session.log import CompactionBegan, CompactionEnded, CompactionFailed, ShellBegan, ShellEnded
 from universal.session.model import Message, Session

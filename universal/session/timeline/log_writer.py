@@ -8,7 +8,7 @@ next message's time is above it.
 
 from __future__ import annotations
 
-from universal.ids import COUNTER_SPAN, MASK, IdSequence, hashed_tail
+from universal.lib.ids import COUNTER_SPAN, MASK, IdSequence, hashed_tail
 from universal.session.entries import Timeline
 from universal.session.log import LIVE_ONLY, LogAppended, LogEvent
 

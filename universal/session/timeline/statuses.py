@@ -15,7 +15,7 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any
 
-from universal.jsonvalue import arr, obj, text, whole
+from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.session import importer
 from universal.session.entries import (
     EndEntry,

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from universal.jsonvalue import obj, text
+from universal.lib.jsonvalue import obj, text
 from universal.session.entries import CallPiece, Piece, Retry, StepEntry, TextPiece
 from universal.session.log import (
     CallBegan,

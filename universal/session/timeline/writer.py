@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, StatusPart, ToolCallPart
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 from universal.session import importer
 from universal.session.changes import (
     Change,

@@ -10,13 +10,13 @@ from pydantic import BaseModel
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.routes.session import DEFAULT_LIMIT, Number
-from shim.host.roots import visible_sessions
+from shim.host.files.roots import visible_sessions
 from shim.host.values import Project
 from shim.http.operation import Ctx, to_response
 from universal.session.model import SessionRecord
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import GlobalSession, ProjectSummary
+    from shim.faces.opencode1._generated.types import GlobalSession, ProjectSummary
 
 Switch = Literal["true", "false"]
 

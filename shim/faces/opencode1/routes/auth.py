@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
+from shim.lib.errors import InvalidRequest
 
 
 class ProviderPath(BaseModel):

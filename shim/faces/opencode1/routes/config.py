@@ -1,4 +1,4 @@
-"""Reads and writes the user's OpenCode configuration (`shim.host.opencode_config`). Source: recording `misc`."""
+"""Reads and writes the user's OpenCode configuration (`shim.host.config.opencode_config`). Source: recording `misc`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 import structlog
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.generations import generation_of
 from shim.faces.opencode1.keybinds import KEYBINDS
 from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed, TuiToast
-from shim.host.config_schema import Config, wire
-from shim.host.jsonc import JsoncError
-from shim.host.opencode_config import OpenCodeConfig, describe
+from shim.host.config.config_schema import Config, wire
+from shim.host.config.jsonc import JsoncError
+from shim.host.config.opencode_config import OpenCodeConfig, describe
 from shim.http.operation import Ctx
+from shim.lib.errors import InvalidRequest
 
 log = structlog.get_logger(__name__)
 

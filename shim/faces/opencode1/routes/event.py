@@ -20,7 +20,7 @@ from shim.stream.response import stream
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from shim.faces.opencode1.event_types import SessionEvent
+    from shim.faces.opencode1._generated.event_types import SessionEvent
 
 
 @operation("event.subscribe")

@@ -1,4 +1,4 @@
-"""Serves files of the directory to trees and viewers. Source: recording `endpoints`; `shim.host.files`."""
+"""Serves files of the directory to trees and viewers. Source: recording `endpoints`; `shim.host.files.contents`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from shim.faces.opencode1.endpoint import operation
-from shim.host import files, vcs
+from shim.host.files import contents as files
+from shim.host.git import vcs
 from shim.http.operation import Ctx
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import File
+    from shim.faces.opencode1._generated.types import File
 
 
 class FileQuery(BaseModel):

@@ -1,4 +1,4 @@
-"""Searches texts and files. Source: recording `endpoints`; `shim.host.search`."""
+"""Searches texts and files. Source: recording `endpoints`; `shim.host.files.search`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
-from shim.host import search
+from shim.host.files import search
 from shim.http.operation import Ctx
 
 

@@ -12,7 +12,7 @@ from shim.http.operation import Ctx
 from shim.sessions.mcp_servers import McpServer, servers_of
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.host_types import MCPStatus
+    from shim.faces.opencode1._generated.host_types import MCPStatus
 
 
 @operation("mcp.status")

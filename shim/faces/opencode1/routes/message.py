@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shim.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.encoded_messages import EncodedMessages
 from shim.faces.opencode1.endpoint import operation
@@ -21,7 +20,8 @@ from shim.faces.opencode1.routes.session import SessionPath, need_idle, note_rea
 from shim.http import wire_json
 from shim.http.long_list import send
 from shim.http.operation import Ctx, to_response
-from shim.sessions.checkpoints import read_ahead, read_ids
+from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound
+from shim.sessions.history.checkpoints import read_ahead, read_ids
 from universal.session.model import Message, Session
 
 _ENCODED = EncodedMessages()

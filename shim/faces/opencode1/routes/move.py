@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import BaseModel
 
-from shim.errors import InvalidRequest, NotFound
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.errors import SessionNotMoved, SessionNotWarped
 from shim.faces.opencode1.routes.workspace import WorkspaceID
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx, need_id
+from shim.lib.errors import InvalidRequest, NotFound
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
 

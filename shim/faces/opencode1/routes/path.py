@@ -8,7 +8,7 @@ from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import Path
+    from shim.faces.opencode1._generated.types import Path
 
 
 @operation("path.get")

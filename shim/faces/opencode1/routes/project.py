@@ -1,11 +1,11 @@
-"""Projects. Source: recordings `endpoints`, `directories`; `shim.host.projects`."""
+"""Projects. Source: recordings `endpoints`, `directories`; `shim.host.git.projects`."""
 
 from __future__ import annotations
 
 from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import EVERYWHERE, ProjectUpdated
-from shim.host.roots import visible_copies, visible_projects
+from shim.host.files.roots import visible_copies, visible_projects
 from shim.http.operation import Ctx
 from shim.http.shapes import ProjectChanges, ProjectPath
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from shim.errors import AnswerNotFound, InvalidRequest
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import FACE
 from shim.faces.opencode1.routes.session import SessionPath, need_idle
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import AnswerNotFound, InvalidRequest
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
 from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import command as run_command
@@ -22,11 +22,11 @@ from shim.sessions.prompts.compact import compact as run_compact
 from shim.sessions.prompts.prompt_request import SUBTASK, PromptRequest
 from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.submit import submit
-from universal.jsonvalue import JsonObject, obj
+from universal.lib.jsonvalue import JsonObject, obj
 from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, Text
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import MessageWithParts
+    from shim.faces.opencode1._generated.types import MessageWithParts
 
 
 class PromptModel(BaseModel):

@@ -1,4 +1,4 @@
-"""Terminals. Source: a live OpenCode 1.18.33; `shim.host.terminals`, `shim.http.terminal`.
+"""Terminals. Source: a live OpenCode 1.18.33; `shim.host.terminals.terminal_manager`, `shim.http.terminal`.
 
 `shim.http.access` decides who may connect: no foreign pages, and without the password only clients with a ticket.
 """
@@ -11,15 +11,15 @@ from pathlib import Path
 
 from aiohttp import web
 
-from shim.errors import InvalidRequest, PtyForbidden
 from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
-from shim.host.roots import require
-from shim.host.terminals import TICKET_S, NewTerminal
+from shim.host.files.roots import require
+from shim.host.terminals.terminal_manager import TICKET_S, NewTerminal
 from shim.http import terminal
 from shim.http.access import is_authorized, may_use, token_of
 from shim.http.operation import Ctx
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
+from shim.lib.errors import InvalidRequest, PtyForbidden
 
 TICKET_HEADER = "x-opencode-ticket"
 """A required header. It makes browsers send a preflight (CORS), so that a foreign page cannot get a ticket."""

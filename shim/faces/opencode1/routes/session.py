@@ -11,15 +11,15 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator
 
-from shim.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
-from shim.host.roots import visible_sessions
+from shim.host.files.roots import visible_sessions
 from shim.http.operation import Ctx, need_id
 from shim.http.places import need_session_here
-from shim.sessions.open_signs import Read
+from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy
+from shim.sessions.session.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session
-from universal.diffs import relative
+from universal.lib.diffs import relative
 from universal.session.importer import session_model
 from universal.session.model import UserInfo
 from universal.session.record_json import RecordChanges

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.errors import InvalidRequest, ShareNotFound
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import extra, operation
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.share_page import DEEPEST, POLICY, page
-from shim.host.roots import visible_sessions
+from shim.host.files.roots import visible_sessions
 from shim.http.operation import Ctx
+from shim.lib.errors import InvalidRequest, ShareNotFound
 from universal.session.model import SessionRecord
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import MessageWithParts
+    from shim.faces.opencode1._generated.types import MessageWithParts
 
 NAME_BYTES = 12
 """Random bytes in a share's URL."""

@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, RootModel
 
-from shim.clock import from_rfc3339
-from shim.errors import InvalidRequest
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.history import BrokenHistory, fold, row
 from shim.faces.opencode1.render import render
 from shim.faces.opencode1.routes.transfer import path_of
 from shim.faces.opencode1.transfer import import_
-from shim.host.roots import visible_sessions
+from shim.host.files.roots import visible_sessions
 from shim.http.directory import resolve
 from shim.http.operation import Ctx, need_id
+from shim.lib.clock import from_rfc3339
+from shim.lib.errors import InvalidRequest
 from universal.session.reducer import Reducer
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import HistoryEvent
+    from shim.faces.opencode1._generated.types import HistoryEvent
 
 
 class ClientSequences(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):

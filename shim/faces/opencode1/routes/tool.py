@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode1 import tool_schemas
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
+from shim.lib.errors import InvalidRequest
 
 
 class ToolQuery(BaseModel):

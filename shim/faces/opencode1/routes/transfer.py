@@ -11,8 +11,8 @@ from shim.faces.opencode1.endpoint import extra
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.transfer import import_
 from shim.http.operation import Ctx
-from shim.sessions.dependencies import ProjectLike
-from universal.diffs import relative
+from shim.sessions.session.dependencies import ProjectLike
+from universal.lib.diffs import relative
 
 
 @extra("session.export", "GET", "/session/{sessionID}/export")

@@ -10,11 +10,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, Field
 
-from shim.errors import ServiceUnavailable
 from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import ToastVariant, TuiCommand, TuiPrompt, TuiSession, TuiToast
 from shim.host.tui_control import TuiRequest
 from shim.http.operation import Ctx, need_id
+from shim.lib.errors import ServiceUnavailable
 
 TuiChange: TypeAlias = TuiPrompt | TuiCommand | TuiToast | TuiSession
 SHORT_NAMES = {

@@ -1,4 +1,4 @@
-"""Reports branch and changes of the directory's repository. Source: recordings `endpoints`, `misc`; `shim.host.vcs`."""
+"""Reports branch and changes of the directory's repository. Source: recordings `endpoints`, `misc`; `shim.host.git.vcs`."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from aiohttp import web
 from pydantic import BaseModel, Field
 
 from shim.faces.opencode1.endpoint import operation
-from shim.host import patches, vcs
-from shim.host.roots import require
-from shim.host.vcs import Change
+from shim.host.files.roots import require
+from shim.host.git import patches, vcs
+from shim.host.git.vcs import Change
 from shim.http.operation import Ctx
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.types import VcsFileDiff, VcsInfo
+    from shim.faces.opencode1._generated.types import VcsFileDiff, VcsInfo
 
 
 class DiffQuery(BaseModel):

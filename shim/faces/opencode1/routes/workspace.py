@@ -1,4 +1,4 @@
-"""Workspaces. Source: `shim.host.workspaces`."""
+"""Workspaces. Source: `shim.host.git.workspaces`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pydantic import BaseModel
 
 from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
-from shim.host.workspaces import KIND
+from shim.host.git.workspaces import KIND
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx, need_id
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.host_types import WorkspaceAdapter, WorkspaceEventConnectionStatus
+    from shim.faces.opencode1._generated.host_types import WorkspaceAdapter, WorkspaceEventConnectionStatus
 
 WorkspaceID = Annotated[str, need_id("wrk")]
 

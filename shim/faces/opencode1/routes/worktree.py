@@ -1,4 +1,4 @@
-"""Worktrees and copies of a project. Source: a live OpenCode 1.18.33; `shim.host.worktrees`, `shim.host.project_copies`."""
+"""Worktrees and copies of a project (`shim.host.git.worktrees`, `project_copies`). Source: a live OpenCode 1.18.33."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from shim.faces.opencode1.endpoint import operation
-from shim.host.project_copies import generate_name
-from shim.host.roots import require
+from shim.host.files.roots import require
+from shim.host.git.project_copies import generate_name
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1.host_types import Worktree
+    from shim.faces.opencode1._generated.host_types import Worktree
 
 
 class Create(BaseModel):

@@ -15,7 +15,7 @@ from typing import Any
 
 from shim.faces.opencode2.dialects.v2_july import rename_fields, result_of
 from shim.faces.opencode2.events import Event, EventJson, ReadOnlyWire, Wire
-from universal.jsonvalue import arr, obj, text, whole
+from universal.lib.jsonvalue import arr, obj, text, whole
 
 NEXT = "session.next."
 TOOLS = {"shell": "bash", "subagent": "task", "patch": "apply_patch"}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
-from universal.jsonvalue import arr, obj, text
+from universal.lib.jsonvalue import arr, obj, text
 
 Fields = Mapping[str, str | None]
 Maker = Callable[[Event, Wire], Wire]

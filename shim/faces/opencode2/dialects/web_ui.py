@@ -17,7 +17,7 @@ from shim.faces.opencode2.dialects import preview, v2_july, v2_july_edge
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.events import Event, ReadOnlyWire, Wire
 from shim.faces.opencode2.rewrite_rules import Alias, Answer, of_data, of_each
-from universal.jsonvalue import arr, obj
+from universal.lib.jsonvalue import arr, obj
 
 CALLS = frozenset({"session.tool.progress", "session.tool.success", "session.tool.failed"})
 QUESTIONS = frozenset({"form.created", "form.replied", "form.cancelled"})

@@ -13,13 +13,13 @@ from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import AgentModeNotFound
 from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.location_answer import locate_answer
-from shim.host import skills
+from shim.host.config import skills
 from shim.http.operation import Ctx
 from shim.sessions.prompts.built_in_commands import templates
 from universal.permissions import rules_from_config
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types
+    from shim.faces.opencode2._generated import host_types
 
 
 class AgentPath(BaseModel):

@@ -1,4 +1,4 @@
-"""The route of the user's OpenCode configuration (`shim.host.opencode_config`), in OpenCode 2's form."""
+"""The route of the user's OpenCode configuration (`shim.host.config.opencode_config`), in OpenCode 2's form."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode2 import host
 from shim.faces.opencode2.config import convert
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.location_answer import place, publish_changes
 from shim.host.changes import EVERYWHERE, AllDisposed
-from shim.host.jsonc import JsoncError
-from shim.host.opencode_config import GLOBAL_NAMES
+from shim.host.config.jsonc import JsoncError
+from shim.host.config.opencode_config import GLOBAL_NAMES
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types
+    from shim.faces.opencode2._generated import host_types
 
 
 class Shell(BaseModel):

@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from shim.faces.opencode2.errors import CursorInvalid
-from universal.jsonvalue import obj
+from universal.lib.jsonvalue import obj
 
 
 def encode_cursor(value: Any) -> str:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import QuestionNotFound
 from shim.faces.opencode2 import asks, read
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
@@ -18,9 +17,10 @@ from shim.faces.opencode2.forms import GLOBAL, FormDraft
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import face, need, need_id, read_session
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import QuestionNotFound
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
+    from shim.faces.opencode2._generated import types
 
 Count = Annotated[int, Field(ge=0)]
 MAX_FIELDS = 100

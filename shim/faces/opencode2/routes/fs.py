@@ -17,16 +17,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from aiohttp import web
 from pydantic import BaseModel, Field
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import FileUnreadable
 from shim.faces.opencode2.routes.location_answer import locate_answer
-from shim.host import disk, files, search
-from shim.host.roots import require
+from shim.host.files import contents as files
+from shim.host.files import search
+from shim.host.files.roots import require
 from shim.http.operation import Ctx
+from shim.lib import disk
+from shim.lib.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2.host_types import FileSystemEntry
+    from shim.faces.opencode2._generated.host_types import FileSystemEntry
 
 BYTES = "application/octet-stream"
 

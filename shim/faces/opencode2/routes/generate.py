@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from shim.errors import ServiceUnavailable
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.sessions import ModelRef, SessionPath
 from shim.http.operation import Ctx
+from shim.lib.errors import ServiceUnavailable
 from shim.sessions.prompts.generate import NotGenerated, text
 from shim.sessions.prompts.prompt_request import PromptRequest, choose
 from universal.session.model import ModelRef as CoreModelRef

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from shim.errors import LimitReached
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import InstructionTooLarge
 from shim.faces.opencode2.routes.sessions import SessionPath
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import LimitReached
 from shim.sessions.prompts.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, canonical_json
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 
 
 class EntryPath(SessionPath):

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 
 from shim.agents.keys import MODEL_PROVIDERS
-from shim.errors import InvalidRequest
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CredentialNotFound, IntegrationNotFound
 from shim.faces.opencode2.routes.location_answer import locate_answer, publish_changes
 from shim.host.changes import EVERYWHERE, AllDisposed
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types
+    from shim.faces.opencode2._generated import host_types
 
 TITLES = {
     "anthropic": "Anthropic",

@@ -1,4 +1,4 @@
-"""Routes of directories (`shim.host.projects`)."""
+"""Routes of directories (`shim.host.git.projects`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2.host_types import LocationPublicInfo
+    from shim.faces.opencode2._generated.host_types import LocationPublicInfo
 
 
 @operation("location.get")

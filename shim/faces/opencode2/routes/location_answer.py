@@ -9,8 +9,8 @@ import asyncio
 
 from shim.faces.opencode2.envelope import LocatedAnswer
 from shim.faces.opencode2.errors import LocationNotFound
-from shim.host.disk import is_folder
 from shim.http.operation import Ctx
+from shim.lib.disk import is_folder
 
 
 async def locate_answer(ctx: Ctx, data: object) -> LocatedAnswer:

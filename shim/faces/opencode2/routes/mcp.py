@@ -13,7 +13,7 @@ from shim.http.operation import Ctx
 from shim.sessions.mcp_servers import McpServer, servers_of
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types
+    from shim.faces.opencode2._generated import host_types
 
 UNKNOWN_ERROR = "The agent gave no reason."
 

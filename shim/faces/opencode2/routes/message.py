@@ -8,16 +8,16 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from shim.errors import InvalidRequest, MessageNotFound
 from shim.faces.opencode2 import read, session_info
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.session import Limit, first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, read_session
+from shim.host.git.trees import WHOLE_FILE
 from shim.http.operation import Ctx
-from shim.sessions.checkpoints import read_entries_ahead
-from shim.sessions.undo.trees import WHOLE_FILE
+from shim.lib.errors import InvalidRequest, MessageNotFound
+from shim.sessions.history.checkpoints import read_entries_ahead
 from shim.sessions.undo.turn_diff import changes
 from universal.session.entries import CompactionEntry, Entries, Entry
 

@@ -14,7 +14,7 @@ from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.http.operation import Ctx
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types
+    from shim.faces.opencode2._generated import host_types
 
 
 class ProviderPath(BaseModel):

@@ -11,11 +11,11 @@ import asyncio
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.errors import PairingTokenNotFound
 from shim.faces.opencode2.endpoint import extra, operation
 from shim.http.access import CONNECTION, access_of
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.pairing import CODE_S, TOKEN_S
+from shim.lib.errors import PairingTokenNotFound
 
 
 class CodePath(BaseModel):

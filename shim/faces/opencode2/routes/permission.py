@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import Conflict, PermissionNotFound
 from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import GrantNotFound
@@ -18,11 +17,12 @@ from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import PERMISSIONS, SessionPath, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import Conflict, PermissionNotFound
 from shim.sessions.permissions.grants import Grant
 from universal.permissions import Access
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
+    from shim.faces.opencode2._generated import types
 
 
 class RequestPath(SessionPath):

@@ -13,11 +13,11 @@ import os
 from pydantic import BaseModel
 
 from shim.faces.opencode2 import asks
+from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.dialects import PREVIEW, V2_0, V2_JULY, WEB_UI
 from shim.faces.opencode2.endpoint import preview_operation as operation
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.negotiation import BROWSER, dialect_of, note
-from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.faces.opencode2.routes.sessions import SessionPath, need
 from shim.http.operation import NO_CONTENT, Ctx

@@ -1,6 +1,6 @@
 """Routes of projects and their worktrees.
 
-See `shim.host.projects`, `shim.host.worktrees` and `shim.host.project_copies`.
+See `shim.host.git.projects`, `shim.host.git.worktrees` and `shim.host.git.project_copies`.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pydantic import BaseModel, Field
 
-from shim.errors import InvalidRequest, ProjectNotFound
 from shim.faces.opencode2 import host
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import WorktreeRefused
-from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpdated
-from shim.host.project_copies import STRATEGY
-from shim.host.roots import require, visible_copies, visible_projects
+from shim.host.files.roots import require, visible_copies, visible_projects
+from shim.host.git import vcs
+from shim.host.git.project_copies import STRATEGY
 from shim.host.values import Project
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.shapes import ProjectChanges, ProjectPath
+from shim.lib.errors import InvalidRequest, ProjectNotFound
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import host_types
+    from shim.faces.opencode2._generated import host_types
 
 
 class ProjectQuery(BaseModel):

@@ -11,21 +11,21 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from shim.errors import Conflict, InvalidRequest
 from shim.faces.opencode2 import prompt_files
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CommandNotFound, ResourceConflict, SkillNotFound
 from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_item, need, read_session
-from shim.host import skills
-from shim.host.skills import Skill
+from shim.host.config import skills
+from shim.host.config.skills import Skill
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import Conflict, InvalidRequest
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
 from shim.sessions.prompts.built_in_commands import templates
 from shim.sessions.prompts.command import UnknownCommand
 from shim.sessions.prompts.command import command as run_command
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import first_text, submit
-from universal.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject
 from universal.session.entries import PendingPrompt, PromptEntry
 from universal.session.model import Session
 from universal.session.user_prompt import Delivery, PromptDetails, SkillText

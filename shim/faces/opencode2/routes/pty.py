@@ -1,4 +1,4 @@
-"""Routes of terminals (`shim.host.terminals`, `shim.http.terminal`).
+"""Routes of terminals (`shim.host.terminals.terminal_manager`, `shim.http.terminal`).
 
 Paths, bodies and queries are those of OpenCode 1. `shim.http.access` decides who may connect: pages of other origins may not, and
 a client without the password needs a ticket.
@@ -11,16 +11,16 @@ from pathlib import Path
 
 from aiohttp import web
 
-from shim.errors import Forbidden, InvalidRequest, PtyNotFound
 from shim.faces.opencode2 import host
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.location_answer import locate_answer
-from shim.host.roots import require
-from shim.host.terminals import TICKET_S, NewTerminal
+from shim.host.files.roots import require
+from shim.host.terminals.terminal_manager import TICKET_S, NewTerminal
 from shim.http import terminal
 from shim.http.access import is_authorized, may_use, token_of
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.shapes import ConnectQuery, PtyPath, TerminalBody, TerminalUpdate
+from shim.lib.errors import Forbidden, InvalidRequest, PtyNotFound
 
 TICKET_HEADER = "x-opencode-ticket"
 """A header that makes browsers send a CORS preflight, so that a page of another origin cannot get a ticket."""

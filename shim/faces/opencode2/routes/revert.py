@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from shim.errors import SessionBusy
 from shim.faces.opencode2 import read
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.session import first_id
 from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import SessionBusy
 from shim.sessions.undo import undo
 
 

@@ -12,14 +12,14 @@ from typing import Any
 
 from aiohttp import web
 
+from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.dialects import DIALECTS, V2_0
 from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.negotiation import note
-from shim.faces.opencode2.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED
 from shim.http import wire_json
 from shim.http.operation import Ctx
-from universal.jsonvalue import arr
+from universal.lib.jsonvalue import arr
 
 EXTENSION = "x-opencode-shim"
 """Key of the document for what OpenCode's own document does not have."""

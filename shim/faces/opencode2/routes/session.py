@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, Field, StrictBool
 
-from shim.errors import InvalidRequest, MessageNotFound, SessionNotFound
 from shim.faces.opencode2 import read, session_info
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, model_of, need, read_session
 from shim.faces.opencode2.session_info import info_of
-from shim.host.roots import require, visible_sessions
+from shim.host.files.roots import require, visible_sessions
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.places import need_session_here
+from shim.lib.errors import InvalidRequest, MessageNotFound, SessionNotFound
 from shim.sessions.transfer.fork import fork as fork_session
 from shim.sessions.transfer.move import move as move_session
 from shim.sessions.transfer.move import subpath
-from universal.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject
 from universal.session.model import SessionRecord
 from universal.session.record_json import RecordChanges, fork_of
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2 import types
+    from shim.faces.opencode2._generated import types
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200

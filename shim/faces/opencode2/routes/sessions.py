@@ -12,8 +12,8 @@ from shim.faces.opencode2.names import ACTIONS
 from shim.faces.opencode2.negotiation import STATE
 from shim.faces.opencode2.services import FaceServices
 from shim.http.operation import Ctx
-from shim.ids import is_id
-from universal.jsonvalue import JsonObject
+from shim.lib.ids import is_id
+from universal.lib.jsonvalue import JsonObject
 from universal.session import values
 from universal.session.entries import PendingPrompt
 from universal.session.model import Session, SessionRecord

@@ -1,4 +1,4 @@
-"""Routes of shell commands without a terminal (`shim.host.shells`)."""
+"""Routes of shell commands without a terminal (`shim.host.terminals.shells`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from shim.errors import ShellNotFound
 from shim.faces.opencode2 import host
 from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.routes.location_answer import locate_answer
-from shim.host.roots import require
-from shim.host.shells import PAGE_LIMIT_BYTES
+from shim.host.files.roots import require
+from shim.host.terminals.shells import PAGE_LIMIT_BYTES
 from shim.http.operation import NO_CONTENT, Ctx, need_id
+from shim.lib.errors import ShellNotFound
 
 DEFAULT_PAGE_BYTES = 64 * 2**10
 

@@ -8,12 +8,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, Field
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.sessions import face
 from shim.faces.opencode2.stats import Stats
-from shim.host.roots import visible_sessions
+from shim.host.files.roots import visible_sessions
 from shim.http.operation import Ctx
+from shim.lib.errors import InvalidRequest
 
 
 class StatsQuery(BaseModel):

@@ -15,7 +15,7 @@ from shim.faces.opencode2.routes.session import Location
 from shim.faces.opencode2.routes.sessions import SessionPath, read_session
 from shim.http.directory import resolve
 from shim.http.operation import Ctx
-from universal.jsonvalue import JsonObject
+from universal.lib.jsonvalue import JsonObject
 
 HARMLESS_KEYS = frozenset(
     {"id", "type", "role", "time", "status", "mime", "finish", "outcome", "reason", "agent", "model", "name"}

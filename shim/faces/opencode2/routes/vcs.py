@@ -1,4 +1,4 @@
-"""Routes of branches and changes of the directory's repository (`shim.host.vcs`)."""
+"""Routes of branches and changes of the directory's repository (`shim.host.git.vcs`)."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pydantic import BaseModel, Field
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import ResourceConflict, VcsUnsupported
 from shim.faces.opencode2.routes.location_answer import locate_answer, place
-from shim.host import vcs
 from shim.host.changes import EVERYWHERE, ProjectUpdated
+from shim.host.git import vcs
 from shim.http.operation import NO_CONTENT, Ctx
 
 if TYPE_CHECKING:
-    from shim.faces.opencode2.host_types import VcsFileStatus
+    from shim.faces.opencode2._generated.host_types import VcsFileStatus
 
 BRANCHES_LIMIT = 1000
 

@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from shim.errors import Conflict, InvalidRequest
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import ResourceConflict
 from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_item, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
+from shim.lib.errors import Conflict, InvalidRequest
 from shim.sessions.prompts.compact import begin
 from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.submit import resume as resume_session

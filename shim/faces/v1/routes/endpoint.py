@@ -10,11 +10,11 @@ from typing import Any, Literal, TypeAlias, TypeVar
 from aiohttp import web
 from pydantic import BaseModel
 
-from shim.errors import ShimError
 from shim.faces.v1.face import FACE
 from shim.http import wire_json
 from shim.http.operation import Ctx, Handler, extra
-from shim.services import Universal
+from shim.http.services import Universal
+from shim.lib.errors import ShimError
 
 HandlerT = TypeVar("HandlerT", bound=Handler)
 Form: TypeAlias = Literal["json", "events", "bytes", "text", "none"]

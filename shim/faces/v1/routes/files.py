@@ -18,8 +18,8 @@ from shim.faces.v1.models import (
     FsWriteResponse,
 )
 from shim.faces.v1.routes.endpoint import universal, v1
-from shim.host import file_actions
-from shim.host.file_actions import FileEntry, Place
+from shim.host.files import file_actions
+from shim.host.files.file_actions import FileEntry, Place
 from shim.http.operation import Ctx
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from shim.errors import InvalidRequest, SessionTerminated
 from shim.faces.v1.errors import PermissionNotOpen, QuestionNotOpen
 from shim.faces.v1.models import MessageAttachment, MessageRequest, PermissionReplyRequest, QuestionReplyRequest
 from shim.faces.v1.routes.endpoint import universal, v1
@@ -17,10 +16,11 @@ from shim.faces.v1.routes.sessions import SessionPath
 from shim.http.log_stream import stream
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.streams import need_room
+from shim.lib.errors import InvalidRequest, SessionTerminated
 from shim.sessions.permissions.unattended_policy import UNATTENDED_KEY, unattended_policy_of, unattended_policy_of_headers
 from shim.sessions.prompts.prompt_request import PromptRequest
 from shim.sessions.prompts.submit import submit
-from shim.sessions.session_state import SessionState
+from shim.sessions.session.session_state import SessionState
 from universal.events import EventType, ItemData, SessionEndedData, UniversalEvent
 from universal.items import ItemRole
 from universal.session.values import File, Text

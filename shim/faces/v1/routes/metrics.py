@@ -9,9 +9,9 @@ from collections import Counter
 
 from aiohttp import web
 
-from shim.bounded_output import dropped_lines
 from shim.faces.v1.routes.endpoint import v1
 from shim.http.operation import Ctx
+from shim.lib.bounded_output import dropped_lines
 
 
 def tasks() -> dict[str, int]:
@@ -22,7 +22,7 @@ def tasks() -> dict[str, int]:
 @v1("get_metrics", "GET", "/metrics", tag="meta", form="text", ours=True)
 async def get_metrics(ctx: Ctx) -> object:
     """Counts, durations and gauges of the server, for Prometheus."""
-    from shim.telemetry.prometheus import CONTENT_TYPE, ClusterGauges, Gauges, render
+    from shim.faces.v1.prometheus import CONTENT_TYPE, ClusterGauges, Gauges, render
 
     services, telemetry = ctx.services, ctx.services.telemetry
     assert telemetry is not None

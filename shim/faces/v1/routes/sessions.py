@@ -8,13 +8,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from shim.errors import InvalidRequest
 from shim.faces.v1.models import CreateSessionRequest, CreateSessionResponse, SessionInfo, SessionListResponse
 from shim.faces.v1.routes.endpoint import universal, v1
-from shim.host.roots import require, visible_sessions
+from shim.host.files.roots import require, visible_sessions
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.places import need_session_here
-from shim.sessions.named_sessions import NewSession
+from shim.lib.errors import InvalidRequest
+from shim.sessions.index.named_sessions import NewSession
 from shim.sessions.placement import LABELS_KEY
 from universal.session.model import SessionRecord
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context
 from universal.agents.acp.tools import name_of, rule_metadata
 from universal.codec import Fact, Output, QuestionReply, WriteLine
 from universal.events import QuestionData
-from universal.jsonrpc import JsonRpc, Request
+from universal.lib.jsonrpc import JsonRpc, Request
 
 PATCH = (
     "*** Begin Patch\n*** Update File: ./a\n@@\n-x\n+y\n*** Add File: b\n+z\n*** Update File: c\n*** Move to: ../d\n*** End Patch"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import AGENT, Talk, option
 from universal.agents.acp.claude import denied_tools
 from universal.agents.acp.codec import AcpCodec

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load_all
 from tests.support.replay import encode
 from universal.agents.acp.codec import AcpCodec

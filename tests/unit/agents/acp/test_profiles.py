@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import AGENT, Talk
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.profiles import PROFILES

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import OWN, Talk
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.profiles import PROFILES

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load
 from universal.agents.amp.codec import AmpCodec
 from universal.agents.amp.spec import AMP

@@ -19,8 +19,8 @@ from universal.agents.claude.wire import IGNORED, parse
 from universal.codec import Exit, Fact, Interrupt, PermissionReply, QuestionReply
 from universal.events import EventType, Source, UniversalEvent
 from universal.items import ItemKind, ItemRole
-from universal.jsonvalue import obj
-from universal.jsonvalue import text as as_text
+from universal.lib.jsonvalue import obj
+from universal.lib.jsonvalue import text as as_text
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=20)
 VALUES = st.recursive(

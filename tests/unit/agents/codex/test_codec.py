@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from universal.agents.codex.codec import CodexCodec
 from universal.agents.codex.spec import CODEX
 from universal.codec import (

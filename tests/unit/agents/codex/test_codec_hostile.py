@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load_all
 from tests.unit.agents.codex.test_codec import THREAD, TURN, Bench
 from universal.agents.codex.codec import CodexCodec

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.runtime.mock_scenes import SCENES
+from shim.processes.mock.scenes import SCENES
 from tests.fakes.mock_scenarios import SCENARIOS, play
 from tests.fakes.mock_session import always, counting_ids
 from universal.agents.mock.codec import MockCodec

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from universal.agents.opencode.codec import OpenCodeCodec
 from universal.agents.opencode.spec import OPENCODE
 from universal.agents.opencode.wire import delay_ms, model_ref, read_catalogue

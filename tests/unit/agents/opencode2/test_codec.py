@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from universal.agents.opencode2 import codec as codec_module
 from universal.agents.opencode2.codec import OpenCode2Codec
 from universal.agents.opencode2.wire import OFFERS

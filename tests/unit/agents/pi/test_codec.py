@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.record.driver import counting_ids
+from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load
 from universal.agents.pi.codec import PiCodec
 from universal.agents.pi.spec import PI

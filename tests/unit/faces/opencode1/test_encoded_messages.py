@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from shim.clock import from_rfc3339
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.encoded_messages import EncodedMessages
 from shim.http import wire_json
+from shim.lib.clock import from_rfc3339
 from tests.support.opencode2_story import Story, synthetic_stories
 from universal.session.model import Message
 from universal.session.reducer import Reducer

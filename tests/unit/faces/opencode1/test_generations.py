@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.generations import TOAST_MS, event_of_1_0, generation_of, generation_of_agent
+from shim.lib.errors import InvalidRequest
 from tests.unit.stream.reading import drain, make_hub, subscribe
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode1.transfer import TITLE_LIMIT, read
+from shim.lib.errors import InvalidRequest
 
 
 def document(**info: Any) -> dict[str, Any]:

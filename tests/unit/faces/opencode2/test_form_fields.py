@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shim.errors import InvalidRequest
 from shim.faces.opencode2.form_fields import fields_of, invalid
+from shim.lib.errors import InvalidRequest
 
 COLOURS = [{"value": "red", "label": "Red"}, {"value": "blue", "label": "Blue"}]
 

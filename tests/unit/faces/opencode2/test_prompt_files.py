@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from shim.clock import ManualClock
-from shim.errors import InvalidRequest
 from shim.faces.opencode2 import prompt_files
 from shim.faces.opencode2.prompt_files import sniff_type
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.errors import InvalidRequest
+from shim.lib.ids import Ids
 from shim.sessions.permissions.grants import Grants
 from universal.session.values import File
 from universal.turn import DispatchPrompt, Input, PromptsCancelled, TurnMachine

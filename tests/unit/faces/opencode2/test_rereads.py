@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from shim.clock import ManualClock
 from shim.faces.opencode2 import read, rereads
 from shim.faces.opencode2.dialects import V2_JULY
 from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.rereads import Rereads
 from shim.faces.opencode2.stream import ENCODERS
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.stream.hub import Hub
 from universal.permissions import Access
 from universal.session.entries import NoteEntry

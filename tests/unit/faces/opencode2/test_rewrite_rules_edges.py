@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from shim.faces.opencode2._generated.operations import OPERATIONS
 from shim.faces.opencode2.dialects import DIALECTS
 from shim.faces.opencode2.dialects import v2_july_edge as j
-from shim.faces.opencode2.operations import OPERATIONS
 from shim.faces.opencode2.probes import Probes
 from shim.faces.opencode2.rewrite_rules import NoContent
-from shim.operations import RequestInput
+from shim.http.operations import RequestInput
 
 
 @pytest.mark.parametrize("name", DIALECTS)

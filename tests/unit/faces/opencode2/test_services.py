@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from shim.app import SERVICES
 from shim.faces.opencode2 import services as module
 from shim.faces.opencode2.dialects import V2_0
 from shim.faces.opencode2.stream import ENCODERS
-from shim.services import Services
+from shim.http.services import Services
+from shim.main.app import SERVICES
 from tests.support.live import Live, live
 
 

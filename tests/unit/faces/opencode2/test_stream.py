@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from shim.clock import ManualClock
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.stream import encoder_of
 from shim.faces.opencode2.dialects import Dialect
 from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.stream import ENCODERS, HEARTBEAT, KEEP_S, READER_FRAMES, DialectEncoder
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.stream.frame import encode_position
 from shim.stream.hub import Face, Hub, HubBounds
 from shim.stream.scheduling import Bursts
@@ -28,7 +28,7 @@ DEFAULT_BOUNDS = HubBounds(Bounds(frames=READER_FRAMES))
 
 
 def make(bounds: HubBounds = DEFAULT_BOUNDS, bursts: Bursts | None = None) -> tuple[Hub, ManualClock]:
-    """A hub with the bounds that `shim.app` gives it."""
+    """A hub with the bounds that `shim.main.app` gives it."""
     clock = ManualClock()
     return Hub(clock, Ids(clock), bounds=bounds, bursts=bursts, faces=(FACE,)), clock
 

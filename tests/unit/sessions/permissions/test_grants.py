@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shim.clock import ManualClock
-from shim.ids import Ids
+from shim.lib.clock import ManualClock
+from shim.lib.ids import Ids
 from shim.sessions.permissions.grants import Grants
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from shim.errors import InvalidRequest, PermissionNotFound
+from shim.lib.errors import InvalidRequest, PermissionNotFound
 from shim.sessions.permissions import requests
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import children, permissions, questions, statuses, view

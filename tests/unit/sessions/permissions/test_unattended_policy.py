@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from shim.errors import InvalidRequest
-from shim.sessions.manager import SessionManager
+from shim.lib.errors import InvalidRequest
+from shim.sessions.index.manager import SessionManager
 from shim.sessions.permissions.unattended_policy import unattended_policy_of_headers
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import children, permissions, questions

@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 from shim.agents import early_programs
-from shim.errors import SessionElsewhere, StoreUnavailable
-from shim.sessions import actor
+from shim.host.git.trees import Trees
+from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.prompts import prompt_dispatch
+from shim.sessions.session import actor
 from shim.sessions.undo import step_snapshots
-from shim.sessions.undo.trees import Trees
 from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask
 from universal.codec import AgentSpec, HeldCalls

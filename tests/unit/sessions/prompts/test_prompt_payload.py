@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from shim.agents.directory import AgentDirectory
-from shim.clock import SystemClock
-from shim.ids import Ids
+from shim.lib.clock import SystemClock
+from shim.lib.ids import Ids
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts, pending_prompt_of
 from shim.sessions.prompts.prompt_request import AGENT_HINT, SUBTASK, PromptRequest, accept, choose

@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from shim.agents.directory import AgentDirectory
-from shim.errors import InvalidRequest
+from shim.lib.errors import InvalidRequest
 from shim.sessions.prompts.prompt_request import Choice, PromptRequest, choose
 from tests.fakes.agents_directory import FakeAgents, agent
 from universal.agents.acp.spec import UNTOLD

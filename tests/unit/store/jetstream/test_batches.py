@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.jetstream.batches import BATCH_EVENTS, ENVELOPE_BYTES, Batch, Reader, batches, claim, encode_event, envelope_of
 from shim.store.rows import EventRow
 

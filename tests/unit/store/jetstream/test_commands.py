@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shim.errors import ServerLost
+from shim.lib.errors import ServerLost
 from shim.store.jetstream import commands
 from shim.store.jetstream.connection import Parcel
 from shim.store.jetstream.store import JetStreamStore

@@ -12,7 +12,7 @@ from time import time
 
 import pytest
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.jetstream import connection as connections
 from shim.store.jetstream.connection import Connection
 from shim.store.jetstream.layout import ClusterOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from shim.errors import ShimError, StoreError
+from shim.lib.errors import ShimError, StoreError
 from shim.store.jetstream.batches import Events
 from shim.store.jetstream.lanes import LaneClosed, LaneWriter, Limits, Write
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.jetstream.layout import (
     TOKEN_CHARS,
     Layout,

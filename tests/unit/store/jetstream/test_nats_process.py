@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.jetstream.layout import ClusterOptions
 from shim.store.jetstream.nats_process import EmbeddedServer, configuration
 from shim.store.jetstream.store import JetStreamStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.errors import StoreError
+from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
 from shim.store.jetstream.pages import PageCopies
 from shim.store.jetstream.store import JetStreamStore

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shim.errors import ServerLost
+from shim.lib.errors import ServerLost
 from shim.store.jetstream import pipes
 from shim.store.jetstream.store import JetStreamStore
 from shim.store.peers import Command, Pipe

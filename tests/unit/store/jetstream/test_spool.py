@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.jetstream import connection as connections
 from shim.store.jetstream import spool as spools
 from shim.store.jetstream.layout import ClusterOptions

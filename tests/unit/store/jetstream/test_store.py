@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shim.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint
 from shim.store.jetstream import connection as connections
 from shim.store.jetstream.batches import envelope_of

@@ -1,0 +1,1 @@
+"""Agents that wait for the next session."""

@@ -1,0 +1,410 @@
+"""Keeps spare agents: processes that are started, initialised and wait, so that a new session's first answer comes at once.
+
+    note_use    a session has started an agent: a spare of this agent and directory is due, when the machine is idle
+    note_visit  a client looks at a directory: a spare is due at once, if there is room
+    note_open   a person has opened a session without an agent: a spare that continues its conversation is due, if there is room
+    take        a session takes the spare of its agent and directory, if nothing that its start depends on has changed
+    look        ends spares that are old, out of date, or too many for the memory, starts those that are due, prepares new ones
+
+A spare belongs to nobody: no session, no event, no journal. Decision and bounds: docs/adr/0030-spare-agents.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from shim.agents.directory import Agent, AgentDirectory
+from shim.agents.spares.memory import free_bytes
+from shim.agents.spares.spare_process import Spare, SpareKey
+from shim.agents.start_state import StartState, has_login_sign, start_state, working_tree
+from shim.host.files.roots import require
+from shim.host.git.snapshot import SnapshotError
+from shim.host.git.trees import Trees
+from shim.host.trust.trust_store import ProjectTrust
+from shim.lib.clock import Clock
+from shim.lib.errors import AgentError, OutsideRoots
+from shim.lib.ids import Ids
+from universal.codec import LaunchOptions, SpareCodec
+from universal.permissions import Rule
+
+log = structlog.get_logger()
+
+LEAST_FREE_BYTES = 1536 * 2**20
+"""Free memory that there must be for a spare. An agent takes 100 to 400 MiB."""
+UNUSED_MS = 600_000
+"""Milliseconds after which a spare that nobody took is ended."""
+REFILL_MS = 2_000
+"""Milliseconds between the start of a session's agent and that of the next spare, so that the first answer has the processor."""
+PREPARE_MS = 2_000
+"""Milliseconds after the start of a spare until it loads what its first prompt needs. Claude Code gains nothing from a request
+that comes with its handshake."""
+CHANGED_MS = 30_000
+"""Milliseconds until a spare that was out of date is replaced, since files that change do so again soon."""
+MOST_LOSSES = 3
+"""Number of spares of one pair that may be lost, or get out of date, one after the other, before no more are started for it."""
+OPEN_MS = 2_000
+"""Milliseconds until the agent of an opened session is started, so that a look through many sessions starts one at most."""
+LOOK_S = 5.0
+"""Seconds between looks, at most."""
+HISTORIES = 256
+"""Number of spares whose history is kept, the last used ones."""
+CLOSE_S = 3.0
+"""Seconds for spares to end by themselves when the server stops; then they are killed."""
+
+
+@dataclass(slots=True)
+class _History:
+    """What is known of a spare that is wanted, or was. `due_ms`: when its next spare may start; None if none is wanted.
+
+    `losses`: spares that died without a session, since one was taken; `changes`: starts that were put off, since the last use;
+    `is_unused`: the last spare was ended since nobody took it, so that visits alone start no other.
+    """
+
+    due_ms: int | None = None
+    losses: int = 0
+    changes: int = 0
+    is_unused: bool = False
+
+
+class SpareAgents:
+    """All spares of the server. `limit`: how many there may be, 0 for none; a reload changes it.
+
+    In: `snapshots` returns what takes those of a directory, or None; `is_idle` tells whether the machine has time for a start;
+    `read_free_bytes` tells the free memory, or None.
+    """
+
+    def __init__(
+        self,
+        agents: AgentDirectory,
+        *,
+        clock: Clock,
+        ids: Ids,
+        limit: int,
+        trust: ProjectTrust | None,
+        roots: Sequence[str],
+        config_refresh: Callable[[str], Awaitable[None]],
+        config_rules: Callable[[str], tuple[Rule, ...]],
+        snapshots: Callable[[str], Trees | None],
+        is_idle: Callable[[], bool],
+        read_free_bytes: Callable[[], int | None] = free_bytes,
+    ) -> None:
+        self.limit = limit
+        self._agents = agents
+        self._clock = clock
+        self._ids = ids
+        self._trust = trust
+        self._roots = tuple(roots)
+        self._config_refresh = config_refresh
+        self._config_rules = config_rules
+        self._snapshots = snapshots
+        self._is_idle = is_idle
+        self._read_free_bytes = read_free_bytes
+        self._spares: dict[SpareKey, Spare] = {}
+        self._histories: dict[SpareKey, _History] = {}
+        self._ending: dict[asyncio.Task[None], Spare] = {}
+        self._answered: dict[str, bool] = {}
+        """Agents that have answered since the last look (True), or were refused for want of a login (False)."""
+        self._hidden_logins = set[str]()
+        """Agents that answer although no sign of their login can be seen."""
+        self._refused_logins = set[str]()
+        self._looking = asyncio.Lock()
+        self._due = asyncio.Event()
+        self._keeper: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    # --- start and stop ---------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start looking after the spares."""
+        self._keeper = asyncio.create_task(self._keep(), name="spare agents")
+
+    async def close(self) -> None:
+        """End all spares: CLOSE_S seconds, then they are killed."""
+        self._is_closed = True
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.wait([self._keeper])
+        self.drop(None)
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=CLOSE_S)
+        for spare in list(self._ending.values()):
+            spare.kill()
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    @property
+    def count(self) -> int:
+        """Number of spares that run."""
+        return len(self._spares)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a further spare may be wanted without taking another one's place."""
+        return len(self._candidates()) < self.limit
+
+    # --- from sessions and clients -------------------------------------------------------------------------------
+
+    def note_use(self, agent: Agent, directory: str) -> None:
+        """Note that a session has started this agent there. The next spare is for it, when the machine is idle."""
+        if agent.spec.spare is None or not self.limit:
+            return
+        history = self._history(SpareKey(agent.spec.name, directory))
+        history.due_ms = self._clock.now_ms() + REFILL_MS
+        history.is_unused, history.changes = False, 0
+        self._trim()
+
+    def note_answer(self, agent: str, *, is_logged_in: bool) -> None:
+        """Note that an agent has answered a prompt, or that it could not, because it is not logged in."""
+        self._answered[agent] = is_logged_in
+
+    def note_visit(self, agent: Agent, directory: str) -> None:
+        """Note that a client looks at this directory. Takes no other spare's place."""
+        key = SpareKey(agent.spec.name, directory)
+        if agent.spec.spare is None or not self.has_room:
+            return
+        history = self._history(key)
+        if history.due_ms is None and not history.is_unused:
+            history.due_ms = self._clock.now_ms()
+            self._due.set()
+
+    def note_open(self, agent: Agent, directory: str, conversation: str) -> None:
+        """Note that a person has opened a session that would continue this conversation. Takes only an earlier one's place."""
+        key = SpareKey(agent.spec.name, directory, conversation)
+        for earlier in [earlier for earlier in self._candidates() if earlier.conversation and earlier != key]:
+            self._forget(earlier, "another session was opened")
+        if agent.spec.spare is None or key in self._spares or not self.has_room:
+            return
+        history = self._history(key)
+        if history.due_ms is None and not history.is_unused:
+            history.due_ms = self._clock.now_ms() + OPEN_MS
+
+    def forget_conversation(self, agent: str, directory: str, conversation: str) -> None:
+        """Note that the agent of this conversation runs now."""
+        key = SpareKey(agent, directory, conversation)
+        if key in self._histories:
+            self._forget(key, "its session has an agent")
+            del self._histories[key]
+
+    async def take(self, agent: Agent, options: LaunchOptions) -> Spare | None:
+        """Return a spare for a session with these options; it is the session's from now on. None if there is no fitting one."""
+        conversation = options.native_session_id or "" if options.resume else ""
+        key = SpareKey(agent.spec.name, options.directory, conversation)
+        spare = self._spares.get(key)
+        is_fitting = not options.variables and options.project_settings and options.resume_at is None
+        if spare is None or not spare.is_usable or not is_fitting:
+            return None
+        state = await self._state(agent, options.directory)
+        if self._spares.get(key) is not spare or not spare.is_usable:
+            return None  # another session was quicker, or it has just ended
+        if state != spare.state:
+            self._replace(key)
+            return None
+        if not isinstance(spare.codec, SpareCodec) or not spare.codec.adopt(options):
+            return None
+        del self._spares[key]
+        self._history(key).losses = 0
+        log.info("agent.spare_taken", agent=agent.spec.name, directory=options.directory)
+        return spare
+
+    def drop(self, directory: str | None) -> None:
+        """End the spares of a directory (None: all); its settings may have changed."""
+        for key in [key for key in self._spares if directory in (None, key.directory)]:
+            self._end(key, "dropped")
+
+    # --- looking after them ----------------------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._pause_s()):
+                    await self._due.wait()
+            except TimeoutError:
+                pass
+            self._due.clear()
+            try:
+                await self.look()
+            except Exception:
+                log.exception("agent.spares_failed")
+
+    def _pause_s(self) -> float:
+        """Seconds until the next look: LOOK_S, or less if a spare is due before."""
+        now = self._clock.now_ms()
+        due = [
+            history.due_ms - now for history in self._histories.values() if history.due_ms is not None and history.due_ms > now
+        ]
+        due += [max(spare.started_ms + PREPARE_MS - now, 0) for spare in self._spares.values() if spare.is_new]
+        return min([LOOK_S, *(ms / 1000 for ms in due)])
+
+    async def look(self) -> None:
+        """End spares that are old, out of date, or too many; start those that are due, if the machine is idle."""
+        async with self._looking:
+            now = self._clock.now_ms()
+            await self._learn_logins()
+            for key, spare in list(self._spares.items()):
+                if now - spare.started_ms >= UNUSED_MS:
+                    self._histories[key].is_unused = True
+                    self._forget(key, "nobody took it")
+                elif not self._has_memory():
+                    self._forget(key, "memory is short")
+                elif await self._is_out_of_date(spare):
+                    if self._spares.get(key) is spare:
+                        self._replace(key)
+                elif self._spares.get(key) is spare and spare.is_new and now - spare.started_ms >= PREPARE_MS:
+                    spare.prepare()
+                    log.info("agent.spare_prepared", agent=key.agent, directory=key.directory)
+            self._trim()
+            for key in self._candidates():
+                due_ms = self._histories[key].due_ms
+                if key not in self._spares and due_ms is not None and due_ms <= now and self._is_idle():
+                    await self._start(key)
+
+    async def _learn_logins(self) -> None:
+        """Take over what answers have told about logins. A login whose sign can be seen is one only while it can."""
+        answered, self._answered = self._answered, {}
+        for name, is_logged_in in answered.items():
+            self._hidden_logins.discard(name)
+            self._refused_logins.discard(name)
+            agent = self._agents.get(name)
+            if not is_logged_in:
+                self._refused_logins.add(name)
+            elif agent is not None and not await asyncio.to_thread(has_login_sign, self._agents, agent):
+                self._hidden_logins.add(name)
+
+    async def _state(self, agent: Agent, directory: str) -> StartState | None:
+        name = agent.spec.name
+        if name in self._refused_logins:
+            return None
+        return await start_state(self._agents, agent, directory, self._trust, has_answered=name in self._hidden_logins)
+
+    async def _is_out_of_date(self, spare: Spare) -> bool:
+        directory = spare.options.directory
+        if await self._state(spare.agent, directory) != spare.state:
+            return True
+        return bool(spare.tree) and await working_tree(directory) != spare.tree
+
+    async def _start(self, key: SpareKey) -> None:
+        """Start a spare, unless something forbids it; then it is tried again later, a few times for one use."""
+        agent = self._agents.get(key.agent)
+        spare = await self._prepare(agent, key) if agent is not None else None
+        if self._is_closed or key not in self._histories or self._histories[key].due_ms is None:
+            return
+        if spare is None or len(self._spares) >= self.limit:
+            self._delay(key)
+            return
+        self._spares[key] = spare
+        try:
+            # A context of its own: no log line and no trace takes the spare for part of a session.
+            await asyncio.create_task(spare.start(self._agents), name=f"spare {key.agent}", context=Context())
+        except Exception as error:  # whatever it is, the others are looked after
+            log.warning("agent.spare_failed", agent=key.agent, exc_info=not isinstance(error, AgentError))
+            self._lose(spare, str(error))
+        else:
+            log.info("agent.spare_started", agent=key.agent, directory=key.directory)
+            await self._take_snapshot(key.directory)
+        if self._is_closed and key in self._spares:
+            self._end(key, "the server stops")
+
+    async def _prepare(self, agent: Agent, key: SpareKey) -> Spare | None:
+        """A spare that is not started yet, with all that its start depends on. None if there may be none."""
+        use, directory = agent.spec.spare, key.directory
+        if use is None or not agent.usable or not self._has_memory():
+            return None
+        try:
+            await require(directory, self._roots)
+        except OutsideRoots:
+            return None
+        if not await asyncio.to_thread(Path(directory).is_dir):
+            return None
+        await self._config_refresh(directory)
+        state = await self._state(agent, directory)
+        tree = await working_tree(directory) if use.takes_git else ""
+        if state is None or tree is None:
+            return None
+        codec = agent.spec.make(self._ids.factory())
+        options = LaunchOptions(
+            agent.located.path or "",
+            directory,
+            native_session_id=key.conversation or None,
+            resume=bool(key.conversation),
+            rules=self._config_rules(directory),
+        )
+        return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
+
+    async def _take_snapshot(self, directory: str) -> None:
+        """Take a snapshot ahead, so that the one before the first prompt finds a repository and few changes.
+
+        A project's first snapshot takes 0.9 s for 5,000 files, a later one 0.02 s.
+        """
+        trees = self._snapshots(directory)
+        if trees is not None:
+            with suppress(SnapshotError):  # the prompt that needs one reports it
+                await trees.track(directory)
+
+    def _has_memory(self) -> bool:
+        """Whether so much memory is free that a spare takes nobody's. False if the system does not tell."""
+        free = self._read_free_bytes()
+        return free is not None and free >= LEAST_FREE_BYTES
+
+    # --- the pairs -------------------------------------------------------------------------------------------------
+
+    def _history(self, key: SpareKey) -> _History:
+        """The history of a spare, which becomes the last used one."""
+        history = self._histories.pop(key, None) or _History()
+        self._histories[key] = history
+        for old in list(self._histories)[: max(0, len(self._histories) - HISTORIES)]:
+            self._forget(old, "too many directories")
+            del self._histories[old]
+        return history
+
+    def _candidates(self) -> list[SpareKey]:
+        """SpareKeys that have a spare or may get one, the last used ones last."""
+        return [
+            key
+            for key, history in self._histories.items()
+            if key in self._spares
+            or (history.due_ms is not None and history.losses < MOST_LOSSES and history.changes < MOST_LOSSES)
+        ]
+
+    def _trim(self) -> None:
+        """Give up the spares above the limit, those that were not used for longest."""
+        wanted = self._candidates()
+        for key in wanted[: max(0, len(wanted) - self.limit)]:
+            self._forget(key, "others were used since")
+
+    def _forget(self, key: SpareKey, why: str) -> None:
+        """End a spare, and start no other until the next use."""
+        self._histories[key].due_ms = None
+        if key in self._spares:
+            self._end(key, why)
+
+    def _replace(self, key: SpareKey) -> None:
+        """End a spare that is out of date, and start another one later."""
+        self._end(key, "out of date")
+        self._delay(key)
+
+    def _end(self, key: SpareKey, why: str) -> None:
+        """End a spare in the background."""
+        spare = self._spares.pop(key)
+        log.info("agent.spare_ended", agent=key.agent, directory=key.directory, why=why)
+        task = asyncio.get_running_loop().create_task(spare.stop(), name=f"stop spare {key.agent}")
+        self._ending[task] = spare
+        task.add_done_callback(lambda done: self._ending.pop(done, None))
+
+    def _delay(self, key: SpareKey) -> None:
+        """Let some time pass before the next start. After MOST_LOSSES times it waits for its next use."""
+        self._histories[key].changes += 1
+        self._histories[key].due_ms = self._clock.now_ms() + CHANGED_MS
+
+    def _lose(self, spare: Spare, why: str) -> None:
+        """Forget a spare that has failed, and count that."""
+        if self._spares.get(spare.key) is not spare:
+            return
+        self._histories[spare.key].losses += 1
+        self._forget(spare.key, why)

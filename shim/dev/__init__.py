@@ -1,0 +1,1 @@
+"""Developer tools: the recorder and the scripted model."""

@@ -1,0 +1,340 @@
+"""Reads the user's OpenCode configuration from where native OpenCode reads it, and writes it on request.
+
+    ~/.config/opencode/{config.json,opencode.json,opencode.jsonc}     the user's own files
+    $OPENCODE_CONFIG                                                  a file that the user names
+    opencode.jsonc, opencode.json                                     from the root of the repository down to the directory
+    .opencode/{opencode.jsonc,opencode.json}                          the same
+    $OPENCODE_CONFIG_CONTENT                                          JSON text
+
+Later sources win, key by key; `plugin` and `instructions` are concatenated. Commands may also be `command/**/*.md` (or
+`commands`) in `~/.config/opencode` and in each `.opencode`. `{env:NAME}` and `{file:path}` in texts are replaced. The server
+uses model, permission rules and commands; it only shows the rest to clients.
+
+A project's files, and the targets of its links and `{file:...}`, must lie in its repository (and in `roots`). The user's files
+may lie anywhere. `shim.host.config.config_reader` bounds a load.
+
+A faulty file stops nothing: faulty values are left out and listed in `problems`, while native OpenCode refuses all requests of
+the directory. A change to a project goes to a file that is read later; native OpenCode writes a `config.json` that it never
+reads.
+Source: a live OpenCode 1.18.33; recordings `endpoints`, `misc`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from shim.host.config import jsonc
+from shim.host.config.config_reader import FILE_LIMIT_BYTES, PLACEHOLDER, ConfigReader, Problem, Source, Stamp, merge, stamp_of
+from shim.host.files.roots import within
+from shim.lib import disk
+from shim.processes.child_environment import child_environment
+from universal.lib.jsonvalue import obj
+
+__all__ = ["FILE_LIMIT_BYTES", "PLACEHOLDER", "ConfigCommand", "ConfigFiles", "OpenCodeConfig", "Problem", "Source", "describe"]
+
+SCHEMA = "https://opencode.ai/config.json"
+GLOBAL_NAMES = ("config.json", "opencode.json", "opencode.jsonc")
+PROJECT_NAMES = ("opencode.jsonc", "opencode.json")
+REFRESH_S = 2.0
+"""Seconds between checks of a directory's files while an agent runs there. No applied rule is older."""
+LOOK_LIMIT_S = 10.0
+"""Maximum seconds that a request waits for the disk to tell whether files changed."""
+SETTLING_NS = 50_000_000
+"""A file changed this shortly before a read is read again: a second change might keep the same mtime. In nanoseconds."""
+CACHED_DIRECTORIES = 32
+"""Maximum directories whose configuration stays cached, besides those in use."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigCommand:
+    """A user-defined slash command. `template` still contains `$1`, `$ARGUMENTS`, `@file` and !`shell`."""
+
+    name: str
+    template: str
+    description: str = ""
+    agent: str | None = None
+    model: str | None = None
+    subtask: bool = False
+
+
+@dataclass(frozen=True)
+class OpenCodeConfig:
+    """The merged configuration. `values` satisfies OpenCode's `Config` schema."""
+
+    values: Mapping[str, Any]
+    problems: tuple[Problem, ...] = ()
+    sources: tuple[Source, ...] = ()
+    """The sources of the values; a later one wins."""
+
+    @cached_property
+    def personal_values(self) -> Mapping[str, Any]:
+        """Values from the user's own files and environment."""
+        return merge([source for source in self.sources if source.origin == "personal"])
+
+    @cached_property
+    def project_values(self) -> Mapping[str, Any]:
+        """Values from the project's files, which strangers may have written."""
+        return merge([source for source in self.sources if source.origin == "project"])
+
+    @property
+    def personal_permission(self) -> Any:
+        """The user's own permission rules, in the form of `permission`."""
+        return self.personal_values.get("permission")
+
+    @property
+    def project_permission(self) -> Any:
+        """The project's permission rules, in the form of `permission`."""
+        return self.project_values.get("permission")
+
+    @property
+    def model(self) -> str | None:
+        """The `provider/model` of new sessions, if the user chose one."""
+        return self.values.get("model")
+
+    @property
+    def default_agent(self) -> str | None:
+        """The name of the OpenCode agent (mode) of new sessions."""
+        return self.values.get("default_agent")
+
+    @property
+    def permission(self) -> Any:
+        """The permission rules as written: an action, or `{tool: action | {pattern: action}}`; None without rules."""
+        return self.values.get("permission")
+
+    @property
+    def commands(self) -> tuple[ConfigCommand, ...]:
+        """Slash commands, in the order of the files."""
+        return tuple(
+            ConfigCommand(
+                name,
+                row["template"],
+                row.get("description") or "",
+                row.get("agent"),
+                row.get("model"),
+                bool(row.get("subtask")),
+            )
+            for name, row in obj(self.values.get("command")).items()
+        )
+
+
+UNREAD = OpenCodeConfig({"permission": "ask"})
+"""The configuration of a directory whose files were not read yet. It asks about every permission."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LoadedConfig:
+    """A configuration with the stamps of its files at the time of the read."""
+
+    config: OpenCodeConfig
+    folders: tuple[Path, ...]
+    stamps: Mapping[str, Stamp]
+    settled: bool
+    """Whether no file changed within SETTLING_NS before the read."""
+
+
+WITHOUT_PROJECTS = ("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_CONFIG_PROJECT_DISABLE")
+"""Environment variables that make OpenCode 1.x and 2.x ignore project files."""
+
+
+class ConfigFiles:
+    """Reads and writes the configuration files, and caches each configuration until a file changes.
+
+    `fresh` reads in a thread. `current` returns the last configuration without reading; `keep_current` keeps it up to date.
+    In: the user's home and environment; `roots`, outside of which it reads no project file. `{env:...}` sees only the variables
+    that agents get: a repository's commands are sent to agents, which must not see this server's password.
+    """
+
+    def __init__(self, home: Path, environment: Mapping[str, str], roots: Sequence[str] = ()) -> None:
+        self._home = home
+        self._environment = child_environment(environment, {})
+        self._roots = tuple(roots)
+        self._loaded: dict[str, _LoadedConfig] = {}
+        self._loading: dict[str, asyncio.Task[OpenCodeConfig]] = {}
+
+    @property
+    def home(self) -> Path:
+        """The user's home directory."""
+        return self._home
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the user's own files."""
+        base = self._environment.get("XDG_CONFIG_HOME", "")
+        return (Path(base) if base.startswith("/") else self._home / ".config") / "opencode"
+
+    # --- reading
+
+    def current(self, directory: str) -> OpenCodeConfig:
+        """Return the last configuration without reading the disk; `UNREAD` if there is none."""
+        loaded = self._loaded.get(directory)
+        return UNREAD if loaded is None else loaded.config
+
+    async def fresh(self, directory: str) -> OpenCodeConfig:
+        """Return the configuration as of now. It checks the files in a thread, and reads them if one changed.
+
+        If the disk does not answer within LOOK_LIMIT_S, it returns the last configuration.
+        """
+        try:
+            async with asyncio.timeout(LOOK_LIMIT_S):
+                if (task := self._loading.get(directory)) is not None:  # a file may have changed after that task checked it
+                    await asyncio.shield(task)
+                return await asyncio.shield(self._loading.get(directory) or self._look(directory))
+        except TimeoutError:
+            log.warning("config.slow", directory=directory, after_s=LOOK_LIMIT_S)
+            return self.current(directory)
+
+    def _look(self, directory: str) -> asyncio.Task[OpenCodeConfig]:
+        task = asyncio.create_task(asyncio.to_thread(self.load, directory), name=f"config {directory}")
+        self._loading[directory] = task
+        task.add_done_callback(lambda _: self._loading.pop(directory, None))
+        return task
+
+    async def keep_current(self, in_use: Callable[[], Collection[str]]) -> None:
+        """Check the files of the directories in use every REFRESH_S, and forget others. Runs until it is cancelled."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            used = set(in_use()) if self._loaded else set[str]()
+            for directory in used - self._loading.keys():
+                self._look(directory)
+            for directory in list(self._loaded)[:-CACHED_DIRECTORIES]:
+                if directory not in used:
+                    self._loaded.pop(directory, None)
+
+    def load(self, directory: str) -> OpenCodeConfig:
+        """Load the configuration of a directory, which need not exist. Blocking."""
+        _need_thread()
+        folders = () if self._without_projects() else self._folders(directory)
+        loaded = self._loaded.get(directory)
+        if loaded is None or not loaded.settled or loaded.folders != folders or _has_changed(loaded.stamps):
+            loaded = self._read(directory, folders)
+            self._loaded[directory] = loaded
+        return loaded.config
+
+    def _read(self, directory: str, folders: tuple[Path, ...]) -> _LoadedConfig:
+        began_ns = time.time_ns()
+        reader = ConfigReader(self._environment, _inside(folders))
+        for name in GLOBAL_NAMES:
+            reader.file(self.folder / name, "personal")
+        if config_path := self._environment.get("OPENCODE_CONFIG"):
+            reader.file(Path(config_path), "personal")
+        for folder in folders:
+            for name in PROJECT_NAMES:
+                reader.file(folder / name, "project")
+        reader.commands(self.folder, "personal")
+        for folder in folders:
+            for name in PROJECT_NAMES:
+                reader.file(folder / ".opencode" / name, "project")
+            reader.commands(folder / ".opencode", "project")
+        if content := self._environment.get("OPENCODE_CONFIG_CONTENT"):
+            reader.text(content, "OPENCODE_CONFIG_CONTENT", Path(directory))
+        sources, problems = reader.finish()
+        settled = all(stamp is None or stamp[-1] < began_ns - SETTLING_NS for stamp in reader.stamps.values())
+        config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources)
+        return _LoadedConfig(config, folders, reader.stamps, settled)
+
+    def load_global(self) -> OpenCodeConfig:
+        """Load the user's own files alone, as `GET /global/config` shows them. Blocking."""
+        _need_thread()
+        reader = ConfigReader(self._environment)
+        for name in GLOBAL_NAMES:
+            reader.file(self.folder / name, "personal")
+        sources, problems = reader.finish()
+        return OpenCodeConfig(merge(sources, {"$schema": SCHEMA}), problems, sources)
+
+    def _folders(self, directory: str) -> tuple[Path, ...]:
+        """The folders from the root of the repository down to the directory, as far as `roots` allow."""
+        return tuple(folder for folder in _down_to(Path(directory)) if within(str(folder), self._roots))
+
+    def _without_projects(self) -> bool:
+        """Whether the environment disables project files, by the same variables as for OpenCode."""
+        return any(self._environment.get(name, "").lower() in ("1", "true") for name in WITHOUT_PROJECTS)
+
+    def _defaults(self) -> dict[str, Any]:
+        """The keys that native OpenCode always returns."""
+        person = self._environment.get("USER") or self._environment.get("LOGNAME") or self._home.name or "user"
+        return {"$schema": SCHEMA, "command": {}, "plugin": [], "username": person, "mode": {}, "agent": {}}
+
+    # --- writing
+
+    def update(self, directory: str, changes: Mapping[str, Any]) -> Path:
+        """Merge changes into the directory's own file that wins; None removes a key.
+
+        Out: the file. Raises JsoncError if the file cannot be parsed (it stays unchanged), OSError if it cannot be written.
+        """
+        base = Path(directory)
+        candidates = [folder / name for folder in (base / ".opencode", base) for name in reversed(PROJECT_NAMES)]
+        path = next((path for path in candidates if path.is_file()), base / "opencode.json")
+        place = os.path.realpath(path)
+        if not any(disk.is_inside(place, folder) for folder in _inside(self._folders(directory))):
+            raise OSError(errno.EACCES, "it is a link that leads out of the project", str(path))
+        return _write(path, changes)
+
+    def update_global(self, changes: Mapping[str, Any]) -> Path:
+        """Merge changes into the user's own file, as `update` does."""
+        candidates = [self.folder / name for name in reversed(GLOBAL_NAMES)]
+        return _write(next((path for path in candidates if path.is_file()), self.folder / "opencode.jsonc"), changes)
+
+
+def _need_thread() -> None:
+    """Raise RuntimeError on the event loop, because a disk that hangs would stop all sessions."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError("Configuration files are read in a thread: use `fresh`, or `current` for what was read last.")
+
+
+def _has_changed(stamps: Mapping[str, Stamp]) -> bool:
+    return any(stamp_of(path) != stamp for path, stamp in stamps.items())
+
+
+def _down_to(directory: Path) -> list[Path]:
+    """The folders from the root of the repository down to the directory; only the directory outside of git."""
+    above = [directory, *directory.parents]
+    root = next((index for index, folder in enumerate(above) if os.path.exists(folder / ".git")), 0)  # noqa: PTH110 - raises nothing
+    return list(reversed(above[: root + 1]))
+
+
+def _inside(folders: Sequence[Path]) -> list[str]:
+    """The resolved folder that must hold a project's files: the topmost of its folders."""
+    return [os.path.realpath(folder) for folder in folders[:1]]
+
+
+def _write(path: Path, changes: Mapping[str, Any]) -> Path:
+    """Change a file atomically. A link (as dotfile managers create) stays a link."""
+    target = path.resolve()
+    old = target.read_text("utf-8") if target.exists() else json.dumps({"$schema": SCHEMA}, indent=2) + "\n"
+    new = jsonc.edit(old, changes)
+    if new == old and target.exists():
+        return path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(new)
+        Path(temporary).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
+        Path(temporary).replace(target)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def describe(problems: tuple[Problem, ...]) -> Iterator[str]:
+    """Yield one readable line for each problem."""
+    for problem in problems:
+        yield f"{problem.path} {problem.message}".replace("\n", "")

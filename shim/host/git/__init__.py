@@ -1,0 +1,1 @@
+"""Git: repositories, worktrees, snapshots, and the projects that they are."""

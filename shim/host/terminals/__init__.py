@@ -1,0 +1,1 @@
+"""Terminals and shell commands."""

@@ -1,0 +1,1 @@
+"""What a repository would run, and whether the person trusts it."""

@@ -1,0 +1,88 @@
+"""All services of the server, for routes, in one value that `shim.main.app` and `shim.main.backend` build.
+
+Routes see only the parts that they call, and not their construction. Tests replace them by fakes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shim.agents.directory import AgentDirectory
+    from shim.agents.install import Installer
+    from shim.faces.opencode2.services import FaceServices
+    from shim.host.changes import HostFeed
+    from shim.host.config.opencode_config import ConfigFiles
+    from shim.host.files.watcher import Watchers
+    from shim.host.git.project_copies import ProjectCopies
+    from shim.host.git.projects import Projects
+    from shim.host.git.workspaces import Workspaces
+    from shim.host.git.worktrees import Worktrees
+    from shim.host.terminals.shells import Shells
+    from shim.host.terminals.terminal_manager import Terminals
+    from shim.host.tui_control import TuiControl
+    from shim.inspector.traces import Traces
+    from shim.lib.clock import Clock
+    from shim.lib.ids import Ids
+    from shim.lib.settings import Settings
+    from shim.sessions.index.manager import SessionManager
+    from shim.sessions.index.named_sessions import NamedSessions
+    from shim.sessions.replays import Replays
+    from shim.store.base import Store
+    from shim.stream.hub import Hub
+    from shim.telemetry.meters import Meters
+    from shim.telemetry.spans import Spans
+
+
+@dataclass(frozen=True, slots=True)
+class Universal:
+    """The services for `/v1` and the inspector: named sessions, installations and traces."""
+
+    sessions: NamedSessions
+    installs: Installer
+    traces: Traces
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """The meters and spans of requests and events."""
+
+    meters: Meters
+    spans: Spans
+
+
+@dataclass(slots=True)
+class Services:
+    """All services that a handler may use. Only `settings` changes later: a reload replaces its live values (`shim.main.app`).
+
+    A server has the first ones from its start. `shim.main.app` adds the agents soon after it, and
+    `shim.main.backend` the others before a handler is loaded that uses them.
+    """
+
+    settings: Settings
+    clock: Clock
+    ids: Ids
+    store: Store
+    telemetry: Telemetry | None = None
+    """None only in tests."""
+
+    agents: AgentDirectory = field(init=False)
+    hub: Hub = field(init=False)
+    host: HostFeed = field(init=False)
+    sessions: SessionManager = field(init=False)
+    projects: Projects = field(init=False)
+    config: ConfigFiles = field(init=False)
+    terminals: Terminals = field(init=False)
+    shells: Shells = field(init=False)
+    worktrees: Worktrees = field(init=False)
+    copies: ProjectCopies = field(init=False)
+    tui_control: TuiControl = field(init=False)
+    watchers: Watchers = field(init=False)
+    workspaces: Workspaces = field(init=False)
+    universal: Universal | None = None
+    """None only in tests that run OpenCode's face alone."""
+    replays: Replays | None = None
+    """None without a cluster."""
+    opencode2: FaceServices | None = None
+    """The services of OpenCode 2 beside the sessions; None only in such tests."""

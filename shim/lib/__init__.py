@@ -1,0 +1,1 @@
+"""What every other folder may use: clock, ids, errors, logging, settings."""

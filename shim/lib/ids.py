@@ -1,0 +1,120 @@
+"""Creates random ids, and checks the ids of clients. `universal.lib.ids` defines their form."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Literal, TypeAlias
+
+from shim.lib.clock import Clock
+from universal.lib.ids import BYTE_TO_BASE_62, COUNTER_SPAN, MASK, TAIL, render
+
+Kind: TypeAlias = Literal["item", "permission", "question", "event", "session", "pty", "workspace", "turn", "saved", "shell"]
+
+_PREFIX: dict[Kind, str] = {
+    "item": "itm",
+    "permission": "per",
+    "question": "que",
+    "event": "evt",
+    "session": "ses",
+    "pty": "pty",
+    "workspace": "wrk",
+    "turn": "trn",
+    "saved": "psv",
+    "shell": "sh",
+}
+
+
+ID_LIMIT = 128
+"""Maximum characters of an id. Ours have 30; clients and other servers create longer ones."""
+ID_FORM = f"an id of letters, digits, _ and -, at most {ID_LIMIT} characters"
+NAME_LIMIT = 200
+"""Maximum characters of a session name of `/v1`."""
+_ID = re.compile(r"[A-Za-z0-9_-]+")
+_TAILS_AT_ONCE = 256
+
+
+def random_tails() -> Iterator[str]:
+    """Yield endless tails of 14 random base-62 characters (a byte mod 62 each), as OpenCode creates them.
+
+    It draws random bytes in blocks, because a system call for each id would be most of the id's cost.
+    """
+    while True:
+        block = secrets.token_bytes(TAIL * _TAILS_AT_ONCE).translate(BYTE_TO_BASE_62).decode("ascii")
+        yield from (block[at : at + TAIL] for at in range(0, len(block), TAIL))
+
+
+def is_id(text: object, prefix: str) -> bool:
+    """Whether a client's text is a valid id. The check matters because ids become parts of file names and URLs."""
+    return isinstance(text, str) and len(text) <= ID_LIMIT and text.startswith(prefix) and _ID.fullmatch(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Whether a text may be a client's name for a session of `/v1`: printable, and no path segment such as `..`."""
+    return 0 < len(text) <= NAME_LIMIT and text.isprintable() and not {"/", "\\"} & set(text) and text not in (".", "..")
+
+
+class Ids:
+    """Creates the server's random ids. They ascend with time."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+        self._tails = random_tails()
+
+    def _value(self) -> int:
+        value = self._clock.now_ms() * COUNTER_SPAN + 1
+        self._last = value if value > self._last else self._last + 1
+        return self._last
+
+    def new(self, kind: Kind) -> str:
+        """Create an id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_`, `sh_` ascend, `ses_` descends."""
+        if kind == "session":
+            return render(_PREFIX[kind], self._value(), next(self._tails), descending=True)
+        return f"{_PREFIX[kind]}_{self._value() & MASK:012x}{next(self._tails)}"
+
+    def events(self, count: int) -> list[str]:
+        """Create the ids of events of the same moment. The clock is read once."""
+        first = self._value()
+        self._last = first + count - 1
+        tails = self._tails
+        return [f"evt_{value & MASK:012x}{next(tails)}" for value in range(first, first + count)]
+
+    def moments(self, count: int) -> list[str]:
+        """Create several ids like that of `moment`. The clock is read once."""
+        first = self._value()
+        self._last = first + count - 1
+        return [f"evt_{value & MASK:012x}" for value in range(first, first + count)]
+
+    def moment(self) -> str:
+        """Create the id of a stream event: `evt_` and 12 ascending hex digits of time and counter.
+
+        Every piece of text carries one, beside its position in the stream (`shim.stream.frame`), so it has no random tail.
+        """
+        return f"evt_{self._value() & MASK:012x}"
+
+    def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:
+        """Return the id factory for codecs."""
+        return self.new
+
+
+# --- names ------------------------------------------------------------------------------------------
+
+_ADJECTIVES = (
+    "brave", "calm", "clever", "cosmic", "crisp", "eager", "gentle", "glowing", "happy", "hidden", "jolly", "kind",
+    "lucky", "mighty", "misty", "neon", "nimble", "playful", "proud", "quick", "quiet", "shiny", "silent", "stellar",
+    "sunny", "swift", "tidy", "witty",
+)  # fmt: skip
+_NOUNS = (
+    "cabin", "cactus", "canyon", "comet", "engine", "falcon", "forest", "garden", "harbor", "island", "knight",
+    "lagoon", "meadow", "moon", "nebula", "orchid", "otter", "panda", "pixel", "planet", "river", "rocket", "sailor",
+    "squid", "star", "tiger", "wizard", "wolf",
+)  # fmt: skip
+
+
+def slug(session_id: str) -> str:
+    """Return an `adjective-noun` name that depends only on the id."""
+    digest = hashlib.blake2b(session_id.encode(), digest_size=2).digest()
+    return f"{_ADJECTIVES[digest[0] % len(_ADJECTIVES)]}-{_NOUNS[digest[1] % len(_NOUNS)]}"

@@ -1,0 +1,1 @@
+"""Composition: what a start needs, and what the first request needs."""

@@ -1,0 +1,326 @@
+"""Builds and starts what requests need: the sessions, the host, the faces' services, the place in a cluster.
+
+`shim.main.app` imports this module when there is something to do: at the first request, or at the start if a turn was left
+running or other servers share the store. A server that waits has nothing of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from aiohttp import web
+
+from shim.agents.install import Installer
+from shim.agents.spares.agent_room import AgentRoom
+from shim.agents.spares.spare_agents import SpareAgents
+from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
+from shim.faces.opencode1.publisher import OPENCODE1
+from shim.faces.opencode2.events import FACE as OPENCODE2
+from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
+from shim.faces.opencode2.probe_file import ProbeFile
+from shim.faces.opencode2.services import FaceServices
+from shim.host.changes import HostFeed
+from shim.host.config.opencode_config import ConfigFiles
+from shim.host.files.roots import repository_above
+from shim.host.files.watcher import Watchers
+from shim.host.git.project_copies import ProjectCopies
+from shim.host.git.projects import IDS as PROJECT_IDS
+from shim.host.git.projects import ROWS as PROJECT_ROWS
+from shim.host.git.projects import Projects
+from shim.host.git.snapshot import Snapshots
+from shim.host.git.workspaces import Workspaces
+from shim.host.git.worktrees import Worktrees
+from shim.host.terminals.shells import Shells
+from shim.host.terminals.terminal_manager import Terminals
+from shim.host.trust.project_settings import ProjectScanner
+from shim.host.trust.trust_store import FILE as TRUST_FILE
+from shim.host.trust.trust_store import ProjectTrust, TrustFile
+from shim.host.tui_control import TuiControl
+from shim.http.access import ACCESS
+from shim.http.forward import RELAY
+from shim.http.pairing import NAMESPACE as PAIRING
+from shim.http.services import Services, Telemetry, Universal
+from shim.inspector.traces import Traces
+from shim.lib.settings import Settings
+from shim.sessions.feed import ChangeFeed, Feed
+from shim.sessions.index.drain import Drain
+from shim.sessions.index.manager import SessionManager
+from shim.sessions.index.named_sessions import NAMESPACE as NAMES
+from shim.sessions.index.named_sessions import NamedSessions
+from shim.sessions.placement import Placement
+from shim.sessions.remote_changes import RemoteChanges
+from shim.sessions.session.dependencies import SessionDeps
+from shim.store.peers import Peers
+from shim.stream.hub import Hub
+from shim.telemetry.hooks import Hooks
+from universal.permissions import Rule, rules_from_config, with_home
+from universal.tools.accesses import Place
+from universal.unattended_policy import parse as parse_unattended
+
+AGENT_BYTES = 512 * 2**20
+"""Bytes of memory for one agent, to say how many a server of a cluster can run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """The running parts. `ends` closes them."""
+
+    services: Services
+    hooks: Hooks
+    drain: Drain
+    ends: AsyncExitStack
+
+    def end_streams(self) -> None:
+        """End all event streams, after their waiting events. May be called again."""
+        _end_streams(self.services)
+
+    async def end_host(self) -> None:
+        """End the streams, terminals and shell commands: the first step of a stop."""
+        self.end_streams()
+        await self.services.terminals.close()
+        await self.services.shells.close()
+        await self.services.worktrees.close()
+        await self.services.watchers.close()
+
+    async def close(self) -> None:
+        """Close all parts, each of them even if another one fails."""
+        await self.ends.aclose()
+
+    def apply(self, settings: Settings) -> None:
+        """Apply the live settings."""
+        deps = self.services.sessions.deps
+        deps.abort_timeout_s = settings.abort_timeout_s
+        deps.idle_reap_s = settings.idle_reap_s
+        deps.max_sessions = settings.max_sessions
+        deps.max_queued_prompts = settings.max_queued_prompts
+        deps.trust_question_s = settings.trust_question_s
+        deps.unattended = parse_unattended(settings.unattended)
+        if deps.spares is not None:
+            deps.spares.limit = _spare_limit(settings)
+        self.hooks.replace(settings.hooks)
+
+
+Start: TypeAlias = Callable[
+    [web.Application, Services, Mapping[str, str], str, Callable[[str], Awaitable[None]]], Coroutine[Any, Any, Backend]
+]
+"""The form of `start`."""
+
+
+async def start(
+    app: web.Application,
+    services: Services,
+    environ: Mapping[str, str],
+    owner: str,
+    clean_up: Callable[[str], Awaitable[None]],
+) -> Backend:
+    """Complete the services and start them. If a part does not start, those before it are closed.
+
+    In: `app`, to which a cluster's other servers send requests; `environ`, the person's environment; `owner`, the name that marks
+    this server's processes; `clean_up`, which ends those of a dead server, by its id.
+    """
+    settings, clock, ids, store, agents = services.settings, services.clock, services.ids, services.store, services.agents
+    assert services.telemetry is not None
+    telemetry: Telemetry = services.telemetry
+    config = ConfigFiles(Path(environ.get("HOME") or Path.home()), environ, tuple(map(str, settings.roots)))
+    hub = Hub(clock, ids, faces=(OPENCODE1,))
+    feed = Feed()
+    trust = ProjectTrust(
+        ProjectScanner(str(config.home)),
+        TrustFile(settings.data_dir / TRUST_FILE, clock),
+        roots=tuple(map(str, settings.trusted_roots)),
+        trust_all=settings.trust_all,
+    )
+
+    def config_rules(directory: str) -> tuple[Rule, ...]:
+        """Return the rules of a directory. Of an untrusted project, only `deny` and `ask` rules count."""
+        current = config.current(directory)
+        projects = rules_from_config(current.project_permission)
+        counted = tuple(r for r in projects if r.action != "allow" or trust.counts(directory, r.permission, r.pattern))
+        personal = rules_from_config(current.personal_permission)
+        rules = rules_from_config(current.permission) if counted == projects else (*personal, *counted)
+        return with_home(rules, str(config.home))
+
+    async def find_place(directory: str) -> Place:
+        repository = await asyncio.to_thread(repository_above, directory)
+        return Place(directory, (repository,), str(config.home), os.path.realpath, os.path.isdir)
+
+    async def config_refresh(directory: str) -> None:
+        await config.fresh(directory)
+
+    trees = Snapshots(settings.data_dir / "snapshots", config.home, clock)
+
+    def snapshots(directory: str) -> Snapshots | None:
+        return None if config.current(directory).values.get("snapshot") is False else trees
+
+    def has_listeners(directory: str, session_id: str) -> bool:
+        return hub.wants(OPENCODE2) or hub.has_reader(directory) or feed.has_listener(session_id)
+
+    spares = SpareAgents(
+        agents,
+        clock=clock,
+        ids=ids,
+        limit=_spare_limit(settings),
+        trust=trust,
+        roots=tuple(map(str, settings.roots)),
+        config_refresh=config_refresh,
+        config_rules=config_rules,
+        snapshots=snapshots,
+        is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
+    )
+    room = AgentRoom(_agent_limit(settings), lambda: sessions.index.running_agents())
+    placement = Placement(
+        store.ownership,
+        agents,
+        runs_agents=not settings.no_agents,
+        room=room,
+        roots=tuple(map(str, settings.roots)),
+        in_use=lambda: (*services.terminals.directories(), *services.shells.directories()),
+        labels=settings.labels,
+    )
+    sessions = SessionManager(
+        SessionDeps(
+            clock,
+            ids,
+            store,
+            ChangeFeed(hub.burst),
+            agents,
+            config_rules,
+            settings.abort_timeout_s,
+            settings.idle_reap_s,
+            session_version=OPENCODE_VERSION,
+            max_sessions=settings.max_sessions,
+            max_queued_prompts=settings.max_queued_prompts,
+            home=str(config.home),
+            find_place=find_place,
+            roots=tuple(map(str, settings.roots)),
+            snapshots=snapshots,
+            feed=feed,
+            trust=trust,
+            trust_question_s=settings.trust_question_s,
+            listened=has_listeners,
+            config_refresh=config_refresh,
+            unattended=parse_unattended(settings.unattended),
+            clean_up=clean_up,
+            placement=placement,
+            room=room,
+            spares=spares,
+        )
+    )
+    names = NamedSessions(sessions, agents, store)
+    installs = Installer(agents, settings.data_dir / "agents", clock)
+    hooks = Hooks(settings.hooks, sessions.index.find_record)
+    for observer, on in ((telemetry.meters.observe, True), (telemetry.spans.observe, settings.otel), (hooks.observe, True)):
+        if on:
+            feed.observe(observer)
+    host = HostFeed()
+    host.observe(hub.emit)
+    host.observe(placement.note_change)
+    sessions.deps.changes.observe(hub.emit)
+    opencode2 = FaceServices(sessions, store, hub, clock=clock, ids=ids)
+    probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
+    projects = Projects(store, clock)
+    worktrees = Worktrees(settings.data_dir, projects, host)
+    remote_changes, watchers = _file_watchers(hub, host, projects, config.home, runs_agents=not settings.no_agents)
+
+    services.hub, services.host, services.sessions = hub, host, sessions
+    services.projects, services.config, services.worktrees, services.watchers = projects, config, worktrees, watchers
+    services.universal = Universal(names, installs, Traces(store))
+    services.opencode2 = opencode2
+    services.terminals = Terminals(clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
+    services.shells = Shells(settings.data_dir / "shell", clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
+    services.workspaces = Workspaces(store, projects, worktrees, clock=clock, ids=ids, changes=host)
+    services.copies = ProjectCopies(store, projects, host)
+    services.tui_control = TuiControl()
+
+    async with AsyncExitStack() as ends:  # closes the parts in reverse order
+        for part in (trees, sessions, hooks, installs, probe_file):
+            ends.push_async_callback(part.close)
+        await probe_file.start()
+        _observe_values(app, services, names)
+        await sessions.start()
+        await names.start()
+        trees.start()
+        if (peers := store.ownership.peers) is not None:
+            peers.announce_offer(placement.offer)
+            await remote_changes.start(peers, store.ownership.server_id)
+            ends.push_async_callback(remote_changes.close)
+            ends.push_async_callback(await _join_cluster(app, services, peers, remote_changes))
+        watching = asyncio.create_task(config.keep_current(sessions.index.directories_at_work), name="keep configuration current")
+        ends.callback(watching.cancel)
+        end_streams = partial(_end_streams, services)
+        drain = Drain(sessions, placement, store.ownership, name=settings.server_name, end_streams=end_streams)
+        return Backend(services, hooks, drain, ends.pop_all())
+
+
+def _agent_limit(settings: Settings) -> int | None:
+    """How many agents may run at once: in a cluster, as many as this machine has memory for; else any number."""
+    if settings.max_agents is not None or settings.cluster is None:
+        return settings.max_agents
+    return max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // AGENT_BYTES)
+
+
+def _spare_limit(settings: Settings) -> int:
+    """How many spare agents there may be: none with traces, since an agent gets the id of its session's trace when it starts."""
+    return 0 if settings.otel or settings.no_agents else settings.spare_agents
+
+
+def _end_streams(services: Services) -> None:
+    if services.opencode2 is not None:
+        services.opencode2.close()
+    services.hub.close()
+    services.sessions.deps.feed.close()
+    services.tui_control.close()
+
+
+def _file_watchers(
+    hub: Hub, host: HostFeed, projects: Projects, home: Path, *, runs_agents: bool
+) -> tuple[RemoteChanges, Watchers]:
+    """Build what tells clients of changes beside the sessions: those of other servers, and of watched files."""
+
+    def has_reader(directory: str) -> bool:
+        return hub.wants(OPENCODE2) or hub.has_reader(directory)
+
+    async def watch(directory: str) -> None:
+        watchers.visit(directory, (await projects.identity(directory)).id)
+
+    def is_watched(directory: str) -> bool:
+        return (runs_agents and has_reader(directory)) or remote_changes.is_wanted(directory)
+
+    remote_changes = RemoteChanges(host, hub.emit, has_reader, watch)
+    watchers = Watchers(host, is_watched, home)
+    return remote_changes, watchers
+
+
+def _observe_values(app: web.Application, services: Services, names: NamedSessions) -> None:
+    """Take over the small values that other servers of a cluster change."""
+    others, projects = services.sessions.others, services.projects
+    others.observe_values(PAIRING, app[ACCESS].pairing.note)
+    others.observe_values(PROJECT_ROWS, projects.note_row)
+    others.observe_values(PROJECT_IDS, projects.note_id)
+    others.observe_values(NAMES, names.note)
+
+
+async def _join_cluster(
+    app: web.Application, services: Services, peers: Peers, remote_changes: RemoteChanges
+) -> Callable[[], Awaitable[None]]:
+    """Let clients go on at any server of the cluster, and do commands of other servers. Returns what ends the latter."""
+    # Imported here, because only a server of a cluster has them.
+    from shim.http.relay import Relay
+    from shim.sessions.replays import Replays
+
+    sessions, store = services.sessions, services.store
+    if (places := sessions.others.places) is not None:
+        services.hub.use_positions(places)
+        services.replays = Replays(store, sessions.index, sessions.others, places, peers, sessions.detached_state)
+    relay = Relay(app, peers, remote_changes.note_host)
+    sessions.others.delete_elsewhere = relay.delete_session
+    await relay.start()
+    app[RELAY].append(relay)
+    return relay.close

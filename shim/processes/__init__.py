@@ -1,0 +1,1 @@
+"""Child processes, their environment and families, and agents' pipes."""

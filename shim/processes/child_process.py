@@ -1,0 +1,128 @@
+"""Starts all programs. Each gets its environment from `child_environment` and leads a process group.
+
+    start        a child of the event loop, as asyncio's `Process`
+    connect      a child of the event loop with its own protocol class
+    foreground   a program in our terminal (OpenCode's TUI)
+    ask          a short program whose output is returned; blocks
+    replace      a program that replaces this process
+    detach       a program that outlives this process
+
+It also cleans up abandoned programs, which asyncio leaves to its callers: no process lives on and no pipe stays open.
+`tests/unit/test_layout.py` fails if another module starts a program.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, NoReturn, TextIO, TypeVar
+
+from shim.processes.child_environment import ChildEnvironment
+
+REAP_S = 2.0
+"""Seconds to wait for a process after SIGKILL. Only one stuck in the kernel (a dead network disk) takes longer."""
+
+P = TypeVar("P", bound=asyncio.SubprocessProtocol)
+
+
+async def start(
+    argv: Sequence[str],
+    *,
+    cwd: str,
+    environment: ChildEnvironment,
+    stdin: int = DEVNULL,
+    stdout: int = PIPE,
+    stderr: int = PIPE,
+) -> Process:
+    """Start a process that leads a group. A cancellation ends the process first, since asyncio of 3.11 hangs otherwise.
+
+    Raises OSError, or ValueError for a NUL in `argv`, if it cannot be started.
+    """
+    starting: Coroutine[Any, Any, Process] = asyncio.create_subprocess_exec(
+        *argv, cwd=cwd, env=dict(environment), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+    )
+    task = asyncio.ensure_future(starting)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await end(await task)
+        raise
+
+
+async def connect(
+    protocol: Callable[[], P], argv: Sequence[str], *, cwd: str, environment: ChildEnvironment
+) -> tuple[asyncio.SubprocessTransport, P]:
+    """Start a program whose three pipes feed a protocol. It leads a group. Raises OSError, ValueError."""
+    loop = asyncio.get_running_loop()
+    return await loop.subprocess_exec(protocol, *argv, cwd=cwd, env=dict(environment), start_new_session=True)
+
+
+def foreground(argv: Sequence[str], *, environment: ChildEnvironment, cwd: Path | None = None) -> subprocess.Popen[bytes]:
+    """Start a program in our terminal and our process group. Raises OSError."""
+    return subprocess.Popen(argv, env=dict(environment), cwd=cwd)
+
+
+def ask(argv: Sequence[str], *, environment: ChildEnvironment, timeout_s: float) -> subprocess.CompletedProcess[str] | None:
+    """Run a program without input to its end. Returns None if it cannot start or takes too long. Blocks."""
+    try:
+        return subprocess.run(
+            argv, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+
+
+def reap(process: subprocess.Popen[bytes], wait_s: float) -> None:
+    """Wait up to `wait_s` seconds for a program that was asked to end, then kill it. Blocks."""
+    try:
+        process.wait(wait_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+async def end(process: Process) -> None:
+    """Kill a process's group and wait until the process is gone, at most REAP_S."""
+    kill(process)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REAP_S):
+            await process.wait()
+    await close(process)
+
+
+async def close(process: Process) -> None:
+    """Close the pipes of a process. A process that still runs is killed, but not its group.
+
+    asyncio would keep pipes that were not read to their end open until garbage collection.
+    """
+    transport: asyncio.SubprocessTransport | None = getattr(process, "_transport", None)
+    if transport is not None:
+        transport.close()
+        # The loop closes them in its next round, which may be its last.
+        await asyncio.sleep(0)
+
+
+def kill(process: Process) -> None:
+    """Send SIGKILL to a process's group, if it still exists."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def replace(argv: Sequence[str], *, environment: ChildEnvironment) -> NoReturn:
+    """Replace this process with another program that keeps its terminal and pipes. Raises OSError."""
+    os.execve(argv[0], list(argv), dict(environment))  # noqa: S606 - a program that the person asked for
+
+
+def detach(argv: Sequence[str], *, environment: ChildEnvironment, log: TextIO) -> int:
+    """Start a program that outlives this process and writes to `log`. Returns its process id. Raises OSError."""
+    process = subprocess.Popen(
+        argv, env=dict(environment), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+    )
+    process.returncode = 0  # else Python warns that nobody waited for the process
+    return process.pid

@@ -1,0 +1,42 @@
+"""The interface of a running agent. `shim.processes` creates agents from a codec's `LaunchSpec`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from universal.codec import Exit
+
+OnLines = Callable[[list[bytes]], Awaitable[None] | None]
+"""Gets lines of the agent. If it returns an awaitable, reading waits for it."""
+OnExit = Callable[[Exit], None]
+
+
+class AgentHandle(Protocol):
+    """One process (or the in-process mock). `on_lines` is called in order; `on_exit` exactly once, after it."""
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, or None for an agent inside of the server."""
+        ...
+
+    @property
+    def alive(self) -> bool:
+        """True while the agent accepts input."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Queue a line (newline added). Raises AgentGone, AgentStuck."""
+        ...
+
+    def interrupt(self) -> None:
+        """Send SIGINT, for agents without a message for an interrupt."""
+        ...
+
+    def kill(self) -> None:
+        """Kill the agent with all its children."""
+        ...
+
+    async def stop(self) -> None:
+        """Stop the agent with the ladder of `shim.processes.agent_pipes`. Bounded."""
+        ...

@@ -1,0 +1,1 @@
+"""The mock agent, which runs inside the server."""

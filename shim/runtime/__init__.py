@@ -1,1 +1,0 @@
-"""Starts, watches and signals processes. No other package does."""

@@ -1,0 +1,1 @@
+"""Journals and checkpoints: how a session is opened."""

@@ -1,0 +1,1 @@
+"""All sessions of a server."""

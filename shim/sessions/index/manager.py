@@ -1,0 +1,600 @@
+"""Creates, finds, changes and deletes sessions, and loads each from its journal when it is first needed.
+
+It owns the rows of the store's session table and the grants of permissions. A turn that ran when the server died is ended at the
+next start, as `agent_exited`, so that no client sees the session busy for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Unpack
+
+import structlog
+
+from shim.host.files.roots import require
+from shim.lib.errors import (
+    InvalidRequest,
+    LimitReached,
+    SessionBusy,
+    SessionElsewhere,
+    StoreError,
+    StoreUnavailable,
+)
+from shim.lib.ids import slug
+from shim.lib.tasks import retrieve_error
+from shim.sessions.feed import ChangeFeed
+from shim.sessions.history import checkpoints
+from shim.sessions.history.checkpoint_writer import CheckpointWriter
+from shim.sessions.history.journal_loader import load_journal, mend
+from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.index.session_index import SessionIndex
+from shim.sessions.other_servers import OtherServers
+from shim.sessions.permissions.grants import Grants
+from shim.sessions.permissions.session_requests import SessionRequests
+from shim.sessions.permissions.unattended_policy import check_unattended
+from shim.sessions.placement import labels_of
+from shim.sessions.prompts.context import default_title
+from shim.sessions.session.actor import SessionActor
+from shim.sessions.session.dependencies import ProjectLike, SessionDeps
+from shim.sessions.session.exit_errors import termination_data
+from shim.sessions.session.open_signs import OpenSigns, Read
+from shim.sessions.session.session_state import SessionState
+from shim.store.ownership import LostSession
+from shim.store.servers import ServerRef
+from universal.codec import Fact
+from universal.events import EventType, SessionStartedData
+from universal.items import Json
+from universal.lib.jsonvalue import obj, text
+from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
+from universal.session.changes import SessionDeleted
+from universal.session.model import Fields, ModelRef, Session, SessionRecord, Status
+from universal.session.record_json import RecordChanges, fork_json, record_json
+from universal.session.values import ForkSource
+
+log = structlog.get_logger()
+
+LATELY_MS = 7 * 24 * 3600 * 1000
+"""Milliseconds that a directory counts as used after the last change of one of its sessions."""
+LOADS = 3
+"""Tries to load a session that is given up at the same moment."""
+REAP_EVERY_S = 30.0
+"""Seconds between checks for idle agent processes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Project:
+    id: str
+    worktree: str = "/"
+
+
+class SessionManager:
+    """The sessions of this server, of all directories."""
+
+    def __init__(self, deps: SessionDeps) -> None:
+        self.deps = deps
+        self.index = SessionIndex(deps.store)
+        self.grants = Grants(deps.clock, deps.ids)
+        self.requests = SessionRequests(self.index, self.grants, deps, lambda session_id: self.others.remotes.find(session_id))
+        self.generating = 0
+        """Number of running requests of `shim.sessions.prompts.generate`."""
+        self._loading: dict[str, asyncio.Task[SessionEntry]] = {}
+        self._checkpoints = CheckpointWriter(deps.store)
+        self._reaper: asyncio.Task[None] | None = None
+        self._open_signs = OpenSigns()
+        self.others = OtherServers(deps, self.index, self.detached_state, self._take_over, self.requests)
+
+    # --- start and stop --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Read the rows, and end turns that ran when the server died."""
+        await self.index.load()
+        await self.others.start()
+        for entry in self.index:
+            if entry.busy and self.others.owner(entry.record.id) is None:
+                with suppress(SessionElsewhere):
+                    await self._take_over(entry.record.id)
+        self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
+        if self.deps.spares is not None:
+            self.deps.spares.start()
+
+    async def close(self) -> None:
+        """End all turns and all agents."""
+        await self.others.close()
+        tasks: list[asyncio.Task[Any]] = [*self._loading.values(), *(() if self._reaper is None else (self._reaper,))]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        spares = () if self.deps.spares is None else (self.deps.spares.close(),)
+        await asyncio.gather(*(actor.close() for actor in self.index.actors()), *spares)
+        await self._checkpoints.close()
+        self.index.retry()
+
+    async def _reap_idle(self) -> None:
+        while True:
+            await asyncio.sleep(REAP_EVERY_S)
+            self.index.retry()
+            self.reap(self.deps.clock.now_ms())
+
+    def reap(self, now_ms: int) -> int:
+        """End agents that have been idle for long. Returns their number."""
+        limit = now_ms - int(self.deps.idle_reap_s * 1000)
+        idle = [actor for actor in self.index.actors() if actor.alive and actor.last_active_ms < limit]
+        for actor in idle:
+            actor.reap()
+        return len(idle)
+
+    def visit(self, directory: str) -> None:
+        """A client looks at a directory. Its last agent may be started, if it answered there lately (`SpareAgents`).
+
+        Nothing is started in a directory in which nobody has prompted: a repository runs no program by being looked at.
+        """
+        spares = self.deps.spares
+        if spares is None or not spares.has_room:
+            return
+        since_ms = self.deps.clock.now_ms() - LATELY_MS
+        lately = [
+            entry
+            for entry in self.index
+            if not entry.subagent
+            and entry.native
+            and entry.current_record.directory == directory
+            and entry.current_record.updated_ms >= since_ms
+        ]
+        if lately:
+            newest = max(lately, key=lambda entry: entry.current_record.updated_ms)
+            agent = self.deps.agents.get(self.index.agent_of(newest.record.id))
+            if agent is not None:
+                spares.note_visit(agent, directory)
+
+    def note_read(self, session_id: str, read: Read, client: str, *, is_page: bool = False) -> None:
+        """A client has read a part of a session. If that shows that a person has opened it, its agent may be started ahead.
+
+        In: `client`, its address and name; `is_page`, whether it is a page of this server.
+        """
+        is_opened = is_page and read == "messages"
+        if not is_opened and not self._open_signs.note(client, session_id, read, self.deps.clock.now_ms()):
+            return
+        entry, spares = self.index.find(session_id), self.deps.spares
+        if entry is None or spares is None or entry.subagent or entry.ended or self.others.owner(session_id) is not None:
+            return
+        agent, native = self.deps.agents.get(entry.agent), entry.native.get(entry.agent)
+        runs = entry.busy or (entry.actor is not None and entry.actor.alive)
+        if agent is None or native is None or not native.started or native.resume_at or runs:
+            return  # what was undone is cut off at the next prompt, and not before
+        directory = entry.current_record.directory
+        if self.deps.listened(directory, session_id):
+            spares.note_open(agent, directory, native.id)
+
+    # --- creating and finding ----------------------------------------------------------------------------------
+
+    def _new_state(self, session_id: str, agent: str) -> SessionState:
+        return SessionState(
+            session_id,
+            agent,
+            store=self.deps.store,
+            changes=self.deps.changes,
+            clock=self.deps.clock,
+            ids=self.deps.ids,
+            on_change=self._state_changed,
+            feed=self.deps.feed.publish,
+        )
+
+    def create(
+        self,
+        directory: str,
+        project: ProjectLike,
+        *,
+        title: str | None = None,
+        parent_id: str | None = None,
+        permission: Sequence[Json] | None = None,
+        agent_name: str | None = None,
+        session_id: str | None = None,
+        path: str = "",
+        mode: str | None = None,
+        model: ModelRef | None = None,
+        metadata: Fields | None = None,
+        extra: Fields | None = None,
+        fork: ForkSource | None = None,
+    ) -> SessionRecord:
+        """Create an empty session and return its record. Publishes `session.created`.
+
+        `session_id`: an id that a client chose; `extra`: further fields of OpenCode's JSON that the record keeps.
+        The caller has checked the directory (`roots.require`), because that follows links on the disk.
+        Raises LimitReached, BadRequest (`metadata.unattended`).
+        """
+        session_id = session_id or self.deps.ids.new("session")
+        now = self.deps.clock.now_ms()
+        record = SessionRecord(
+            session_id,
+            slug(session_id),
+            self.deps.session_version,
+            project.id,
+            directory,
+            path,
+            title or default_title(now, child=parent_id is not None),
+            now,
+            now,
+            parent_id=parent_id,
+            mode=mode,
+            model=model,
+            permission=tuple(permission) if permission else None,
+            metadata=metadata,
+            extra=extra or {},
+        )
+        return self.add(record, agent_name, fork=fork)
+
+    def add(self, record: SessionRecord, agent_name: str | None = None, *, fork: ForkSource | None = None) -> SessionRecord:
+        """Add an imported session with its record. Raises LimitReached, BadRequest."""
+        check_metadata(record.metadata)
+        if len(self.index) >= self.deps.max_sessions:
+            raise LimitReached("max_sessions", self.deps.max_sessions, "There are too many sessions: delete some.")
+        name = agent_name or self.deps.agents.default().spec.name
+        facts = {"fork": fork_json(fork)} if fork is not None else {}
+        entry = SessionEntry(record, name, {}, facts=facts)
+        self.index.add(entry)
+        self._open(entry, self._new_state(record.id, name))
+        assert entry.state is not None
+        metadata = {"record": record_json(record), "agent": name, **facts}
+        entry.state.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
+        self.index.save(entry)
+        return entry.state.session.record
+
+    def copy_of(self, session_id: str, title: str, fork: ForkSource | None) -> SessionState:
+        """Create an empty session with the directory, agent, model and rules of another. `fork` as for `create`."""
+        record = self.index.record(session_id)
+        made = self.create(
+            record.directory,
+            _Project(record.project_id),
+            title=title,
+            permission=record.permission,
+            agent_name=self.index.agent_of(session_id),
+            path=record.path or "",
+            mode=record.mode,
+            model=record.model,
+            metadata=record.metadata,
+            fork=fork,
+        )
+        state = self.index.get(made.id).state
+        assert state is not None
+        return state
+
+    @staticmethod
+    def _open(entry: SessionEntry, state: SessionState, actor: SessionActor | None = None) -> None:
+        entry.state, entry.actor, state.facts = state, actor, entry.facts
+
+    def _actor_of(self, entry: SessionEntry) -> SessionActor:
+        """The actor of a loaded session. It is made when it is needed first: most sessions are only created, listed and read."""
+        if entry.actor is None:
+            assert entry.state is not None
+            entry.actor = SessionActor(
+                self.deps,
+                entry.state,
+                directory=entry.record.directory,
+                open_child=self._open_child,
+                policy=self.policy,
+                on_change=self._actor_changed,
+                native=entry.native,
+            )
+        return entry.actor
+
+    def replace(self, session_id: str) -> SessionActor:
+        """Replace the actor of a moved session. The new one gets the waiting prompts. Returns the old one, to be closed."""
+        entry = self.index.get(session_id)
+        old, state = self._actor_of(entry), entry.state
+        assert state is not None
+        entry.native = {}
+        old.native = {}
+        self._open(entry, state)
+        self._actor_of(entry).prompt_queue.parked = old.prompt_queue.parked
+        self._state_changed(state)
+        return old
+
+    def _open_child(self, actor: SessionActor, key: str, fact: Fact) -> SessionState:
+        """Create the session of a subagent, below the session of its tool call."""
+        parent = self.index.get(actor.main.id)
+        meta = obj(fact.data.metadata) if isinstance(fact.data, SessionStartedData) else {}
+        subagent = text(meta.get("agent"), "general")
+        session_id = self.deps.ids.new("session")
+        now = self.deps.clock.now_ms()
+        above = actor.main.session.record
+        record = SessionRecord(
+            session_id,
+            slug(session_id),
+            above.version,
+            above.project_id,
+            above.directory,
+            above.path,
+            f"{text(meta.get('title'), 'subagent')} (@{subagent} subagent)",
+            now,
+            now,
+            parent_id=actor.main.id,
+            mode=subagent,
+            model=above.model,
+            permission=(Rule("task", "*", "deny").to_json(),),
+        )
+        state = self._new_state(session_id, actor.main.session.agent)
+        entry = SessionEntry(record, actor.main.session.agent, {}, subagent=True)
+        self.index.add(entry)
+        self._open(entry, state, actor)
+        metadata = {**meta, "parent_session_id": actor.main.id, "record": record_json(record), "agent": parent.agent}
+        state.record(EventType.SESSION_STARTED, SessionStartedData(metadata=metadata))
+        self.index.save(entry)
+        actor.main.status("child", call_id=text(meta.get("call_id"), key), session_id=session_id)
+        return state
+
+    def detached_state(self, session_id: str, agent: str) -> SessionState:
+        """A state for reading another server's session. It publishes nothing, and its requests are not indexed."""
+        deps = self.deps
+        return SessionState(
+            session_id, agent, store=deps.store, changes=ChangeFeed(), clock=deps.clock, ids=deps.ids, on_change=lambda _: None
+        )
+
+    def unloaded_state(self, session_id: str) -> SessionState | None:
+        """A temporary state for reading a session, or None for an unknown one."""
+        entry = self.index.find(session_id)
+        return None if entry is None else self.detached_state(session_id, entry.agent)
+
+    async def _take_over(self, session_id: str) -> None:
+        """End the turn that a dead server has left. In a cluster the session goes on where somebody prompts next."""
+        entry = await self._load(session_id, goes_on_here=False)
+        if self.deps.store.ownership.peers is not None and not entry.is_at_work:
+            await self.others.release(entry)
+
+    async def _load(self, session_id: str, *, goes_on_here: bool = True) -> SessionEntry:
+        """Load a session, again if it was given up at the same moment: its turn was ended for a dead server."""
+        for _ in range(LOADS):
+            entry = self.index.get(session_id)
+            if entry.state is not None and not entry.state.stored.is_damaged:
+                return entry
+            if entry.state is None and goes_on_here:
+                await self.others.need_here(entry)
+            task = self._loading.get(session_id)
+            if task is None:
+                work = self._read(session_id, entry) if entry.state is None else self._mend(entry, entry.state)
+                task = self._loading[session_id] = asyncio.create_task(work, name=f"load {session_id}")
+                task.add_done_callback(lambda _: self._loading.pop(session_id, None))
+                task.add_done_callback(retrieve_error)
+            entry = await asyncio.shield(task)
+            if entry.state is not None:
+                return entry
+        raise StoreUnavailable(f"Session {session_id} is given to another server at this moment. Try again.")
+
+    async def _read(self, session_id: str, entry: SessionEntry) -> SessionEntry:
+        await self.others.claim(entry)
+        state = self._new_state(session_id, entry.agent)
+        await load_journal(state, self.deps.store)
+        self._open(entry, state)
+        lost = self.others.take_lost_owner(session_id)
+        state.recover(lost.name if lost is not None else "")
+        if entry.busy != state.machine.busy:
+            self._state_changed(state)
+        self.restore_pending_prompts(session_id)
+        self._checkpoints.note(state)
+        return entry
+
+    async def _mend(self, entry: SessionEntry, state: SessionState) -> SessionEntry:
+        """Rebuild pages of a loaded session that the store has lost."""
+        log.warning("session.mended", session_id=state.id)
+        await mend(state, self.detached_state(state.id, entry.agent), self.deps.store)
+        self._checkpoints.note(state)
+        return entry
+
+    def restore_pending_prompts(self, session_id: str) -> None:
+        """Park the waiting prompts of a journal that was read or copied."""
+        entry = self.index.get(session_id)
+        if entry.state is not None and not entry.subagent and (prompts := entry.state.pending_prompts.prompts):
+            self._actor_of(entry).prompt_queue.restore(prompts)
+
+    async def session(self, session_id: str) -> Session:
+        """The readable state of a session, also of another server's. Raises NotFound."""
+        return (await self.readable_state(session_id)).session
+
+    async def read_ahead(self, session: Session, read: Callable[[Session], Awaitable[None]]) -> None:
+        """Read pages of a session's checkpoint (`shim.sessions.history.checkpoints`). Lost pages are rebuilt.
+
+        Raises StoreError.
+        """
+        try:
+            await read(session)
+        except checkpoints.PageLost:
+            await self.session(session.id)
+            await read(session)
+
+    def loaded_session(self, session_id: str) -> Session | None:
+        """The readable state of a session, or None if it is not loaded."""
+        entry = self.index.find(session_id)
+        return entry.state.session if entry is not None and entry.state is not None else None
+
+    async def readable_state(self, session_id: str) -> SessionState:
+        """The state for reading a session. It may be another server's, so nothing may be recorded in it. Raises NotFound."""
+        entry = self.index.find(session_id)
+        if entry is not None and entry.state is None and self.others.must_only_read(session_id):
+            return await self.others.state(entry)
+        return await self.state(session_id)
+
+    async def state(self, session_id: str) -> SessionState:
+        """The session's writer. Raises NotFound, SessionElsewhere."""
+        entry = await self._load(session_id)
+        assert entry.state is not None
+        return entry.state
+
+    async def actor(self, session_id: str) -> SessionActor:
+        """The actor of a session.
+
+        Raises NotFound, SessionElsewhere, PlacedElsewhere, ServerStopping, Conflict (terminated), InvalidRequest (a subagent's).
+        """
+        await self.others.need_turn_here(session_id)
+        entry = await self._load(session_id)
+        await require(entry.record.directory, self.deps.roots)
+        if entry.subagent:
+            raise InvalidRequest(
+                "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."
+            )
+        actor = self._actor_of(entry)
+        actor.main.require_open()
+        return actor
+
+    async def abort(self, session_id: str) -> None:
+        """Abort a session's turn; for a subagent, its parent's. Unknown sessions are ignored. Returns when the end is stored.
+
+        Raises SessionElsewhere, and StoreUnavailable if the turn has ended here and that is not stored, also at a repetition.
+        """
+        if (owner := self.others.owner(session_id)) is not None:
+            raise SessionElsewhere(session_id, owner)
+        entry = self.index.find(session_id)
+        if entry is None or (state := entry.state) is None:
+            return
+        if entry.actor is not None and state.machine.busy:
+            entry.actor.abort()
+            await state.idle()
+        try:
+            await state.journal.flush()
+        except StoreError as error:
+            raise StoreUnavailable(f"No turn runs here any more, but this is not stored yet: {error}") from error
+
+    def statuses(self) -> dict[str, Status]:
+        """The status of each session that is not idle, also of other servers' sessions."""
+        return {**self.others.statuses(), **{session.id: session.status for session in self.index.busy()}}
+
+    # --- changing ---------------------------------------------------------------------------------------------
+
+    async def patch(self, session_id: str, **changes: Unpack[RecordChanges]) -> SessionRecord:
+        """Set fields of the record, and return the new record."""
+        state = await self.state(session_id)
+        check_metadata(changes.get("metadata"))
+        if changes:
+            state.change_record(**changes)
+            self._state_changed(state)
+        return state.session.record
+
+    async def delete(self, session_id: str) -> None:
+        """End and remove a session and all its child sessions, children first. Other servers of a cluster remove theirs.
+
+        Returns when that is stored. Raises SessionElsewhere if the session itself belongs to another server, and StoreError.
+        """
+        self.index.record(session_id)
+        if self.others.owner(session_id) is not None:
+            await self._load(session_id)
+        if self.deps.store.ownership.is_shared():
+            await self.others.look_now()
+        for below in reversed(self.index.with_all_below(session_id)):
+            if below in self.index:
+                try:
+                    await self._delete(below)
+                except SessionElsewhere as error:
+                    if below == session_id:
+                        raise
+                    await self.others.delete(error)
+
+    async def _delete(self, session_id: str) -> None:
+        entry = await self._load(session_id)
+        record = self.index.record(session_id)
+        if entry.subagent and entry.state is not None and entry.state.machine.busy:
+            raise SessionBusy(session_id)
+        if not entry.subagent:
+            await self._actor_of(entry).close(delete=True)
+        self.index.remove(session_id)
+        if entry.state is not None:
+            entry.state.record(EventType.SESSION_ENDED, termination_data("The session was deleted."))
+            entry.state.journal.is_closed = True
+        session = entry.state.session if entry.state is not None else Session(record, "")
+        self.deps.store.delete_session(session_id)
+        is_kept = False
+        try:
+            await self.deps.store.flush(session_id)
+        except SessionElsewhere as error:
+            is_kept = True
+            await self._keep(entry, error)
+            raise
+        finally:  # after a failure of the store it is deleted as soon as that can be written
+            if not is_kept:
+                self.deps.feed.end(session_id)
+                self.deps.changes.publish([SessionDeleted(record)], session, self.deps.clock.now_ms())
+
+    async def _keep(self, entry: SessionEntry, error: SessionElsewhere) -> None:
+        """Keep a session that could not be deleted, because another server has taken it meanwhile."""
+        session_id, owner = error.session_id, error.owner
+        self.index.add(entry)
+        if isinstance(owner, ServerRef):
+            await self.others.give_up(LostSession(session_id, owner, self.deps.store.last_sequence(session_id)))
+
+    async def terminate(self, session_id: str) -> None:
+        """End a session's agent and turn for good, and return when that is stored. It can still be read.
+
+        Raises InvalidRequest for a subagent's, SessionElsewhere, StoreError.
+        """
+        entry = await self._load(session_id)
+        assert entry.state is not None
+        main = entry.state
+        if entry.subagent:
+            raise InvalidRequest("This session belongs to a subagent and ends with its parent: terminate the parent session.")
+        actor = self._actor_of(entry)
+        await actor.close(delete=True)
+        for state in (main, *actor.children):
+            if state.ended is None or state.ended.terminated_by != "daemon":
+                state.record(EventType.SESSION_ENDED, termination_data())
+                self._state_changed(state)
+        await main.journal.flush()
+
+    async def dispose(self, directory: str | None) -> None:
+        """`/instance/dispose`: end the turns and agents of a directory (None: of all). The sessions stay."""
+        for entry in self.index:
+            if entry.actor is None or entry.subagent or directory not in (None, entry.record.directory):
+                continue
+            if entry.actor.main.machine.busy:
+                entry.actor.abort()
+                await entry.actor.main.idle()
+            entry.actor.reap()
+        self.grants.clear(directory)
+        if self.deps.spares is not None:
+            self.deps.spares.drop(directory)
+
+    # --- permissions and questions -------------------------------------------------------------------------------
+
+    def policy(self, state: SessionState, mode: str = "") -> Policy:
+        """The permission rules in force for a session, with `mode` as the mode in force."""
+        record = state.session.record
+        session = rules_from_json(list(record.permission or ()))
+        parent, variables = self.index.find(record.parent_id or ""), state.variables
+        if parent is not None and parent.state is not None:
+            if self.index.get(state.id).subagent:  # clients see a subagent's rules in native's form, for its cards
+                session = ()
+            session = (*rules_from_json(list(parent.state.session.record.permission or ())), *session)
+            variables = {**parent.state.variables, **variables}
+        agent = self.deps.agents.get(state.session.agent)
+        environment = {**self.deps.agents.environment(), **variables}
+        own = with_home(agent.spec.rules_in(environment), self.deps.home) if agent is not None else ()
+        defaults = (*DEFAULT_RULES, *own)
+        directory = record.directory
+        return Policy(defaults, self.deps.config_rules(directory), session, self.grants.rules(directory), mode)
+
+    # --- rows -------------------------------------------------------------------------------------------------------
+
+    def _state_changed(self, state: SessionState) -> None:
+        state.journal.release()
+        entry = self.index.find(state.id)
+        if entry is not None and (entry.state is not None or not state.journal.is_closed):  # else another server has it
+            entry.record = state.session.record
+            entry.busy = state.machine.busy
+            entry.agent = state.session.agent
+            entry.ended = state.ended is not None
+            entry.facts = state.facts
+            self.index.save(entry)
+            self._checkpoints.note(state)
+
+    def _actor_changed(self, actor: SessionActor) -> None:
+        self.deps.room.note_change()
+        entry = self.index.find(actor.main.id)
+        if entry is not None:
+            entry.native = actor.native
+            self._state_changed(actor.main)
+
+
+def check_metadata(metadata: object) -> None:
+    """Raise InvalidRequest if a session's `metadata` has an invalid value of ours."""
+    check_unattended(metadata)
+    labels_of(metadata)

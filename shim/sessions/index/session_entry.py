@@ -1,0 +1,79 @@
+"""The entry of a session, loaded or not, and its conversion from and to the store's row."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from shim.sessions.session.actor import SessionActor
+from shim.sessions.session.native_sessions import NativeSession, native_sessions_of
+from shim.sessions.session.session_state import SessionState
+from shim.store.rows import SessionRow
+from universal.lib.jsonvalue import obj, text
+from universal.session import importer
+from universal.session.model import SessionRecord
+from universal.session.record_json import record_json, record_of
+
+
+@dataclass(slots=True)
+class SessionEntry:
+    """The data of a session's row, and its loaded state.
+
+    facts         those of `SessionState.facts`
+    row_sequence  the last event of which the row tells, of a session of another server of a cluster
+    listed        the record whose place in the index's order is the entry's; the index's own
+    """
+
+    record: SessionRecord
+    agent: str
+    native: dict[str, NativeSession]
+    busy: bool = False
+    state: SessionState | None = None
+    actor: SessionActor | None = None
+    subagent: bool = False
+    ended: bool = False
+    facts: dict[str, Any] = field(default_factory=dict[str, object])
+    row_sequence: int = 0
+    listed: SessionRecord | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def current_record(self) -> SessionRecord:
+        """The present record."""
+        return self.state.session.record if self.state is not None else self.record
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a turn runs here, in the session or in one of its subagents."""
+        if self.state is None:
+            return False
+        return self.state.machine.busy or (self.actor is not None and self.actor.children.is_busy)
+
+    def update_from(self, stored: SessionEntry) -> None:
+        """Take over the values of a row. The session must not be loaded. Does not change `row_sequence`."""
+        self.record, self.agent, self.native = stored.record, stored.agent, stored.native
+        self.busy, self.subagent, self.ended, self.facts = stored.busy, stored.subagent, stored.ended, stored.facts
+
+    def to_row(self) -> SessionRow:
+        """Convert the entry to the store's row."""
+        record = self.record
+        data: dict[str, Any] = {
+            "record": record_json(record),
+            "agent": self.agent,
+            "native": {name: asdict(session) for name, session in self.native.items()},
+            "busy": self.busy,
+            "subagent": self.subagent,
+        }
+        data |= {"ended": self.ended, "facts": self.facts}
+        times = record.created_ms, record.updated_ms
+        return SessionRow(record.id, record.directory, record.project_id, record.parent_id, *times, data)
+
+
+def entry_from_row(row: SessionRow) -> SessionEntry:
+    """Convert the store's row to an entry."""
+    data = row.data
+    native = native_sessions_of(data.get("native"))
+    record = record_of(data["record"]) if "record" in data else importer.session(obj(data.get("info")))
+    entry = SessionEntry(record, text(data.get("agent")), native, bool(data.get("busy")))
+    entry.subagent, entry.ended = bool(data.get("subagent")), bool(data.get("ended"))
+    entry.facts = dict(obj(data.get("facts")))
+    return entry

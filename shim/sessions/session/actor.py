@@ -1,0 +1,462 @@
+"""Runs one session: turns actions of clients and of its agent into inputs of the turn machine, and carries out the effects.
+
+`universal.turn` alone decides whether a turn runs or ends. Outputs of the agent's codec and effects of the turn machine wait in
+one queue (`EffectQueue`). An effect may add others, and never runs them itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import structlog
+
+from shim.agents.directory import LOGGED_OUT
+from shim.sessions.permissions.requests import Requests
+from shim.sessions.permissions.trust_gate import trust_gate
+from shim.sessions.permissions.unattended_policy import Attendance, unattended_policy_of_session
+from shim.sessions.prompts.pending_prompt import PendingPrompt
+from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
+from shim.sessions.prompts.prompt_queue import PromptQueue
+from shim.sessions.session.child_sessions import ChildSessions
+from shim.sessions.session.dependencies import SessionDeps
+from shim.sessions.session.effect_queue import EffectQueue
+from shim.sessions.session.exit_errors import SESSION_NOT_FOUND, agent_exit_data, exit_error
+from shim.sessions.session.local_work import LOCAL_WORK, LocalWork
+from shim.sessions.session.native_sessions import NativeSession
+from shim.sessions.session.session_agent import Pieces, SessionAgent
+from shim.sessions.session.session_state import SessionState
+from shim.sessions.undo.step_snapshots import LAST_S, StepSnapshots
+from shim.sessions.undo.undo_notes import UndoNotes
+from universal.codec import (
+    Codec,
+    Exit,
+    Fact,
+    Interrupt,
+    InterruptProcess,
+    Output,
+    PermissionReply,
+    QuestionReply,
+    Signal,
+    Stop,
+    ToolCheck,
+    WriteLine,
+)
+from universal.events import ErrorData, EventType, PermissionData, QuestionData, SessionEndedData, SessionStartedData
+from universal.host import HostCall
+from universal.lib.jsonvalue import obj, text
+from universal.permissions import Policy
+from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, PromptsCancelled, TurnEnd
+from universal.unattended_policy import UnattendedPolicy
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _TurnEffect:
+    """An effect of the turn machine of this session, or of a subagent's."""
+
+    state: SessionState
+    effect: Effect
+
+
+_Effect: TypeAlias = Output | Pieces | _TurnEffect
+
+
+class SessionActor:
+    """A root session at work. A subagent's session can only be read after a restart, and has an actor of its own then."""
+
+    def __init__(
+        self,
+        deps: SessionDeps,
+        state: SessionState,
+        *,
+        directory: str,
+        open_child: Callable[[SessionActor, str, Fact], SessionState],
+        policy: Callable[[SessionState, str], Policy],
+        on_change: Callable[[SessionActor], None],
+        native: dict[str, NativeSession] | None = None,
+    ) -> None:
+        self.deps = deps
+        self.main = state
+        self.directory = directory
+        self.native: dict[str, NativeSession] = native if native is not None else {}
+        self.last_active_ms = deps.clock.now_ms()
+        self._on_change = on_change
+        self._effects = EffectQueue[_Effect](self._carry_out)
+        self.process = SessionAgent(
+            deps,
+            state.id,
+            directory,
+            emit=self._emit,
+            on_lines=self._on_lines,
+            on_exit=self._on_exit,
+            on_detach=self._on_detach,
+        )
+        self._requests = Requests(
+            lambda: self._dispatcher.place(),
+            lambda state: policy(state, self.process.mode),
+            self.process.send,
+            self.process.proceed,
+            lambda: deps.ids.new("permission"),
+            Attendance(lambda: self.unattended_policy, deps.clock, deps.call_later, deps.unattended_counts),
+        )
+        self.children = ChildSessions(state, lambda key, fact: open_child(self, key, fact), self._requests.forget)
+        self.prompt_queue = PromptQueue(state, lambda key: self._apply(state, Input.PROMPT, key))
+        self.snapshots = StepSnapshots(state, directory, deps.snapshots, lambda input_, key: self._apply(state, input_, key))
+        self.undo_lock = asyncio.Lock()
+        self.undo_notes = UndoNotes()
+        self._trust = trust_gate(deps, state, directory, policy)
+        self._dispatcher = PromptDispatcher(
+            deps,
+            state,
+            directory,
+            queue=self.prompt_queue,
+            process=self.process,
+            snapshots=self.snapshots,
+            trust=self._trust,
+            policy=policy,
+            undo_notes=self.undo_notes,
+            native=self.native,
+            apply=lambda input_: self._apply(state, input_),
+            on_start=self._on_start,
+        )
+        self._local_work = LocalWork()
+        self._abort_timer: asyncio.TimerHandle | None = None
+        self._exit_data: SessionEndedData | None = None
+        self._log_context = (0, "")
+
+    # --- requests of clients ------------------------------------------------------------------------------------
+
+    @property
+    def alive(self) -> bool:
+        """Whether an agent's process runs for this session."""
+        return self.process.is_alive
+
+    @property
+    def queued_prompts(self) -> int:
+        """Prompts that are not answered yet."""
+        return len(self.prompt_queue.pending)
+
+    @property
+    def unattended_policy(self) -> UnattendedPolicy:
+        """The policy for unanswered requests: of the last prompt, else of the session, else of the server."""
+        return self._dispatcher.unattended or unattended_policy_of_session(self.main.session.record) or self.deps.unattended
+
+    @property
+    def open_asks(self) -> int:
+        """Number of open permission requests and questions, also of subagents."""
+        return self._requests.open_asks
+
+    def waiting_since_ms(self, state: SessionState | None = None) -> int | None:
+        """When the oldest open request was made (epoch ms), of all sessions or of `state`. None if none is open."""
+        return self._requests.waiting_since_ms(state)
+
+    def prompt(self, pending: PendingPrompt, title: str | None = None) -> None:
+        """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free."""
+        self._touch()
+        shown = self.prompt_queue.show(pending)
+        if title is not None:
+            self.main.change_record(title=title)
+        self.prompt_queue.queue(shown)
+
+    def park(self, pending: PendingPrompt) -> None:
+        """Show the prompt. It goes along with the next one, or is dispatched by `PromptQueue.resume`."""
+        self._touch()
+        self.prompt_queue.park(self.prompt_queue.show(pending))
+
+    def abort(self) -> None:
+        """Stop the running turn, if there is one."""
+        self._touch()
+        self._apply(self.main, Input.ABORT)
+
+    def reply_permission(self, reply: PermissionReply) -> None:
+        """The person's answer to a permission request of this session or of a subagent's."""
+        self._touch()
+        self._requests.reply_permission(reply)
+
+    def reply_question(self, reply: QuestionReply) -> None:
+        """The person's answers, or their refusal."""
+        self._touch()
+        if self._trust is None or not self._trust.reply(reply):
+            self._requests.reply_question(reply)
+
+    def background(self) -> bool:
+        """Move what the turn waits for to the background, so that the turn goes on. False if the agent cannot do that."""
+        self._touch()
+        return self.process.move_to_background()
+
+    def begin_local_work(self, stop: Callable[[], None]) -> None:
+        """Begin a turn for work of the server (a shell command). End it with `end_local_work`, soon after `stop` was called."""
+        self._touch()
+        self._local_work.begin(stop)
+        self._apply(self.main, Input.ACTIVITY)
+        self._apply(self.main, Input.OPENED, LOCAL_WORK)
+        self.main.apply(Input.DONE)  # the agent has nothing to do in it
+
+    def end_local_work(self) -> None:
+        """The work of `begin_local_work` is over."""
+        self._local_work.end()
+        self.snapshots.finish()
+        self._apply(self.main, Input.CLOSED, LOCAL_WORK)
+
+    # --- inputs and effects --------------------------------------------------------------------------------
+
+    def _apply(self, state: SessionState, input_: Input, key: str = "", **metadata: object) -> None:
+        """Give an input to a turn machine and queue its effects."""
+        if state is self.main:
+            self.snapshots.before(input_)
+        self._effects.add([_TurnEffect(state, effect) for effect in state.apply(input_, key, **metadata)])
+        self._note_native_session()
+
+    def _emit(self, outputs: Sequence[Output | Pieces]) -> None:
+        """Queue outputs of the codec."""
+        self._effects.add(outputs)
+        if self._dispatcher.note_native_session():
+            self._on_change(self)
+
+    def _carry_out(self, effect: _Effect) -> None:
+        match effect:
+            case Pieces(facts=facts):
+                self._dispatcher.on_answer()
+                self.main.record_pieces(facts)
+            case Fact():
+                self._on_fact(effect)
+            case _TurnEffect():
+                self._carry_out_turn_effect(effect.state, effect.effect)
+            case ToolCheck(request=request):
+                self._on_tool_check(request)
+            case Signal():
+                self._on_signal(effect)
+            case WriteLine(data=data):
+                self.process.write(data)
+            case Stop(why=why, again=again):
+                log.info("agent.stopping", session_id=self.main.id, why=why)
+                self._note_native_session()
+                self._drop_process(kill=False)
+                if again:
+                    self._dispatcher.dispatch_again()
+            case InterruptProcess():
+                self.process.interrupt()
+            case HostCall():
+                self.process.call_host(effect)
+
+    def _carry_out_turn_effect(self, state: SessionState, effect: Effect) -> None:
+        match effect:
+            case DispatchPrompt(key=key):
+                self._dispatcher.dispatch(key)
+            case PromptsCancelled(keys=keys):
+                self.prompt_queue.cancel(*keys)
+            case InterruptAgent():
+                self._interrupt(state)
+            case KillAgent():
+                self._drop_process(kill=True)
+            case TurnEnd(reason=reason):
+                if state is self.main:
+                    self._on_turn_ended(reason)
+                else:
+                    self._requests.forget(state)
+            case _:
+                pass
+
+    def _on_turn_ended(self, reason: str) -> None:
+        self._touch()
+        self._dispatcher.forget()
+        self._requests.forget(self.main)
+        if self._trust is not None:
+            self._trust.cancel()
+        if self._abort_timer is not None:
+            self._abort_timer.cancel()
+            self._abort_timer = None
+        if reason in ("aborted", "agent_exited"):
+            self.children.abort()
+        self._record_exit()
+        self._on_change(self)
+
+    def _interrupt(self, state: SessionState) -> None:
+        if state is not self.main:
+            return
+        self._local_work.stop()
+        if not self.main.machine.agent_at_work:
+            return  # only the server's own work holds the turn, and it ends soon
+        if self._dispatcher.is_waiting:  # the agent does not have the prompt yet, so there is nothing to interrupt
+            self._dispatcher.forget()
+            self._apply(self.main, Input.FAILED)
+        elif not self.process.is_alive:
+            self._apply(self.main, Input.EXIT)
+        else:
+            self._abort_timer = asyncio.get_running_loop().call_later(self.deps.abort_timeout_s, self._on_abort_timeout)
+            self.process.send(Interrupt())
+
+    def _on_abort_timeout(self) -> None:
+        self._abort_timer = None
+        log.warning("turn.abort_timed_out", session_id=self.main.id, after_s=self.deps.abort_timeout_s)
+        self._apply(self.main, Input.ABORT_TIMEOUT)
+
+    # --- from the agent --------------------------------------------------------------------------------------
+
+    def _on_lines(self, generation: int, lines: list[bytes]) -> Awaitable[None] | None:
+        """Handle lines of the agent. Its next lines wait for what this returns."""
+        if (hold := self.snapshots.hold) is not None:
+            return self._on_lines_after(hold, generation, lines)
+        if self._log_context != (generation, self.main.turn_id):  # the context of a pump is the same from read to read
+            self._log_context = (generation, self.main.turn_id)
+            self._touch()
+        else:
+            self.last_active_ms = self.deps.clock.now_ms()
+        with self.deps.changes.burst(), self.main.journal.burst():
+            if not self.process.receive(generation, lines):
+                return None
+        if self.main.stop_for_full_store():
+            self.abort()
+        return self.deps.store.room()
+
+    async def _on_lines_after(self, hold: asyncio.Task[None], generation: int, lines: list[bytes]) -> None:
+        """Handle lines after the snapshot before their prompt: an answer to them may let a call change files."""
+        await asyncio.wait({hold})
+        if (pause := self._on_lines(generation, lines)) is not None:
+            await pause
+
+    def _on_fact(self, fact: Fact) -> None:
+        state = self.main if fact.child is None else self.children.open(fact.child, fact)
+        if fact.type is EventType.SESSION_STARTED:
+            return  # it was recorded when the session was created
+        if fact.type is EventType.ITEM_DELTA:
+            self._dispatcher.on_answer()
+            state.fact(fact)
+            return
+        if fact.type is EventType.ITEM_STARTED:
+            self._dispatcher.on_answer()
+        if isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and self._dispatcher.may_retry:
+            state.status("conversation_lost", fact.data.message)  # `retry_without_resume` repairs it: no client sees an error
+        elif isinstance(fact.data, PermissionData):
+            self._on_permission(state, fact, fact.data)
+        elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
+            self._requests.question(state, fact, fact.data)
+        else:
+            state.fact(fact)
+            if fact.type is EventType.QUESTION_RESOLVED and isinstance(fact.data, QuestionData):
+                self._requests.on_question_resolved(fact.data.question_id)
+            if state is self.main:
+                self.snapshots.on_event()
+
+    def _on_permission(self, state: SessionState, fact: Fact, data: PermissionData) -> None:
+        if fact.type is EventType.PERMISSION_REQUESTED:
+            self._requests.permission(state, fact, data, self._agent_of(state))
+        elif not self._requests.withdraw(data.permission_id):
+            state.fact(fact)
+            self._requests.on_permission_resolved(data.permission_id)
+
+    def _on_tool_check(self, request: Fact) -> None:
+        """Check a call that the agent would make without asking; see `ToolCheck`."""
+        if isinstance(request.data, PermissionData):
+            state = self.children.state_of(request.child)
+            self._requests.check(state, request, request.data, self._agent_of(state))
+
+    def _agent_of(self, state: SessionState) -> str:
+        return self.process.agent or state.session.agent
+
+    def _on_signal(self, signal: Signal) -> None:
+        state = self.children.state_of(signal.child)
+        if state is self.main and signal.input in (Input.DONE, Input.FAILED):
+            is_lost = text(obj(signal.error).get("code")) == SESSION_NOT_FOUND
+            if is_lost and self._dispatcher.retry_without_resume():
+                self._on_change(self)
+                return
+            self._dispatcher.forget()
+            self._note_login(signal)
+        elif signal.aborted:  # a subagent's work was stopped, which is no error
+            state.apply(Input.ABORT)
+        self._apply(state, signal.input, signal.key, **(signal.metadata or {}))
+
+    def _note_login(self, signal: Signal) -> None:
+        """Tell the spare agents whether the agent is logged in, as far as the end of a prompt shows that."""
+        is_out = text(obj(signal.error).get("code")) in LOGGED_OUT
+        if self.deps.spares is not None and self.process.agent is not None and (is_out or signal.input is Input.DONE):
+            self.deps.spares.note_answer(self.process.agent, is_logged_in=not is_out)
+
+    def _note_native_session(self) -> None:
+        if self._dispatcher.note_native_session():
+            self._on_change(self)
+
+    # --- the agent's process -----------------------------------------------------------------------------------
+
+    def _on_start(self, agent: str, resumed: bool) -> None:
+        self._record_exit()
+        if self.main.ended is not None:
+            self.main.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"agent": agent, "resumed": resumed}))
+
+    def _on_detach(self) -> None:
+        """Drop calls of the process that were not judged yet."""
+        self._requests.drop_arrivals()
+
+    def _on_exit(self, codec: Codec, exit_: Exit) -> None:
+        if self._dispatcher.retry_lost_spare():
+            log.warning("agent.spare_died", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
+            return
+        generation = self.process.generation
+        self._emit(codec.eof(exit_))
+        self._requests.drop_arrivals()
+        if generation != self.process.generation:  # the conversation is lost: a new process gets the prompt
+            return
+        self.children.lose()
+        if in_turn := self.main.machine.agent_at_work:
+            self._dispatcher.forget()
+            if self.main.machine.state != "aborting":
+                self.main.record(EventType.ERROR, exit_error(codec.name, exit_))
+            self._apply(self.main, Input.EXIT)
+        self._exit_data = agent_exit_data(codec.name, exit_, in_turn=in_turn)
+        if not self.main.machine.busy:
+            self._record_exit()
+        self._on_change(self)
+
+    def _record_exit(self) -> None:
+        """Record `session.ended` of a process that died: after the end of its turn, or before the process that replaces it."""
+        exit_data, self._exit_data = self._exit_data, None
+        if exit_data is not None:
+            self.main.record(EventType.SESSION_ENDED, exit_data)
+
+    def _touch(self) -> None:
+        structlog.contextvars.bind_contextvars(session_id=self.main.id, turn=self.main.turn_id, agent=self.process.agent)
+        self.last_active_ms = self.deps.clock.now_ms()
+
+    def _drop_process(self, *, kill: bool) -> None:
+        if self.process.drop(kill=kill):
+            self._on_change(self)
+
+    def reap(self) -> None:
+        """Stop a process that is not needed; the next prompt resumes the conversation. Does nothing while a turn runs."""
+        if not self.main.machine.busy and not self.children.is_busy:
+            self._drop_process(kill=False)
+
+    async def _fail_turn(self) -> None:
+        """End the turn as if the agent had died. Prompts that it does not have are parked."""
+        self.prompt_queue.park_queued()
+        self.children.lose()
+        self._dispatcher.forget()
+        self._drop_process(kill=False)
+        self._apply(self.main, Input.EXIT)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S):  # the last snapshot holds the turn open
+                await self.main.idle()
+
+    async def close(self, *, delete: bool = False, error: ErrorData | None = None) -> None:
+        """End the turn (if any) and the process: politely for a while, then it is killed. In: `error`, why the turn fails."""
+        if error is not None and self.main.machine.busy and self.main.machine.state != "aborting":
+            self.main.record(EventType.ERROR, error)
+            if not self._local_work.is_running:
+                await self._fail_turn()
+        if self._local_work.is_running:
+            self.abort()
+            await self._local_work.wait()
+        if delete or self.main.machine.busy:
+            self._apply(self.main, Input.DELETE)
+        self.children.abort()
+        self._requests.close()
+        await self._dispatcher.close()
+        await self.snapshots.close()
+        self._drop_process(kill=False)
+        await self.process.close()

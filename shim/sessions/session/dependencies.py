@@ -1,0 +1,97 @@
+"""The dependencies of sessions on the rest of the server. `shim.main.backend` wires them; tests use fakes."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from shim.agents.directory import AgentDirectory
+from shim.agents.spares.agent_room import AgentRoom
+from shim.agents.spares.spare_agents import SpareAgents
+from shim.host.git.trees import Trees
+from shim.host.trust.trust_store import ProjectTrust
+from shim.lib.clock import Clock
+from shim.lib.ids import Ids
+from shim.sessions.feed import ChangeFeed, Feed
+from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
+from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
+from shim.sessions.placement import Placement
+from shim.store.base import Store
+from universal.permissions import Rule
+from universal.tools.accesses import Place
+from universal.unattended_policy import WAIT, UnattendedPolicy
+
+
+class ProjectLike(Protocol):
+    """A project, with the fields that sessions need."""
+
+    @property
+    def id(self) -> str:
+        """Project id: the root commit, or `global`."""
+        ...
+
+    @property
+    def worktree(self) -> str:
+        """Root of the repository, `/` outside of git."""
+        ...
+
+
+async def _place_as_written(directory: str) -> Place:
+    """A place without a repository and links, for tests."""
+    return Place(directory)
+
+
+async def _refresh_nothing(_directory: str) -> None:
+    """Does nothing, for tests without configuration files."""
+
+
+@dataclass(slots=True)
+class SessionDeps:
+    """All injected dependencies. Only limits and times change, at a reload of the settings (`shim.main.app`).
+
+    `config_rules` returns the permission rules of a directory's configuration, as last read."""
+
+    clock: Clock
+    ids: Ids
+    store: Store
+    changes: ChangeFeed
+    agents: AgentDirectory
+    config_rules: Callable[[str], tuple[Rule, ...]]
+    abort_timeout_s: float
+    idle_reap_s: float
+    feed: Feed = field(default_factory=Feed)
+    session_version: str = ""
+    """The version in a new session's record: that of OpenCode."""
+    max_sessions: int = 100_000
+    max_queued_prompts: int = 100
+    home: str = "~"
+    """The person's home, for `~/` in patterns and paths."""
+    find_place: Callable[[str], Awaitable[Place]] = _place_as_written
+    """Finds the place of a session's calls (`Place`). Awaited before an agent starts."""
+    roots: tuple[str, ...] = ()
+    """Directories that attached files must lie in; empty: anywhere."""
+    snapshots: Callable[[str], Trees | None] = lambda _directory: None
+    """Returns the snapshots of a directory, or None if they are switched off (`snapshot: false` in its configuration)."""
+    trust: ProjectTrust | None = None
+    """Decides whether a project's settings may be used. None: they always may."""
+    trust_questions: TrustQuestions = field(default_factory=TrustQuestions)
+    trust_question_s: float = QUESTION_S
+    """Seconds for a person to answer whether a project is trusted."""
+    listened: Callable[[str, str], bool] = lambda _directory, _session_id: True
+    """Whether a connected client could show a question of this session in this directory."""
+    config_refresh: Callable[[str], Awaitable[None]] = _refresh_nothing
+    """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
+    unattended: UnattendedPolicy = WAIT
+    """The policy for unanswered requests, if neither the prompt nor the session has one."""
+    clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing
+    """Ends processes that a dead server has left behind. In: the server's id."""
+    placement: Placement | None = None
+    """Decides which server of a cluster takes a session. None: this one."""
+    room: AgentRoom = field(default_factory=lambda: AgentRoom(None, list))
+    """Limits how many agents run at once."""
+    spares: SpareAgents | None = None
+    """Agents that wait for a session. None: every agent is started for its session."""
+    unattended_counts: UnattendedCounts = field(default_factory=UnattendedCounts)
+    call_later: Callable[[float, Callable[[], None]], Timer] = call_later
+    """Calls a function after a delay, to reject a request."""

@@ -1,0 +1,67 @@
+"""Makes the errors of turns whose agent has exited or did not start, and the data of `session.ended`. Pure."""
+
+from __future__ import annotations
+
+from shim.processes.tail import parse_tail
+from shim.sessions.prompts.pending_prompt import PendingPrompt
+from universal.codec import Exit
+from universal.events import ErrorData, SessionEndedData
+from universal.session.model import NOT_BEGUN, START_FAILED
+
+SESSION_NOT_FOUND = "session_not_found"
+"""Error code of a codec whose agent does not know the conversation to resume."""
+SERVER_STOPPED = (
+    "The server was stopped while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
+)
+SERVER_LOST = (
+    "The server {name} was lost while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
+)
+SERVER_DRAINED = (
+    "The server {name} was stopped while this turn ran, and the turn did not end within {seconds:g} seconds (drain_seconds). "
+    "What the agent had done until then is kept; send the prompt again to go on."
+)
+STDERR_SHOWN_CHARS = 2_000
+"""Maximum characters of a dead agent's stderr in the error."""
+
+
+def exit_error(agent: str, exit_: Exit) -> ErrorData:
+    """The error of a turn whose agent exited."""
+    message = (
+        f"{agent} exited in the middle of the turn ({_how(exit_)}). Send the prompt again to go on: the conversation is kept."
+    )
+    stderr = exit_.stderr.strip()[-STDERR_SHOWN_CHARS:]
+    if stderr:
+        message += f"\n{stderr}"
+    return ErrorData(message=message, code="agent_exited", details={"exit_code": exit_.code, "signal": exit_.signal})
+
+
+def drain_error(name: str, seconds: float) -> ErrorData:
+    """The error of a turn that a server gives up because it stops. In: the server's name, how long it has waited."""
+    return ErrorData(message=SERVER_DRAINED.format(name=name, seconds=seconds), code="agent_exited")
+
+
+def start_error(accepted: PendingPrompt, message: str) -> ErrorData:
+    """The error of a turn whose agent could not be started, or whose agent or model does not exist."""
+    return ErrorData(message=message, code=NOT_BEGUN if accepted.refused else START_FAILED)
+
+
+def agent_exit_data(agent: str, exit_: Exit, *, in_turn: bool) -> SessionEndedData:
+    """The data of `session.ended` for a process that ended by itself. The next prompt resumes its conversation."""
+    if exit_.code == 0 and not in_turn:
+        return SessionEndedData(reason="completed", terminated_by="agent", exit_code=0)
+    return SessionEndedData(
+        reason="error",
+        terminated_by="agent",
+        message=f"{agent} exited ({_how(exit_)}).",
+        exit_code=exit_.code,
+        stderr=parse_tail(exit_.stderr),
+    )
+
+
+def termination_data(message: str | None = None) -> SessionEndedData:
+    """The data of `session.ended` for a terminated session."""
+    return SessionEndedData(reason="terminated", terminated_by="daemon", message=message)
+
+
+def _how(exit_: Exit) -> str:
+    return f"signal {exit_.signal}" if exit_.signal is not None else f"exit code {exit_.code}"

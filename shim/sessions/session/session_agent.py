@@ -1,0 +1,255 @@
+"""Owns the process of a session's agent: its start, its lines in and out, and its stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeGuard
+
+import structlog
+
+from shim.agents.directory import Agent
+from shim.host.terminals.host_calls import HostCalls
+from shim.lib.errors import AgentError
+from shim.processes.handle import AgentHandle, OnExit, OnLines
+from shim.sessions.session.dependencies import SessionDeps
+from universal.codec import (
+    BackgroundingCodec,
+    CheckingCodec,
+    Codec,
+    Command,
+    Exit,
+    Fact,
+    HostedCodec,
+    LaunchOptions,
+    ModedCodec,
+    Output,
+)
+from universal.events import EventType
+from universal.host import HostAnswer, HostCall
+
+log = structlog.get_logger()
+
+CLOSE_S = 3.0
+"""Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """Pieces of text of the session itself which its agent has written one after the other, in one read of its output."""
+
+    facts: Sequence[Fact]
+
+
+class SessionAgent:
+    """The current process of a session's agent, if there is one, and processes that are being stopped.
+
+    Each start and each stop begins a new generation. Lines and exits of an older one are dropped.
+    In: `emit` takes outputs of the codec; `on_lines` the lines of a generation; `on_exit` the codec of a process that ended by
+    itself; `on_detach` is called when the session drops a process.
+    """
+
+    def __init__(
+        self,
+        deps: SessionDeps,
+        session_id: str,
+        directory: str,
+        *,
+        emit: Callable[[Sequence[Output | Pieces]], None],
+        on_lines: Callable[[int, list[bytes]], Awaitable[None] | None],
+        on_exit: Callable[[Codec, Exit], None],
+        on_detach: Callable[[], None],
+    ) -> None:
+        self._deps = deps
+        self._session_id = session_id
+        self._emit = emit
+        self._on_lines = on_lines
+        self._on_exit = on_exit
+        self._on_detach = on_detach
+        self._host = HostCalls(directory, deps.roots, deps.agents.environment, self._answer_host_call)
+        self._stopping: dict[asyncio.Task[None], AgentHandle] = {}
+        self._handle: AgentHandle | None = None
+        self.codec: Codec | None = None
+        self.agent: str | None = None
+        """Name of the last started agent."""
+        self.generation = 0
+        self.is_untried = False
+        """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
+        self._greeting: Callable[[], Sequence[Output]] = tuple
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process can be written to."""
+        return self._handle is not None and self._handle.alive
+
+    @property
+    def mode(self) -> str:
+        """The mode that the agent reports, or ""."""
+        return self.codec.mode if isinstance(self.codec, ModedCodec) else ""
+
+    async def start(self, agent: Agent, options: LaunchOptions) -> bool:
+        """Start an agent. False if it was dropped or has exited before it was ready. Raises AgentError."""
+        self.generation += 1
+        generation = self.generation
+        spares = self._deps.spares
+        spare = await spares.take(agent, options) if spares is not None and not self.is_untried else None
+        if generation != self.generation:  # stopped meanwhile
+            if spare is not None:
+                spare.kill()
+            return False
+        on_lines, on_exit = partial(self._on_lines, generation), partial(self._exit, generation)
+        if spare is not None:
+            self.codec, self.agent, self.is_untried = spare.codec, agent.spec.name, True
+            self._handle, first_outputs = spare.take(on_lines, on_exit)
+            self._greeting = lambda: first_outputs
+        elif not await self._spawn(agent, options, on_lines, on_exit):
+            return False
+        if spares is not None:
+            spares.note_use(agent, options.directory)
+            if options.resume and options.native_session_id:
+                spares.forget_conversation(agent.spec.name, options.directory, options.native_session_id)
+        pid = self._handle.pid if self._handle is not None else None
+        is_spare = spare is not None
+        log.info("agent.spawned", session_id=self._session_id, agent=self.agent, pid=pid, resume=options.resume, spare=is_spare)
+        return True
+
+    async def _spawn(self, agent: Agent, options: LaunchOptions, on_lines: OnLines, on_exit: OnExit) -> bool:
+        """Start a process. False if it was dropped or has exited before it was ready. Raises AgentError."""
+        codec = agent.spec.make(self._deps.ids.factory())
+        self.codec, self.agent, self.is_untried = codec, agent.spec.name, False  # it may write or exit before spawn returns
+        self._greeting = codec.start
+        try:
+            handle = await self._deps.agents.spawn(agent, options, codec, on_lines, on_exit)
+        except BaseException:
+            self.codec = None
+            raise
+        if self.codec is not codec:
+            handle.kill()
+            return False
+        self._handle = handle
+        return True
+
+    def greet(self) -> None:
+        """Send the codec's first lines, or handle what an agent that has waited said meanwhile."""
+        if self.codec is not None:
+            self._emit(self._greeting())
+
+    # --- from the process ------------------------------------------------------------------------------------
+
+    def receive(self, generation: int, lines: list[bytes]) -> bool:
+        """Give lines to the codec. False if the process was dropped meanwhile; its remaining lines are dropped too."""
+        codec = self.codec
+        self.is_untried = False
+        pieces: list[Fact] = []
+        for line in lines:
+            if generation != self.generation or codec is None:
+                return False
+            outputs = codec.receive(line)
+            if _is_piece(outputs):
+                pieces += outputs
+                continue
+            if pieces:
+                self._emit([Pieces(pieces)])
+                pieces = []
+            self._emit(outputs)
+        if pieces:
+            self._emit([Pieces(pieces)])
+        return True
+
+    def _exit(self, generation: int, exit_: Exit) -> None:
+        if generation != self.generation or self.codec is None:
+            return
+        codec, self.codec, self._handle = self.codec, None, None
+        self._host.drop()
+        log.info("agent.exited", session_id=self._session_id, agent=codec.name, code=exit_.code, signal=exit_.signal)
+        self._on_exit(codec, exit_)
+
+    # --- to the process --------------------------------------------------------------------------------------
+
+    def send(self, command: Command) -> None:
+        """Give the agent a command, if there is one."""
+        if self.codec is not None:
+            self._emit(self.codec.send(command))
+
+    def proceed(self, permission_id: str) -> None:
+        """Let an announced call go on (`ToolCheck`)."""
+        if isinstance(self.codec, CheckingCodec):
+            self._emit(self.codec.proceed(permission_id))
+
+    def move_to_background(self) -> bool:
+        """Move the work that the turn waits for to the background. False if the agent cannot do that."""
+        if not isinstance(self.codec, BackgroundingCodec):
+            return False
+        self._emit(self.codec.background())
+        return True
+
+    def write(self, data: bytes) -> None:
+        """Write one line."""
+        if self._handle is None:
+            return
+        try:
+            self._handle.write(data)
+        except AgentError as error:
+            # on_exit reports its exit. A stuck process is ended here.
+            log.warning("agent.write_failed", session_id=self._session_id, error=str(error))
+            self._handle.kill()
+
+    def interrupt(self) -> None:
+        """Send SIGINT, for agents that have no message for it."""
+        if self._handle is not None:
+            self._handle.interrupt()
+
+    def call_host(self, call: HostCall) -> None:
+        """Begin a file or command call of the agent. The answer comes later."""
+        self._host.do(call)
+
+    def _answer_host_call(self, answer: HostAnswer) -> None:
+        if isinstance(self.codec, HostedCodec):
+            self._emit(self.codec.on_host_answer(answer))
+
+    # --- its end ---------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Drop the process and wait until it has ended."""
+        if (handle := self._detach()) is not None:
+            await handle.stop()
+
+    def drop(self, *, kill: bool) -> bool:
+        """Drop the process and stop it in the background, politely or at once. False if there was none."""
+        handle = self._detach()
+        if handle is None:
+            return False
+        if kill:
+            handle.kill()
+        task = asyncio.get_running_loop().create_task(handle.stop(), name=f"stop {self._session_id}")
+        self._stopping[task] = handle
+        task.add_done_callback(lambda ended: self._stopping.pop(ended, None))
+        return True
+
+    def _detach(self) -> AgentHandle | None:
+        """Ignore the process from now on."""
+        handle, self._handle, self.codec = self._handle, None, None
+        self.generation += 1
+        self._host.drop()
+        self._on_detach()
+        return handle
+
+    async def close(self) -> None:
+        """Wait for all processes that are being stopped: CLOSE_S seconds, then they are killed."""
+        if self._stopping:
+            await asyncio.wait(self._stopping, timeout=CLOSE_S)
+        for handle in list(self._stopping.values()):
+            handle.kill()
+        if self._stopping:
+            await asyncio.wait(self._stopping)
+        await self._host.close()
+
+
+def _is_piece(outputs: Sequence[Output]) -> TypeGuard[Sequence[Fact]]:
+    """Whether the outputs are one piece of text that the agent itself has written: as nearly always."""
+    if len(outputs) != 1:
+        return False
+    (output,) = outputs
+    return type(output) is Fact and output.type is EventType.ITEM_DELTA and output.child is None and not output.synthetic

@@ -1,0 +1,402 @@
+"""The only writer of one session's journal, state and turn.
+
+All methods are synchronous and run on the event loop, so each is a critical section. An event is stamped, queued for the store,
+applied to the state that HTTP reads, and published, before anything else can happen. There is no mailbox (docs/adr/0002).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Unpack
+
+import structlog
+
+from shim.lib.clock import Clock, from_rfc3339
+from shim.lib.errors import SessionNotFound, SessionTerminated
+from shim.lib.ids import Ids
+from shim.sessions.feed import ChangeFeed
+from shim.sessions.prompts.instructions import Instructions
+from shim.sessions.prompts.prompt_payload import PendingPrompts
+from shim.sessions.session.exit_errors import SERVER_LOST, SERVER_STOPPED
+from shim.sessions.session.resync import Changed, Resync
+from shim.sessions.session.session_journal import SessionJournal
+from shim.sessions.session.unparsed_limit import UnparsedLimit
+from shim.store.base import Store
+from universal.codec import Fact
+from universal.events import (
+    ErrorData,
+    EventData,
+    EventType,
+    ItemData,
+    ItemDeltaData,
+    PermissionData,
+    QuestionData,
+    SessionEndedData,
+    Source,
+    TurnData,
+    UniversalEvent,
+)
+from universal.items import Item, ItemKind, ItemStatus, StatusPart
+from universal.lib.jsonvalue import JsonObject, obj
+from universal.session import checkpoint as core
+from universal.session.changes import Change
+from universal.session.model import Session
+from universal.session.record_json import RecordChanges, changes_json
+from universal.session.reducer import Reducer
+from universal.turn import Effect, Input, State, TurnEnd, TurnMachine, TurnStart
+
+log = structlog.get_logger()
+
+OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
+"""Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""
+NOTED = frozenset({EventType.SESSION_STARTED, EventType.SESSION_ENDED, EventType.ITEM_COMPLETED})
+"""Events of which the session remembers more than its clients see."""
+NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
+
+
+@dataclass(slots=True)
+class StoredCheckpoint:
+    """The stored checkpoint of a session: its event, the size of its head (bytes), its pages.
+
+    is_off      it has something that cannot be written
+    is_writing  one is being written
+    is_damaged  a page could not be read
+    """
+
+    sequence: int = 0
+    head_bytes: int = 0
+    pages: frozenset[int] = frozenset()
+    is_off: bool = False
+    is_writing: bool = False
+    is_damaged: bool = False
+
+
+class SessionState:
+    """One session.
+
+    on_change, feed: called after turns and info changed, and with each event.
+
+    facts: what only OpenCode 2 tells of a session, for lists of those that nobody has opened: `outcome` and `idle` (ms) of the
+    last turn unless one runs, `viewed`, `fork`; kept in its row.
+    instructions: what clients have set for its agents, to go along with each prompt.
+    variables: of the environment of its commands and agents, as a client has set them; in memory, since they may be secret.
+    pending_prompts: prompts that no agent has been given, as the journal tells; the queue has those to be handed over.
+    stored: what the store has as the session's checkpoint.
+    ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        agent: str,
+        *,
+        store: Store,
+        changes: ChangeFeed,
+        clock: Clock,
+        ids: Ids,
+        on_change: Callable[[SessionState], None],
+        feed: Callable[[UniversalEvent], object] | None = None,
+    ) -> None:
+        self.id = session_id
+        self.journal = SessionJournal(session_id, store=store, clock=clock, ids=ids)
+        self.reducer = Reducer(session_id, agent)
+        self.machine = TurnMachine()
+        self.facts: JsonObject = {}
+        self.instructions = Instructions()
+        self.variables: dict[str, str] = {}
+        self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item(item_id))
+        self.stored = StoredCheckpoint()
+        self._ownership = store.ownership
+        self._changes = changes
+        self._clock = clock
+        self._ids = ids
+        self._on_change = on_change
+        self._feed = feed
+        self.ended: SessionEndedData | None = None
+        self.turn_id = ""
+        self._turn_metadata: dict[str, Any] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        self._resync = Resync(self._resend)
+        self._stopped_turn = ""
+        self._unparsed = UnparsedLimit(session_id)
+
+    @property
+    def sequence(self) -> int:
+        """Sequence of the journal's last event."""
+        return self.journal.sequence
+
+    @property
+    def session(self) -> Session:
+        """The session's state that clients see."""
+        return self.reducer.session
+
+    def load(self, events: Sequence[UniversalEvent]) -> None:
+        """Rebuild the state from the journal, page by page, with the same code as live. Nothing is stored or published."""
+        for event in events:
+            self.reducer.load(event, from_rfc3339(event.time))
+            self.journal.load(event)
+            self._note(event)
+            self._replay_turn(event)
+
+    def mute(self, feed: Callable[[UniversalEvent], object]) -> None:
+        """Show clients nothing more: another server has the session, and tells of it.
+
+        In: `feed`, which gets all events from now on.
+        """
+        self._changes, self._feed = ChangeFeed(), feed
+
+    def show(self, event: UniversalEvent, changes: ChangeFeed, *, without: tuple[type[Change], ...] = ()) -> None:
+        """Apply an event that another server has written, and show its changes to the clients of this one. Nothing is stored.
+
+        In: `without`, the kinds of changes that they have seen already.
+        """
+        at_ms = from_rfc3339(event.time)
+        self.journal.load(event)
+        published = [change for change in self.reducer.apply(event, at_ms) if not isinstance(change, without)]
+        self._note(event)
+        self._replay_turn(event)
+        changes.publish(published, self.session, at_ms, sequence=event.sequence, is_stored=True)
+
+    def _replay_turn(self, event: UniversalEvent) -> None:
+        """Give a turn of the journal to the turn machine."""
+        if event.type is EventType.TURN_STARTED and isinstance(event.data, TurnData):
+            self.turn_id = event.data.turn_id
+            self.machine.apply(Input.REPLAY_STARTED)
+        elif event.type is EventType.TURN_ENDED:
+            self.machine.apply(Input.REPLAY_ENDED)
+
+    def recover(self, lost_server: str = "") -> None:
+        """End the turn that ran when the server stopped, if the journal has one. In: `lost_server`, the name of another."""
+        if self.machine.busy:
+            log.warning("turn.lost", session_id=self.id, server=lost_server)
+            message = SERVER_LOST.format(name=lost_server) if lost_server else SERVER_STOPPED
+            self.record(EventType.ERROR, ErrorData(message=message, code="agent_exited"))
+            self.apply(Input.EXIT)
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether no turn runs, no request is open, and all events are queued for the store."""
+        return not (self.machine.busy or self.journal.is_behind) and core.is_at_rest(self.reducer)
+
+    @property
+    def is_terminated(self) -> bool:
+        """True if the session was terminated: it can be read, and takes no prompts."""
+        return self.machine.state is State.CLOSED or (self.ended is not None and self.ended.terminated_by == "daemon")
+
+    def require_open(self) -> None:
+        """Raise NotFound if the session was deleted, Conflict if it was terminated."""
+        if self.journal.is_closed:
+            raise SessionNotFound(self.id)
+        if self.is_terminated:
+            raise SessionTerminated(self.id)
+
+    def _note(self, event: UniversalEvent) -> None:
+        if event.type is EventType.ITEM_COMPLETED:
+            self._note_item(event)
+        elif event.type is EventType.SESSION_ENDED and isinstance(event.data, SessionEndedData):
+            self.ended = event.data
+        elif event.type is EventType.SESSION_STARTED:
+            self.ended = None
+
+    def record(self, type_: EventType, data: EventData, *, source: Source = Source.DAEMON, raw: Any = None) -> UniversalEvent:
+        """Write one event, apply it to the session, and publish the changes."""
+        now = self._clock.now_ms()
+        event = self.journal.write(type_, data, now, source=source, raw=raw)
+        changes = self.reducer.apply(event, now)
+        if type_ in NOTED:
+            self._note(event)
+        self._changes.publish(changes, self.reducer.session, now, sequence=event.sequence)
+        if self._resync.waits:
+            for change in changes:
+                self._resync.note(change)
+        if self._feed is not None:
+            self._feed(event)
+        return event
+
+    def record_pieces(self, facts: Sequence[Fact]) -> None:
+        """Record pieces of text that the agent has written together. Those of one part are published together too.
+
+        In a cluster each is published alone, because a client that goes on at another server needs the place of each event.
+        """
+        for _, pieces in groupby(facts, _part_of):
+            first, *rest = pieces
+            self.fact(first)  # it may begin the part, or end another one
+            if rest and self._ownership.peers is None:
+                self._record_together(rest)
+            else:
+                for fact in rest:
+                    self.fact(fact)
+
+    def _record_together(self, facts: Sequence[Fact]) -> None:
+        """Record pieces of a part that has begun."""
+        now = self._clock.now_ms()
+        self.journal.native_session_id = facts[-1].native_session_id or self.journal.native_session_id
+        events = self.journal.write_pieces(facts, now)
+        changes = self.reducer.apply_pieces(events, now)
+        self._changes.publish(changes, self.reducer.session, now, sequence=self.journal.sequence)
+        if self._resync.waits:
+            for change in changes:
+                self._resync.note(change)
+        if self._feed is not None:
+            for event in events:
+                self._feed(event)
+
+    def stop_for_full_store(self) -> bool:
+        """Whether the turn must stop because too many events wait for the store. Records the reason, once a turn."""
+        error = self.journal.overflow
+        if error is None or self._stopped_turn == self.turn_id:
+            return False
+        self._stopped_turn = self.turn_id
+        self.record(EventType.ERROR, ErrorData(message=NO_ROOM.format(error=error), code="no_room"))
+        return True
+
+    def copy(self, event: UniversalEvent) -> None:
+        """Write an event of another session's journal into this one, at its own time. Nothing is published."""
+        event = self.journal.copy(event)
+        self._note_fact(event)
+        self.reducer.load(event, from_rfc3339(event.time))
+        self._note_item(event)
+        self._replay_turn(event)
+
+    def _note_item(self, event: UniversalEvent) -> None:
+        if event.type is EventType.ITEM_COMPLETED and isinstance(event.data, ItemData):
+            self.pending_prompts.add(event.data.item)
+            if event.data.item.kind is ItemKind.STATUS:
+                self.instructions.add(event.data.item)
+
+    def on_read(self) -> None:
+        """Note that a client has read the session. While a turn runs, it soon gets again what it may have missed."""
+        if self.session.is_busy:
+            self._resync.on_read()
+
+    def _resend(self, changed: Changed) -> None:
+        if not self.session.is_busy:  # idle was sent, and nothing of the turn may come after it
+            return
+        with self._changes.burst():
+            now = self._clock.now_ms()
+            self._changes.publish(self.reducer.current(changed, now), self.session, now, is_resent=True)
+
+    def fact(self, fact: Fact) -> None:
+        """Record a codec's fact. Of many unparsed lines, only the first ones and the number are recorded."""
+        if fact.type is EventType.UNPARSED and not self._unparsed.keep(fact):
+            return
+        self.journal.native_session_id = fact.native_session_id or self.journal.native_session_id
+        self.record(fact.type, fact.data, source=Source.DAEMON if fact.synthetic else Source.AGENT, raw=fact.raw)
+
+    def status(self, label: str, detail: str | None = None, **metadata: Any) -> UniversalEvent:
+        """Record a status item of the server and return its event."""
+        item = Item(
+            item_id=self._ids.new("item"),
+            kind=ItemKind.STATUS,
+            status=ItemStatus.COMPLETED,
+            content=(StatusPart(label=label, detail=detail),),
+            metadata=metadata,
+        )
+        return self.record(EventType.ITEM_COMPLETED, ItemData(item=item))
+
+    def change_record(self, **changes: Unpack[RecordChanges]) -> None:
+        """Record that fields of the session's record change."""
+        self.status("session", **changes_json(changes))
+
+    def record_viewed(self, idle: int) -> None:
+        """Record that a person has seen the end of the turn that ended at this time (ms)."""
+        self._note_fact(self.status("viewed", idle=idle))
+        self.notify_changed()
+
+    def _note_fact(self, event: UniversalEvent) -> None:
+        """Update `facts` by an event, also a copied one."""
+        data = event.data
+        if event.type is EventType.TURN_STARTED:
+            self.facts = {key: value for key, value in self.facts.items() if key not in ("outcome", "idle")}
+        elif event.type is EventType.TURN_ENDED and isinstance(data, TurnData):
+            outcome = OUTCOMES.get(str(obj(data.metadata).get("reason", "completed")), "failed")
+            self.facts = {**self.facts, "outcome": outcome, "idle": from_rfc3339(event.time)}
+        elif isinstance(data, ItemData) and _label(data.item) == "viewed":
+            self.facts = {**self.facts, "viewed": obj(data.item.metadata).get("idle")}
+
+    def notify_changed(self) -> None:
+        """Note that the session's record has changed."""
+        self._on_change(self)
+
+    def apply(self, input_: Input, key: str = "", **metadata: Any) -> list[Effect]:
+        """Apply an input to the turn machine. Starts and ends are recorded here; other effects are for the caller."""
+        self._add_metadata(metadata)
+        effects = self.machine.apply(input_, key)
+        for effect in effects:
+            if isinstance(effect, TurnStart):
+                self.turn_id = self._ids.new("turn")
+                self._turn_metadata = {}
+                data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
+                self._note_fact(self.record(EventType.TURN_STARTED, data))
+                self.notify_changed()
+            elif isinstance(effect, TurnEnd):
+                self._end_turn(effect.reason)
+        return effects
+
+    def _add_metadata(self, metadata: dict[str, Any]) -> None:
+        """Add up usage and cost of the prompts of a turn. The last anchor counts (`AgentSpec.rewinds`)."""
+        if "anchor" in metadata:
+            self._turn_metadata["anchor"] = {"agent": self.session.agent, "id": metadata["anchor"]}
+        cost = metadata.get("cost")
+        if isinstance(cost, (int, float)):
+            self._turn_metadata["cost"] = self._turn_metadata.get("cost", 0) + cost
+        usage = obj(metadata.get("usage"))
+        if usage:
+            total = self._turn_metadata.setdefault("usage", {})
+            for key, value in usage.items():
+                total[key] = total.get(key, 0) + value
+
+    def _end_turn(self, reason: str) -> None:
+        """Resolve everything that a turn leaves open, then record its end. Only this method writes `turn.ended`."""
+        self.withdraw_requests()
+        if (rest := self._unparsed.end()) is not None:
+            self.record(EventType.UNPARSED, rest)
+        metadata = {"reason": reason, **self._turn_metadata}
+        data = TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata)
+        self._note_fact(self.record(EventType.TURN_ENDED, data))
+        self._turn_metadata = {}
+        self.notify_changed()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def withdraw_requests(self) -> None:
+        """Reject open permissions and questions."""
+        for id_ in list(self.session.permissions):
+            data = PermissionData(permission_id=id_, action="withdrawn", status="reject", metadata={"withdrawn": True})
+            self.record(EventType.PERMISSION_RESOLVED, data)
+        for id_ in list(self.session.questions):
+            question = QuestionData(question_id=id_, prompt="", options=(), status="rejected", metadata={"withdrawn": True})
+            self.record(EventType.QUESTION_RESOLVED, question)
+
+    def when_idle(self, then: Callable[[], None]) -> None:
+        """Call a function when no turn runs: at once, or soon after the end of the running turn."""
+        if not self.machine.busy:
+            then()
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter.add_done_callback(lambda _: self.when_idle(then))
+        self._waiters.append(waiter)
+
+    async def idle(self) -> None:
+        """Wait for the end of the running turn, if there is one."""
+        if self.machine.busy:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+
+def _part_of(piece: Fact) -> tuple[str, int, str] | None:
+    """The part that a piece of text is for."""
+    data = piece.data
+    return (data.item_id, data.part_index, data.part_type) if isinstance(data, ItemDeltaData) else None
+
+
+def _label(item: Item) -> str:
+    """The name of a status item, or "" for other items."""
+    label = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
+    return label if item.kind is ItemKind.STATUS else ""

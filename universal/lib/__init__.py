@@ -1,0 +1,1 @@
+"""What has no subject of its own: JSON, lines, JSON-RPC, ids, diffs."""

@@ -1,0 +1,94 @@
+"""Reads untrusted lines of JSON, and fields of the result."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+
+import orjson
+
+from universal.items import Json
+from universal.lib.jsonvalue import arr, obj
+
+DEEPEST = 100
+"""Maximum levels of nesting. A deeper value cannot be stored, and no agent means one."""
+
+
+def parse(line: bytes) -> Json:
+    """Parse one line into JSON that can be stored again.
+
+    Invalid UTF-8 and lone surrogates become U+FFFD; integers beyond 64 bits become floats, as they are in
+    the agent itself (JavaScript). Raises ValueError for what is no JSON or nested deeper than `DEEPEST`.
+    """
+    if line.count(b"[") + line.count(b"{") <= DEEPEST:
+        try:
+            return orjson.loads(line)
+        except orjson.JSONDecodeError:  # the slow path below repairs the line, or says what is wrong with it
+            pass
+    text = line.decode("utf-8", errors="replace")
+    if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
+        raise ValueError(f"nested deeper than {DEEPEST} levels")
+    value = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_no_constant)
+    return _without_surrogates(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def _integer(digits: str) -> int | float:
+    if len(digits) < 19:
+        return int(digits)
+    return float(digits) if len(digits) > 20 or not -(2**63) <= int(digits) < 2**64 else int(digits)
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if not abs(value) < float("inf"):
+        raise ValueError(f"{digits[:20]} is too large")
+    return value
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _depth(text: str) -> int:
+    """Return an upper bound of the nesting. Unclosed brackets in strings count too."""
+    deepest = level = 0
+    for char in text:
+        if char in "[{":
+            level += 1
+            deepest = max(deepest, level)
+        elif char in "]}":
+            level -= 1
+    return deepest
+
+
+def _without_surrogates(value: Json) -> Json:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_without_surrogates(k): _without_surrogates(v) for k, v in obj(value).items()}
+    if isinstance(value, list):
+        return [_without_surrogates(v) for v in arr(value)]
+    return value
+
+
+def get_text(msg: Mapping[str, Json], *keys: str) -> str:
+    """Return the first of these fields that is a non-empty string, else ""."""
+    for key in keys:
+        value = msg.get(key)
+        if value and isinstance(value, str):
+            return value
+    return ""
+
+
+def get_int(msg: Mapping[str, Json], key: str) -> int:
+    """Return the field as a whole number (floats are rounded), else 0."""
+    value = msg.get(key)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 2**53:
+        return 0
+    return round(value)
+
+
+def digest(line: bytes) -> str:
+    """Return the sha256 of a raw line, for `agent.unparsed`."""
+    return "sha256:" + hashlib.sha256(line).hexdigest()

@@ -330,7 +330,7 @@ class AgentProcess:
         """
         if data.count(b"\n") > LINES_AT_ONCE:
             return data
-        lines = [line if type(line) is bytes else self._line(line) for line in self._framer.push(data)]
+        lines = self._as_lines(self._framer.push(data))
         if not lines:
             return None
         try:
@@ -349,13 +349,20 @@ class AgentProcess:
     async def _deliver(self, framed: list[Framed]) -> None:
         if not framed:
             return
-        lines = [self._line(line) for line in framed]
+        lines = self._as_lines(framed)
         for at in range(0, len(lines), LINES_AT_ONCE):
             if at:
                 await asyncio.sleep(0)  # other tasks run
             pending = self._on_lines(lines[at : at + LINES_AT_ONCE])
             if pending is not None:
                 await pending
+
+    def _as_lines(self, framed: list[Framed]) -> list[bytes]:
+        """Replace lines that were too long, and log them."""
+        for line in framed:
+            if type(line) is not bytes:  # nearly none
+                return [self._line(line) for line in framed]
+        return cast("list[bytes]", framed)
 
     def _line(self, line: Framed) -> bytes:
         if isinstance(line, FrameError):

@@ -65,10 +65,12 @@ class LineFramer:
     def push(self, data: bytes) -> list[Framed]:
         """Return the lines that these bytes complete."""
         *ended, rest = data.split(b"\n")
-        if self._partial or self._over or len(data) > self._limit_bytes:
+        if len(data) > self._limit_bytes:
             lines = [self._end(piece) for piece in ended]
-        else:  # nothing waits for its end: as nearly always
-            lines: list[Framed] = [piece.removesuffix(b"\r") for piece in ended]
+        else:
+            lines: list[Framed] = [piece.removesuffix(b"\r") for piece in ended] if b"\r" in data else [*ended]
+            if ended and (self._partial or self._over):
+                lines[0] = self._end(ended[0])
         if rest:
             self._keep(rest)
         return lines

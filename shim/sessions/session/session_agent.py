@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeGuard
 
 import structlog
 
@@ -32,6 +31,7 @@ from universal.host import HostAnswer, HostCall
 
 log = structlog.get_logger()
 
+ITEM_DELTA = EventType.ITEM_DELTA
 CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
 
@@ -147,9 +147,11 @@ class SessionAgent:
             if generation != self.generation or codec is None:
                 return False
             outputs = codec.receive(line)
-            if _is_piece(outputs):
-                pieces += outputs
-                continue
+            if len(outputs) == 1:  # one piece of text that the agent itself has written: as nearly always
+                (output,) = outputs
+                if type(output) is Fact and output.type is ITEM_DELTA and output.child is None and not output.synthetic:
+                    pieces.append(output)
+                    continue
             if pieces:
                 self._emit([Pieces(pieces)])
                 pieces = []
@@ -245,11 +247,3 @@ class SessionAgent:
         if self._stopping:
             await asyncio.wait(self._stopping)
         await self._host.close()
-
-
-def _is_piece(outputs: Sequence[Output]) -> TypeGuard[Sequence[Fact]]:
-    """Whether the outputs are one piece of text that the agent itself has written: as nearly always."""
-    if len(outputs) != 1:
-        return False
-    (output,) = outputs
-    return type(output) is Fact and output.type is EventType.ITEM_DELTA and output.child is None and not output.synthetic

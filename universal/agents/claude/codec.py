@@ -32,7 +32,6 @@ from universal.agents.claude.wire import (
     control_refusal,
     get_text,
     kind_of,
-    piece_of,
     prompt_content,
     prompt_uuid,
     write,
@@ -178,9 +177,10 @@ class ClaudeCodec(kit.LineCodec[Context]):
         message = self._object(line)
         if isinstance(message, Fact):
             return self._stamp((message,))
-        event = piece_of(message)
-        if event is not None:
-            return [*self._main.piece(event, message, self.native_session_id)]
+        if message.get("type") == "stream_event" and not message.get("parent_tool_use_id"):
+            event = obj(message.get("event"))
+            if event.get("type") == "content_block_delta":
+                return [*self._main.piece(event, message, self.native_session_id)]
         kind = kind_of(message)
         if kind == "assistant" and not message.get("parent_tool_use_id"):
             self._anchor = get_text(message, "uuid")

@@ -15,11 +15,13 @@ from universal.agents import kit
 from universal.agents.claude.tools import Result, title_of
 from universal.agents.claude.wire import FINISH, IGNORED_BLOCKS, IGNORED_DELTAS, Msg, get_text, usage_of
 from universal.codec import Fact
-from universal.events import EventType, delta_data
+from universal.events import EventType, ItemDeltaData, delta_data
 from universal.items import ContentPart, Item, ItemStatus, Json, TextPart
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 
+TEXT_OF_DELTA: dict[Json, str] = {"text_delta": "text", "thinking_delta": "thinking"}
+"""Kind of a delta -> the field with its text."""
 SYNTHETIC_MODEL = "<synthetic>"
 """`model` of messages that the CLI wrote itself: answers of slash commands, errors."""
 
@@ -94,11 +96,25 @@ class Transcript(kit.Items[Context]):
             yield from self._end(raw, interrupted=is_lost or not message.stop_reason)
 
     def piece(self, event: Msg, raw: Msg, native_session_id: str | None = None) -> Sequence[Fact]:
-        """Handle a `content_block_delta`. It uses no generators, for speed, because nearly all lines are one.
+        """Handle a `content_block_delta`. Nearly all lines are one, so a text that has begun takes no further calls.
 
         In: `native_session_id`, with which the facts are stamped here.
         """
         message, delta = self._open, obj(event.get("delta"))
+        index, text = event.get("index"), delta.get(TEXT_OF_DELTA.get(delta.get("type"), ""))
+        part = message.blocks.get(index) if message is not None and isinstance(index, int) else None
+        if message is not None and isinstance(part, _Part) and text and isinstance(text, str):  # nearly always
+            part.growing.add(text)
+            data = ItemDeltaData.from_fields(
+                {
+                    "item_id": message.item_id,
+                    "native_item_id": message.native_id or None,
+                    "delta": text,
+                    "part_index": part.index,
+                    "part_type": part.kind,
+                }
+            )
+            return (Fact(EventType.ITEM_DELTA, data, raw, False, self.child, native_session_id),)
         kind = get_text(delta, "type")
         if message is None:
             self.ctx.ignore("content_block_delta outside of a message")

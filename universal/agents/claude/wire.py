@@ -50,14 +50,6 @@ def kind_of(msg: Msg) -> str:
     return kind
 
 
-def piece_of(msg: Msg) -> Msg | None:
-    """The event of a line with a piece of the main answer, or None for other lines. Nearly all lines are such pieces."""
-    event = obj(msg.get("event"))
-    if event.get("type") != "content_block_delta" or msg.get("type") != "stream_event" or msg.get("parent_tool_use_id"):
-        return None
-    return event
-
-
 def usage_of(usage: Msg) -> dict[str, int]:
     """Tokens of one step or turn. The five numbers do not overlap: thinking is not part of `output`."""
     thinking = get_int(obj(usage.get("output_tokens_details")), "thinking_tokens")

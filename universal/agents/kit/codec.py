@@ -39,10 +39,8 @@ class BaseCodec(Generic[ContextT]):
         native = self.native_session_id
         return [of_session(output, native) for output in results] if native else results
 
-    @staticmethod
-    def _parse(line: bytes) -> Json:
-        """Parse a line. Raises ValueError or RecursionError."""
-        return parse(line)
+    _parse: Callable[[bytes], Json] = staticmethod(parse)
+    """Parses a line. Raises ValueError or RecursionError."""
 
     def _object(self, line: bytes) -> dict[str, Any] | Fact:
         """The JSON object of a line, or an `agent.unparsed` fact."""

@@ -1,0 +1,93 @@
+"""How many of our functions a piece of text crosses, from the agent's bytes to the reader's write.
+
+`sys.setprofile` counts calls of this project's functions in the thread of the loop. A count does not depend on the machine. Each
+limit is what was counted when it was last lowered, with a little room for how the pipe cuts the bytes: it may only fall.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from shim.store.sqlite import SqliteStore
+from tests.support.live import Live, live
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = (f"{ROOT}/shim/", f"{ROOT}/universal/")
+AGENT = ROOT / "tests" / "bench" / "agent.py"
+PIECES = 2_000
+LONE_PIECES = 40
+TURN_S = 60.0
+IN_A_BURST, ALONE, FILES = 52, 150, 50
+
+
+class Calls:
+    """Counts calls of our functions while it is on: (file, function) -> calls."""
+
+    def __init__(self) -> None:
+        self.functions: Counter[tuple[str, str]] = Counter()
+
+    def __enter__(self) -> Calls:
+        sys.setprofile(self._note)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        sys.setprofile(None)
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(OURS):
+            self.functions[code.co_filename.removeprefix(f"{ROOT}/"), code.co_qualname] += 1
+
+    def beyond(self, other: Calls) -> Counter[tuple[str, str]]:
+        """What this turn has called more often than another one."""
+        return self.functions - other.functions
+
+
+@pytest.fixture
+async def server(tmp_path: Path) -> AsyncIterator[Live]:
+    """The whole server on SQLite, with a program that speaks Claude Code's protocol."""
+    program = tmp_path / "claude"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {AGENT} "$@"\n')
+    program.chmod(0o755)
+    environ = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home"), "SHIM_CLAUDE_BIN": str(program)}
+    async with live(tmp_path, environ=environ, store=SqliteStore(tmp_path / "journal.db")) as running:
+        yield running
+
+
+async def turn(server: Live, session: str, text: str) -> Calls:
+    """The calls of a whole turn, read by one client."""
+    calls = Calls()
+    body = {"parts": [{"type": "text", "text": text}], "model": {"providerID": "claude", "modelID": "default"}}
+    async with server.api.stream("/event") as events, asyncio.timeout(TURN_S):
+        with calls:
+            await server.api.post(f"/session/{session}/prompt_async", body, status=204)
+            while (await events.next())["type"] != "session.idle":
+                pass
+    return calls
+
+
+async def test_a_piece_in_a_burst_takes_few_calls(server: Live) -> None:
+    session = await server.session()
+    await turn(server, session, "[deltas:10]")
+    few = await turn(server, session, "[deltas:10]")
+    many = await turn(server, session, f"[deltas:{PIECES + 10}]")
+    beyond = many.beyond(few)
+    assert PIECES * 5 < beyond.total() <= PIECES * IN_A_BURST, beyond.most_common(60)
+
+
+async def test_a_lone_piece_takes_few_calls_and_files(server: Live) -> None:
+    session = await server.session()
+    few = await turn(server, session, "[deltas:10][rate:20]")
+    many = await turn(server, session, f"[deltas:{LONE_PIECES + 10}][rate:20]")
+    beyond = many.beyond(few)
+    assert LONE_PIECES * 10 < beyond.total() <= LONE_PIECES * ALONE, beyond.most_common(160)
+    files = {file for (file, _), calls in beyond.items() if calls >= LONE_PIECES * 0.9}
+    assert len(files) <= FILES, sorted(files)

@@ -93,10 +93,23 @@ class Stop:
     """Stop the process, since it is unusable (corrupt stream, refused login ...). The next prompt starts a new one.
 
     `again` means that the process did not get the last prompt: start the next process at once and send it there.
+    `error` {message, code, details?} fails the prompt. The end of the agent's stderr is added to its message.
     """
 
     why: str
     again: bool = False
+    error: dict[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """Call `TimedCodec.on_timer` with this key after a while, unless the timer is set again before. None cancels it.
+
+    The timers of a process end with it.
+    """
+
+    key: str
+    after_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +117,7 @@ class InterruptProcess:
     """Send SIGINT to the process: for agents that have no message for an interrupt."""
 
 
-Action: TypeAlias = WriteLine | Stop | InterruptProcess | HostCall
+Action: TypeAlias = WriteLine | Stop | SetTimer | InterruptProcess | HostCall
 Output: TypeAlias = Fact | ToolCheck | Signal | Action
 
 
@@ -368,6 +381,25 @@ class HostedCodec(Protocol):
 
     def on_host_answer(self, answer: HostAnswer) -> list[Output]:
         """Translate the answer to one of its host calls. Unknown ids give []."""
+        ...
+
+
+@runtime_checkable
+class TimedCodec(Protocol):
+    """A codec that emits `SetTimer`."""
+
+    def on_timer(self, key: str) -> list[Output]:
+        """Handle a timer that has run out. It may be late: lines that were read before it are handled already."""
+        ...
+
+
+@runtime_checkable
+class ResumingCodec(Protocol):
+    """A codec that knows whether its agent has the conversation that it resumes. If not, an exit begins a new one."""
+
+    @property
+    def has_conversation(self) -> bool:
+        """True if the agent has shown that it has the conversation, or has begun a new one."""
         ...
 
 

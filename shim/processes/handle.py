@@ -25,6 +25,11 @@ class AgentHandle(Protocol):
         """True while the agent accepts input."""
         ...
 
+    @property
+    def stderr(self) -> str:
+        """The beginning and the end of what the agent wrote to stderr so far."""
+        ...
+
     def write(self, data: bytes) -> None:
         """Queue a line (newline added). Raises AgentGone, AgentStuck."""
         ...

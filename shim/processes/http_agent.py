@@ -104,6 +104,11 @@ class HttpAgent:
         """True while requests can be made."""
         return self._process is not None and self._process.alive and self._ending is None
 
+    @property
+    def stderr(self) -> str:
+        """The beginning and the end of its stderr so far."""
+        return self._process.stderr if self._process is not None else ""
+
     def write(self, data: bytes) -> None:
         """Queue a request line. Raises AgentGone, AgentStuck."""
         if not self.alive:

@@ -207,6 +207,11 @@ class InProcessAgent:
         """True while the program runs and reads."""
         return self._program is not None and not self._program.done() and not self._input.closed
 
+    @property
+    def stderr(self) -> str:
+        """Empty: an agent inside of the server has no stderr."""
+        return ""
+
     def write(self, data: bytes) -> None:
         """Queue a line for the program. Raises AgentGone, AgentStuck; ValueError for two lines."""
         if b"\n" in data:

@@ -94,6 +94,11 @@ class RecordedHandle:
         """True while the agent accepts input."""
         return self._handle.alive
 
+    @property
+    def stderr(self) -> str:
+        """The beginning and the end of its stderr so far."""
+        return self._handle.stderr
+
     def write(self, data: bytes) -> None:
         """Record and queue a line."""
         self._recorder.row("in", data)

@@ -80,6 +80,13 @@ class ScriptedCodec:
     def mode(self) -> str:
         return self.agent.mode
 
+    @property
+    def has_conversation(self) -> bool:
+        return self.agent.has_conversation
+
+    def on_timer(self, key: str) -> list[Output]:
+        return self.agent.timers.pop(key, [])
+
     def proceed(self, permission_id: str) -> list[Output]:
         self.agent.proceeded.append(permission_id)
         self.agent.asked.pop(permission_id, None)
@@ -134,6 +141,10 @@ class ScriptedAgent:
     script: list[Output] = field(default_factory=list)
     dying: list[Output] = field(default_factory=list)
     asked: dict[str, str | None] = field(default_factory=dict)
+    has_conversation: bool = True
+    """Whether its conversation was found, if it is to resume one."""
+    timers: dict[str, list[Output]] = field(default_factory=dict)
+    """What the codec says when a timer has run out."""
     alive: bool = True
     killed: bool = False
     interrupted: bool = False
@@ -141,6 +152,7 @@ class ScriptedAgent:
     restarts: bool = False
     """The next prompt needs another process."""
     pid: int | None = None
+    stderr: str = ""
     numbers: int = 0
     unread: list[bytes] = field(default_factory=list)
     reading: asyncio.Future[None] | None = None

@@ -27,7 +27,7 @@ from universal.events import (
     TurnData,
     UniversalEvent,
 )
-from universal.items import Item, ItemKind, ItemRole, StatusPart
+from universal.items import Item, ItemKind, ItemRole, StatusPart, TextPart
 from universal.lib.diffs import turn_diff
 from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.session import importer
@@ -76,6 +76,11 @@ from universal.tools.accesses import primary_access
 
 DISMISSED = "The user dismissed this question"
 """Native's words for a call whose question a person refused. The TUI draws its error as refused, not as failed."""
+QUIET_STATUSES: Mapping[str, str] = {
+    "title": "the agent's own name of the conversation; the session has a title",
+    "commands": "the number of commands; clients ask for the list",
+}
+"""Label of a status item whose words no client of OpenCode shows -> why. The journal and `/v1` have them."""
 CALL_ERRORS = {
     "aborted": INTERRUPTED,
     "agent_exited": "The agent exited while this tool was running",
@@ -254,6 +259,8 @@ class Reducer:
             self._import_message(imported)
         elif item.kind is ItemKind.STATUS:
             self._status_item(item, at_ms)
+        elif item.kind is ItemKind.SYSTEM:
+            self._notice({}, "\n".join(part.text for part in item.content if isinstance(part, TextPart)), at_ms)
         elif item.kind is ItemKind.MESSAGE and item.role is ItemRole.USER:
             self._prompt(item, at_ms)
         elif not self._is_at_work():
@@ -293,9 +300,13 @@ class Reducer:
 
     def _status_item(self, item: Item, at_ms: int, only: str | None = None) -> None:
         part = next((p for p in item.content if isinstance(p, StatusPart)), None)
-        handler = self._STATUSES.get(part.label) if part is not None else None
-        if handler is not None and part is not None and only in (None, part.label):
+        if part is None or only not in (None, part.label):
+            return
+        handler = self._STATUSES.get(part.label)
+        if handler is not None:
             handler(self, obj(item.metadata), part.detail or "", at_ms)
+        elif part.detail and part.label not in QUIET_STATUSES:
+            self._emit(Notice(part.detail, "info"))
 
     def _retry(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         if self.session.is_busy:
@@ -540,7 +551,7 @@ class Reducer:
         "revert": _revert,
         "notice": _notice,
     }
-    """Label -> what it does. Labels without a row ("title", "model", "commands") say nothing that a client shows."""
+    """Label -> what it does. The words of a label without a row are a notice, unless it is in `QUIET_STATUSES`."""
 
 
 def _option(label: str) -> QuestionOption:

@@ -23,6 +23,11 @@ NO_FIELDS: Fields = {}
 HANDOVER: Fields = {"handover": True}
 """Metadata of the text by which a person is told that another agent took over. No agent is sent it."""
 
+CONTEXT_FULL = frozenset(
+    {"context_full", "prompt_too_long", "contextWindowExceeded", "context_length_exceeded", "model_context_window_exceeded"}
+)
+"""Codes of errors that say that the conversation does not fit into the model any more."""
+
 RUNNING_CHARS = 30_000
 """How much of the output of a running tool is kept; its result has more. As much as native OpenCode shows."""
 CUT = "...\n\n"

@@ -45,8 +45,10 @@ from universal.codec import (
     PermissionReply,
     Prompt,
     QuestionReply,
+    SetTimer,
     Signal,
     Stop,
+    TimedCodec,
     ToolCheck,
     WriteLine,
 )
@@ -118,6 +120,7 @@ class Driver:
         self._began = self._last_line_s = 0.0
         self._news = asyncio.Event()
         self._exited = asyncio.Event()
+        self._timers: dict[str, asyncio.TimerHandle] = {}
         self._why = self._exit_note = ""
         self._host = HostCalls(str(place.project), (), lambda: self._environment, self._take_host_answer)
 
@@ -140,6 +143,8 @@ class Driver:
             if missing:
                 raise SceneFailed(f"The agent showed no {', '.join(missing)}: the scene is not what it is meant to be.")
         finally:
+            for timer in self._timers.values():
+                timer.cancel()
             await self._host.close()
             if self._handle is not None:
                 self._handle.kill()
@@ -332,11 +337,22 @@ class Driver:
                     self._require().interrupt()
                 case Stop(why=why):
                     self._why = f"The codec wants the process to be stopped: {why}"
+                case SetTimer():
+                    self._set_timer(output)
                 case HostCall():
                     self._host.do(output)
         if self._codec is not None and self._codec.native_session_id is not None:
             self.native_session_id = self._codec.native_session_id
         self._news.set()
+
+    def _set_timer(self, timer: SetTimer) -> None:
+        """Set or cancel a timer of the codec."""
+        if (old := self._timers.pop(timer.key, None)) is not None:
+            old.cancel()
+        codec = self._codec
+        if timer.after_s is not None and isinstance(codec, TimedCodec):
+            loop = asyncio.get_running_loop()
+            self._timers[timer.key] = loop.call_later(timer.after_s, lambda: self._act(codec.on_timer(timer.key)))
 
     def _proceed(self, request: Fact) -> None:
         """Let every checked call run, since a recorded agent has no permission rules."""

@@ -40,6 +40,7 @@ from universal.session.model import (
     Usage,
     UserInfo,
 )
+from universal.session.values import CONTEXT_FULL
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import types
@@ -87,8 +88,12 @@ def failure(value: Failure) -> types.MessageError:
     text = f"{value.message}\n{hint}" if hint else value.message
     if value.code in ("authentication_failed", "ProviderAuthError"):
         return {"name": "ProviderAuthError", "data": {"providerID": value.agent, "message": text}}
+    if value.code in CONTEXT_FULL:
+        return {"name": "ContextOverflowError", "data": {"message": text}}
     if value.code == "max_output_tokens":
-        return {"name": "MessageOutputLengthError", "data": {}}
+        return {"name": "MessageOutputLengthError", "data": {"message": text}}
+    if value.code == "refusal":
+        return {"name": "ContentFilterError", "data": {"message": text}}
     if value.code == "aborted":
         return {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
     status = details.get("status_code")

@@ -48,7 +48,7 @@ CODES: dict[str, str] = {
 """Code of a failure -> its name in `ERRORS`."""
 
 CUT_OFF = "The answer was cut off at the model's limit."
-"""Message of a failure with the code `max_output_tokens`."""
+"""Message of a failure with the code `max_output_tokens` and no words."""
 
 STATUSES: tuple[tuple[range, str], ...] = (
     (range(401, 402), "provider.auth"),
@@ -102,10 +102,10 @@ def error(failure: Failure) -> types.SessionStructuredError:
     if (native := error_of(failure.details)) is not None:  # the error object of an OpenCode
         return _error(native.name, native.message, native.status)
     details = failure.details or {}
-    if failure.code == "max_output_tokens":
-        return _error("", CUT_OFF, None)
     hint = details.get("hint")
     words = f"{failure.message}\n{hint}" if hint else failure.message
+    if failure.code == "max_output_tokens":
+        return _error("", words or CUT_OFF, None)
     if failure.code in CODES:
         return _error(CODES[failure.code], words, None)
     status = details.get("status_code")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ from shim.lib.errors import AgentError, AgentNotFound, SessionElsewhere, StoreEr
 from shim.sessions.permissions.requests import gaps_notice
 from shim.sessions.permissions.trust_gate import TrustGate
 from shim.sessions.prompts import context
+from shim.sessions.prompts.answer import Answer
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session.dependencies import SessionDeps
@@ -25,8 +26,8 @@ from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
-from universal.codec import Prompt
-from universal.events import EventType
+from universal.codec import Codec, Fact, Prompt, ResumingCodec
+from universal.events import ErrorData, EventType
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
 from universal.tools.accesses import Place
@@ -51,6 +52,14 @@ class PromptDispatch:
     prompt: Prompt
     carried: tuple[str, ...]
     journal_entry: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The agent's conversation that could not be resumed for the prompt, and why. Empty if it was not lost."""
+
+    native: NativeSession | None = None
+    why: str = ""
 
 
 def prepare(state: SessionState, pending: PendingPrompt, queued: Iterable[PendingPrompt], notes: UndoNotes) -> PromptDispatch:
@@ -111,8 +120,9 @@ class PromptDispatcher:
         self._gaps_notified = set[str]()
         self._place: Place | None = None
         self._holds_calls = False
-        self._has_retried = False
+        self._loss = Loss()
         self._has_answered = False
+        self._answer = Answer()
         self.unattended: UnattendedPolicy | None = None
         """The last prompt's policy for unanswered requests."""
 
@@ -124,7 +134,18 @@ class PromptDispatcher:
     @property
     def may_retry(self) -> bool:
         """Whether a lost conversation would be begun anew (`retry_without_resume`)."""
-        return not self._has_retried
+        return not self._loss.why
+
+    @property
+    def lost_why(self) -> str:
+        """Why the agent's conversation could not be resumed for this prompt; "" if it was not lost."""
+        return self._loss.why
+
+    def is_resuming(self, codec: Codec) -> bool:
+        """Whether the agent was started to go on with its conversation, and has not shown that it has it."""
+        return (
+            self._process.resumes and not self._has_answered and isinstance(codec, ResumingCodec) and not codec.has_conversation
+        )
 
     def place(self) -> Place:
         """The place of the agent's calls. It is found before an agent starts."""
@@ -153,6 +174,10 @@ class PromptDispatcher:
         """Forget the dispatched prompt, which is answered or lost, and cancel a prompt that waits for its agent."""
         current, waiting = self._current_key, self._waiting_key
         self._current_key = self._waiting_key = None
+        if self._loss.native is not None and self._process.agent is not None:  # the new conversation has failed too
+            self._process.drop(kill=False)
+            self._native[self._process.agent] = self._loss.native  # the next prompt tries the old one again
+        self._loss = Loss()
         self._queue.pending.pop(current or "", None)
         self._queue.cancel(waiting or "")
 
@@ -164,6 +189,7 @@ class PromptDispatcher:
         self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
         self._has_answered = False
+        self._answer = Answer()
         policy = self._policy_for(pending)
         self._snapshots.hold_lines()
         self._process.send(replace(dispatch.prompt, rules=policy.for_agent(), session_rules=policy.session_for_agent()))
@@ -310,7 +336,21 @@ class PromptDispatcher:
     def on_answer(self) -> None:
         """The agent has begun to answer."""
         self._has_answered = True
-        self._has_retried = False
+        if self._loss.why:
+            self._loss = Loss()
+
+    def note_facts(self, facts: Sequence[Fact]) -> None:
+        """Note what the agent says to the prompt."""
+        if not self._answer.has_content:
+            self._answer.note(facts)
+
+    def empty_answer(self) -> ErrorData | None:
+        """Return the error of an answer with nothing in it, or None. A command of the agent may end without a word."""
+        pending = self._queue.pending.get(self._current_key or "")
+        if pending is None or pending.prompt.compact or pending.prompt.text.lstrip().startswith(COMMAND_SIGNS):
+            return None
+        agent = self._deps.agents.get(pending.agent)
+        return self._answer.error(agent.spec.title if agent is not None else pending.agent)
 
     def note_native_session(self) -> bool:
         """Store the id of the agent's own conversation. True if something changed."""
@@ -320,15 +360,16 @@ class PromptDispatcher:
             self._native, process.agent or "", id_ or "", started=self._has_answered
         )
 
-    def retry_without_resume(self) -> bool:
-        """Give the prompt to a new process, with the conversation as text: the agent has lost its own. Once."""
-        if self._current_key is None or self._process.agent is None or self._has_retried:
+    def retry_without_resume(self, why: str) -> bool:
+        """Give the prompt to a new process, with the conversation as text: the agent has lost its own. Once for each prompt."""
+        name = self._process.agent
+        if (self._current_key is None and not self.is_waiting) or name is None or self._loss.why:
             return False
-        self._has_retried = True
-        log.warning("agent.conversation_lost", session_id=self._state.id, agent=self._process.agent)
-        self._native.pop(self._process.agent, None)
+        log.warning("agent.conversation_lost", session_id=self._state.id, agent=name, why=why)
+        self._loss = Loss(self._native.pop(name, None), why or "no reason")
         self._process.drop(kill=True)
-        self.dispatch_again()
+        if not self.is_waiting:  # else `_launch_agent` finds no process and starts one
+            self.dispatch_again()
         return True
 
     def retry_lost_spare(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import structlog
@@ -24,7 +24,7 @@ from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session.child_sessions import ChildSessions
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.effect_queue import EffectQueue
-from shim.sessions.session.exit_errors import SESSION_NOT_FOUND, agent_exit_data, exit_error
+from shim.sessions.session.exit_errors import LOST, SESSION_NOT_FOUND, after_loss, agent_exit_data, exit_error, failed_start
 from shim.sessions.session.local_work import LOCAL_WORK, LocalWork
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_agent import Pieces, SessionAgent
@@ -40,6 +40,7 @@ from universal.codec import (
     Output,
     PermissionReply,
     QuestionReply,
+    SetTimer,
     Signal,
     Stop,
     ToolCheck,
@@ -222,6 +223,7 @@ class SessionActor:
         match effect:
             case Pieces(facts=facts):
                 self._dispatcher.on_answer()
+                self._dispatcher.note_facts(facts)
                 self.main.record_pieces(facts)
             case Fact():
                 self._on_fact(effect)
@@ -233,16 +235,29 @@ class SessionActor:
                 self._on_signal(effect)
             case WriteLine(data=data):
                 self.process.write(data)
-            case Stop(why=why, again=again):
-                log.info("agent.stopping", session_id=self.main.id, why=why)
-                self._note_native_session()
-                self._drop_process(kill=False)
-                if again:
-                    self._dispatcher.dispatch_again()
+            case Stop():
+                self._stop_agent(effect)
+            case SetTimer():
+                self.process.set_timer(effect)
             case InterruptProcess():
                 self.process.interrupt()
             case HostCall():
                 self.process.call_host(effect)
+
+    def _stop_agent(self, stop: Stop) -> None:
+        """Stop the process as its codec wants. With an error its prompt fails, or goes to a new conversation."""
+        log.info("agent.stopping", session_id=self.main.id, why=stop.why)
+        self._note_native_session()
+        if stop.error is not None:
+            generation = self.process.generation
+            data = failed_start(stop.error, self.process.stderr)
+            self._on_fact(Fact(EventType.ERROR, data, synthetic=True))
+            self._on_signal(Signal(Input.FAILED, error={"message": data.message, "code": data.code}))
+            if generation != self.process.generation:
+                return
+        self._drop_process(kill=False)
+        if stop.again:
+            self._dispatcher.dispatch_again()
 
     def _carry_out_turn_effect(self, state: SessionState, effect: Effect) -> None:
         match effect:
@@ -324,6 +339,7 @@ class SessionActor:
         state = self.main if fact.child is None else self.children.open(fact.child, fact)
         if fact.type is EventType.SESSION_STARTED:
             return  # it was recorded when the session was created
+        self._dispatcher.note_facts((fact,))
         if fact.type is EventType.ITEM_DELTA:
             self._dispatcher.on_answer()
             state.fact(fact)
@@ -331,7 +347,9 @@ class SessionActor:
         if fact.type is EventType.ITEM_STARTED:
             self._dispatcher.on_answer()
         if isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and self._dispatcher.may_retry:
-            state.status("conversation_lost", fact.data.message)  # `retry_without_resume` repairs it: no client sees an error
+            state.status("conversation_lost", LOST.format(why=fact.data.message))  # `retry_without_resume` repairs it
+        elif isinstance(fact.data, ErrorData):
+            state.fact(fact._replace(data=after_loss(fact.data, self._dispatcher.lost_why)))
         elif isinstance(fact.data, PermissionData):
             self._on_permission(state, fact, fact.data)
         elif fact.type is EventType.QUESTION_REQUESTED and isinstance(fact.data, QuestionData):
@@ -345,7 +363,7 @@ class SessionActor:
 
     def _on_permission(self, state: SessionState, fact: Fact, data: PermissionData) -> None:
         if fact.type is EventType.PERMISSION_REQUESTED:
-            self._requests.permission(state, fact, data, self._agent_of(state))
+            self._requests.permission(state, fact, data, self.process.agent or state.session.agent)
         elif not self._requests.withdraw(data.permission_id):
             state.fact(fact)
             self._requests.on_permission_resolved(data.permission_id)
@@ -354,18 +372,20 @@ class SessionActor:
         """Check a call that the agent would make without asking; see `ToolCheck`."""
         if isinstance(request.data, PermissionData):
             state = self.children.state_of(request.child)
-            self._requests.check(state, request, request.data, self._agent_of(state))
-
-    def _agent_of(self, state: SessionState) -> str:
-        return self.process.agent or state.session.agent
+            self._requests.check(state, request, request.data, self.process.agent or state.session.agent)
 
     def _on_signal(self, signal: Signal) -> None:
         state = self.children.state_of(signal.child)
         if state is self.main and signal.input in (Input.DONE, Input.FAILED):
-            is_lost = text(obj(signal.error).get("code")) == SESSION_NOT_FOUND
-            if is_lost and self._dispatcher.retry_without_resume():
+            error = obj(signal.error)
+            is_lost = text(error.get("code")) == SESSION_NOT_FOUND
+            if is_lost and self._dispatcher.retry_without_resume(text(error.get("message"))):
                 self._on_change(self)
                 return
+            is_done = signal.input is Input.DONE and self.main.machine.state != "aborting"
+            if is_done and (empty := self._dispatcher.empty_answer()) is not None:
+                self.main.record(EventType.ERROR, empty)
+                signal = replace(signal, input=Input.FAILED, error={"message": empty.message, "code": empty.code})
             self._dispatcher.forget()
             self._note_login(signal)
         elif signal.aborted:  # a subagent's work was stopped, which is no error
@@ -397,16 +417,23 @@ class SessionActor:
         if self._dispatcher.retry_lost_spare():
             log.warning("agent.spare_died", session_id=self.main.id, agent=codec.name, code=exit_.code, signal=exit_.signal)
             return
-        generation = self.process.generation
+        generation, was_resuming = self.process.generation, self._dispatcher.is_resuming(codec)
         self._emit(codec.eof(exit_))
         self._requests.drop_arrivals()
         if generation != self.process.generation:  # the conversation is lost: a new process gets the prompt
             return
+        if was_resuming and self.main.machine.state != "aborting" and self.main.machine.agent_at_work:
+            why = agent_exit_data(codec.name, exit_, in_turn=True).message or ""
+            self.main.status("conversation_lost", LOST.format(why=why))
+            if self._dispatcher.retry_without_resume(why):
+                self._on_change(self)
+                return
         self.children.lose()
         if in_turn := self.main.machine.agent_at_work:
+            lost_why = self._dispatcher.lost_why
             self._dispatcher.forget()
             if self.main.machine.state != "aborting":
-                self.main.record(EventType.ERROR, exit_error(codec.name, exit_))
+                self.main.record(EventType.ERROR, after_loss(exit_error(codec.name, exit_), lost_why))
             self._apply(self.main, Input.EXIT)
         self._exit_data = agent_exit_data(codec.name, exit_, in_turn=in_turn)
         if not self.main.machine.busy:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from shim.processes.tail import parse_tail
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import Exit
 from universal.events import ErrorData, SessionEndedData
+from universal.items import Json
 from universal.session.model import NOT_BEGUN, START_FAILED
 
 SESSION_NOT_FOUND = "session_not_found"
@@ -20,6 +23,11 @@ SERVER_DRAINED = (
     "The server {name} was stopped while this turn ran, and the turn did not end within {seconds:g} seconds (drain_seconds). "
     "What the agent had done until then is kept; send the prompt again to go on."
 )
+LOST = "The agent could not resume its conversation, so a new one was begun and told what was said. The reason: {why}"
+CANNOT_RESUME = (
+    "Before that, the agent could not resume its conversation ({why}), and a new one has failed too. Run `opencode-shim doctor`, "
+    "try the agent in a terminal, and send the prompt again: the conversation is kept."
+)
 STDERR_SHOWN_CHARS = 2_000
 """Maximum characters of a dead agent's stderr in the error."""
 
@@ -33,6 +41,18 @@ def exit_error(agent: str, exit_: Exit) -> ErrorData:
     if stderr:
         message += f"\n{stderr}"
     return ErrorData(message=message, code="agent_exited", details={"exit_code": exit_.code, "signal": exit_.signal})
+
+
+def failed_start(error: Mapping[str, Json], stderr: str) -> ErrorData:
+    """The error of a prompt whose process the codec gives up. In: the end of the process's stderr."""
+    words = stderr.strip()[-STDERR_SHOWN_CHARS:]
+    message = "\n".join(filter(None, (str(error["message"]), words)))
+    return ErrorData(message=message, code=error["code"], details=error.get("details"))
+
+
+def after_loss(data: ErrorData, why: str) -> ErrorData:
+    """The error of a new conversation, which was begun because the agent could not resume its own. In: `why` it could not."""
+    return data.model_copy(update={"message": f"{data.message}\n{CANNOT_RESUME.format(why=why)}"}) if why else data
 
 
 def drain_error(name: str, seconds: float) -> ErrorData:

@@ -13,6 +13,7 @@ from shim.agents.directory import Agent
 from shim.host.terminals.host_calls import HostCalls
 from shim.lib.errors import AgentError
 from shim.processes.handle import AgentHandle, OnExit, OnLines
+from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from universal.codec import (
     BackgroundingCodec,
@@ -25,6 +26,8 @@ from universal.codec import (
     LaunchOptions,
     ModedCodec,
     Output,
+    SetTimer,
+    TimedCodec,
 )
 from universal.events import EventType
 from universal.host import HostAnswer, HostCall
@@ -75,9 +78,12 @@ class SessionAgent:
         self.agent: str | None = None
         """Name of the last started agent."""
         self.generation = 0
+        self.resumes = False
+        """Whether the process was started to go on with a conversation of its agent."""
         self.is_untried = False
         """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
         self._greeting: Callable[[], Sequence[Output]] = tuple
+        self._timers: dict[str, Timer] = {}
 
     @property
     def is_alive(self) -> bool:
@@ -89,9 +95,15 @@ class SessionAgent:
         """The mode that the agent reports, or ""."""
         return self.codec.mode if isinstance(self.codec, ModedCodec) else ""
 
+    @property
+    def stderr(self) -> str:
+        """The beginning and the end of what the process wrote to stderr so far."""
+        return self._handle.stderr if self._handle is not None else ""
+
     async def start(self, agent: Agent, options: LaunchOptions) -> bool:
         """Start an agent. False if it was dropped or has exited before it was ready. Raises AgentError."""
         self.generation += 1
+        self.resumes = options.resume
         generation = self.generation
         spares = self._deps.spares
         spare = await spares.take(agent, options) if spares is not None and not self.is_untried else None
@@ -165,6 +177,7 @@ class SessionAgent:
             return
         codec, self.codec, self._handle = self.codec, None, None
         self._host.drop()
+        self._cancel_timers()
         log.info("agent.exited", session_id=self._session_id, agent=codec.name, code=exit_.code, signal=exit_.signal)
         self._on_exit(codec, exit_)
 
@@ -203,6 +216,24 @@ class SessionAgent:
         if self._handle is not None:
             self._handle.interrupt()
 
+    def set_timer(self, timer: SetTimer) -> None:
+        """Set or cancel a timer of the codec."""
+        if (old := self._timers.pop(timer.key, None)) is not None:
+            old.cancel()
+        if timer.after_s is not None:
+            self._timers[timer.key] = self._deps.call_later(timer.after_s, partial(self._on_timer, timer.key))
+
+    def _on_timer(self, key: str) -> None:
+        self._timers.pop(key, None)
+        if isinstance(self.codec, TimedCodec):
+            log.info("agent.timer", session_id=self._session_id, agent=self.agent, timer=key)
+            self._emit(self.codec.on_timer(key))
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
     def call_host(self, call: HostCall) -> None:
         """Begin a file or command call of the agent. The answer comes later."""
         self._host.do(call)
@@ -235,6 +266,7 @@ class SessionAgent:
         handle, self._handle, self.codec = self._handle, None, None
         self.generation += 1
         self._host.drop()
+        self._cancel_timers()
         self._on_detach()
         return handle
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from universal.agents import kit
 from universal.codec import Attachment, Catalogue, Mode, Model, WriteLine
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.lib.jsonline import get_int, get_text
@@ -123,6 +124,8 @@ def error_of(message: str) -> dict[str, Json]:
         code, details["hint"] = "approval_needed", _APPROVAL
     if status in (401, 403):
         code, details["hint"] = "authentication_failed", _LOGIN
+    elif kit.is_context_full(message):
+        code, details["hint"] = "context_full", "Start a new session."
     words = f"{status}: {inner[1]}" if status and inner else message
     return {"message": words or "Amp ended the turn with an error.", "code": code, "details": details}
 

@@ -17,7 +17,7 @@ from universal.agents.codex.settings import CLIENT, Settings
 from universal.agents.codex.speech import Context, Thread
 from universal.agents.codex.tools import Display, Outcome, agent_name, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, Turns
-from universal.agents.codex.wire import IGNORED, NAME, REFUSED, Msg, retry_of, turn_error
+from universal.agents.codex.wire import END_S, IGNORED, NAME, READ_METHOD, READ_S, REFUSED, RESTING, Msg, retry_of, turn_error
 from universal.codec import (
     Command,
     Exit,
@@ -30,6 +30,7 @@ from universal.codec import (
     PermissionReply,
     Prompt,
     QuestionReply,
+    SetTimer,
     Signal,
     Stop,
     WriteLine,
@@ -37,7 +38,7 @@ from universal.codec import (
 from universal.events import EventType, SessionStartedData
 from universal.items import Json, ToolResultPart
 from universal.lib.jsonline import get_text
-from universal.lib.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
+from universal.lib.jsonrpc import Id, JsonRpc, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 from universal.mcp import McpServers, of_codex, summary
@@ -58,6 +59,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         """Thread id of a subagent -> its thread."""
         self._asks = Asks(self._ctx, self._rpc, self._settings.asks_person)
         self._servers = McpServers()
+        self._warnings = set[str]()
         self._turns = Turns(self._rpc, self._settings, self._main)
 
     # --- start ----------------------------------------------------------------------------------------
@@ -98,6 +100,11 @@ class CodexCodec(kit.BaseCodec[Context]):
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on. Codex would have made it without asking if there were no rules."""
         return self._asks.proceed(permission_id)
+
+    @property
+    def has_conversation(self) -> bool:
+        """True when the thread has begun or was resumed."""
+        return bool(self._main.thread_id)
 
     @property
     def mode(self) -> str:
@@ -168,6 +175,8 @@ class CodexCodec(kit.BaseCodec[Context]):
             self.native_session_id = self._main.thread_id or self.native_session_id
             self._settings.on_thread_start(result)
             yield from self._turns.thread_begun()
+        elif response.method == READ_METHOD:
+            yield from self._on_thread_read(response.id, obj(result.get("thread")), response.raw)
         elif response.method == "turn/start":
             yield from self._turns.turn_accepted(response.id, get_text(obj(result.get("turn")), "id"))
 
@@ -176,6 +185,9 @@ class CodexCodec(kit.BaseCodec[Context]):
         if method in ("turn/interrupt", "thread/backgroundTerminals/clean"):
             self._ctx.ignore(f"{method}, refused")
             self._turns.interrupt_refused()
+            return
+        if method == READ_METHOD:
+            yield from self._on_thread_read(response.id, {}, response.raw)
             return
         error = self._turns.refusal(method, response.id, response.message)
         if error is not None:
@@ -266,6 +278,8 @@ class CodexCodec(kit.BaseCodec[Context]):
             return
         status = get_text(turn, "status")
         interrupted = status == "interrupted"
+        thread.read_id = None
+        yield from self._not_over(params)
         running = any(call.source.get("type") == "commandExecution" for call in thread.calls.values())
         yield from self._asks.close(thread)
         yield from thread.close(raw, interrupted=interrupted or status == "failed")
@@ -281,6 +295,70 @@ class CodexCodec(kit.BaseCodec[Context]):
         else:
             yield from self._turns.child_completed(thread, error, aborted=interrupted)
 
+    # --- other signs of an end ------------------------------------------------------------------------
+
+    def _has_turn(self, thread: Thread) -> bool:
+        return bool(thread.turn_id or (thread is self._main and self._turns.current_turn))
+
+    def _on_status(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        """Handle the status of a thread, one of the other signs of a turn's end (`ENDS`)."""
+        kind = get_text(obj(params.get("status")), "type")
+        if kind == "active":
+            yield from self._not_over(params)
+        elif kind in RESTING:
+            yield from self._sign(params, kind)
+
+    def _sign(self, params: Msg, kind: str) -> Iterator[Output]:
+        """Wait for `turn/completed`, because a thread seems to be at rest."""
+        thread = self._thread(params)
+        if (self._is_main(params) or thread is not self._main) and self._has_turn(thread):
+            thread.resting = kind
+            yield SetTimer(thread.thread_id, END_S)
+
+    def _not_over(self, params: Msg) -> Iterator[Output]:
+        thread = self._thread(params)
+        if thread.resting:
+            thread.resting = ""
+            yield SetTimer(thread.thread_id, None)
+
+    def on_timer(self, key: str) -> list[Output]:
+        """Give up the handshake, or ask for a thread whose turn seems to be over."""
+        if key == kit.HANDSHAKE:
+            missing = next(iter(self._rpc.waiting_requests.values()), "initialize")
+            is_late = self._turns.is_waiting
+            return [kit.handshake_failed("Codex", missing, resumes=bool(self._settings.resume_id))] if is_late else []
+        thread = next((thread for thread in (self._main, *self._children.values()) if thread.thread_id == key), None)
+        if thread is None or not thread.resting or not self._has_turn(thread):
+            return []
+        if thread.read_id is not None:  # it was asked, and does not answer
+            return self._stamp(self._end_by_sign(thread, {}, None))
+        thread.read_id, line = self._rpc.request(READ_METHOD, {"threadId": key, "includeTurns": True})
+        return [WriteLine(line), SetTimer(key, READ_S)]
+
+    def _on_thread_read(self, request_id: Id, native: Msg, raw: Msg) -> Iterator[Output]:
+        """Handle Codex' word on a thread that seemed to be at rest: its turn is over, or goes on."""
+        thread = next((thread for thread in (self._main, *self._children.values()) if thread.read_id == request_id), None)
+        if thread is None:
+            self._ctx.ignore("thread/read, the turn is over")
+            return
+        if get_text(obj(native.get("status")), "type") == "active":
+            thread.read_id, thread.resting = None, ""
+            yield SetTimer(thread.thread_id, None)
+        else:
+            yield from self._end_by_sign(thread, native, raw)
+
+    def _end_by_sign(self, thread: Thread, native: Msg, raw: Msg | None) -> Iterator[Output]:
+        """End a turn whose `turn/completed` has not come, as the thread's history tells it, else by the sign."""
+        turn_id = thread.turn_id or self._turns.current_turn
+        turn = next((turn for turn in map(obj, arr(native.get("turns"))) if get_text(turn, "id") == turn_id), obj(None))
+        has_failed = bool(thread.error) or thread.resting == "systemError"
+        status = get_text(turn, "status")
+        if status in ("", "inProgress"):
+            status = "failed" if has_failed else "completed"
+        end = {"threadId": thread.thread_id, "turn": {"id": turn_id, "status": status, "error": turn.get("error")}}
+        self._ctx.counters["turn/completed missing"] += 1
+        yield from self._on_turn_completed(end, raw or {})
+
     def _on_error(self, params: Msg, raw: Msg) -> Iterator[Output]:
         """Handle `error`. With `willRetry` the turn goes on. Otherwise `turn/completed` repeats the error, and reports it."""
         thread, error = self._thread(params), obj(params.get("error"))
@@ -290,6 +368,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             yield self._ctx.status("retry", text, metadata, raw, thread.child)
         elif thread.turn_id:
             thread.error = error
+            yield from self._sign(params, "systemError")
         else:
             yield kit.error_fact(turn_error(error), raw, thread.child)
 
@@ -389,6 +468,16 @@ class CodexCodec(kit.BaseCodec[Context]):
         if report is not None:
             yield self._ctx.status("mcp", summary(report), report, raw)
 
+    def _on_warning(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        """Handle a warning for the person, each once. One about the configuration counts if it is about the person's file."""
+        text = "\n".join(filter(None, (get_text(params, "message", "summary"), get_text(params, "details"))))
+        is_theirs = "summary" not in params or bool(get_text(params, "path"))
+        if not text or not is_theirs or text in self._warnings:
+            self._ctx.ignore(get_text(raw, "method"))
+            return
+        self._warnings.add(text)
+        yield self._ctx.note(text, raw)
+
     def _on_rerouted(self, params: Msg, raw: Msg) -> Iterator[Output]:
         model, reason = get_text(params, "toModel"), get_text(params, "reason")
         detail = f"{get_text(params, 'fromModel')} -> {model}" + (f" ({reason})" if reason else "")
@@ -397,6 +486,9 @@ class CodexCodec(kit.BaseCodec[Context]):
     NOTIFICATIONS: ClassVar[dict[str, Callable[[CodexCodec, Msg, Msg], Iterator[Output]]]] = {
         "turn/started": _on_turn_started,
         "turn/completed": _on_turn_completed,
+        "thread/status/changed": _on_status,
+        "thread/closed": lambda codec, params, raw: codec._sign(params, "notLoaded"),
+        "thread/deleted": lambda codec, params, raw: codec._sign(params, "notLoaded"),
         "error": _on_error,
         "item/started": _on_item_started,
         "item/completed": _on_item_completed,
@@ -411,6 +503,8 @@ class CodexCodec(kit.BaseCodec[Context]):
         "thread/settings/updated": _on_settings,
         "model/rerouted": _on_rerouted,
         "mcpServer/startupStatus/updated": _on_server,
+        "warning": _on_warning,
+        "configWarning": _on_warning,
         "serverRequest/resolved": lambda codec, params, raw: codec._asks.on_resolved(params.get("requestId"), raw),
     }
     """Notification -> its handler."""

@@ -25,6 +25,7 @@ from universal.codec import Fact
 from universal.events import EventData, EventType
 from universal.items import ImagePart, Item, ItemStatus, Json, TextPart
 from universal.lib.jsonline import digest, get_int, get_text
+from universal.lib.jsonrpc import Id
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 
@@ -75,6 +76,10 @@ class Thread(kit.Items[Context]):
     """Tokens of the running turn."""
     error: Msg = field(default_factory=dict[str, Json])
     """The last error without a retry. The end of the turn repeats it."""
+    resting: str = ""
+    """A sign that the turn is over, without `turn/completed`; see `wire.ENDS`."""
+    read_id: Id = None
+    """Id of our question whether it is over."""
     compacting: bool = False
     """True if we asked for the next compaction."""
     _total: int = -1

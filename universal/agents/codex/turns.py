@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from universal.agents import kit
 from universal.agents.codex.settings import Settings
 from universal.agents.codex.speech import Thread
 from universal.agents.codex.wire import INTERRUPTION, prompt_input, request_error
@@ -57,6 +58,16 @@ class Turns:
     _stopping: bool = False
     """True if the dispatched prompts must be interrupted."""
 
+    @property
+    def current_turn(self) -> str:
+        """The turn of Codex that runs, or that it has accepted and not begun. "" if there is none."""
+        return self.main.turn_id or next((prompt.turn_id for prompt in self._prompts if prompt.turn_id), "")
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while prompts wait for the thread."""
+        return bool(self._waiting)
+
     # --- prompts --------------------------------------------------------------------------------------
 
     def prompt(self, prompt: Prompt) -> Iterator[Output]:
@@ -67,6 +78,7 @@ class Turns:
             yield from self._start(prompt)
             return
         self._waiting.append(prompt)
+        yield kit.await_handshake()
         yield from self._begin_thread()
 
     def ready(self) -> Iterator[Output]:
@@ -89,6 +101,8 @@ class Turns:
         """Send the waiting prompts, because the thread has begun."""
         self._starting = False
         waiting, self._waiting = self._waiting, []
+        if waiting:
+            yield kit.end_handshake()
         for prompt in waiting:
             yield from self._start(prompt)
 

@@ -118,7 +118,7 @@ def _attachment_blocks(attachments: Iterable[Attachment]) -> Iterable[Msg]:
         elif item.path:
             yield _text(f"The user attached the file {item.path} ({item.mime}). Read it if it matters.")
         else:
-            yield _text(f"The user attached {name} ({item.mime}), a kind of file that cannot be display here.")
+            yield _text(f"The user attached {name} ({item.mime}), a kind of file that cannot be shown to the model.")
 
 
 # --- usage and errors ---------------------------------------------------------------------------------
@@ -152,7 +152,6 @@ HINTS: dict[str, str] = {
 """Code of an error -> hint for the person."""
 
 _RETRYABLE = frozenset({"rateLimitExceeded", "serverOverloaded", "internalServerError", "responseStreamDisconnected"})
-_LOST = ("no rollout found", "thread not found", "invalid thread id")
 INTERRUPTION: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
 
 
@@ -183,7 +182,7 @@ def error_json(message: str, code: str, status: int = 0) -> dict[str, Json]:
 
 def request_error(method: str, message: str) -> dict[str, Json]:
     """The error of the turn for a refused request of ours."""
-    if method == "thread/fork" or (method == "thread/resume" and any(words in message for words in _LOST)):
+    if method in ("thread/fork", "thread/resume"):  # whatever the reason is: the server begins a new conversation
         return error_json(message, "session_not_found")
     if "config" in message.lower():
         return error_json(message, "bad_config")
@@ -221,6 +220,26 @@ def retry_of(error: Msg) -> tuple[str, dict[str, Json]]:
     return text, {"attempt": int(match.group(1)) if match else 1, "message": text, "delay_ms": 0}
 
 
+# --- the ends of a turn -------------------------------------------------------------------------------
+
+END_S = 2.0
+"""Seconds for `turn/completed` after another sign that a turn is over. Then Codex is asked."""
+READ_S = 5.0
+"""Seconds for the answer (`thread/read`). Then the turn ends by the sign alone."""
+RESTING = frozenset({"idle", "systemError", "notLoaded"})
+"""Statuses of a thread without a running turn. `systemError` means that its turn has failed."""
+READ_METHOD = "thread/read"
+ENDS: dict[str, str] = {
+    "turn/completed": "the end itself, with its status and its error",
+    "thread/status/changed": "a status of RESTING; `active` takes it back",
+    "error": "an error without a retry",
+    "thread/closed": "the thread is not loaded any more",
+    "thread/deleted": "the thread is gone",
+    "eof": "the process has ended",
+}
+"""Notification -> how it shows that a turn is over. All but the first wait for the first, and ask."""
+
+
 # --- known and not used -----------------------------------------------------------------------
 
 _OTHER_HOST = "for other hosts (desktop, cloud, voice); a session driven by stdio has no use for it"
@@ -236,7 +255,6 @@ IGNORED: dict[str, str] = {
     "app/list/updated": _ACCOUNT,
     "autoApprovalReview/strictReviewRequired": _PROGRESS,
     "command/exec/outputDelta": "commands that a client runs itself; we run none",
-    "configWarning": "about the configuration; what it breaks is refused with an error",
     "deprecationNotice": "for the developers of clients",
     "externalAgentConfig/import/completed": _ACCOUNT,
     "externalAgentConfig/import/progress": _ACCOUNT,
@@ -266,9 +284,7 @@ IGNORED: dict[str, str] = {
     "skills/changed": _ACCOUNT,
     "thread/archived": _OTHER_HOST,
     "thread/attachment/updated": _OTHER_HOST,
-    "thread/closed": _OTHER_HOST,
     "thread/compacted": _ELSEWHERE,
-    "thread/deleted": _OTHER_HOST,
     "thread/environment/connected": _OTHER_HOST,
     "thread/environment/disconnected": _OTHER_HOST,
     "thread/goal/cleared": _OTHER_HOST,
@@ -291,11 +307,9 @@ IGNORED: dict[str, str] = {
     "thread/reverted": _OTHER_HOST,
     "thread/section/changed": _OTHER_HOST,
     "thread/started": "the answer to thread/start or thread/resume says it",
-    "thread/status/changed": "turn/started and turn/completed say it",
     "thread/unarchived": _OTHER_HOST,
     "turn/diff/updated": "each file change carries its own diff; this repeats them all",
     "turn/moderationMetadata": _OTHER_HOST,
-    "warning": "about the configuration or the model's metadata; what it breaks is refused with an error",
     "windows/worldWritableWarning": _OTHER_HOST,
     "windowsSandbox/setupCompleted": _OTHER_HOST,
 }

@@ -9,8 +9,17 @@ asks     Ask, OpenAsks: open permissions and questions, each resolved exactly on
 """
 
 from universal.agents.kit.asks import Answers, Ask, OpenAsks
-from universal.agents.kit.codec import BaseCodec, Handlers, LineCodec
-from universal.agents.kit.context import Context, add_usage, error_data, error_fact
+from universal.agents.kit.codec import (
+    HANDSHAKE,
+    HANDSHAKE_S,
+    BaseCodec,
+    Handlers,
+    LineCodec,
+    await_handshake,
+    end_handshake,
+    handshake_failed,
+)
+from universal.agents.kit.context import Context, add_usage, error_data, error_fact, is_context_full
 from universal.agents.kit.http import HttpCodec, attachment_url
 from universal.agents.kit.items import (
     ABANDONED,
@@ -31,6 +40,8 @@ from universal.agents.kit.speech import Speech
 
 __all__ = [
     "ABANDONED",
+    "HANDSHAKE",
+    "HANDSHAKE_S",
     "INTERRUPTED",
     "Answers",
     "Ask",
@@ -48,11 +59,15 @@ __all__ = [
     "Speech",
     "add_usage",
     "attachment_url",
+    "await_handshake",
     "call_item",
     "contents",
     "dumps",
+    "end_handshake",
     "error_data",
     "error_fact",
+    "handshake_failed",
+    "is_context_full",
     "message_item",
     "output_part",
     "result_item",

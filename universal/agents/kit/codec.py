@@ -6,13 +6,37 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeAlias
 
 from universal.agents.kit.context import ContextT
-from universal.codec import Catalogue, Fact, Output, of_session
+from universal.codec import Catalogue, Fact, Output, SetTimer, Stop, of_session
 from universal.items import Json
 from universal.lib.jsonline import digest, parse
 from universal.lib.jsonvalue import obj
 
+HANDSHAKE_S = 60.0
+"""Seconds for an agent to answer its handshake, or to begin or resume its conversation, after the first prompt is there."""
+HANDSHAKE = "handshake"
+"""Key of the timer for it."""
+
 Handlers: TypeAlias = Mapping[str, Callable[[Any, dict[str, Any]], Iterable[Output]]]
 """Kind of line -> a method of the codec."""
+
+
+def await_handshake() -> SetTimer:
+    """Begin to wait for an agent that has a prompt and is not ready for it."""
+    return SetTimer(HANDSHAKE, HANDSHAKE_S)
+
+
+def end_handshake() -> SetTimer:
+    """End the wait, because the agent has answered."""
+    return SetTimer(HANDSHAKE, None)
+
+
+def handshake_failed(title: str, missing: str, *, resumes: bool) -> Stop:
+    """Give up an agent that does not answer. In: the request that it has `missing`; whether it was to resume a conversation."""
+    message = f"{title} did not answer `{missing}` within {HANDSHAKE_S:g} seconds, so it cannot take the prompt."
+    hint = f"Run {title} in a terminal to see what it waits for, or `opencode-shim doctor`; then send the prompt again."
+    code = "session_not_found" if resumes else "handshake_timeout"
+    error: dict[str, Json] = {"message": message, "code": code, "details": {"is_retryable": True, "hint": hint}}
+    return Stop(f"no answer to {missing}", error=error)
 
 
 class BaseCodec(Generic[ContextT]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -67,6 +68,18 @@ def error_data(error: dict[str, Json]) -> ErrorData:
 def error_fact(error: dict[str, Json], raw: Json, child: str | None = None) -> Fact:
     """The `error` event for an error {message, code, details?}; synthetic without a native message."""
     return Fact(EventType.ERROR, error_data(error), raw=raw, synthetic=raw is None, child=child)
+
+
+_CONTEXT_FULL = re.compile(
+    r"prompt is too long|context_length_exceeded|maximum context length|exceed\w* .{0,40}context (window|length|limit|size)"
+    r"|context window (is full|exceed)|input is too long",
+    re.IGNORECASE,
+)
+
+
+def is_context_full(message: str) -> bool:
+    """Whether an error's text, of agents that pass on only their model's words, says that the context is full."""
+    return _CONTEXT_FULL.search(message) is not None
 
 
 def add_usage(total: dict[str, int], more: dict[str, int]) -> dict[str, int]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from universal.agents import kit
 from universal.codec import Attachment, Catalogue, LaunchOptions, Mode, Model, SlashCommand, WriteLine
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text
@@ -195,6 +196,7 @@ NO_CATALOGUE = Catalogue()
 # --- errors -------------------------------------------------------------------------------------------
 
 _LOGIN = "Run `pi` in a terminal and use /login, or set the provider's API key in the environment of the server."
+_COMPACT = "Send /compact, or start a new session."
 _NO_LOGIN = ("No API key", "Authentication failed", "No models available", "No model selected")
 _STATUS = re.compile(r"\s*(\d{3})\b[: ]*")
 _JSON_MESSAGE = re.compile(r'"message":\s*"((?:[^"\\]|\\.)*)"')
@@ -210,7 +212,7 @@ def error_of(text: str) -> dict[str, Json]:
     if status in (401, 403) or any(words in message for words in _NO_LOGIN):
         code, hint = "authentication_failed", _LOGIN
     else:
-        code, hint = ("api_error", "") if status else ("error", "")
+        code, hint = ("context_full", _COMPACT) if kit.is_context_full(message) else ("api_error" if status else "error", "")
     details: dict[str, Json] = {"is_retryable": status in (408, 409, 429) or status >= 500}
     if status:
         details["status_code"] = status

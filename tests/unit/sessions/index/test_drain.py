@@ -253,6 +253,7 @@ async def test_without_a_cluster_idle_sessions_stay_and_turns_end_in_time(w: Wor
     await w.settle()
     with pytest.raises(ServerStopping):
         await submit(w.manager, idle, body("too late"))
+    w.agent.text("done")
     w.agent.end_turn()
     await finish(draining)
     assert stop.steps == []

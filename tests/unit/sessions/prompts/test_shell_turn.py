@@ -72,6 +72,7 @@ async def test_a_shell_command_can_be_aborted(w: World, tmp_path: Path) -> None:
 async def test_an_agent_that_dies_meanwhile_had_nothing_to_do_with_it(w: World, tmp_path: Path) -> None:
     session = session_in(w, tmp_path)
     await ask(w, session)
+    w.agent.text("done")
     w.agent.end_turn()
     fold = w.hub.folds[session]
     async with waiting_shell(w, session, tmp_path):

@@ -64,6 +64,25 @@ def rules_from_config(permission: Any) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+UNREAD_RULES = Rule("**", "**", "ask")
+"""Stands for rules that could not be read. No `allow` of a session or a grant undoes it."""
+
+
+def combine(person: tuple[Rule, ...], project: tuple[Rule, ...], *, unread: bool = False) -> tuple[Rule, ...]:
+    """Return the rules of both sources in one list, in which nothing of the project weakens a deny of the person.
+
+    The person's rules from the first deny on come again after the project's, then the project's denies, which the exceptions of the
+    person's denies would hide. With `unread`, everything is asked about that no rule denies.
+    """
+    start = next((index for index, rule in enumerate(person) if rule.action == "deny"), len(person))
+    again = person[start:] if project else ()
+    denies = tuple(rule for rule in project if rule.action == "deny") if any(r.action != "deny" for r in again) else ()
+    rules = (*person, *project, *again, *denies)
+    if not unread:
+        return rules
+    return (UNREAD_RULES, *(rule for rule in rules if rule.action != "allow"))
+
+
 def _action(value: Any) -> Action:
     match value:
         case "allow" | "deny":
@@ -128,6 +147,10 @@ class Policy:
 
     def action(self, access: Access) -> Action | None:
         """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
+        action = self._action(access)
+        return "ask" if UNREAD_RULES in self.config and action != "deny" else action
+
+    def _action(self, access: Access) -> Action | None:
         user_rules = (*self.config, *self.session)
         if "deny" in (decide(access.permission, access.patterns, rules) for rules in (self.config, user_rules)):
             return "deny"

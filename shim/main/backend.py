@@ -60,7 +60,7 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.store.peers import Peers
 from shim.stream.hub import Hub
 from shim.telemetry.hooks import Hooks
-from universal.permissions import Rule, rules_from_config, with_home
+from universal.permissions import Rule, combine, rules_from_config, with_home
 from universal.tools.accesses import Place
 from universal.unattended_policy import parse as parse_unattended
 
@@ -141,10 +141,11 @@ async def start(
     def config_rules(directory: str) -> tuple[Rule, ...]:
         """Return the rules of a directory. Of an untrusted project, only `deny` and `ask` rules count."""
         current = config.current(directory)
-        projects = rules_from_config(current.project_permission)
+        if not current.sources and not current.has_unread_rules:
+            return rules_from_config(current.permission)
+        projects = current.project_rules
         counted = tuple(r for r in projects if r.action != "allow" or trust.counts(directory, r.permission, r.pattern))
-        personal = rules_from_config(current.personal_permission)
-        rules = rules_from_config(current.permission) if counted == projects else (*personal, *counted)
+        rules = combine(current.personal_rules, counted, unread=current.has_unread_rules)
         return with_home(rules, str(config.home))
 
     async def find_place(directory: str) -> Place:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from universal.agents.claude.spec import CLAUDE
@@ -11,6 +13,7 @@ from universal.permissions import (
     Access,
     Policy,
     Rule,
+    combine,
     decide,
     matches,
     rules_from_config,
@@ -173,3 +176,32 @@ def test_gaps_are_the_keys_whose_rules_cannot_be_enforced(enforcement: Enforceme
 
 def test_claude_is_held_to_all_rules() -> None:
     assert agents()["claude"].enforcement.gaps([Rule("*", "*", "deny")]) == {}
+
+
+PARTS = [
+    None,
+    *("allow", "ask", "deny"),
+    *({"*": one, "touch *": other} for one in ("allow", "ask", "deny") for other in ("allow", "ask", "deny", None)),
+]
+CALLS = [Access("bash", ("touch x",)), Access("bash", ("ls",)), Access("edit", ("x",))]
+STRICTNESS = {"deny": 2, "ask": 1, "allow": 0, None: 0}
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_no_rule_of_a_project_weakens_a_deny_of_the_person(unread: bool) -> None:
+    for first, second, other in itertools.product(PARTS, PARTS, ({}, {"*": "ask"}, {"*": "allow"}, {"edit": "deny"})):
+        person = rules_from_config({**other, "bash": first})
+        project = rules_from_config({"bash": second, **other})
+        rules = combine(person, project, unread=unread)
+        session = (Rule("*", "*", "allow"),)
+        for call in CALLS:
+            if Policy(config=person).action(call) == "deny":
+                assert Policy(config=rules, session=session, grants=session).action(call) == "deny", (first, second, other, call)
+
+
+@pytest.mark.parametrize("mode", ["build", "bypass"])
+def test_rules_that_cannot_be_read_ask_for_all_that_no_rule_denies(mode: str) -> None:
+    allow = (Rule("*", "*", "allow"),)
+    policy = Policy((), combine((Rule("edit", "*", "deny"),), allow, unread=True), allow, allow, mode)
+    assert [policy.action(call) for call in CALLS] == ["ask", "ask", "deny"]
+    assert decide("bash", ("ls",), policy.for_agent()) == "ask"

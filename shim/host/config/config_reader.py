@@ -43,6 +43,8 @@ PROBLEMS_LIMIT = 50
 """Maximum problems that one load lists. It only counts the others."""
 PROBLEM_LIMIT_CHARACTERS = 500
 COMMAND_FOLDERS = ("command", "commands")
+RULE_KEYS = ("permission", "tools", "agent", "mode")
+"""Keys that may hold permission rules."""
 GROWING_LISTS = frozenset({"plugin", "instructions"})
 """Lists that grow from source to source; any other list is replaced."""
 PLACEHOLDER = re.compile(r"\{(env|file):([^{}]+)\}")
@@ -107,6 +109,8 @@ class ConfigReader:
         self._texts: dict[tuple[str, Origin], str | None] = {}
         self._problems: list[Problem] = []
         self._unlisted = 0
+        self.has_unread_rules = False
+        """Whether a file that may hold permission rules could not be read or understood in full."""
         self.stamps: dict[str, Stamp] = {}
         """The stamp of each file and folder before it was read, including missing ones."""
 
@@ -116,6 +120,10 @@ class ConfigReader:
             text = self._read(path, origin, budget)
             if text is not None:
                 self._add(text, str(path), path.parent, origin, budget)
+            elif self._stamp(path) is not None:
+                self.has_unread_rules = True
+                if disk.is_folder(path):
+                    self.problem(str(path), "is a folder: a file with JSON is expected, so move the folder away")
 
     def text(self, text: str, name: str, base: Path) -> None:
         """Add the user's JSON from an environment variable. `base`: the folder for relative `{file:...}` paths."""
@@ -130,9 +138,11 @@ class ConfigReader:
 
     def finish(self) -> tuple[tuple[Source, ...], tuple[Problem, ...]]:
         """Return all non-empty sources, the winning one last, and all problems."""
+        unread = self.has_unread_rules
         for index, folder, origin in self._folders:
             if commands := self._commands_in(folder, origin):
                 self._sources[index] = Source(str(folder), origin, {"command": commands})
+        self.has_unread_rules = unread  # command files hold no rules
         problems = self._problems
         if self._unlisted:
             problems = [*problems, Problem(problems[-1].path, f"is not the last: {self._unlisted} more problems are not listed")]
@@ -147,13 +157,20 @@ class ConfigReader:
         try:
             value: Any = jsonc.loads(text) if text.strip() else dict[str, Any]()
         except jsonc.JsoncError as error:
+            self.has_unread_rules = True
             self.problem(name, f"is no JSON: {error}")
             return
         if not isinstance(value, dict):
+            self.has_unread_rules = True
             self.problem(name, "must hold an object")
             return
         values = {key: inner for key, inner in cast("dict[str, Any]", value).items() if inner is not None}
-        admitted = _admit(self._fill(values, name, base, origin, budget))
+        filled = self._fill(values, name, base, origin, budget)
+        admitted = _admit(filled)
+        if "\ufffd" in text or any(admitted.values.get(key) != filled.get(key) for key in RULE_KEYS):
+            self.has_unread_rules = True
+            if "\ufffd" in text:
+                self.problem(name, "is not UTF-8: save it as UTF-8")
         for problem in admitted.problems:
             self.problem(name, problem)
         if admitted.values:
@@ -293,6 +310,7 @@ class _Bounds:
             return False
         if error is not None and not self._budget.exceeded:
             self._budget.exceeded = True
+            self._reader.has_unread_rules = True
             owner = "This project has" if self._origin == "project" else "Your own files have"
             self._reader.problem(self._path, f"is left out, and so is what comes after it. {owner} {error}: make it smaller.")
         return True

@@ -41,6 +41,7 @@ from shim.host.files.roots import within
 from shim.lib import disk
 from shim.processes.child_environment import child_environment
 from universal.lib.jsonvalue import obj
+from universal.permissions import Rule, rules_from_config
 
 __all__ = ["FILE_LIMIT_BYTES", "PLACEHOLDER", "ConfigCommand", "ConfigFiles", "OpenCodeConfig", "Problem", "Source", "describe"]
 
@@ -79,6 +80,8 @@ class OpenCodeConfig:
     problems: tuple[Problem, ...] = ()
     sources: tuple[Source, ...] = ()
     """The sources of the values; a later one wins."""
+    has_unread_rules: bool = False
+    """Whether a source of permission rules could not be read or understood in full."""
 
     @cached_property
     def personal_values(self) -> Mapping[str, Any]:
@@ -94,6 +97,16 @@ class OpenCodeConfig:
     def personal_permission(self) -> Any:
         """The user's own permission rules, in the form of `permission`."""
         return self.personal_values.get("permission")
+
+    @property
+    def personal_rules(self) -> tuple[Rule, ...]:
+        """The user's own permission rules, in every form."""
+        return rules_of_values(self.personal_values)
+
+    @property
+    def project_rules(self) -> tuple[Rule, ...]:
+        """The project's permission rules, in every form."""
+        return rules_of_values(self.project_values)
 
     @property
     def project_permission(self) -> Any:
@@ -130,6 +143,27 @@ class OpenCodeConfig:
             for name, row in obj(self.values.get("command")).items()
         )
 
+
+def rules_of_values(values: Mapping[str, Any]) -> tuple[Rule, ...]:
+    """Return the rules of a configuration: those for all agents, then what is stricter for `build`.
+
+    As in OpenCode, `tools` is an older form of `permission` that comes before it, and `mode` one of `agent` that comes after.
+    Rules for `build` hold in all modes, because these are ways to run that agent; its `allow` counts in none.
+    """
+    agents = [obj(obj(values.get(key)).get("build")) for key in ("agent", "mode")]
+    stricter = [rule for agent in agents for rule in _rules_of_part(agent) if rule.action != "allow"]
+    return (*_rules_of_part(values), *stricter)
+
+
+def _rules_of_part(part: Mapping[str, Any]) -> tuple[Rule, ...]:
+    tools = {
+        EDIT_TOOLS.get(name, name): "allow" if on else "deny" for name, on in obj(part.get("tools")).items() if on is not None
+    }
+    return (*rules_from_config(tools), *rules_from_config(part.get("permission")))
+
+
+EDIT_TOOLS = {"write": "edit", "patch": "edit", "multiedit": "edit"}
+"""Names under `tools` whose permission has another name."""
 
 UNREAD = OpenCodeConfig({"permission": "ask"})
 """The configuration of a directory whose files were not read yet. It asks about every permission."""
@@ -243,7 +277,7 @@ class ConfigFiles:
             reader.text(content, "OPENCODE_CONFIG_CONTENT", Path(directory))
         sources, problems = reader.finish()
         settled = all(stamp is None or stamp[-1] < began_ns - SETTLING_NS for stamp in reader.stamps.values())
-        config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources)
+        config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources, reader.has_unread_rules)
         return _LoadedConfig(config, folders, reader.stamps, settled)
 
     def load_global(self) -> OpenCodeConfig:

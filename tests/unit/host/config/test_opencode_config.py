@@ -16,6 +16,7 @@ from shim.host.config import config_reader, jsonc, opencode_config
 from shim.host.config.config_reader import LOAD_LIMIT_FILES, PROBLEMS_LIMIT
 from shim.host.config.opencode_config import ConfigFiles, describe
 from shim.lib import disk
+from universal.permissions import decide
 
 BOUND_S = 5.0
 """Of processor time, where unbounded work would take minutes or gigabytes."""
@@ -304,3 +305,65 @@ async def test_a_disk_that_hangs_leaves_what_was_read_last(home: Path, project: 
     monkeypatch.setattr(opencode_config, "LOOK_LIMIT_S", 0.01)
     assert (await reader.fresh(str(project))).permission == {"bash": "deny"}
     never.set_result(reader.current(str(project)))
+
+
+FAULTY = {
+    "an extra comma": b'{"permission":{"bash":"deny"},,}',
+    "an unknown action": b'{"permission":{"bash":"denied"}}',
+    "false": b'{"permission":{"bash":false}}',
+    "an unknown action of a pattern": b'{"permission":{"bash":{"*":"denny"}}}',
+    "UTF-16": '{"permission":{"bash":"deny"}}'.encode("utf-16"),
+    "another encoding in a pattern": '{"permission":{"bash":{"é *":"deny"}}}'.encode("latin-1"),
+    "no object": b"[]",
+    "a list of rules": b'{"permission":[]}',
+    "agent is a text": b'{"agent":"build"}',
+    "an unknown action of an agent": b'{"agent":{"build":{"permission":{"bash":"no"}}}}',
+    "tools with a text": b'{"tools":{"bash":"no"}}',
+}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize("place", ["opencode.json", ".opencode/opencode.jsonc"])
+def test_rules_that_cannot_be_read_are_noticed(tmp_path: Path, project: Path, name: str, place: str) -> None:
+    (project / place).parent.mkdir(exist_ok=True)
+    (project / place).write_bytes(FAULTY[name])
+    config = ConfigFiles(tmp_path / "nobody", {}).load(str(project))
+    assert config.has_unread_rules
+    assert any(place in line for line in describe(config.problems))
+
+
+def test_a_folder_in_the_place_of_a_rule_file_is_noticed(tmp_path: Path, project: Path) -> None:
+    (project / "opencode.json").mkdir()
+    assert ConfigFiles(tmp_path / "nobody", {}).load(str(project)).has_unread_rules
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", '\ufeff{"permission":{"bash":"deny"}} // why', '{"permission":{"bash":null}}', '{"agent":{"x":null}}']
+)
+def test_rules_that_can_be_read_are_not_faulty(tmp_path: Path, project: Path, text: str) -> None:
+    write(project / "opencode.json", text)
+    assert not ConfigFiles(tmp_path / "nobody", {}).load(str(project)).has_unread_rules
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"permission": {"bash": "deny"}},
+        {"tools": {"bash": False}},
+        {"agent": {"build": {"permission": {"bash": "deny"}}}},
+        {"agent": {"build": {"tools": {"bash": False}}}},
+        {"mode": {"build": {"permission": {"bash": "deny"}}}},
+        {"mode": {"build": {"tools": {"bash": False}}}},
+        {"permission": {"bash": "allow"}, "agent": {"build": {"permission": {"bash": "deny"}}}},
+    ],
+)
+def test_each_form_of_a_denial_counts(tmp_path: Path, project: Path, values: dict[str, object]) -> None:
+    write(project / "opencode.json", json.dumps(values))
+    rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules
+    assert decide("bash", ("ls",), rules) == "deny"
+
+
+def test_permission_comes_after_tools(tmp_path: Path, project: Path) -> None:
+    write(project / "opencode.json", '{"permission": {"bash": "ask"}, "tools": {"bash": false, "write": false}}')
+    rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules
+    assert (decide("bash", ("ls",), rules), decide("edit", ("x",), rules)) == ("ask", "deny")

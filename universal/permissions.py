@@ -71,8 +71,8 @@ UNREAD_RULES = Rule("**", "**", "ask")
 def combine(person: tuple[Rule, ...], project: tuple[Rule, ...], *, unread: bool = False) -> tuple[Rule, ...]:
     """Return the rules of both sources in one list, in which nothing of the project weakens a deny of the person.
 
-    The person's rules from the first deny on come again after the project's, then the project's denies, which the exceptions of the
-    person's denies would hide. With `unread`, everything is asked about that no rule denies.
+    The person's rules from the first deny on come again after the project's, then the project's denies, which the exceptions of
+    the person's denies would hide. With `unread`, everything is asked about that no rule denies.
     """
     start = next((index for index, rule in enumerate(person) if rule.action == "deny"), len(person))
     again = person[start:] if project else ()

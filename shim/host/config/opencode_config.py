@@ -351,14 +351,16 @@ def _inside(folders: Sequence[Path]) -> list[str]:
 def _write(path: Path, changes: Mapping[str, Any]) -> Path:
     """Change a file atomically. A link (as dotfile managers create) stays a link."""
     target = path.resolve()
-    old = target.read_text("utf-8") if target.exists() else json.dumps({"$schema": SCHEMA}, indent=2) + "\n"
-    new = jsonc.edit(old, changes)
+    old = target.read_bytes().decode("utf-8") if target.exists() else json.dumps({"$schema": SCHEMA}, indent=2) + "\n"
+    new = jsonc.edit(old.replace("\r\n", "\n"), changes)
+    if "\r\n" in old:
+        new = new.replace("\n", "\r\n")
     if new == old and target.exists():
         return path
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="") as file:
             file.write(new)
         Path(temporary).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
         Path(temporary).replace(target)

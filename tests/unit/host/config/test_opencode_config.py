@@ -367,3 +367,13 @@ def test_permission_comes_after_tools(tmp_path: Path, project: Path) -> None:
     write(project / "opencode.json", '{"permission": {"bash": "ask"}, "tools": {"bash": false, "write": false}}')
     rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules
     assert (decide("bash", ("ls",), rules), decide("edit", ("x",), rules)) == ("ask", "deny")
+
+
+def test_a_change_keeps_the_ends_of_lines_and_the_mark_at_the_start(project: Path) -> None:
+    file = project / "opencode.json"
+    file.write_bytes(b'\xef\xbb\xbf{\r\n  // mine\r\n  "model": "a/b"\r\n}\r\n')
+    ConfigFiles(project.parent / "nobody", {}).update(str(project), {"username": "x"})
+    raw = file.read_bytes()
+    assert raw.startswith(b"\xef\xbb\xbf{\r\n  // mine\r\n")
+    assert raw.count(b"\n") == raw.count(b"\r\n")
+    assert b'"username": "x"' in raw

@@ -468,9 +468,12 @@ class Reducer:
     # --- permissions and questions -------------------------------------------------------------------------
 
     def _ref(self, meta: Mapping[str, Any]) -> CallRef | None:
-        call_id = text(meta.get("call_id"))
-        place = self.session.calls.get(call_id)
-        return CallRef(place[0], call_id) if place is not None else None
+        """The card of the call that asks. One that is over, whose id the agent uses again, does not ask."""
+        call_id = self.transcript.call_id(text(meta.get("call_id")))
+        call, place = self.session.call(call_id), self.session.calls.get(call_id)
+        if place is None or (call is not None and call.status in ("completed", "error")):
+            return None
+        return CallRef(place[0], call_id)
 
     def _permission_requested(self, data: PermissionData, at_ms: int) -> None:
         meta = obj(data.metadata)

@@ -87,6 +87,7 @@ class Transcript:
         self._message_of_item: dict[str, str] = {}
         self._prompt_of_item: dict[str, str] = {}
         self._call_of_item: dict[str, str] = {}
+        self._call_names: dict[str, str] = {}
         self._changes: list[FileChange] = []
         self._note = ""
         self.parent_id: str | None = None
@@ -450,22 +451,50 @@ class Transcript:
         if part is None:
             return
         agent = self.session.agent
-        call = self.session.call(part.call_id)
-        if call is None and part.call_id in self.session.calls:
+        call_id = self._call_of_item.get(item.item_id)
+        if call_id is None:
+            call_id = self._call_of_item[item.item_id] = self._name_call(part.call_id, at_ms)
+        call = self.session.call(call_id)
+        if call is None and call_id in self.session.calls:
             return  # a person has removed its message
         if call is None:
             message = self._message_for(item, at_ms)
             tool = cards.view_call(agent, part.name, {}, []).tool
-            call = ToolCall(self._id("prt", at_ms), part.call_id, tool, name=part.name)
-            self.session.calls[part.call_id] = (message.info.id, call.id)
-            message.open_calls.add(part.call_id)
+            call = ToolCall(self._id("prt", at_ms), call_id, tool, name=part.name)
+            self.session.calls[call_id] = (message.info.id, call.id)
+            message.open_calls.add(call_id)
             message.had_calls = self.session.snapshots.is_due = True
             self._put(message, call, at_ms)
         if complete and call.status == "pending":
             view = cards.view_call(agent, part.name, cards.arguments_of(part.arguments), todos_json(self.session.todos))
             self._run(replace(call, tool=view.tool, input=view.input, status="running", start_ms=at_ms), at_ms)
             if view.tool == "plan_exit" and view.input.get("plan"):
-                self._say(self.session.messages[self.session.calls[part.call_id][0]], str(view.input["plan"]), at_ms)
+                self._say(self.session.messages[self.session.calls[call_id][0]], str(view.input["plan"]), at_ms)
+
+    def call_id(self, native_id: str) -> str:
+        """The id of the agent's newest call with this native id."""
+        return self._call_names.get(native_id, native_id)
+
+    def call_of_item(self, item_id: str) -> str:
+        """The id of the call that an item is, or is a result of; "" if it is unknown."""
+        return self._call_of_item.get(item_id, "")
+
+    def _name_call(self, native_id: str, at_ms: int) -> str:
+        """Return an id for a new call. A native id is no identity: model servers use one again, some for each call.
+
+        An open call that the agent repeats the id of has lost its result.
+        """
+        if native_id not in self.session.calls:
+            return native_id
+        old = self.session.call(self.call_id(native_id))
+        if old is not None and old.status in ("pending", "running"):
+            self._fail_call(old, NO_RESULT, at_ms)
+            self.session.messages[self.session.calls[old.call_id][0]].open_calls.discard(old.call_id)
+        number = 2
+        while f"{native_id}#{number}" in self.session.calls:
+            number += 1
+        name = self._call_names[native_id] = f"{native_id}#{number}"
+        return name
 
     def _message_for(self, item: Item, at_ms: int) -> Message:
         parent = self.session.messages.get(self._message_of_item.get(item.parent_id or "", ""))
@@ -491,7 +520,7 @@ class Transcript:
 
     def child_opened(self, call_id: str, child_id: str, at_ms: int) -> None:
         """Note that a subagent's session exists, so that its tool card can be opened."""
-        call = self.session.call(call_id)
+        call = self.session.call(self.call_id(call_id))
         if call is None:
             return
         call = replace(call, child_id=child_id)
@@ -509,7 +538,7 @@ class Transcript:
         """Note the call whose tool begins to give output."""
         part = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
         if part is not None:
-            self._call_of_item[item.item_id] = part.call_id
+            self._call_of_item[item.item_id] = self.call_id(part.call_id)
 
     def _tool_output(self, data: ItemDeltaData, at_ms: int) -> None:
         call = self.session.call(self._call_of_item.get(data.item_id, ""))
@@ -519,7 +548,8 @@ class Transcript:
     def result(self, item: Item, at_ms: int) -> None:
         """Complete or fail the call whose tool has ended."""
         part = next((p for p in item.content if isinstance(p, ToolResultPart)), None)
-        call = self.session.call(part.call_id) if part is not None else None
+        known = self._call_of_item.get(item.item_id)
+        call = self.session.call(known or self.call_id(part.call_id)) if part is not None else None
         if part is None or call is None or call.status in ("completed", "error"):
             return
         message = self.session.messages[self.session.calls[call.call_id][0]]
@@ -611,6 +641,7 @@ class Transcript:
         self.session.record = replace(record, usage=total, cost=cost)
         self.turn_messages = []
         self.parent_id = self.compaction_id = None
+        self._call_names = {}
         self._forget_items()
 
 

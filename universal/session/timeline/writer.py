@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, UniversalEvent
-from universal.items import Item, ItemKind, ItemRole, StatusPart, ToolCallPart
+from universal.items import Item, ItemKind, ItemRole, StatusPart
 from universal.lib.jsonvalue import obj
 from universal.session import importer
 from universal.session.changes import (
@@ -291,9 +291,7 @@ class TimelineWriter:
     def _item_started(self, data: ItemData) -> None:
         """Note the call of an item, for the pieces of its arguments."""
         if data.item.kind is ItemKind.TOOL_CALL:
-            call = next((part for part in data.item.content if isinstance(part, ToolCallPart)), None)
-            if call is not None:
-                self._timeline.items[data.item.item_id] = call.call_id
+            self._timeline.items[data.item.item_id] = self._transcript.call_of_item(data.item.item_id)
 
     def _item_delta(self, data: ItemDeltaData) -> None:
         if data.part_type == "tool_input" and self._timeline.is_running:

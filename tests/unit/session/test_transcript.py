@@ -1,0 +1,101 @@
+"""Calls whose id the model server uses again: each has its card, its output and its permission."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from universal.events import EventType, ItemData, PermissionData, SessionStartedData, Source, TurnData, UniversalEvent
+from universal.items import Item, ItemKind, ItemStatus, ToolCallPart, ToolResultPart
+from universal.session.reducer import Reducer
+from universal.session.transcript import NO_RESULT
+from universal.session.values import ToolCall
+
+
+class Story:
+    """One session, whose events are written here."""
+
+    def __init__(self) -> None:
+        self.reducer = Reducer("ses_1", "codex")
+        self._numbers = itertools.count(1)
+        self.events: list[UniversalEvent] = []
+        self.write(EventType.SESSION_STARTED, SessionStartedData(metadata={"directory": "/p", "agent": "codex"}))
+
+    def write(self, type_: EventType, data: Any) -> None:
+        number = next(self._numbers)
+        event = UniversalEvent(event_id=f"evt_{number}", sequence=number, time="2026-01-01T00:00:00Z", session_id="ses_1",
+                               source=Source.AGENT, type=type_, data=data, synthetic=False)  # fmt: skip
+        self.events.append(event)
+        self.reducer.apply(event, number)
+
+    def turn(self, *, phase: str) -> None:
+        type_ = EventType.TURN_STARTED if phase == "started" else EventType.TURN_ENDED
+        self.write(type_, TurnData(phase=phase, turn_id="t", metadata={}))  # type: ignore[arg-type]
+
+    def call(self, native_id: str, item_id: str, command: str) -> None:
+        arguments = f'{{"command": "{command}"}}'
+        for type_, status in ((EventType.ITEM_STARTED, ItemStatus.IN_PROGRESS), (EventType.ITEM_COMPLETED, ItemStatus.COMPLETED)):
+            part = ToolCallPart(name="shell", arguments=arguments, call_id=native_id)
+            item = Item(item_id=item_id, kind=ItemKind.TOOL_CALL, status=status, content=(part,))
+            self.write(type_, ItemData(item=item))
+
+    def result(self, native_id: str, item_id: str, output: str) -> None:
+        part = ToolResultPart(call_id=native_id, output=output)
+        item = Item(item_id=item_id, kind=ItemKind.TOOL_RESULT, status=ItemStatus.COMPLETED, content=(part,))
+        self.write(EventType.ITEM_COMPLETED, ItemData(item=item))
+
+    def ask(self, native_id: str, permission_id: str) -> None:
+        data = PermissionData(permission_id=permission_id, action="bash", status="requested", metadata={"call_id": native_id})
+        self.write(EventType.PERMISSION_REQUESTED, data)
+
+    def calls(self) -> list[ToolCall]:
+        messages = self.reducer.session.messages.values()
+        return [part for message in messages for part in message.parts.values() if isinstance(part, ToolCall)]
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_each_call_with_the_same_native_id_has_its_card_and_output(turns: int) -> None:
+    story, numbers = Story(), itertools.count(1)
+    for _ in range(turns):
+        story.turn(phase="started")
+        for _ in range(2):
+            number = next(numbers)
+            story.call("call_0", f"call_item_{number}", f"echo {number}")
+            story.result("call_0", f"result_{number}", f"out {number}")
+        story.turn(phase="ended")
+    outputs = [f"out {number}" for number in range(1, 2 * turns + 1)]
+    calls = story.calls()
+    assert [call.output for call in calls] == outputs
+    assert len({call.call_id for call in calls}) == len(calls), "ids are unique for the clients"
+    assert calls[0].call_id == "call_0", "an id that is used once stays as it is"
+    rebuilt = Reducer("ses_1", "codex")
+    for number, event in enumerate(story.events, 1):
+        rebuilt.load(event, number)
+    assert rebuilt.session.calls == story.reducer.session.calls
+
+
+def test_a_permission_points_to_the_newest_call_and_never_to_one_that_is_over() -> None:
+    story = Story()
+    story.turn(phase="started")
+    story.call("call_0", "one", "echo 1")
+    story.result("call_0", "result_1", "out 1")
+    story.ask("call_0", "per_early")
+    story.call("call_0", "two", "echo 2")
+    story.ask("call_0", "per_2")
+    asked = story.reducer.session.permissions
+    assert asked["per_early"].call is None
+    assert asked["per_2"].call is not None
+    assert asked["per_2"].call.call_id == story.calls()[1].call_id != "call_0"
+
+
+def test_a_repeated_id_ends_a_call_that_is_still_open() -> None:
+    story = Story()
+    story.turn(phase="started")
+    story.call("call_0", "one", "echo 1")
+    story.call("call_0", "two", "echo 2")
+    story.result("call_0", "result", "out 2")
+    first, second = story.calls()
+    assert (first.status, first.error) == ("error", NO_RESULT)
+    assert (second.status, second.output) == ("completed", "out 2")

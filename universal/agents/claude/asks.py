@@ -46,6 +46,8 @@ class _Ask(kit.Ask):
     arguments: Msg
     call: Call | None
     hook: bool = False
+    form: Msg | None = None
+    """The fields of a form of an MCP server; {} for one without fields, or a link."""
 
 
 @dataclass(slots=True)
@@ -119,14 +121,39 @@ class Asks:
             metadata.update(access_metadata(tool, arguments))
         yield self._asks.begin(ask, msg)
 
+    def elicitation(self, msg: Msg) -> Iterator[Output]:
+        """Handle `elicitation` of an MCP server: a form becomes questions; one without fields, or a link, a permission."""
+        request = obj(msg.get("request"))
+        tool, message = f"mcp__{get_text(request, 'mcp_server_name') or 'server'}__ask", get_text(request, "message")
+        link = get_text(request, "url")
+        form = {} if link else obj(obj(request.get("requested_schema")).get("properties"))
+        arguments: Msg = {"message": message, **({"url": link} if link else {})}
+        ask = _Ask(
+            ask_id=self.ctx.ids("question" if form else "permission"),
+            request_id=get_text(msg, "request_id"),
+            action=tool,
+            arguments=arguments,
+            metadata={"tool": tool, "input": arguments},
+            call=None,
+            questions=kit.form_questions(form, message) if form else None,
+            form=form,
+        )
+        if not form:
+            ask.metadata.update({"title": message, "description": link})
+        yield self._asks.begin(ask, msg)
+
     def reply(self, command: PermissionReply) -> list[Output]:
         """Answer a permission. [] if it is not open any more."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return []
+        if ask.form is not None:
+            action = "decline" if command.decision == "reject" else "accept"
+            answer: Msg = {"action": action} if action == "decline" else {"action": action, "content": {}}
+            return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, command.decision, command.message)]
         if command.decision == "reject":
             reason = command.message or _NO_REASON
-            answer: Msg = _hook_answer("deny", reason) if ask.hook else {"behavior": "deny", "message": reason}
+            answer = _hook_answer("deny", reason) if ask.hook else {"behavior": "deny", "message": reason}
             return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, "reject", command.message)]
         if ask.hook:
             answer = _hook_answer("allow", _ALLOWED)
@@ -140,6 +167,9 @@ class Asks:
         ask = self._asks.question(command.question_id)
         if ask is None:
             return []
+        if ask.form is not None:
+            answer = {"action": "decline"} if command.answers is None else _form_answer(ask.form, command.answers)
+            return [control_answer(ask.request_id, answer), self._asks.resolve_question(ask, command.answers, command.message)]
         if command.answers is None:
             reason = command.message or (_KEEP_PLANNING if ask.action == "ExitPlanMode" else _NO_ANSWER)
             denial: Msg = {"behavior": "deny", "message": reason}
@@ -185,6 +215,10 @@ def _display(tool: str, arguments: Msg) -> dict[str, Json]:
     display: dict[str, Json] = {"title": title_of(tool, arguments), "description": get_text(arguments, "description")}
     diff = input_diff(tool, arguments)
     return {**display, "diff": diff} if diff else display
+
+
+def _form_answer(form: Msg, answers: Sequence[Sequence[str]]) -> Msg:
+    return {"action": "accept", "content": kit.form_content(form, answers)}
 
 
 def _decision(ask: _Ask, answers: Sequence[Sequence[str]]) -> Msg:

@@ -25,15 +25,12 @@ from universal.agents.claude.wire import (
     IGNORED,
     MODE_ID,
     NAME,
-    REFUSAL_ANSWERS,
     REFUSED,
     Msg,
-    control_answer,
     control_refusal,
     get_text,
     kind_of,
     prompt_content,
-    prompt_uuid,
     write,
 )
 from universal.codec import (
@@ -150,7 +147,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _prompt(self, command: Prompt) -> Iterator[Output]:
         yield from self._settings.changes_for(command)
-        uuid = prompt_uuid(command.key)
+        uuid = self._turns.new_uuid(command.key)
         self._turns.prompt_written(uuid)
         content = prompt_content(command.text, command.attachments, command.system)
         yield write(
@@ -236,7 +233,10 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield from self._note_begin()
 
     def _on_lifecycle(self, msg: Msg) -> Iterator[Output]:
-        yield from self._turns.lifecycle(get_text(msg, "command_uuid"), get_text(msg, "state"))
+        for signal in self._turns.lifecycle(get_text(msg, "command_uuid"), get_text(msg, "state")):
+            if signal.error is not None and not signal.aborted:
+                yield kit.error_fact(signal.error, msg)
+            yield signal
         if get_text(msg, "state") == "started":
             yield from self._note_begin()
 
@@ -251,7 +251,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._notes.end_compaction(msg)
         self._settings.read_limits(msg)
         reason = get_text(msg, "terminal_reason")
-        aborted = error is not None and (reason.startswith("aborted") or (not reason and self._turns.is_stopping))
+        # A turn that another prompt has cut off is a "success" too.
+        aborted = reason.startswith("aborted") or (error is not None and not reason and self._turns.is_stopping)
         if error is not None and not aborted:
             yield kit.error_fact(error, msg)
         elif aborted:
@@ -272,17 +273,26 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._thread(msg)
         event = obj(msg.get("event"))
         if event.get("type") == "message_start" and not get_text(msg, "parent_tool_use_id"):
+            yield from self._show_error_line()
             yield from self._notes.no_summary()
             yield from self._note_begin()
         yield from self._transcript(msg).stream(event, msg)
+
+    def _show_error_line(self) -> Iterator[Output]:
+        """Show an error message that no result repeats, because Claude goes on after it."""
+        line, self._error_line = self._error_line, {}
+        if line:
+            yield from self._main.assistant(line)
 
     def _on_assistant(self, msg: Msg) -> Iterator[Output]:
         native = obj(msg.get("message"))
         blocks = [obj(block) for block in arr(native.get("content"))]
         if not get_text(msg, "parent_tool_use_id"):
             if get_text(msg, "error"):
+                yield from self._show_error_line()
                 self._error_line = msg
                 return
+            yield from self._show_error_line()
             if native.get("model") == SYNTHETIC_MODEL and [block.get("text") for block in blocks] == ["(no content)"]:
                 self._ctx.ignore("assistant/(no content)")
                 return
@@ -360,9 +370,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         subtype = get_text(obj(msg.get("request")), "subtype")
         self._ctx.ignore(f"control_request/{subtype}")
         how, why = REFUSED[subtype]
-        if how == "answer":
-            yield control_answer(get_text(msg, "request_id"), REFUSAL_ANSWERS[subtype])
-        elif how == "error":
+        if how == "error":
             yield control_refusal(get_text(msg, "request_id"), why)
 
     def _refusal(self, kind: str, message: Msg) -> Iterable[Output]:
@@ -429,7 +437,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         "control_request/can_use_tool": _on_ask,
         "control_request/hook_callback": _on_hook,
         "control_request/mcp_message": _on_refused,
-        "control_request/elicitation": _on_refused,
+        "control_request/elicitation": lambda codec, msg: codec._asks.elicitation(msg),
         "control_request/request_user_dialog": _on_refused,
         "control_request/oauth_token_refresh": _on_refused,
         "control_request/host_auth_token_refresh": _on_refused,

@@ -101,7 +101,8 @@ class Transcript(kit.Items[Context]):
         In: `native_session_id`, with which the facts are stamped here.
         """
         message, delta = self._open, obj(event.get("delta"))
-        index, text = event.get("index"), delta.get(TEXT_OF_DELTA.get(delta.get("type"), ""))
+        kind = delta.get("type")
+        index, text = event.get("index"), delta.get(TEXT_OF_DELTA.get(kind, "")) if isinstance(kind, str) else None
         part = message.blocks.get(index) if message is not None and isinstance(index, int) else None
         if message is not None and isinstance(part, _Part) and text and isinstance(text, str):  # nearly always
             part.growing.add(text)

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from universal.agents.claude.wire import Msg, get_cost, get_text, usage_of
+from universal.agents.claude.wire import Msg, get_cost, get_text, prompt_uuid, usage_of
 from universal.codec import Signal
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj
@@ -28,6 +28,13 @@ from universal.turn import Input
 
 AGENT = "agent"
 """Key of the open work that stands for the CLI's running state."""
+
+
+ALREADY_ANSWERED: dict[str, Json] = {
+    "message": "Claude Code has this prompt in its conversation already, and does not answer it again. Send it once more.",
+    "code": "prompt_answered",
+}
+"""The error of a prompt that Claude calls completed without having begun it (a conversation that was cut off and resumed)."""
 
 
 @dataclass(slots=True)
@@ -54,11 +61,18 @@ class Turns:
     _opened: bool = False
     _stopping: bool = False
     _in_flight: bool = False
+    _sent: dict[str, int] = field(default_factory=dict[str, int])
+    """Key of a prompt -> how often it was sent to this process."""
     _cost_seen: float = 0.0
     _carried: dict[str, Json] = field(default_factory=dict[str, Json])
     """Usage and cost of results that answered no prompt of ours, for the next signal."""
 
     # --- commands -------------------------------------------------------------------------------------
+
+    def new_uuid(self, key: str) -> str:
+        """The uuid of a prompt. Claude never answers one that it knows, so a prompt that is sent again gets another."""
+        number = self._sent[key] = self._sent.get(key, 0) + 1
+        return prompt_uuid(key if number == 1 else f"{key}#{number}")
 
     def prompt_written(self, uuid: str) -> None:
         """Note a written prompt."""
@@ -135,6 +149,9 @@ class Turns:
         prompt.lifecycle = True
         if state == "started":
             prompt.has_begun = True
+        elif state == "completed" and not prompt.has_begun:
+            self._prompts.remove(prompt)
+            yield Signal(Input.FAILED, error=dict(ALREADY_ANSWERED))
         elif state in ("cancelled", "discarded", "refused") and not prompt.has_begun:
             self._prompts.remove(prompt)
             message = f"Claude Code did not take the prompt ({state})."

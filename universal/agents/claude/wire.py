@@ -252,7 +252,7 @@ IGNORED: dict[str, str] = {
     "system/plugin_install": _PROGRESS,
     "system/per_turn_effort_changed": _SAID_ELSEWHERE,
     "system/scheduled_task_fire": "the turn that it starts is reported",
-    "system/elicitation_complete": "elicitations are declined",
+    "system/elicitation_complete": "the answer to the request says it",
     "system/shell_cwd": _OTHER_HOST,
     "system/vcs_state_changed": _OTHER_HOST,
     "system/code_change_published": _OTHER_HOST,
@@ -296,13 +296,10 @@ IGNORED_DELTAS: dict[str, str] = {
     "citations_delta": "sources of a text of the model API's own search",
 }
 
-REFUSED: dict[str, tuple[Literal["answer", "error", "silence"], str]] = {
+REFUSED: dict[str, tuple[Literal["error", "silence"], str]] = {
     "mcp_message": ("error", "no MCP server lives in this process"),
-    "elicitation": ("answer", "a form of an MCP server, which no event of the schema fits: declined"),
     "request_user_dialog": ("silence", "no kind of dialog was announced, and an answer would count as dismissal"),
     "oauth_token_refresh": ("error", "no token is held here"),
     "host_auth_token_refresh": ("error", "no token is held here"),
 }
 """Control requests of the CLI that are known and not served -> what is done with them, and why."""
-
-REFUSAL_ANSWERS: dict[str, Msg] = {"elicitation": {"action": "decline"}}

@@ -17,7 +17,7 @@ from universal.agents.codex.speech import Call, Context, Thread
 from universal.agents.codex.tools import Display, Outcome, bare_command, diff_of, paths_of, read_questions
 from universal.agents.codex.wire import Msg
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
-from universal.events import Question, QuestionOption
+from universal.events import Question
 from universal.items import Json, ToolResultPart
 from universal.lib.jsonline import get_text
 from universal.lib.jsonrpc import Id, JsonRpc, Request
@@ -142,14 +142,12 @@ class Asks:
                 arguments = obj(about.get("tool_params"))
             yield from self._permission(request, thread, tool, arguments, message, get_text(params, "url"), decide=decide)
             return
-        names = list(properties)
-        questions = tuple(_field(name, obj(properties[name]), message) for name in names)
+        questions = kit.form_questions(properties, message)
 
         def answer(answers: kit.Answers | None, _message: str) -> Json:
             if answers is None:
                 return {"action": "decline", "content": None}
-            pairs = zip(names, answers, strict=False)
-            return {"action": "accept", "content": {n: _value(obj(properties[n]), list(labels)) for n, labels in pairs if labels}}
+            return {"action": "accept", "content": kit.form_content(properties, answers)}
 
         yield from self._question(request, thread, tool, {"message": message}, questions, answer, None)
 
@@ -290,39 +288,3 @@ class Asks:
         yield self._asks.withdrawn(ask, raw)
         if ask.is_question:
             yield from self._answer_result(ask, None)
-
-
-# --- forms --------------------------------------------------------------------------------------------
-
-
-def _field(name: str, schema: Msg, message: str) -> Question:
-    """One field of a form as a question."""
-    items = obj(schema.get("items"))
-    labels = (
-        ["Yes", "No"] if schema.get("type") == "boolean" else [as_text(v) for v in arr(schema.get("enum") or items.get("enum"))]
-    )
-    labels = labels or [get_text(obj(v), "const") for v in arr(schema.get("oneOf") or items.get("anyOf"))]
-    options = tuple(QuestionOption(label=label) for label in labels if label)
-    words = get_text(schema, "description", "title") or name
-    return Question(
-        question=f"{message}\n{words}" if message else words,
-        header=get_text(schema, "title") or name,
-        options=options,
-        multiple=schema.get("type") == "array",
-        custom=not options,
-    )
-
-
-def _value(schema: Msg, labels: list[str]) -> Json:
-    """An answer as the field's type."""
-    kind, first = get_text(schema, "type"), labels[0]
-    if kind == "array":
-        return labels
-    if kind == "boolean":
-        return first == "Yes"
-    if kind in ("integer", "number"):
-        try:
-            return int(first) if kind == "integer" else float(first)
-        except ValueError:
-            return first
-    return first

@@ -5,6 +5,7 @@ http     HttpCodec: make requests and read answers and events, for agents that a
 context  Context: ids, counts, and facts about status, errors and unparsed lines
 items    Items, Part, Call: build the items of the universal schema
 speech   Speech: messages, tool calls and results of an agent with a simple protocol
+forms    form_questions, form_content: forms of MCP servers as questions
 asks     Ask, OpenAsks: open permissions and questions, each resolved exactly once
 """
 
@@ -20,6 +21,7 @@ from universal.agents.kit.codec import (
     handshake_failed,
 )
 from universal.agents.kit.context import Context, add_usage, error_data, error_fact, is_context_full
+from universal.agents.kit.forms import form_content, form_questions
 from universal.agents.kit.http import HttpCodec, attachment_url
 from universal.agents.kit.items import (
     ABANDONED,
@@ -66,6 +68,8 @@ __all__ = [
     "end_handshake",
     "error_data",
     "error_fact",
+    "form_content",
+    "form_questions",
     "handshake_failed",
     "is_context_full",
     "message_item",

@@ -20,7 +20,7 @@ from tests.support.claude_lines import (
 )
 from universal.agents.claude.codec import NOT_HELD
 from universal.claude_code import UNCHECKED
-from universal.codec import CheckingCodec, Exit, ModedCodec, PermissionReply, ToolCheck
+from universal.codec import CheckingCodec, Exit, ModedCodec, PermissionReply, QuestionReply, ToolCheck
 from universal.events import EventType, PermissionData
 from universal.permissions import Rule
 
@@ -221,3 +221,48 @@ def test_a_call_that_waited_makes_no_report() -> None:
     story.codec.proceed("permission_1")
     story.hears(tool_result("t1", "a"))
     assert notices(story) == []
+
+
+# --- forms of MCP servers -------------------------------------------------------------------------------------------
+
+
+def elicitation(**request: Any) -> Msg:
+    request = {"subtype": "elicitation", "mcp_server_name": "mail", "message": "Send this?", **request}
+    return {"type": "control_request", "request_id": "e1", "request": request}
+
+
+FORM = {"type": "object", "properties": {"confirm": {"type": "boolean"}, "copies": {"type": "integer", "title": "Copies"}}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "response"),
+    [
+        ([["Yes"], ["2"]], {"action": "accept", "content": {"confirm": True, "copies": 2}}),
+        ([["No"], []], {"action": "accept", "content": {"confirm": False}}),
+        (None, {"action": "decline"}),
+    ],
+)
+def test_a_form_of_an_mcp_server_is_a_question(answers: list[list[str]] | None, response: Msg) -> None:
+    story = turn_story()
+    assert story.hears(elicitation(mode="form", requested_schema=FORM)) == []
+    (asked,) = story.facts(EventType.QUESTION_REQUESTED)
+    assert [(q.question, [o.label for o in q.options]) for q in asked.data.questions] == [
+        ("Send this?\nconfirm", ["Yes", "No"]),
+        ("Send this?\nCopies", []),
+    ]
+    (line,) = story.does(QuestionReply(asked.data.question_id, answers))
+    assert line["response"] == {"subtype": "success", "request_id": "e1", "response": response}
+    (resolved,) = story.facts(EventType.QUESTION_RESOLVED)
+    assert resolved.data.status == ("rejected" if answers is None else "answered")
+
+
+@pytest.mark.parametrize("request_", [{"mode": "url", "url": "https://x.test/login"}, {"mode": "form"}])
+@pytest.mark.parametrize(("decision", "action"), [("accept", "accept"), ("reject", "decline")])
+def test_a_form_without_fields_and_a_link_are_permissions(request_: Msg, decision: Any, action: str) -> None:
+    story = turn_story()
+    story.hears(elicitation(**request_))
+    (asked,) = story.facts(EventType.PERMISSION_REQUESTED)
+    assert (asked.data.action, asked.data.metadata["title"]) == ("mcp__mail__ask", "Send this?")
+    (line,) = story.does(PermissionReply(asked.data.permission_id, decision))
+    assert line["response"]["response"]["action"] == action
+    assert [fact.data.status for fact in story.facts(EventType.PERMISSION_RESOLVED)] == [decision]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from shim.dev.record.driver import counting_ids
 from tests.support.claude_lines import (
     Msg,
     Story,
@@ -28,7 +29,17 @@ from universal.agents.claude.asks import HOOKS
 from universal.agents.claude.codec import NOT_HELD, ClaudeCodec
 from universal.agents.claude.spec import CLAUDE
 from universal.agents.claude.wire import IGNORED, REFUSED, prompt_uuid
-from universal.codec import Attachment, BackgroundingCodec, Exit, Interrupt, PermissionReply, QuestionReply, WriteLine
+from universal.codec import (
+    Attachment,
+    BackgroundingCodec,
+    Exit,
+    Interrupt,
+    LaunchOptions,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    WriteLine,
+)
 from universal.events import EventType, ItemData
 from universal.items import ItemKind, StatusPart
 from universal.turn import Input
@@ -372,6 +383,42 @@ def test_an_error_line_without_a_result_is_reported() -> None:
     assert story.texts() == ["API Error: last words"]
 
 
+def test_each_error_line_before_a_recovery_is_shown_in_its_place() -> None:
+    story = Story()
+    story.prompts()
+    errors = [assistant(text(f"API Error: {n}"), id=f"e{n}", error="unknown") for n in (1, 2)]
+    story.hears(init(), *errors, assistant(text("here"), id="m"), result())
+    assert story.texts() == ["API Error: 1", "API Error: 2", "here"]
+    assert story.facts(EventType.ERROR) == []
+
+
+@pytest.mark.parametrize("reason", ["aborted_streaming", "aborted_tools"])
+def test_a_turn_that_was_cut_off_is_aborted_also_if_it_says_success(reason: str) -> None:
+    story = Story()
+    story.prompts()
+    story.hears(init(), result(terminal_reason=reason))
+    (end,) = [signal for signal in story.signals() if signal.input in (Input.DONE, Input.FAILED)]
+    assert (end.input, end.aborted) == (Input.FAILED, True)
+
+
+def test_a_prompt_that_claude_knows_already_ends_with_an_error() -> None:
+    story = Story()
+    story.prompts()
+    story.hears(lifecycle("p1", "completed"))
+    (failed,) = story.signals()
+    assert (failed.input, failed.error["code"]) == (Input.FAILED, "prompt_answered")
+    assert [fact.data.code for fact in story.facts(EventType.ERROR)] == ["prompt_answered"]
+
+
+def test_a_prompt_that_is_sent_again_has_another_uuid() -> None:
+    codec = ClaudeCodec(counting_ids())
+    codec.launch(LaunchOptions(binary="claude", directory="/p"))
+    outputs = [codec.send(Prompt(key="p1", text="hi")) for _ in range(2)]
+    uuids = [json.loads(out.data)["uuid"] for lines in outputs for out in lines if isinstance(out, WriteLine)]
+    assert len(set(uuids)) == 2
+    assert uuids[0] == prompt_uuid("p1")
+
+
 # --- asks ---------------------------------------------------------------------------------------------------
 
 TWO = {
@@ -476,7 +523,7 @@ def test_other_requests_of_the_cli(subtype: str) -> None:
     story = Story()
     lines = story.hears({"type": "control_request", "request_id": "r1", "request": {"subtype": subtype}})
     how = REFUSED.get(subtype, ("error", ""))[0]
-    assert [line["response"]["subtype"] for line in lines] == {"answer": ["success"], "error": ["error"], "silence": []}[how]
+    assert [line["response"]["subtype"] for line in lines] == {"error": ["error"], "silence": []}[how]
     assert len(story.unparsed_lines()) == (subtype not in REFUSED)
 
 

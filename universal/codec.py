@@ -413,6 +413,15 @@ class BackgroundingCodec(Protocol):
 
 
 @runtime_checkable
+class LiveWorkCodec(Protocol):
+    """A codec that knows of work that its agent does after a turn and that would end with the process."""
+
+    def live_work(self) -> Sequence[str]:
+        """Return a line for a person for each command or subagent at work in the background."""
+        ...
+
+
+@runtime_checkable
 class CheckingCodec(Protocol):
     """A codec that emits `ToolCheck`."""
 

@@ -486,7 +486,8 @@ class Settings(BaseModel):
     idle_reap_s: float = Field(
         default=900.0,
         gt=0,
-        description="Seconds without a turn after which an agent's process is ended; the next prompt resumes it.",
+        description="Seconds without a turn after which an agent's process is ended (6 hours if it works in the background); "
+        "the next prompt resumes it.",
     )
 
     spare_agents: int = Field(

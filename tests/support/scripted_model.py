@@ -84,6 +84,9 @@ class ScriptedCodec:
     def has_conversation(self) -> bool:
         return self.agent.has_conversation
 
+    def live_work(self) -> list[str]:
+        return self.agent.live_work
+
     def on_timer(self, key: str) -> list[Output]:
         return self.agent.timers.pop(key, [])
 
@@ -143,6 +146,8 @@ class ScriptedAgent:
     asked: dict[str, str | None] = field(default_factory=dict)
     has_conversation: bool = True
     """Whether its conversation was found, if it is to resume one."""
+    live_work: list[str] = field(default_factory=list)
+    """What it does in the background."""
     timers: dict[str, list[Output]] = field(default_factory=dict)
     """What the codec says when a timer has run out."""
     alive: bool = True

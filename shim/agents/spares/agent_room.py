@@ -31,7 +31,7 @@ class RunningAgent:
     session_id: str
     is_at_work: bool
     last_active_ms: int
-    end: Callable[[], None]
+    end: Callable[[], object]
 
 
 class AgentRoom:

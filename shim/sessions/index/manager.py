@@ -60,6 +60,8 @@ LATELY_MS = 7 * 24 * 3600 * 1000
 """Milliseconds that a directory counts as used after the last change of one of its sessions."""
 LOADS = 3
 """Tries to load a session that is given up at the same moment."""
+BACKGROUND_S = 6 * 3600.0
+"""Seconds without a word after which an agent is ended though it works in the background (a server, a watcher)."""
 REAP_EVERY_S = 30.0
 """Seconds between checks for idle agent processes."""
 
@@ -121,11 +123,9 @@ class SessionManager:
 
     def reap(self, now_ms: int) -> int:
         """End agents that have been idle for long. Returns their number."""
-        limit = now_ms - int(self.deps.idle_reap_s * 1000)
+        limit, work_limit = now_ms - int(self.deps.idle_reap_s * 1000), now_ms - int(BACKGROUND_S * 1000)
         idle = [actor for actor in self.index.actors() if actor.alive and actor.last_active_ms < limit]
-        for actor in idle:
-            actor.reap()
-        return len(idle)
+        return sum(actor.reap(keeps_work=actor.last_active_ms >= work_limit) for actor in idle)
 
     def visit(self, directory: str) -> None:
         """A client looks at a directory. Its last agent may be started, if it answered there lately (`SpareAgents`).

@@ -20,7 +20,7 @@ from shim.sessions.prompts.answer import Answer
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session.dependencies import SessionDeps
-from shim.sessions.session.exit_errors import start_error
+from shim.sessions.session.exit_errors import start_error, work_ended
 from shim.sessions.session.native_sessions import NativeSession, note_native_session
 from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import SessionState
@@ -307,6 +307,8 @@ class PromptDispatcher:
         self._state.status("retry", why, message=why, attempt=1, delay_ms=int(WAIT_S * 1000))
 
     async def _start_in_place(self, pending: PendingPrompt) -> None:
+        if work := self._process.live_work:  # another agent, or other settings
+            self._state.status("notice", work_ended(work))
         await self._process.stop()
         agent = self._deps.agents.get(pending.agent)
         if agent is None:

@@ -24,7 +24,15 @@ from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session.child_sessions import ChildSessions
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.effect_queue import EffectQueue
-from shim.sessions.session.exit_errors import LOST, SESSION_NOT_FOUND, after_loss, agent_exit_data, exit_error, failed_start
+from shim.sessions.session.exit_errors import (
+    LOST,
+    SESSION_NOT_FOUND,
+    after_loss,
+    agent_exit_data,
+    exit_error,
+    failed_start,
+    work_ended,
+)
 from shim.sessions.session.local_work import LOCAL_WORK, LocalWork
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_agent import Pieces, SessionAgent
@@ -454,10 +462,18 @@ class SessionActor:
         if self.process.drop(kill=kill):
             self._on_change(self)
 
-    def reap(self) -> None:
-        """Stop a process that is not needed; the next prompt resumes the conversation. Does nothing while a turn runs."""
-        if not self.main.machine.busy and not self.children.is_busy:
-            self._drop_process(kill=False)
+    def reap(self, *, keeps_work: bool = False) -> bool:
+        """Stop a process that is not needed; the next prompt resumes the conversation. False if it goes on: while a turn runs.
+
+        In: `keeps_work`, whether work in the background keeps the process. If not, the person is told what has ended.
+        """
+        work = self.process.live_work
+        if self.main.machine.busy or self.children.is_busy or (work and keeps_work):
+            return False
+        if work:
+            self.main.status("notice", work_ended(work))
+        self._drop_process(kill=False)
+        return True
 
     async def _fail_turn(self) -> None:
         """End the turn as if the agent had died. Prompts that it does not have are parked."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from shim.processes.tail import parse_tail
 from shim.sessions.prompts.pending_prompt import PendingPrompt
@@ -24,6 +24,8 @@ SERVER_DRAINED = (
     "What the agent had done until then is kept; send the prompt again to go on."
 )
 LOST = "The agent could not resume its conversation, so a new one was begun and told what was said. The reason: {why}"
+WORK_SHOWN = 5
+"""Maximum commands and subagents that a notice names."""
 CANNOT_RESUME = (
     "Before that, the agent could not resume its conversation ({why}), and a new one has failed too. Run `opencode-shim doctor`, "
     "try the agent in a terminal, and send the prompt again: the conversation is kept."
@@ -53,6 +55,12 @@ def failed_start(error: Mapping[str, Json], stderr: str) -> ErrorData:
 def after_loss(data: ErrorData, why: str) -> ErrorData:
     """The error of a new conversation, which was begun because the agent could not resume its own. In: `why` it could not."""
     return data.model_copy(update={"message": f"{data.message}\n{CANNOT_RESUME.format(why=why)}"}) if why else data
+
+
+def work_ended(work: Sequence[str]) -> str:
+    """The notice for a process that is ended while its agent works in the background. In: what it does."""
+    names = ", ".join(work[:WORK_SHOWN]) + (" ..." if len(work) > WORK_SHOWN else "")
+    return f"The agent's process was ended, and with it what it did in the background: {names}. Start it again if you need it."
 
 
 def drain_error(name: str, seconds: float) -> ErrorData:

@@ -24,6 +24,7 @@ from universal.codec import (
     Fact,
     HostedCodec,
     LaunchOptions,
+    LiveWorkCodec,
     ModedCodec,
     Output,
     SetTimer,
@@ -94,6 +95,11 @@ class SessionAgent:
     def mode(self) -> str:
         """The mode that the agent reports, or ""."""
         return self.codec.mode if isinstance(self.codec, ModedCodec) else ""
+
+    @property
+    def live_work(self) -> Sequence[str]:
+        """What the agent does in the background, and what would end with its process."""
+        return self.codec.live_work() if isinstance(self.codec, LiveWorkCodec) and self.is_alive else ()
 
     @property
     def stderr(self) -> str:

@@ -373,7 +373,7 @@ class SessionState:
             question = QuestionData(question_id=id_, prompt="", options=(), status="rejected", metadata={"withdrawn": True})
             self.record(EventType.QUESTION_RESOLVED, question)
 
-    def when_idle(self, then: Callable[[], None]) -> None:
+    def when_idle(self, then: Callable[[], object]) -> None:
         """Call a function when no turn runs: at once, or soon after the end of the running turn."""
         if not self.machine.busy:
             then()

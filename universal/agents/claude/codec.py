@@ -138,6 +138,10 @@ class ClaudeCodec(kit.LineCodec[Context]):
         self._leaving = set(self._crew.calls)
         return self._stamp((self._settings.request(BACKGROUND),))
 
+    def live_work(self) -> list[str]:
+        """What Claude does in the background, which would end with its process."""
+        return self._crew.live_work()
+
     def _on_task(self, msg: Msg) -> Iterator[Output]:
         yield from self._crew.on_start(msg)
         call_id = get_text(msg, "tool_use_id")
@@ -449,6 +453,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         "system/status": _on_status,
         "system/session_state_changed": _on_state,
         "system/task_started": _on_task,
+        "system/background_tasks_changed": lambda codec, msg: codec._crew.keep_live(msg),
         "system/task_notification": lambda codec, msg: codec._crew.on_notification(msg),
         "system/api_retry": lambda codec, msg: codec._notes.retry(msg),
         "system/compact_boundary": lambda codec, msg: codec._notes.on_compact_boundary(msg),

@@ -74,6 +74,19 @@ class Crew:
         """Ids of live tasks whose call has returned. An interrupt does not end all of them."""
         return [task.task_id for task in self._tasks.values() if not task.ambient and task.call_id not in self.calls]
 
+    def live_work(self) -> list[str]:
+        """What the tasks in the background do, for a person."""
+        tasks = (self._tasks[task_id] for task_id in self.background())
+        return [get_text(task.raw, "description") or task.task_id for task in tasks]
+
+    def keep_live(self, msg: Msg) -> Iterator[Output]:
+        """Handle `background_tasks_changed`: tasks that its list has not are over, also without a notification."""
+        live = {get_text(obj(task), "task_id") for task in arr(msg.get("tasks"))}
+        for task_id in self.background():
+            if task_id not in live and not self._tasks[task_id].agent:  # a subagent's end has a message of its own
+                del self._tasks[task_id]
+        yield from ()
+
     # --- lines of a subagent --------------------------------------------------------------------------
 
     def thread(self, msg: Msg) -> Iterator[Output]:

@@ -225,7 +225,6 @@ IGNORED: dict[str, str] = {
     "system/thinking_tokens": "an estimate while thinking; the usage comes with the message",
     "system/task_progress": _PROGRESS,
     "system/task_updated": _SAID_ELSEWHERE,
-    "system/background_tasks_changed": _SAID_ELSEWHERE,
     "system/permission_denied": "the tool result carries the same text",
     "system/permission_retry": _OTHER_HOST,
     "system/permission_check_status": _PROGRESS,

@@ -556,3 +556,16 @@ def test_a_process_that_waits_builds_its_next_request_ahead() -> None:
 def test_an_older_claude_that_knows_no_preparation_is_asked_nothing_more() -> None:
     codec, [draft] = spare()
     assert respond(codec, draft, subtype="error", error="Unsupported control request subtype") == []
+
+
+def test_background_tasks_are_live_work_until_claude_lists_them_no_more() -> None:
+    story = Story()
+    story.prompts()
+    changed = {"type": "system", "subtype": "background_tasks_changed"}
+    bash = tool_use("c1", "Bash", command="make", run_in_background=True)
+    story.hears(init(), assistant(bash), task_started("t1", "c1", task_type="local_bash", description="make"))
+    assert story.codec.live_work() == [], "its call waits for it"
+    story.hears(tool_result("c1", "running"), {**changed, "tasks": [{"task_id": "t1"}]}, result())
+    assert story.codec.live_work() == ["make"]
+    story.hears({**changed, "tasks": []})
+    assert story.codec.live_work() == []

@@ -6,8 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from shim.sessions.index.manager import BACKGROUND_S
 from tests.support.scripted_model import World, ask
 from universal.codec import SetTimer, Signal, Stop
+from universal.session.values import ModelRef
 from universal.turn import Input
 
 
@@ -108,3 +110,39 @@ async def test_timers_of_a_codec(w: World) -> None:
     agent.exits(0)
     timers[-1][1]()
     assert w.hub.folds[session].idles == 1, "the timers of a process end with it"
+
+
+async def test_work_in_the_background_keeps_its_process_for_a_while(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.text("It builds in the background.")
+    w.agent.end_turn()
+    w.agent.live_work = ["make"]
+    now = w.clock.now_ms()
+    idle_ms = int(w.manager.deps.idle_reap_s * 1000) + 1
+    assert (w.manager.reap(now + idle_ms), w.agent.alive) == (0, True)
+    assert w.manager.reap(now + int(BACKGROUND_S * 1000) + 1) == 1
+    await w.settle()
+    assert not w.agent.alive
+    toasts = [event.properties for event in w.hub.events if event.type == "tui.toast.show"]
+    assert ["in the background: make." in toast["message"] for toast in toasts] == [True]
+
+
+async def test_work_that_is_over_keeps_no_process(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.text("done")
+    w.agent.end_turn()
+    assert w.manager.reap(w.clock.now_ms() + int(w.manager.deps.idle_reap_s * 1000) + 1) == 1
+    assert not [event for event in w.hub.events if event.type == "tui.toast.show"]
+
+
+async def test_another_agent_ends_work_in_the_background_with_a_notice(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    w.agent.text("It builds in the background.")
+    w.agent.end_turn()
+    w.agent.live_work = ["make", "npm start"]
+    await ask(w, session, "go on", model=ModelRef("two", "m2"))
+    toasts = [event.properties["message"] for event in w.hub.events if event.type == "tui.toast.show"]
+    assert any("in the background: make, npm start." in toast for toast in toasts)

@@ -8,8 +8,8 @@ listens (`remote_sessions.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
@@ -347,15 +347,24 @@ class OtherServers:
         _confirm_loss(self._ownership, session_id)
         entry.busy = False
         self.remotes.take_up(entry, lost.stored, LostView(tuple(state.session.messages), is_busy=state.machine.busy))
-        self._releases[session_id] = is_released = asyncio.Event()
-        try:
+        with self._releasing(session_id):
             if actor is not None and entry.subagent:
                 actor.abort()  # of its parent, whose agent works in it
             elif actor is not None:
                 await actor.close(delete=True)
+
+    @contextmanager
+    def _releasing(self, *session_ids: str) -> Generator[None]:
+        """Let requests for these sessions wait until they are given up."""
+        is_released = asyncio.Event()
+        self._releases |= dict.fromkeys(session_ids, is_released)
+        try:
+            yield
         finally:
             is_released.set()
-            del self._releases[session_id]
+            for session_id in session_ids:
+                if self._releases.get(session_id) is is_released:  # else it is given up once more meanwhile
+                    del self._releases[session_id]
 
     async def _wait_for_release(self, session_id: str) -> None:
         """Wait, for RELEASE_S at most, until a session that this server gives up at this moment can be claimed."""
@@ -389,11 +398,9 @@ class OtherServers:
         assert peers is not None
         family = [entry] if actor is None else [other for other in self._index if other.actor is actor]
         states = [member.state for member in family if member.state is not None]
-        is_released = asyncio.Event()
-        self._releases |= dict.fromkeys((state.id for state in states), is_released)
         for member in family:
             member.state = member.actor = None
-        try:
+        with self._releasing(*(state.id for state in states)):
             if actor is not None:
                 await actor.close(error=error)
             for state in states:
@@ -403,10 +410,6 @@ class OtherServers:
                     member.row_sequence = state.sequence
                 self.remotes.note_published(state.id, state.sequence)  # a word of an earlier owner may come late
                 await self._release_stored(peers, state.id)
-        finally:
-            is_released.set()
-            for state in states:
-                self._releases.pop(state.id, None)
 
     async def _release_stored(self, peers: Peers, session_id: str) -> None:
         try:

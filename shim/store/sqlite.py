@@ -377,9 +377,10 @@ class SqliteStore:
         """Claim a session for this server, or return the living server that owns it."""
         opened = self._use()
         await opened.writer.flush()
+        before = opened.last.get(session_id)
         claimed, last = await self._in_thread(lambda: self._claim(opened.claims, session_id))
         if last is not None:
-            opened.last[session_id] = last
+            self._note_last(session_id, before, last)
         return claimed
 
     async def owners(self) -> dict[str, ServerRef]:
@@ -390,8 +391,15 @@ class SqliteStore:
 
     async def refresh(self, session_id: str) -> None:
         """Update `last_sequence` for another server's journal."""
+        before = self._use().last.get(session_id)
         [(last,)] = await self._read(LAST_SEQUENCE, (session_id,))
-        self._use().last[session_id] = last
+        self._note_last(session_id, before, last)
+
+    def _note_last(self, session_id: str, before: int | None, last: int) -> None:
+        """Note the last event that the database has, unless events were queued while it was read."""
+        last_of = self._use().last
+        if last_of.get(session_id) == before:
+            last_of[session_id] = last
 
     async def look(self) -> Look:
         """The changes by other servers since the last look."""

@@ -6,6 +6,9 @@
     checkpoint   the parts first, then the entry that names them, in the revision that its owner wrote.
 
 A refused append whose message is there already was acknowledged to nobody: it counts as done.
+
+While NATS is asked, events are queued, and other requests ask about the same session. So what was read before an `await` is not
+written back after it: `last` belongs to the queue as long as it has events, and a session changes its owner under a lock.
 """
 
 from __future__ import annotations
@@ -129,6 +132,8 @@ class Journal:
     is_new    its entry was made here, and nothing was appended
     lost_to   the server that has taken it from us
     lost_at   the last event that was acknowledged to us then
+    owning    held while this server takes the session or gives it away
+    copying   held while the checkpoint is replaced, or copied to this machine
     """
 
     session_id: str
@@ -144,6 +149,8 @@ class Journal:
     manifest: Manifest | None = None
     manifest_revision: int | None = None
     starts: Starts = field(default_factory=Starts)
+    owning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    copying: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 class Journals:
@@ -152,6 +159,7 @@ class Journals:
     pages        copies of pages on this machine
     find_server  the server with an id if it lives, or None
     on_lost      called once for a session that was taken from us
+    is_queued    whether events of a session wait to be written
     """
 
     def __init__(
@@ -163,6 +171,7 @@ class Journals:
         *,
         find_server: Callable[[str], Awaitable[ServerRef | None]],
         on_lost: Callable[[Journal], None],
+        is_queued: Callable[[str], bool],
     ) -> None:
         self._connection = connection
         self._layout = layout
@@ -170,6 +179,7 @@ class Journals:
         self._pages = pages
         self._find_server = find_server
         self._on_lost = on_lost
+        self._is_queued = is_queued
         self._journals: dict[str, Journal] = {}
         self.append_s = Histogram(APPEND_BUCKETS_S)
         """Seconds until an append was acknowledged."""
@@ -197,13 +207,16 @@ class Journals:
         return 1 if journal is None or journal.record is None else journal.record.epoch
 
     def note_last(self, session_id: str, last: int) -> None:
-        """Note how far the journal of a session has come, unless it is ours."""
+        """Note how far the journal of a session has come, unless it is ours or is about to be."""
         journal = self.get(session_id)
-        if not journal.is_ours:
+        if not (journal.is_ours or self._is_queued(session_id)):
             journal.last = journal.stored = max(journal.stored, last)
 
     def forget(self, session_id: str) -> None:
-        """Forget a session that another server has deleted."""
+        """Forget a session that another server has deleted, unless it is created anew here at this moment."""
+        journal = self.find(session_id)
+        if journal is not None and (journal.owning.locked() or self._is_queued(session_id)):
+            return
         self._pages.remove(session_id)
         self._journals.pop(session_id, None)
 
@@ -212,8 +225,16 @@ class Journals:
     async def claim(self, session_id: str) -> Journal | ServerRef:
         """Make a session ours and return what is stored of it, or the living server that owns it."""
         journal = self.get(session_id)
-        if journal.is_ours:
-            return journal
+        async with journal.owning:
+            if journal.is_ours:
+                return journal
+            claimed = await self._claim(journal)
+            if claimed is journal and not self._is_queued(session_id):
+                journal.last = journal.stored
+            return claimed
+
+    async def _claim(self, journal: Journal) -> Journal | ServerRef:
+        session_id = journal.session_id
         for _ in range(TRIES):
             message = await self._connection.last(self._layout.sessions, self._layout.session_key(session_id))
             record = None if message is None else decode_record(message.data)
@@ -263,14 +284,13 @@ class Journals:
             except WrongSequence:
                 await asyncio.sleep(RETRY_S)  # NATS works on a message of the owner before
                 continue
-            journal.stored = journal.last = last
+            journal.stored = last
             await self._announce_growth(journal, marker.envelope, journal.position)
             return True
         raise StoreError(f"Session {journal.session_id} could not be claimed: its owner still writes. Try again.")
 
     async def _create(self, journal: Journal) -> None:
         """Create the entry of a new session. Raises LaneClosed if another server has created one of this id."""
-        queued = journal.last
         record = SessionRecord(journal.session_id, self._server_id, 1)
         try:
             await self._take(journal, record, await self._write_record(record, 0), is_new=True)
@@ -279,8 +299,7 @@ class Journals:
             stored = None if message is None else decode_record(message.data)
             if stored is not None and not stored.is_deleted and stored != record:
                 raise self._lose(journal, await self._find_server(stored.owner) or ServerRef(stored.owner)) from None
-            await self.claim(journal.session_id)
-        journal.last = queued
+            await self._claim(journal)
 
     async def _write_record(self, record: SessionRecord, revision: int, expires_s: int = 0) -> int:
         key = self._layout.session_key(record.session_id)
@@ -322,6 +341,11 @@ class Journals:
             last = max(last, envelope.stored_last)
         return last
 
+    def _need_ours(self, journal: Journal) -> None:
+        """Raise LaneClosed if a look has found out meanwhile that another server has taken the session."""
+        if journal.lost_to is not None:
+            raise LaneClosed(SessionElsewhere(journal.session_id, journal.lost_to))
+
     def _lose(self, journal: Journal, owner: ServerRef) -> LaneClosed:
         self.lose(journal, owner)
         return LaneClosed(SessionElsewhere(journal.session_id, owner))
@@ -343,11 +367,12 @@ class Journals:
 
     async def _write_first(self, session_id: str, writes: Sequence[Write]) -> int:
         journal = self.get(session_id)
-        if journal.lost_to is not None:
-            raise LaneClosed(SessionElsewhere(session_id, journal.lost_to))
+        self._need_ours(journal)
         what = writes[0].what
-        if not journal.is_ours and not isinstance(what, Delete | Release):
-            await self._create(journal)
+        if not isinstance(what, Delete | Release):
+            async with journal.owning:
+                if not journal.is_ours:
+                    await self._create(journal)
         kinds = list(takewhile(lambda write: type(write.what) is type(what), writes))
         if isinstance(what, Events):
             await self._append_all(journal, [write.what for write in kinds])
@@ -357,10 +382,12 @@ class Journals:
             await self._save_checkpoint(journal, what)
             return 1
         elif isinstance(what, Release):
-            await self._release(journal)
+            async with journal.owning:
+                await self._release(journal)
             return 1
         else:
-            await self._delete(journal)
+            async with journal.owning:
+                await self._delete(journal)
             return 1
         return len(kinds)
 
@@ -395,7 +422,9 @@ class Journals:
         start = monotonic()
         try:
             position = await self._connection.append(subject, batch.payload, after=journal.position)
+            self._need_ours(journal)
         except WrongSequence:
+            self._need_ours(journal)
             self.refused_appends += 1
             await self._explain_refusal(journal, subject)
             return False
@@ -433,12 +462,13 @@ class Journals:
             assert journal.record is not None
             record = replace(journal.record, row=row, last=journal.stored)
             try:
-                journal.revision = await self._write_record(record, journal.revision)
+                revision = await self._write_record(record, journal.revision)
+                self._need_ours(journal)
             except WrongSequence:
                 await self._check_owner(journal)
                 await asyncio.sleep(RETRY_S)
                 continue
-            journal.record = record
+            journal.record, journal.revision = record, revision
             return
         raise StoreError(f"The row of session {journal.session_id} could not be written: NATS still works on it.")
 
@@ -464,7 +494,7 @@ class Journals:
         """Replace the entry by one that says so and expires; then remove the rest."""
         session_id = journal.session_id
         if not journal.is_ours:
-            claimed = await self.claim(session_id)
+            claimed = await self._claim(journal)
             if isinstance(claimed, ServerRef):
                 raise self._lose(journal, claimed)
         for _ in range(TRIES):
@@ -516,13 +546,19 @@ class Journals:
     async def _save_checkpoint(self, journal: Journal, what: SaveCheckpoint) -> None:
         pages = {number: await self._put_blob(journal, body) for number, body in what.pages.items()}
         head = await self._put_blob(journal, what.checkpoint.head)
+        async with journal.copying:
+            await self._replace_manifest(journal, what, head, pages)
+
+    async def _replace_manifest(
+        self, journal: Journal, what: SaveCheckpoint, head: tuple[int, ...], pages: Mapping[int, tuple[int, ...]]
+    ) -> None:
         for _ in range(TRIES):
             if journal.manifest_revision is None:
                 await self.load_manifest(journal)
             old = journal.manifest
             kept = {} if old is None else {number: parts for number, parts in old.pages.items() if number not in what.dropped}
             start = journal.starts.find(what.checkpoint.sequence)
-            manifest = Manifest(what.checkpoint.sequence, start, head, kept | pages)
+            manifest = Manifest(what.checkpoint.sequence, start, head, {**kept, **pages})
             encoded = encode_manifest(manifest)
             if len(encoded) > self._connection.message_bytes:
                 log.warning("cluster.checkpoint_too_large", session_id=journal.session_id, pages=len(manifest.pages))

@@ -167,6 +167,11 @@ class LaneWriter:
         much = self._rows >= self._limits.crowded_rows or self._bytes >= self._limits.crowded_bytes
         return much and self._failure is None and not self._closing
 
+    def has_events(self, key: Hashable) -> bool:
+        """Whether a lane has events that are not committed."""
+        lane = self._lanes.get(key)
+        return lane is not None and any(isinstance(write.what, Events | _SpooledEvents) for write in lane.queue)
+
     def need_room(self, rows: int, size: int = 0) -> None:
         """Raise StoreError if `put` would refuse this."""
         if self._closing:

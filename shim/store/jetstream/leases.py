@@ -57,6 +57,7 @@ class Leases:
         self._renewed_at = monotonic()
         self._renew_now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._looking = asyncio.Lock()
 
     async def start(self) -> None:
         """Take the lease, and renew it from now on. Raises StoreError."""
@@ -114,14 +115,15 @@ class Leases:
 
     async def look(self) -> tuple[str, ...]:
         """Look which servers live, and return the ids of those that have ended since the last look."""
-        now = await self._read()
-        if not self._may_judge:
-            now = self._living | now
-        ended = tuple(server_id for server_id in self._living if server_id not in now)
-        self._living = now
-        for server_id in ended:
-            self._renewed.pop(server_id, None)
-        return ended
+        async with self._looking:  # an older answer must not replace a newer one
+            now = await self._read()
+            if not self._may_judge:
+                now = self._living | now
+            ended = tuple(server_id for server_id in self._living if server_id not in now)
+            self._living = now
+            for server_id in ended:
+                self._renewed.pop(server_id, None)
+            return ended
 
     async def find(self, server_id: str) -> ServerRef | None:
         """The server if it lives, or None. Asks the leader, so a renewal that was acknowledged is seen."""

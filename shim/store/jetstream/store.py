@@ -23,7 +23,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from shim.lib.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, ShimError, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.jetstream.batches import Events, Reader, encode_event, envelope_of
 from shim.store.jetstream.connection import Connection, Message
@@ -189,8 +189,16 @@ class JetStreamStore:
         leases = Leases(connection, self.layout, self.server_id, self._lease_s, self._name)
         pages = PageCopies()
         lost: list[Journal] = []
-        journals = Journals(connection, self.layout, self.server_id, pages, find_server=leases.find, on_lost=lost.append)
         lanes = LaneWriter(self._commit, self._limits, self._directory)
+        journals = Journals(
+            connection,
+            self.layout,
+            self.server_id,
+            pages,
+            find_server=leases.find,
+            on_lost=lost.append,
+            is_queued=lanes.has_events,
+        )
         values = Values(connection, self.layout, self.server_id)
 
         async def release(session_id: str) -> None:
@@ -335,14 +343,17 @@ class JetStreamStore:
         opened.seen = min(opened.seen, messages[-1].sequence if messages else 0)
         for message in messages:
             record = decode_record(message.data)
-            self._note(record)
+            self._note(record, message.sequence)
             if record.row is not None and not record.is_deleted:
                 found.append(record.row)
         return found
 
-    def _note(self, record: SessionRecord) -> None:
-        """Note who owns a session, and how far its journal has come."""
+    def _note(self, record: SessionRecord, revision: int) -> None:
+        """Note who owns a session, and how far its journal has come, unless this server has taken it since it was read."""
         opened = self._use()
+        journal = opened.journals.find(record.session_id)
+        if journal is not None and journal.is_ours and journal.revision > revision:
+            return
         if record.is_deleted:
             opened.owners.pop(record.session_id, None)
         else:
@@ -424,10 +435,12 @@ class JetStreamStore:
         """The newest checkpoint, with the numbers of its pages. None, too, if a part of it is gone."""
         opened = self._use()
         await opened.lanes.flush(session_id)
-        manifest = await opened.journals.load_manifest(opened.journals.get(session_id))
-        if manifest is None or (head := await opened.journals.read_blob(manifest.head)) is None:
-            return None
-        await opened.journals.copy_pages(session_id, manifest)
+        journal = opened.journals.get(session_id)
+        async with journal.copying:
+            manifest = await opened.journals.load_manifest(journal)
+            if manifest is None or (head := await opened.journals.read_blob(manifest.head)) is None:
+                return None
+            await opened.journals.copy_pages(session_id, manifest)
         return Checkpoint(manifest.sequence, head, frozenset(manifest.pages))
 
     def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
@@ -450,26 +463,30 @@ class JetStreamStore:
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Claim a session for this server, or return the living server that owns it."""
         opened = self._use()
-        journal = opened.journals.find(session_id)
-        if journal is not None and journal.is_ours:
-            return ClaimedSession(None)
+        with suppress(ShimError):  # of an earlier ownership: they end before the next one begins
+            await opened.lanes.flush(session_id)
+        journal, owner = opened.journals.find(session_id), opened.owners.get(session_id)
+        epoch = journal.record.epoch if journal is not None and journal.is_ours and journal.record is not None else 0
         try:
             claimed = await opened.journals.claim(session_id)
         except StoreError:  # perhaps in the middle of it
             opened.owners.pop(session_id, None)
             raise
         if isinstance(claimed, ServerRef):
-            opened.owners[session_id] = claimed.id
+            if opened.owners.get(session_id) == owner:  # else a look has seen a later one
+                opened.owners[session_id] = claimed.id
             return claimed
         opened.owners[session_id] = self.server_id
-        return ClaimedSession(None if claimed.record is None else claimed.record.row)
+        is_news = claimed.record is not None and claimed.record.epoch != epoch
+        return ClaimedSession(claimed.record.row if claimed.record is not None and is_news else None)
 
     async def owners(self) -> dict[str, ServerRef]:
         """Session -> the other living server that owns it."""
         opened = self._use()
         if not opened.owners:
             await self.sessions()
-        await opened.leases.look()
+        ended = await opened.leases.look()
+        opened.ended += ended
         living = opened.leases.live_servers
         return {
             session_id: living[owner]
@@ -487,18 +504,19 @@ class JetStreamStore:
         """The changes by other servers since the last look, and the sessions that they have taken."""
         opened = self._use()
         before = opened.leases.live_servers.keys()
-        opened.ended += await opened.leases.look()
+        ended = await opened.leases.look()
+        opened.ended += ended
         opened.back |= opened.leases.live_servers.keys() - before - {self.server_id}
         messages = await self._use().connection.read_all(self.layout.sessions, self.layout.sessions.subjects, opened.seen + 1)
         values = tuple(await opened.values.changes())
         changes = [change for message in messages if (change := self._change(message)) is not None]
         lost = tuple(journal for journal in opened.lost if journal.lost_to is not None)
-        ended = tuple(opened.ended)
+        all_ended = tuple(opened.ended)
         opened.lost.clear()
         opened.ended.clear()
         back = _sessions_of(opened)
         return Look(
-            tuple(changes), ended, tuple([await _lost_session(opened.journals, journal) for journal in lost]), values, back
+            tuple(changes), all_ended, tuple([await _lost_session(opened.journals, journal) for journal in lost]), values, back
         )
 
     def _change(self, message: Message) -> SessionChange | None:
@@ -514,7 +532,7 @@ class JetStreamStore:
             opened.journals.lose(journal, owner)
         elif record.is_deleted:
             opened.journals.forget(record.session_id)
-        self._note(record)
+        self._note(record, message.sequence)
         if record.row is None and not record.is_deleted:
             return None
         return SessionChange(record.session_id, owner, record.row, record.last)

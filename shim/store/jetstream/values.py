@@ -64,7 +64,7 @@ class Values:
         """The values that other servers have set or removed since the last call."""
         messages = await self._connection.read_all(self._layout.values, self._layout.values.subjects, self._last + 1)
         if messages:
-            self._last = messages[-1].sequence
+            self._last = max(self._last, messages[-1].sequence)
         entries = [entry for entry in map(_decode, messages) if entry.by != self._server_id]
         return [ValueChange(entry.namespace, entry.key, entry.value) for entry in entries]
 

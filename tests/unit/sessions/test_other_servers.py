@@ -351,3 +351,19 @@ async def test_messages_of_which_no_word_came_are_noted_when_they_are_read() -> 
     await others.read_words(3)
     assert (places.position, places.hole()) == (3, None)
     assert places.last_of("ses_a") == 6
+
+
+async def test_a_session_that_is_given_up_twice_can_be_claimed_after_the_second_time(w: World) -> None:
+    others = w.others
+    with others._releasing("ses_a"):
+        with others._releasing("ses_a"):
+            pass
+        assert not others._releases, "the first one does not bring it back, and fails on nothing"
+        with others._releasing("ses_b"):
+            pass
+    with others._releasing("ses_a"):
+        second = others._releasing("ses_a")
+        second.__enter__()
+    assert list(others._releases) == ["ses_a"], "the second one still runs"
+    second.__exit__(None, None, None)
+    assert not others._releases

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -109,3 +109,23 @@ async def test_a_memory_store_is_not_shared() -> None:
     alone = SoleOwner()
     assert await alone.claim("ses_a") == ClaimedSession(None)
     assert (await alone.owners(), (await alone.look()).changes, alone.dead(), alone.is_shared()) == ({}, (), (), False)
+
+
+@pytest.mark.parametrize("call", [SqliteStore.refresh, SqliteStore.claim])
+async def test_events_that_are_queued_while_the_database_is_read_are_not_forgotten(
+    two_stores: tuple[SqliteStore, SqliteStore], monkeypatch: pytest.MonkeyPatch, call: Callable[..., Awaitable[object]]
+) -> None:
+    store, _ = two_stores
+    in_thread = store._in_thread  # pyright: ignore[reportPrivateUsage]
+
+    async def read_and_append(work: Callable[[], object]) -> object:
+        monkeypatch.undo()
+        result = await in_thread(work)
+        store.append(journal(1, 3))
+        return result
+
+    monkeypatch.setattr(store, "_in_thread", read_and_append)
+    await call(store, "ses_a")
+    assert store.last_sequence("ses_a") == 3
+    store.append([event(4)])
+    assert [one.sequence for one in await store.events("ses_a")] == [1, 2, 3, 4]

@@ -347,14 +347,14 @@ class OtherServers:
         _confirm_loss(self._ownership, session_id)
         entry.busy = False
         self.remotes.take_up(entry, lost.stored, LostView(tuple(state.session.messages), is_busy=state.machine.busy))
-        with self._releasing(session_id):
+        with self._hand_over(session_id):
             if actor is not None and entry.subagent:
                 actor.abort()  # of its parent, whose agent works in it
             elif actor is not None:
                 await actor.close(delete=True)
 
     @contextmanager
-    def _releasing(self, *session_ids: str) -> Generator[None]:
+    def _hand_over(self, *session_ids: str) -> Generator[None]:
         """Let requests for these sessions wait until they are given up."""
         is_released = asyncio.Event()
         self._releases |= dict.fromkeys(session_ids, is_released)
@@ -400,7 +400,7 @@ class OtherServers:
         states = [member.state for member in family if member.state is not None]
         for member in family:
             member.state = member.actor = None
-        with self._releasing(*(state.id for state in states)):
+        with self._hand_over(*(state.id for state in states)):
             if actor is not None:
                 await actor.close(error=error)
             for state in states:

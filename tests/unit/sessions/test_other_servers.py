@@ -353,16 +353,16 @@ async def test_messages_of_which_no_word_came_are_noted_when_they_are_read() -> 
     assert places.last_of("ses_a") == 6
 
 
-async def test_a_session_that_is_given_up_twice_can_be_claimed_after_the_second_time(w: World) -> None:
+async def test_the_second_of_two_hand_overs_keeps_its_mark(w: World) -> None:
     others = w.others
-    with others._releasing("ses_a"):
-        with others._releasing("ses_a"):
+    with others._hand_over("ses_a"):
+        with others._hand_over("ses_a"):
             pass
         assert not others._releases, "the first one does not bring it back, and fails on nothing"
-        with others._releasing("ses_b"):
+        with others._hand_over("ses_b"):
             pass
-    with others._releasing("ses_a"):
-        second = others._releasing("ses_a")
+    with others._hand_over("ses_a"):
+        second = others._hand_over("ses_a")
         second.__enter__()
     assert list(others._releases) == ["ses_a"], "the second one still runs"
     second.__exit__(None, None, None)

@@ -202,7 +202,7 @@ def test_a_session_is_claimed_while_it_is_read(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["look", "sessions", "refresh", "events", "flush", "claim"])
-def test_a_session_is_created_anew_while_its_deletion_by_another_server_is_seen(name: str) -> None:
+def test_a_session_is_created_again_while_a_look_finds_its_deletion(name: str) -> None:
     async def test(setting: Setting, point: int) -> bool:
         setting.other.save_session(row())
         setting.other.append([event(1), event(2), event(3)])

@@ -8,7 +8,7 @@ listens (`remote_sessions.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -347,24 +347,11 @@ class OtherServers:
         _confirm_loss(self._ownership, session_id)
         entry.busy = False
         self.remotes.take_up(entry, lost.stored, LostView(tuple(state.session.messages), is_busy=state.machine.busy))
-        with self._hand_over(session_id):
+        with _hand_over(self._releases, [session_id]):
             if actor is not None and entry.subagent:
                 actor.abort()  # of its parent, whose agent works in it
             elif actor is not None:
                 await actor.close(delete=True)
-
-    @contextmanager
-    def _hand_over(self, *session_ids: str) -> Generator[None]:
-        """Let requests for these sessions wait until they are given up."""
-        is_released = asyncio.Event()
-        self._releases |= dict.fromkeys(session_ids, is_released)
-        try:
-            yield
-        finally:
-            is_released.set()
-            for session_id in session_ids:
-                if self._releases.get(session_id) is is_released:  # else it is given up once more meanwhile
-                    del self._releases[session_id]
 
     async def _wait_for_release(self, session_id: str) -> None:
         """Wait, for RELEASE_S at most, until a session that this server gives up at this moment can be claimed."""
@@ -400,7 +387,7 @@ class OtherServers:
         states = [member.state for member in family if member.state is not None]
         for member in family:
             member.state = member.actor = None
-        with self._hand_over(*(state.id for state in states)):
+        with _hand_over(self._releases, [state.id for state in states]):
             if actor is not None:
                 await actor.close(error=error)
             for state in states:
@@ -520,3 +507,17 @@ def _need_of(entry: SessionEntry, agent: str | None = None) -> Need:
     except InvalidRequest:  # metadata of an earlier version
         labels = ()
     return Need(record.directory, agent, labels)
+
+
+@contextmanager
+def _hand_over(releases: dict[str, asyncio.Event], session_ids: Collection[str]) -> Generator[None]:
+    """Let requests for these sessions wait until they are given up."""
+    is_released = asyncio.Event()
+    releases |= dict.fromkeys(session_ids, is_released)
+    try:
+        yield
+    finally:
+        is_released.set()
+        for session_id in session_ids:
+            if releases.get(session_id) is is_released:  # else it is given up once more meanwhile
+                del releases[session_id]

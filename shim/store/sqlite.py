@@ -380,7 +380,7 @@ class SqliteStore:
         before = opened.last.get(session_id)
         claimed, last = await self._in_thread(lambda: self._claim(opened.claims, session_id))
         if last is not None:
-            self._note_last(session_id, before, last)
+            _note_last(opened, session_id, before, last)
         return claimed
 
     async def owners(self) -> dict[str, ServerRef]:
@@ -391,15 +391,10 @@ class SqliteStore:
 
     async def refresh(self, session_id: str) -> None:
         """Update `last_sequence` for another server's journal."""
-        before = self._use().last.get(session_id)
+        opened = self._use()
+        before = opened.last.get(session_id)
         [(last,)] = await self._read(LAST_SEQUENCE, (session_id,))
-        self._note_last(session_id, before, last)
-
-    def _note_last(self, session_id: str, before: int | None, last: int) -> None:
-        """Note the last event that the database has, unless events were queued while it was read."""
-        last_of = self._use().last
-        if last_of.get(session_id) == before:
-            last_of[session_id] = last
+        _note_last(opened, session_id, before, last)
 
     async def look(self) -> Look:
         """The changes by other servers since the last look."""
@@ -522,6 +517,12 @@ class SqliteStore:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=BUSY_MS / 1000)
         into.append(connection)
         return connection
+
+
+def _note_last(opened: _OpenDatabase, session_id: str, before: int | None, last: int) -> None:
+    """Note the last event that the database has, unless events were queued while it was read."""
+    if opened.last.get(session_id) == before:
+        opened.last[session_id] = last
 
 
 def _commit(path: Path, connection: sqlite3.Connection, batch: Sequence[Statement]) -> None:

@@ -19,6 +19,7 @@ from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.other_servers import OtherServers
+from shim.sessions.other_servers import _hand_over as hand_over  # pyright: ignore[reportPrivateUsage]
 from shim.sessions.places import Places
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
@@ -353,17 +354,15 @@ async def test_messages_of_which_no_word_came_are_noted_when_they_are_read() -> 
     assert places.last_of("ses_a") == 6
 
 
-async def test_the_second_of_two_hand_overs_keeps_its_mark(w: World) -> None:
-    others = w.others
-    with others._hand_over("ses_a"):
-        with others._hand_over("ses_a"):
+def test_the_second_of_two_hand_overs_keeps_its_mark() -> None:
+    releases: dict[str, asyncio.Event] = {}
+    with hand_over(releases, ["ses_a"]):
+        with hand_over(releases, ["ses_a"]):
             pass
-        assert not others._releases, "the first one does not bring it back, and fails on nothing"
-        with others._hand_over("ses_b"):
-            pass
-    with others._hand_over("ses_a"):
-        second = others._hand_over("ses_a")
+        assert not releases, "the first one does not bring it back, and fails on nothing"
+    with hand_over(releases, ["ses_a"]):
+        second = hand_over(releases, ["ses_a"])
         second.__enter__()
-    assert list(others._releases) == ["ses_a"], "the second one still runs"
+    assert list(releases) == ["ses_a"], "the second one still runs"
     second.__exit__(None, None, None)
-    assert not others._releases
+    assert not releases

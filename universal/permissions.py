@@ -8,6 +8,7 @@ Source: OpenCode's documentation of permissions; recordings `perm_*` of OpenCode
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -120,6 +121,7 @@ class Access:
     understood  False: the call may do more than its patterns say (a shell line that does not parse)
     opaque      True: what the call does is known only from a title
     implied     True: only written rules concern it, no default (a shell command that reads a file)
+    folds_case  True: the patterns are names on a disk to which `.ENV` is `.env` (macOS), so the stricter of both answers counts
     """
 
     permission: str
@@ -129,6 +131,7 @@ class Access:
     understood: bool = True
     opaque: bool = False
     implied: bool = False
+    folds_case: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,9 @@ class Policy:
     def action(self, access: Access) -> Action | None:
         """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
         action = self._action(access)
+        if access.folds_case and action != "deny":
+            folded = self._folded()._action(replace(access, patterns=tuple(map(_fold, access.patterns))))
+            action = folded if folded in ("deny", "ask") else action
         return "ask" if UNREAD_RULES in self.config and action != "deny" else action
 
     def _action(self, access: Access) -> Action | None:
@@ -169,6 +175,10 @@ class Policy:
             return action
         return decide(access.permission, access.patterns, (rule for rule in rules if rule.pattern == "*"))
 
+    def _folded(self) -> Policy:
+        sources = (self.defaults, self.config, self.session, self.grants)
+        return Policy(*(tuple(replace(rule, pattern=_fold(rule.pattern)) for rule in rules) for rules in sources), mode=self.mode)
+
     def is_held_by_plan(self, access: Access) -> bool:
         """Return True if plan mode forbids the access: an edit of any file except the agent's own plan."""
         if self.mode != PLAN or access.permission != "edit":
@@ -183,6 +193,11 @@ class Policy:
     def session_for_agent(self) -> tuple[Rule, ...]:
         """Return the session's part of `for_agent`."""
         return tuple(rule for rule in self.session if rule.action != "allow")
+
+
+def _fold(name: str) -> str:
+    """A name as such a disk compares it: without case, and with composed letters."""
+    return unicodedata.normalize("NFC", name).casefold()
 
 
 def may_forbid(rules: Iterable[Rule], permissions: Iterable[str]) -> bool:

@@ -28,7 +28,7 @@ from shim.faces.opencode2.probe_file import ProbeFile
 from shim.faces.opencode2.services import FaceServices
 from shim.host.changes import HostFeed, TuiToast
 from shim.host.config.opencode_config import ConfigFiles, describe
-from shim.host.files.roots import repository_above
+from shim.host.files.roots import folds_case, repository_above
 from shim.host.files.watcher import Watchers
 from shim.host.git.project_copies import ProjectCopies
 from shim.host.git.projects import IDS as PROJECT_IDS
@@ -150,7 +150,7 @@ async def start(
 
     async def find_place(directory: str) -> Place:
         repository = await asyncio.to_thread(repository_above, directory)
-        return Place(directory, (repository,), str(config.home), os.path.realpath, os.path.isdir)
+        return Place(directory, (repository,), str(config.home), os.path.realpath, os.path.isdir, folds_case)
 
     reported: dict[str, tuple[str, ...]] = {}
 

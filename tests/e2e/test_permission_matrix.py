@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from .support.bench import Bench, Watch, nightly
-from .support.matrix import ROWS, TASK_WORDS, Ground, Row, TurnEvidence, rules
+from .support.matrix import ROWS, SECRET, TASK_WORDS, Ground, Row, TurnEvidence, rules
 from .support.matrix_drivers import DRIVERS
 from .support.network_log import OutgoingProxy
 from .support.servers import configuration_file, configure
@@ -74,11 +74,13 @@ class Case:
         self.ground = Ground(server)
         self.driver, self.row = DRIVERS[server.agent], ROWS[action]
 
-    def play(self, permission: Json, reply: str | None, session_rules: Sequence[Json] = ()) -> tuple[TurnEvidence, list[str]]:
+    def play(
+        self, permission: Json, reply: str | None, session_rules: Sequence[Json] = (), scene: str = ""
+    ) -> tuple[TurnEvidence, list[str]]:
         """One turn under these rules, in a session of its own; each request is answered so (None: none may come).
 
-        `permission` is of the configuration, `session_rules` are the session's own. Gives what is there afterwards, and the
-        permissions that were asked for.
+        `permission` is of the configuration, `session_rules` are the session's own; `scene`: another one than
+        the action's. Gives what is there afterwards, and the permissions that were asked for.
         """
         self.apply(permission)
         self.ground.fill()
@@ -86,7 +88,7 @@ class Case:
         stream = Stream(self.server.api)
         try:
             watch = Watch.on(self.server.api, stream, **({"permission": list(session_rules)} if session_rules else {}))
-            at = watch.prompt(self.ground.scene(self.driver.scenes[self.action]), agent=self.mode)
+            at = watch.prompt(self.ground.scene(scene or self.driver.scenes[self.action]), agent=self.mode)
             asked = self.answer(stream, watch.session, at, reply)
             self._at_rest(stream, watch, at)
             messages = self.server.api.messages(watch.session)
@@ -231,3 +233,24 @@ def test_a_rule_that_is_written_later_holds_in_the_same_conversation(case: Case)
     seen = TurnEvidence(case.ground, tuple(bodies), (), tuple(messages))
     assert not case.row.happened(seen), "it happened although it is denied now"
     assert seen.model_saw(TASK_WORDS), "the conversation does not go on"
+
+
+PATHS_OF_PI = {
+    "an at sign": ("read", {"path": "@secret.txt"}),
+    "an at sign before the whole path": ("read", {"path": "@{project}/secret.txt"}),
+    "a URL": ("read", {"path": "file://{project}/secret.txt"}),
+    "a second path": ("read", {"path": "secret.txt", "filePath": "sub/new.txt"}),
+    "a second path before": ("read", {"filePath": "sub/new.txt", "path": "secret.txt"}),
+}
+
+
+@pytest.mark.e2e
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("agent", "mode", "action"), [pytest.param("pi", "bypass", "read", marks=pytest.mark.xdist_group("pi"))])
+def test_a_path_is_judged_as_the_agent_opens_it(case: Case) -> None:
+    for spelling, (tool, arguments) in PATHS_OF_PI.items():
+        for permission, is_denied in (({"read": {"secret*": "deny"}}, True), ({}, False)):
+            scene = f"tool:{tool}:{json.dumps(arguments)}"
+            seen, asked = case.play({"*": "allow", **permission}, None, scene=scene)
+            assert asked == []
+            assert seen.tool_result_has(SECRET) is not is_denied, f"{spelling}: {json.dumps(seen.messages)[-2000:]}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from universal.events import PermissionData
@@ -18,9 +18,12 @@ from universal.lib.jsonvalue import arr, obj, text
 from universal.opencode_metadata import access_of
 from universal.permissions import Access
 from universal.shell import parse_shell_line
+from universal.tools import tools_of
 from universal.tools.cards import JsonObject, permission_of, view_call
+from universal.tools.row import Row
 
 EDIT_TOOLS = frozenset({"edit", "write", "multiedit", "apply_patch"})
+_OF_FILES = frozenset({"edit", "read", "list", "external_directory"})
 
 _WORDS_OF = {
     "git": 2,
@@ -44,7 +47,8 @@ _WORDS_OF = {
 class Place:
     """The place of a call: the session's `directory`, and further `roots` that belong to the project (the repository's root).
 
-    `resolve` follows links; without it paths are compared as they are written. `is_folder` tells folders from files.
+    `resolve` follows links; without it paths are compared as they are written. `is_folder` tells folders from files, `folds_case`
+    whether a path lies on a disk to which `.ENV` is `.env`.
     """
 
     directory: str
@@ -52,6 +56,7 @@ class Place:
     home: str = "~"
     resolve: Callable[[str], str] = posixpath.normpath
     is_folder: Callable[[str], bool] = lambda path: path.endswith("/")
+    folds_case: Callable[[str], bool] = lambda path: False
 
     @property
     def looks_at_files(self) -> bool:
@@ -88,13 +93,18 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
     if (native := access_of(meta, data.action)) is not None:  # a request of OpenCode itself, or of the session
         return (native,)
     name = str(meta.get("tool") or data.action)
-    view = view_call(agent, name, obj(meta.get("input")), [])
+    arguments = obj(meta.get("input"))
+    view = view_call(agent, name, arguments, [])
+    meta = {**meta, **_places_in(tools_of(agent).get(name) or Row(name), arguments)}
     tool = permission_of(agent, name) or view.tool
     opaque = meta.get("opaque") is True
     build = _BUILDERS.get(tool)
     if build is None:
         return (Access(tool, ("*",), ("*",), {**view.input, **_description(meta)}, opaque=opaque),)
-    return build(tool, view.input, meta, place, opaque)
+    accesses = build(tool, view.input, meta, place, opaque)
+    if not place.folds_case(place.directory):
+        return accesses
+    return tuple(replace(access, folds_case=access.permission in _OF_FILES) for access in accesses)
 
 
 def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
@@ -106,9 +116,14 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
     """Return the accesses of a command: its own, and `external_directory` and `read` for the paths visible in its line."""
     texts = [str(line) for line in arr(meta.get("commands"))] or [str(input_.get("command", ""))]
     lines = [parse_shell_line(line) for line in texts]
-    base = place.absolute(text(input_.get("workdir")) or text(input_.get("cwd")) or ".")
-    paths = [place.absolute(path, base) + ("/" if path.endswith("/") else "") for line in lines for path in line.paths]
-    reads = [place.absolute(str(path), base) for path in arr(meta.get("reads"))]
+    bases = [place.absolute(folder) for folder in meta["folders"]]
+    paths = [
+        place.absolute(path, base) + ("/" if path.endswith("/") else "")
+        for base in bases
+        for line in lines
+        for path in line.paths
+    ]
+    reads = [place.absolute(str(path), base) for base in bases for path in arr(meta.get("reads"))]
     read_names = tuple(dict.fromkeys(name for path in (*reads, *paths) for name in place.names(path)))
     commands = tuple(
         dict.fromkeys(
@@ -122,7 +137,7 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
     always = tuple(dict.fromkeys(map(always_of, commands))) if understood else ()
     unknown = Access("external_directory", ("*",), (), metadata, understood=False, implied=True)
     return (
-        *external([*([] if meta.get("confined") is True else [base + "/"]), *reads, *paths], place),
+        *external([*([] if meta.get("confined") is True else [base + "/" for base in bases]), *reads, *paths], place),
         *(() if all(line.paths_known for line in lines) else (unknown,)),
         *((Access("read", read_names, ("*",), metadata, implied=True),) if read_names else ()),
         Access("bash", commands, always, metadata, understood, opaque),
@@ -130,9 +145,8 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
 
 
 def _edit(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
-    path = _path(input_)
-    paths = [str(item) for item in arr(meta.get("paths"))] or ([path] if path else [])
-    absolute = place.absolute(path or (paths[0] if paths else "")) if paths else ""
+    paths = _paths(meta)
+    absolute = place.absolute(paths[0]) if paths else ""
     metadata: JsonObject = {"filepath": absolute}
     if isinstance(meta.get("diff"), str):
         metadata["diff"] = with_index_header(absolute, meta["diff"])
@@ -141,20 +155,32 @@ def _edit(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
 
 
 def _read(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
-    path = _path(input_)
-    paths = [str(item) for item in arr(meta.get("paths"))] or ([path] if path else [])
+    paths = _paths(meta)
     metadata = {"filepath": place.absolute(paths[0]) if paths else ""}
     patterns = tuple(dict.fromkeys(name or "*" for item in paths for name in place.names(item))) or ("*",)
     return (*_outside(paths, meta, place), Access(tool, patterns, ("*",), metadata, opaque=opaque))
 
 
 def _search(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
-    path = _path(input_)
     pattern = str(input_.get("pattern", "*"))
-    folders = [path] if path else []
+    folders = _paths(meta)
+    reads = _searched(folders, text(input_.get("include")), place) if tool == "grep" else ()
     if tool == "glob" and pattern.startswith(("/", "~", "..")):
         folders.append(pattern.partition("*")[0])
-    return (*external(folders, place, are_folders=True), Access(tool, (pattern,), ("*",), dict(input_), opaque=opaque))
+    return (
+        *external(folders, place, are_folders=True),
+        *((Access("read", reads, ("*",), dict(input_), implied=True),) if reads else ()),
+        Access(tool, (pattern,), ("*",), dict(input_), opaque=opaque),
+    )
+
+
+def _searched(paths: Sequence[str], include: str, place: Place) -> tuple[str, ...]:
+    """The names of the files whose lines a search shows, as far as its arguments tell them."""
+    found: list[str] = []
+    for path in paths or ([""] if include else []):
+        is_folder = not path or path.endswith("/") or place.is_folder(place.absolute(path))
+        found += place.names(posixpath.join(path, include or "*") if is_folder else path)
+    return tuple(dict.fromkeys(name for name in found if name not in ("", "*")))
 
 
 def _webfetch(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
@@ -226,8 +252,39 @@ def external(paths: Iterable[str], place: Place, *, are_folders: bool = False) -
     return tuple(accesses.values())
 
 
-def _path(input_: JsonObject) -> str:
-    return str(input_.get("filePath") or input_.get("path") or "")
+def _paths(meta: JsonObject) -> list[str]:
+    """The paths of a call that the codec has found, and those among its arguments."""
+    return list(dict.fromkeys((*map(str, arr(meta.get("paths"))), *meta["named"])))
+
+
+def _places_in(row: Row, arguments: JsonObject) -> JsonObject:
+    """Find the files and folders that the arguments of a call name: `named`, and `folders` in which its command may run.
+
+    A model may send arguments that the tool does not know. Nobody can say what comes of them, so all of them count.
+    """
+    own = [key for key, target in row.keys.items() if target == "filePath"] or ["filePath", "path"]
+    keys = dict.fromkeys((*own, *filter(_names_a_path, arguments)))
+    found = {key: _texts(arguments.get(key)) for key in keys if key != row.folder}
+    named = [spelling for paths in found.values() for path in paths for spelling in row.spellings(path)]
+    return {"named": named, "folders": [text(arguments.get(row.folder)) or ".", *named]}
+
+
+def _names_a_path(key: str) -> bool:
+    words = _WORD.findall(key)
+    return bool(words) and words[-1].lower() in _PATH_WORDS
+
+
+_WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+")
+_PATH_WORDS = frozenset(
+    f"{word}{end}"
+    for word in ("path", "file", "filename", "filepath", "dir", "folder", "cwd", "workdir", "root")
+    for end in ("", "s")
+) | {"directory", "directories"}
+"""The last word of the name of an argument that is a path."""
+
+
+def _texts(value: Any) -> list[str]:
+    return [item for item in (arr(value) or [value]) if isinstance(item, str) and item]
 
 
 def _description(meta: dict[str, Any]) -> JsonObject:

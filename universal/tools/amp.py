@@ -10,7 +10,7 @@ TOOLS: dict[str, Row] = {
     "Read": Row("read", _PATH),
     "edit_file": Row("edit", {**_PATH, "old_str": "oldString", "new_str": "newString", "replace_all": "replaceAll"}),
     "create_file": Row("write", _PATH),
-    "Bash": Row("bash", {"cmd": "command"}),
+    "Bash": Row("bash", {"cmd": "command"}, folder="cwd"),
     "glob": Row("glob", {"filePattern": "pattern"}),
     "Grep": Row("grep", {"glob": "include"}),
     "read_web_page": Row("webfetch"),

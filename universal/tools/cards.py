@@ -74,7 +74,9 @@ def view_call(agent: str, name: str, arguments: JsonObject, todos: Sequence[Json
         if name.startswith("mcp__"):
             return ToolView("_".join(name.split("__")[1:]), arguments)
         return ToolView(name, arguments)
-    renamed = {row.keys.get(key, key): value for key, value in arguments.items()}
+    taken = {row.keys[key] for key in arguments if key in row.keys}  # an argument that the tool does not know replaces none
+    known = {key: value for key, value in arguments.items() if key in row.keys or key not in taken}
+    renamed = {row.keys.get(key, key): value for key, value in known.items()}
     if row.tool == "todowrite":
         renamed = {"todos": [todo(t) for t in arr(renamed["todos"])] if "todos" in renamed else list(todos)}
     elif row.tool == "edit" and (edits := arr(renamed.pop("edits", None))):

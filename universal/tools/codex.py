@@ -5,7 +5,7 @@ from __future__ import annotations
 from universal.tools.row import Row
 
 TOOLS: dict[str, Row] = {
-    "shell": Row("bash"),
+    "shell": Row("bash", folder="workdir"),
     "apply_patch": Row("apply_patch", {"patch": "patchText"}),
     "update_plan": Row("todowrite"),
     "request_user_input": Row("question"),

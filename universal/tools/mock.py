@@ -9,4 +9,4 @@ NAMES = (
     "plan_exit", "apply_patch", "multiedit",
 )  # fmt: skip
 
-TOOLS: dict[str, Row] = {name: Row(name) for name in NAMES}
+TOOLS: dict[str, Row] = {name: Row(name, folder="workdir" if name == "bash" else "") for name in NAMES}

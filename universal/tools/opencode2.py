@@ -8,7 +8,7 @@ TOOLS: dict[str, Row] = {
     "read": Row("read", {"path": "filePath"}),
     "edit": Row("edit", {"path": "filePath"}),
     "write": Row("write", {"path": "filePath"}),
-    "shell": Row("bash", {"background": "run_in_background"}),
+    "shell": Row("bash", {"background": "run_in_background"}, folder="workdir"),
     "subagent": Row("task", {"agent": "subagent_type", "background": "run_in_background"}),
     "patch": Row("apply_patch"),
     "skill": Row("skill", {"id": "name"}),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 
@@ -18,3 +18,7 @@ class Row:
     """True for a todo tool whose calls hold only changes of the list."""
     permission: str = ""
     """The OpenCode tool whose permission a call needs, if that is not `tool`."""
+    folder: str = ""
+    """The agent's argument that says where a command runs. Without one it runs in the session's directory."""
+    spellings: Callable[[str], tuple[str, ...]] = lambda path: (path,)
+    """The paths that the agent may open for a path of a call."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -38,6 +40,24 @@ def repository_above(directory: str) -> str:
     """Return the root of a directory's repository without resolving links; the directory itself outside of git. Blocking."""
     place = Path(directory)
     return str(next((folder for folder in (place, *place.parents) if disk.exists(folder / ".git")), place))
+
+
+@lru_cache(maxsize=256)
+def folds_case(directory: str) -> bool:
+    """Return whether `.ENV` in a directory is `.env`, as on macOS. Asks with a name that is there. Blocking."""
+    place = Path(directory)
+    with suppress(OSError):
+        for entry in place.iterdir():
+            if entry.name.swapcase() != entry.name:
+                return _is_same(entry)
+    return place.name.swapcase() != place.name and _is_same(place)
+
+
+def _is_same(path: Path) -> bool:
+    try:
+        return os.path.samestat(path.lstat(), path.with_name(path.name.swapcase()).lstat())
+    except OSError:
+        return False
 
 
 async def visible(

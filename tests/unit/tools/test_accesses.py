@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from universal.events import PermissionData
 from universal.permissions import Policy, Rule
+from universal.tools import tools_of
 from universal.tools.accesses import Place, accesses_of, always_of, primary_access
 
 
@@ -76,7 +79,8 @@ def test_a_file_outside_needs_its_folder_first() -> None:
     assert needs(place, "Read", file_path="/etc/passwd") == [("external_directory", ("/etc/*",)), ("read", ("/etc/passwd",))]
     assert needs(place, "Edit", file_path="/p/../q/a") == [("external_directory", ("/q/*",)), ("edit", ("/q/a",))]
     assert needs(place, "Write", file_path="~/x/a") == [("external_directory", ("/home/me/x/*",)), ("edit", ("/home/me/x/a",))]
-    assert needs(place, "Grep", pattern="a", path="/etc") == [("external_directory", ("/etc/*",)), ("grep", ("a",))]
+    outside = [("external_directory", ("/etc/*",)), ("read", ("/etc/*",)), ("grep", ("a",))]
+    assert needs(place, "Grep", pattern="a", path="/etc/") == outside
     assert needs(place, "Glob", pattern="/etc/**/*.conf") == [("external_directory", ("/etc/*",)), ("glob", ("/etc/**/*.conf",))]
     assert needs(place, "Read", file_path="/p/a/../b") == [("read", ("b",))]
 
@@ -169,3 +173,120 @@ def test_reading_by_a_command_is_no_concern_of_the_defaults() -> None:
     [*_, read, _bash] = accesses_of("claude", request("Bash", command="cat .env"), Place("/p"))
     assert (read.permission, Policy().action(read)) == ("read", None)
     assert Policy(config=(Rule("read", "*.env", "deny"),)).action(read) == "deny"
+
+
+# --- arguments that name other files ---------------------------------------------------------------------------------
+
+PROJECT = Place("/p", home="/home/me")
+DENIED = Policy(config=(Rule("*", "*", "allow"), *(Rule(name, "secret*", "deny") for name in ("read", "edit", "list"))))
+OUTSIDE_DENIED = Policy(config=(Rule("*", "*", "allow"), Rule("external_directory", "*", "deny")))
+FILE_TOOLS = [
+    (agent, name, key)
+    for agent, names in {
+        "claude": ("Read", "Edit", "MultiEdit", "Write", "NotebookEdit", "NotebookRead", "LSP", "LS"),
+        "codex": ("view_image",),
+        "pi": ("read", "edit", "write", "ls", "grep"),
+        "amp": ("Read", "edit_file", "create_file", "Grep"),
+        "opencode2": ("read", "edit", "write"),
+        "mock": ("read", "edit", "write", "list", "grep"),
+        "cline": ("read", "edit", "write", "multiedit", "Read", "Edit", "Write", "grep"),
+    }.items()
+    for name in names
+    for key in dict.fromkeys((*tools_of(agent)[name].keys, "path", "filePath"))
+    if tools_of(agent)[name].keys.get(key, "filePath") == "filePath"
+]
+KEYS = ("path", "filePath", "file_path", "abs_path", "notebook_path", "filename", "target_file", "paths", "dir", "directory")
+SHELLS = [("claude", "Bash"), ("pi", "bash"), ("codex", "shell"), ("amp", "Bash"), ("mock", "bash"), ("cline", "execute")]
+
+
+def actions(policy: Policy, agent: str, name: str, place: Place = PROJECT, **arguments: object) -> set[str | None]:
+    """What the rules say of the accesses of a call. A deny of one of them denies the call."""
+    return {policy.action(access) for access in accesses_of(agent, request(name, **arguments), place)}
+
+
+@pytest.mark.parametrize(("agent", "name", "key"), FILE_TOOLS)
+@pytest.mark.parametrize("other", KEYS)
+def test_each_path_among_the_arguments_of_a_call_counts(agent: str, name: str, key: str, other: str) -> None:
+    if other == key:
+        assert "deny" not in actions(DENIED, agent, name, **{key: "docs/new"})
+        return
+    second: object = ["secret.txt"] if other == "paths" else "secret.txt"
+    for arguments in ({key: "docs/new", other: second}, {other: second, key: "docs/new"}):
+        assert "deny" in actions(DENIED, agent, name, **arguments)
+    if other != "paths":
+        assert "deny" in actions(DENIED, agent, name, **{key: "secret.txt", other: "docs/new"})
+        assert "deny" in actions(OUTSIDE_DENIED, agent, name, **{key: "docs/new", other: "../out/x"})
+
+
+@pytest.mark.parametrize(("agent", "name"), SHELLS)
+@pytest.mark.parametrize("other", ["workdir", "cwd", "dir", "directory", "path"])
+def test_a_folder_that_a_command_perhaps_runs_in_takes_no_path_away(agent: str, name: str, other: str) -> None:
+    row = tools_of(agent)[name]
+    command = {next((key for key, target in row.keys.items() if target == "command"), "command"): "cat ../out/s"}
+    assert "deny" in actions(OUTSIDE_DENIED, agent, name, **command)
+    found = actions(OUTSIDE_DENIED, agent, name, **command, **{other: "a/b/c"})
+    assert ("deny" in found) is (other != row.folder), "only the tool's own argument moves the command"
+    assert "deny" in actions(OUTSIDE_DENIED, agent, name, **{key: "ls" for key in command}, **{other: "/etc"})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "secret.txt",
+        "@secret.txt",
+        "./@secret.txt",
+        "@/p/secret.txt",
+        "@./secret.txt",
+        "file:///p/secret.txt",
+        "@~/../../p/secret.txt",
+    ],
+)
+@pytest.mark.parametrize("name", ["read", "edit", "write", "ls"])
+def test_a_path_is_judged_as_pi_reads_it(name: str, path: str) -> None:
+    assert ("deny" in actions(DENIED, "pi", name, path=path)) is (path != "./@secret.txt")
+
+
+@pytest.mark.parametrize(
+    ("path", "opened"),
+    [
+        ("my\u00a0key", "my key"),
+        ("my\u3000key", "my key"),
+        ("at 9.41 PM.png", "at 9.41\u202fPM.png"),
+        ("caf\u00e9", "cafe\u0301"),
+        ("it's", "it\u2019s"),
+        ("l'\u00e9t\u00e9", "l\u2019e\u0301te\u0301"),
+        ("file:///p/my%20key", "my key"),
+    ],
+)
+def test_the_names_that_pi_tries_instead_count(path: str, opened: str) -> None:
+    policy = Policy(config=(Rule("*", "*", "allow"), Rule("read", opened, "deny")))
+    assert "deny" in actions(policy, "pi", "read", path=path)
+    assert "deny" not in actions(policy, "pi", "read", path="other")
+
+
+def test_a_search_reads_the_files_that_it_names() -> None:
+    place = replace(PROJECT, is_folder=lambda path: path in ("/p/src", "/p/keys", "/p"))
+    policy = Policy(config=(Rule("*", "*", "allow"), Rule("read", "*.env", "deny"), Rule("read", "keys/*", "deny")))
+    denied = ({"path": ".env"}, {"path": "/p/.env"}, {"path": "keys"}, {"glob": "*.env"}, {"path": "src", "glob": "x.env"})
+    for arguments in denied:
+        assert "deny" in actions(policy, "claude", "Grep", place, pattern="A", **arguments), arguments
+    for arguments in ({}, {"path": "src"}, {"path": "."}, {"path": "src", "glob": "*.py"}):
+        assert "deny" not in actions(policy, "claude", "Grep", place, pattern="A", **arguments), arguments
+    only_src = Policy(config=(Rule("*", "*", "allow"), Rule("read", "*", "deny"), Rule("read", "src/*", "allow")))
+    assert "deny" not in actions(only_src, "claude", "Grep", place, pattern="A", path="src")
+
+
+@pytest.mark.parametrize(("path", "name"), [(".ENV", "Read"), ("Secrets/KEY", "Write"), ("secre\u0301ts/key", "Edit")])
+def test_a_name_is_compared_as_the_disk_compares_it(path: str, name: str) -> None:
+    rules = (
+        Rule("*", "*", "allow"),
+        Rule("read", ".env", "deny"),
+        Rule("edit", "secrets/*", "deny"),
+        Rule("edit", "secr\u00e9ts/*", "deny"),
+    )
+    mac = replace(PROJECT, folds_case=lambda path: True)
+    assert "deny" not in actions(Policy(config=rules), "claude", name, file_path=path)
+    assert "deny" in actions(Policy(config=rules), "claude", name, mac, file_path=path)
+    assert "deny" not in actions(Policy(config=rules), "claude", name, mac, file_path="docs/new")
+    allowed = Policy(config=(Rule("edit", "*", "ask"), Rule("edit", "Docs/*", "allow"), Rule("read", "*", "allow")))
+    assert actions(allowed, "claude", "Write", mac, file_path="docs/new") == {"ask"}, "no rule allows more than as it is written"

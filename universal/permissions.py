@@ -152,7 +152,7 @@ class Policy:
         """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
         action = self._action(access)
         if access.folds_case and action != "deny":
-            folded = self._folded()._action(replace(access, patterns=tuple(map(_fold, access.patterns))))
+            folded = self._without_case()._action(replace(access, patterns=tuple(map(_fold, access.patterns))))
             action = folded if folded in ("deny", "ask") else action
         return "ask" if UNREAD_RULES in self.config and action != "deny" else action
 
@@ -175,7 +175,7 @@ class Policy:
             return action
         return decide(access.permission, access.patterns, (rule for rule in rules if rule.pattern == "*"))
 
-    def _folded(self) -> Policy:
+    def _without_case(self) -> Policy:
         sources = (self.defaults, self.config, self.session, self.grants)
         return Policy(*(tuple(replace(rule, pattern=_fold(rule.pattern)) for rule in rules) for rules in sources), mode=self.mode)
 

@@ -164,7 +164,7 @@ def _read(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
 def _search(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     pattern = str(input_.get("pattern", "*"))
     folders = _paths(meta)
-    reads = _searched(folders, text(input_.get("include")), place) if tool == "grep" else ()
+    reads = _search_reads(folders, text(input_.get("include")), place) if tool == "grep" else ()
     if tool == "glob" and pattern.startswith(("/", "~", "..")):
         folders.append(pattern.partition("*")[0])
     return (
@@ -174,7 +174,7 @@ def _search(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaqu
     )
 
 
-def _searched(paths: Sequence[str], include: str, place: Place) -> tuple[str, ...]:
+def _search_reads(paths: Sequence[str], include: str, place: Place) -> tuple[str, ...]:
     """The names of the files whose lines a search shows, as far as its arguments tell them."""
     found: list[str] = []
     for path in paths or ([""] if include else []):

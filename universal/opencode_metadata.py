@@ -41,7 +41,9 @@ class NativeError:
 def access_metadata(access: Access) -> dict[str, Json]:
     """The metadata of a request for this access."""
     patterns, always = list(access.patterns), list(access.always)
-    return {KEY: {"permission": access.permission, "patterns": patterns, "always": always, "metadata": dict(access.metadata)}}
+    agent = {"agent": access.agent} if access.agent else {}
+    request = {"permission": access.permission, "patterns": patterns, "always": always, "metadata": dict(access.metadata)}
+    return {KEY: {**request, **agent}}
 
 
 def access_of(metadata: Mapping[str, Json], action: str) -> Access | None:
@@ -50,7 +52,8 @@ def access_of(metadata: Mapping[str, Json], action: str) -> Access | None:
     if not request:
         return None
     patterns, always = strings(request.get("patterns")), strings(request.get("always"))
-    return Access(text(request.get("permission"), action), patterns, always, obj(request.get("metadata")))
+    details, agent = obj(request.get("metadata")), text(request.get("agent"))
+    return Access(text(request.get("permission"), action), patterns, always, details, agent=agent)
 
 
 def strings(value: Json) -> tuple[str, ...]:

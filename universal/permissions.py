@@ -122,6 +122,7 @@ class Access:
     opaque      True: what the call does is known only from a title
     implied     True: only written rules concern it, no default (a shell command that reads a file)
     folds_case  True: the patterns are names on a disk to which `.ENV` is `.env` (macOS), so the stricter of both answers counts
+    agent       the only agent to which `always` applies, for a tool that is no tool of OpenCode; "" for all agents
     """
 
     permission: str
@@ -132,6 +133,7 @@ class Access:
     opaque: bool = False
     implied: bool = False
     folds_case: bool = False
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)

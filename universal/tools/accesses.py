@@ -99,12 +99,39 @@ def accesses_of(agent: str, data: PermissionData, place: Place) -> tuple[Access,
     tool = permission_of(agent, name) or view.tool
     opaque = meta.get("opaque") is True
     build = _BUILDERS.get(tool)
-    if build is None:
-        return (Access(tool, ("*",), ("*",), {**view.input, **_description(meta)}, opaque=opaque),)
-    accesses = build(tool, view.input, meta, place, opaque)
-    if not place.folds_case(place.directory):
-        return accesses
-    return tuple(replace(access, folds_case=access.permission in _OF_FILES) for access in accesses)
+    if meta.get("shell") is True and build is not _bash:
+        other_tool = replace(_by_identity(agent, tool, view.input, meta, opaque), implied=True)
+        accesses = (other_tool, *_bash("bash", view.input, meta, place, opaque))
+    elif build is None:
+        accesses = (_by_identity(agent, tool, view.input, meta, opaque),)
+    else:
+        accesses = build(tool, view.input, meta, place, opaque)
+    folds_case = place.folds_case(place.directory)
+    return tuple(
+        replace(access, folds_case=folds_case and access.permission in _OF_FILES, always=_grant_of(access)) for access in accesses
+    )
+
+
+def _by_identity(agent: str, tool: str, input_: JsonObject, meta: JsonObject, opaque: bool) -> Access:
+    """The access of a tool that OpenCode does not have: by its name, or by a title (`identity`) if `tool` is a kind."""
+    details = {**input_, **_description(meta)}
+    if "identity" not in meta:
+        return Access(tool, ("*",), ("*",), details, opaque=opaque, agent=agent)
+    title = text(meta["identity"])
+    return Access(tool, (title or "*",), _exactly(title), details, opaque=opaque, agent=agent)
+
+
+def _exactly(subject: str) -> tuple[str, ...]:
+    """The pattern that allows this subject only, or none if a rule would take one of its characters for a wildcard."""
+    return (subject,) if subject and not _WILDCARDS & set(subject) else ()
+
+
+def _grant_of(access: Access) -> tuple[str, ...]:
+    """What the answer "always" allows: nothing for a call that nobody knows enough of to recognise it."""
+    return () if access.opaque or _WILDCARDS & set(access.permission) else access.always
+
+
+_WILDCARDS = frozenset("*?")
 
 
 def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
@@ -130,6 +157,7 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
             command for source, line in zip(texts, lines, strict=True) for command in line.commands or (source.strip(),)
         )
     )
+    opaque = opaque or not any(texts)
     understood = all(line.understood for line in lines)
     metadata: JsonObject = {"command": "\n".join(texts), **_description(meta)}
     if not understood:
@@ -158,7 +186,8 @@ def _read(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
     paths = _paths(meta)
     metadata = {"filepath": place.absolute(paths[0]) if paths else ""}
     patterns = tuple(dict.fromkeys(name or "*" for item in paths for name in place.names(item))) or ("*",)
-    return (*_outside(paths, meta, place), Access(tool, patterns, ("*",), metadata, opaque=opaque))
+    unknown = opaque or (tool == "read" and not paths)
+    return (*_outside(paths, meta, place), Access(tool, patterns, ("*",), metadata, opaque=unknown))
 
 
 def _search(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
@@ -170,8 +199,16 @@ def _search(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaqu
     return (
         *external(folders, place, are_folders=True),
         *((Access("read", reads, ("*",), dict(input_), implied=True),) if reads else ()),
-        Access(tool, (pattern,), ("*",), dict(input_), opaque=opaque),
+        _subject(tool, pattern, ("*",), meta, dict(input_), opaque),
     )
+
+
+def _subject(
+    permission: str, pattern: str, always: tuple[str, ...], meta: JsonObject, input_: JsonObject, opaque: bool
+) -> Access:
+    """The access of a call with one subject. Of a tool that only its kind tells, "always" allows just this subject."""
+    always = _exactly(pattern) if "identity" in meta else always
+    return Access(permission, (pattern,), always, input_, opaque=opaque)
 
 
 def _search_reads(paths: Sequence[str], include: str, place: Place) -> tuple[str, ...]:
@@ -185,7 +222,7 @@ def _search_reads(paths: Sequence[str], include: str, place: Place) -> tuple[str
 
 def _webfetch(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
     url = str(input_.get("url", ""))
-    return (Access("webfetch", (url,), (_origin(url),), dict(input_), opaque=opaque),)
+    return (_subject("webfetch", url, _origin(url), meta, dict(input_), opaque or not url),)
 
 
 def _monitor(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
@@ -292,9 +329,9 @@ def _description(meta: dict[str, Any]) -> JsonObject:
     return {"description": str(words)} if words else {}
 
 
-def _origin(url: str) -> str:
-    match = re.match(r"^(https?://[^/]+)", url)
-    return f"{match.group(1)}/*" if match else url or "*"
+def _origin(url: str) -> tuple[str, ...]:
+    match = re.match(r"^(https?://[^/?#]+)", url)
+    return tuple(f"{origin}/*" for origin in _exactly(match.group(1))) if match else _exactly(url)
 
 
 def always_of(command: str) -> str:

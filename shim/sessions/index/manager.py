@@ -570,7 +570,9 @@ class SessionManager:
         own = with_home(agent.spec.rules_in(environment), self.deps.home) if agent is not None else ()
         defaults = (*DEFAULT_RULES, *own)
         directory = record.directory
-        return Policy(defaults, self.deps.config_rules(directory), session, self.grants.rules(directory), mode)
+        return Policy(
+            defaults, self.deps.config_rules(directory), session, self.grants.rules(directory, state.session.agent), mode
+        )
 
     # --- rows -------------------------------------------------------------------------------------------------------
 

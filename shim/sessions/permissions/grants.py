@@ -12,7 +12,10 @@ from universal.permissions import Rule
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One allowed pattern in a directory. `at_ms`: time of the answer; `updated_ms`: time of the last change, or 0."""
+    """One allowed pattern in a directory.
+
+    `agent`: the only agent whose calls it allows, or ""; `at_ms`: time of the answer; `updated_ms`: of the last change, or 0.
+    """
 
     id: str
     directory: str
@@ -20,11 +23,12 @@ class Grant:
     pattern: str
     at_ms: int
     updated_ms: int = 0
+    agent: str = ""
 
     @property
-    def place(self) -> tuple[str, str, str]:
-        """Directory, permission and pattern, which are unique among grants."""
-        return self.directory, self.permission, self.pattern
+    def place(self) -> tuple[str, str, str, str]:
+        """Directory, permission, pattern and agent, which are unique among grants."""
+        return self.directory, self.permission, self.pattern, self.agent
 
 
 class Grants:
@@ -35,14 +39,16 @@ class Grants:
         self._ids = ids
         self._grants: list[Grant] = []
 
-    def allow(self, directory: str, permission: str, patterns: Iterable[str]) -> None:
-        """Allow these patterns there from now on."""
+    def allow(self, directory: str, permission: str, patterns: Iterable[str], agent: str = "") -> None:
+        """Allow these patterns there from now on, for one agent or ("") for all."""
         now = self._clock.now_ms()
-        self._grants += [Grant(self._ids.new("saved"), directory, permission, pattern, now) for pattern in patterns]
+        new = (Grant(self._ids.new("saved"), directory, permission, pattern, now, agent=agent) for pattern in patterns)
+        self._grants += new
 
-    def rules(self, directory: str) -> tuple[Rule, ...]:
-        """The grants of a directory as rules."""
-        return tuple(Rule(grant.permission, grant.pattern, "allow") for grant in self._grants if grant.directory == directory)
+    def rules(self, directory: str, agent: str) -> tuple[Rule, ...]:
+        """The grants of a directory as rules for the calls of an agent."""
+        grants = (grant for grant in self._grants if grant.directory == directory and grant.agent in ("", agent))
+        return tuple(Rule(grant.permission, grant.pattern, "allow") for grant in grants)
 
     def list_grants(self) -> tuple[Grant, ...]:
         """The grants of all directories."""

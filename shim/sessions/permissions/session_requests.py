@@ -85,7 +85,8 @@ class SessionRequests:
         if state is None or actor is None or request is None:
             raise PermissionNotFound(request_id)
         if reply == "always":
-            self._grants.allow(state.session.record.directory, request.access.permission, list(request.access.always))
+            access, directory = request.access, state.session.record.directory
+            self._grants.allow(directory, access.permission, access.always, access.agent)
         actor.reply_permission(PermissionReply(request_id, DECISIONS[reply], message))
 
     def reply_question(self, request_id: str, answers: list[list[str]] | None) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from universal.agents import kit
 from universal.agents.acp.context import Context, Msg
-from universal.agents.acp.tools import Call, arguments_of, pending_diff, rule_metadata, title_of
+from universal.agents.acp.tools import Call, arguments_of, pending_diff, rule_metadata, rule_name, title_of
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json
@@ -100,7 +100,7 @@ class Asks:
         if questions := _questions_of(tool_call):
             yield self._begin_question(request, tool_call, call, questions)
             return
-        tool = call.name if call else get_text(tool_call, "name", "kind") or "unknown"
+        tool = rule_name(call, tool_call)
         metadata: Msg = {
             "tool": tool,
             "call_id": get_text(tool_call, "toolCallId"),

@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from universal.agents import kit
@@ -74,7 +75,7 @@ class Call(kit.Call):
         self.title = get_text(update, "title") or self.title
         self.kind = get_text(update, "kind") or self.kind
         if not self.whole:
-            self.raw_input = {**self.raw_input, **_input_object(update.get("rawInput"))}
+            self.raw_input = {**self.raw_input, **input_of(update.get("rawInput"))}
         if isinstance(update.get("content"), list):
             self.content = [obj(block) for block in arr(update["content"])]
         if arr(update.get("locations")):
@@ -92,8 +93,11 @@ class Call(kit.Call):
                 self.exit_code = get_int(block, "exitCode")
 
 
-def _input_object(raw_input: Json) -> Msg:
-    """`rawInput` as an object. The protocol allows any value: text or a list becomes the field `input`."""
+def input_of(raw_input: Json) -> Msg:
+    """`rawInput` as an object. The protocol allows any value: a list, or text that is no object, becomes the field `input`."""
+    if isinstance(raw_input, str) and raw_input.lstrip().startswith("{"):
+        with suppress(ValueError, RecursionError):
+            raw_input = json.loads(raw_input)
     if isinstance(raw_input, dict):
         return obj(raw_input)
     return {"input": raw_input} if raw_input not in (None, "", []) else {}
@@ -165,6 +169,28 @@ _PATCH_PATH = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)
 _OPENCODE_QUESTIONS = frozenset({"external_directory", "doom_loop"})
 """Permissions that OpenCode requests for a call besides the call's own; it sends them as the request's title."""
 _CHANGING_KINDS = frozenset({"edit", "delete", "move"})
+_KINDS = frozenset({*_ACTING_KINDS, "think", "switch_mode", "other"})
+"""All kinds of the protocol. One that stands for a name identifies no tool."""
+_UNCLEAR_KINDS = frozenset({"", "other", "think", "fetch"})
+"""Kinds that do not say what a call touches. Gemini CLI uses `other` for all MCP tools, goose for all its tools."""
+_SHELL_KEYS = frozenset(
+    {"command", "cmd", "commands", "args", "cwd", "workdir", "working_directory", "workingDirectory", "directory", "dir", "env"}
+    | {"timeout", "timeout_ms", "timeoutMs", "timeout_secs", "description", "explanation", "shell", "background"}
+    | {"is_background", "isBackground", "run_in_background", "dir_path"}
+)
+"""Arguments of shell tools. A call with a command and others, such as `host`, does something else with it."""
+_ENVELOPES = ("arguments", "args", "input", "params", "parameters")
+"""Fields in which some agents put the arguments of a call."""
+_IDENTITY_CHARS = 200
+"""Maximum characters of a title that stands for a tool."""
+
+
+def rule_name(call: Call | None, request: Msg) -> str:
+    """Return the name by which rules judge a call: that of its card, unless its kind was told later than its card began."""
+    if call is not None and call.name not in _KINDS - _ACTING_KINDS:
+        return call.name
+    known = {"kind": call.kind, "title": call.title, "rawInput": call.raw_input} if call is not None else {}
+    return name_of({**known, **{key: value for key, value in request.items() if value}})
 
 
 def rule_metadata(call: Call | None, request: Msg) -> Msg:
@@ -172,24 +198,44 @@ def rule_metadata(call: Call | None, request: Msg) -> Msg:
 
     `request` is the `toolCall` of `session/request_permission`.
     """
-    raw_input = {**(call.raw_input if call else {}), **obj(request.get("rawInput"))}
+    raw_input = {**(call.raw_input if call else {}), **input_of(request.get("rawInput"))}
     title, kind = get_text(request, "title"), get_text(request, "kind") or (call.kind if call else "")
     if title in _OPENCODE_QUESTIONS:
         return access_metadata(_opencode_question(title, raw_input))
     lines = _commands(raw_input)
     paths = _paths(call, request, raw_input)
     has_input = bool(lines) or bool(_command(raw_input.get("command")) or _command(raw_input.get("cmd")))
-    name = (call.name if call else "") or name_of(request)
+    name = rule_name(call, request)
     opaque = (
         (kind == "execute" and not has_input)
         or (kind in _CHANGING_KINDS and not paths)
         or (kind in ("", "other") and not raw_input)
     )
+    is_named = name not in _KINDS
+    shell = {} if name.startswith("mcp__") or (is_named and name in TOOLS) else _hidden_shell(kind, raw_input)
+    title = get_text(request, "name", "title") or (call.title if call else "")
+    identity = title if len(title) <= _IDENTITY_CHARS and "\n" not in title else ""
     return {
+        **({} if is_named or kind == "execute" or kind in _FILE_KINDS else {"identity": identity}),
         **({"commands": lines} if lines else {}),
         **({"paths": paths} if paths and (kind in _FILE_KINDS or name in _PATCH_TOOLS) else {}),
         **({"opaque": True} if opaque else {}),
+        **shell,
     }
+
+
+def _hidden_shell(kind: str, raw_input: Msg) -> Msg:
+    """Return what makes the rules of `bash` judge a call of another kind that holds a shell command, or {}.
+
+    With arguments that no shell tool has, the call stays one that is known too little of to be allowed automatically.
+    """
+    envelopes = (obj(raw_input.get(key)) for key in _ENVELOPES)
+    for arguments in (raw_input, *envelopes):
+        lines = _commands(arguments) or [line for line in (_command(arguments.get(key)) for key in ("command", "cmd")) if line]
+        is_shell = arguments.keys() <= _SHELL_KEYS
+        if lines and kind != "execute" and (is_shell or kind in _UNCLEAR_KINDS):
+            return {"shell": True, "commands": lines, **({} if is_shell else {"opaque": True})}
+    return {}
 
 
 _PATCH_TOOLS = frozenset({"apply_patch", "patch"})

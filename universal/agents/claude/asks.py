@@ -133,7 +133,7 @@ class Asks:
             request_id=get_text(msg, "request_id"),
             action=tool,
             arguments=arguments,
-            metadata={"tool": tool, "input": arguments},
+            metadata={"tool": tool, "input": arguments, "opaque": True},  # what a server asks next is something else
             call=None,
             questions=kit.form_questions(form, message) if form else None,
             form=form,

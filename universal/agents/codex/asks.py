@@ -37,6 +37,7 @@ class AsksPerson(Protocol):
 
 _DECISIONS: dict[Decision, str] = {"accept": "accept", "accept_for_session": "acceptForSession", "reject": "decline"}
 _NO_ANSWER = "The user did not answer."
+OPAQUE: Msg = {"opaque": True}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,8 +113,10 @@ class Asks:
 
         reason = get_text(request.params, "reason")
         arguments: Msg = {"permissions": permissions, "cwd": get_text(request.params, "cwd")}
+        wanted = kit.dumps(permissions)
+        extra: Msg = {"identity": wanted}
         yield from self._permission(
-            request, thread, "request_permissions", arguments, reason or kit.dumps(permissions), reason, decide=decide
+            request, thread, "request_permissions", arguments, reason or wanted, reason, decide=decide, extra=extra
         )
 
     def elicitation(self, request: Request, thread: Thread) -> Iterator[Output]:
@@ -140,7 +143,9 @@ class Asks:
             arguments: Msg = {"message": message, **({"url": params["url"]} if get_text(params, "url") else {})}
             if is_call:
                 arguments = obj(about.get("tool_params"))
-            yield from self._permission(request, thread, tool, arguments, message, get_text(params, "url"), decide=decide)
+            extra = None if is_call else OPAQUE  # what a server asks next is something else
+            link = get_text(params, "url")
+            yield from self._permission(request, thread, tool, arguments, message, link, decide=decide, extra=extra)
             return
         questions = kit.form_questions(properties, message)
 

@@ -31,7 +31,21 @@ PATCH = (
         ({"kind": "edit", "title": "edit", "rawInput": {}, "content": [{"type": "diff", "path": "/p/a"}]}, {"paths": ["/p/a"]}),
         ({"kind": "move", "title": "mv", "rawInput": {"path": "/p/a", "destination": "/q/b"}}, {"paths": ["/p/a", "/q/b"]}),
         ({"kind": "delete", "title": "rm", "rawInput": {}}, {"opaque": True}),
-        ({"kind": "other", "title": "something", "rawInput": {}}, {"opaque": True}),
+        ({"kind": "other", "title": "something", "rawInput": {}}, {"opaque": True, "identity": "something"}),
+        ({"kind": "search", "title": "cats", "rawInput": {"a": 1}}, {"identity": "cats"}),
+        (
+            {"kind": "other", "title": "Shell", "rawInput": {"command": "ls"}},
+            {"identity": "Shell", "shell": True, "commands": ["ls"]},
+        ),
+        (
+            {"kind": "other", "title": "Run", "rawInput": {"input": {"cmd": ["sh", "-c", "ls"], "host": "prod"}}},
+            {"identity": "Run", "shell": True, "commands": ["ls"], "opaque": True},
+        ),
+        (
+            {"kind": "think", "title": "Run", "rawInput": '{"command": "ls"}'},
+            {"identity": "Run", "shell": True, "commands": ["ls"]},
+        ),
+        ({"name": "mcp__a__run", "kind": "other", "title": "Run", "rawInput": {"command": "ls"}}, {}),
         ({"kind": "other", "title": "my_tool", "rawInput": {"a": 1}}, {}),
     ],
 )

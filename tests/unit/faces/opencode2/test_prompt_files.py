@@ -116,12 +116,12 @@ def test_a_lasting_grant_is_of_one_directory() -> None:
     grants = Grants(clock, Ids(clock))
     grants.allow("/a", "bash", ["git *", "ls *"])
     grants.allow("/b", "edit", ["*"])
-    assert [rule.pattern for rule in grants.rules("/a")] == ["git *", "ls *"]
+    assert [rule.pattern for rule in grants.rules("/a", "claude")] == ["git *", "ls *"]
     first = grants.list_grants()[0]
     assert first.id.startswith("psv_")
     grants.revoke(first.id)
     grants.revoke("psv_nobody")
-    assert [rule.pattern for rule in grants.rules("/a")] == ["ls *"]
+    assert [rule.pattern for rule in grants.rules("/a", "claude")] == ["ls *"]
     grants.clear("/a")
     assert [grant.directory for grant in grants.list_grants()] == ["/b"]
     grants.clear()

@@ -34,3 +34,10 @@ def test_a_change_to_what_it_says_already_is_fine(grants: Grants) -> None:
 def test_an_unknown_rule_cannot_be_changed(grants: Grants) -> None:
     with pytest.raises(KeyError):
         grants.change("psv_none", None, "x")
+
+
+def test_a_grant_of_one_agent_is_none_of_another(grants: Grants) -> None:
+    grants.allow("/here", "other", ["Deploy"], "goose")
+    grants.allow("/here", "bash", ["ls *"])
+    assert [rule.permission for rule in grants.rules("/here", "goose")] == ["other", "bash"]
+    assert [rule.permission for rule in grants.rules("/here", "gemini")] == ["bash"]

@@ -2,6 +2,7 @@
 
 This module owns the open asks. Each gets exactly one `resolved`, and its request exactly one answer: by our reply, when the
 agent withdraws it, at the end of the turn, or at the end of the process.
+A request for a permission whose options are answers (`choices`) becomes a question, after the rules were applied to its call.
 "For the session" is answered with `allow_once` if the agent offers it. The server keeps permanent permissions itself, by
 OpenCode's rules, and nothing is written into the agent's own files.
 """
@@ -9,11 +10,12 @@ OpenCode's rules, and nothing is written into the agent's own files.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from universal.agents import kit
+from universal.agents.acp.choices import Choices, choices_of, find_acceptance, find_rejection
 from universal.agents.acp.context import Context, Msg
-from universal.agents.acp.tools import Call, arguments_of, pending_diff, rule_metadata, rule_name, title_of
+from universal.agents.acp.tools import Call, arguments_of, input_of, pending_diff, rule_metadata, rule_name, title_of
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck, WriteLine
 from universal.events import Question, QuestionOption
 from universal.items import Json
@@ -21,13 +23,6 @@ from universal.lib.jsonline import get_text
 from universal.lib.jsonrpc import Id, JsonRpc, Request
 from universal.lib.jsonvalue import arr, obj
 from universal.permissions import Rule
-
-OPTION_KINDS: dict[str, tuple[str, ...]] = {
-    "accept": ("allow_once", "allow_always"),
-    "accept_for_session": ("allow_once", "allow_always"),
-    "reject": ("reject_once", "reject_always"),
-}
-"""Our decision -> kinds of options that mean it, the best first."""
 
 _COMPANIONS = ("_custom", "_note")
 """Endings of fields for a person's own words beside a choice: claude-agent-acp, codex-acp."""
@@ -55,6 +50,8 @@ class _Ask(kit.Ask):
     options: list[Msg] = field(default_factory=list[Msg])
     """The options of `session/request_permission`; a question may come as such a request too. A form has none."""
     fields: tuple[_Field, ...] = ()
+    choices: Choices | None = None
+    """The question that the options are, of a request for a permission."""
     call: Call | None = None
 
 
@@ -112,28 +109,40 @@ class Asks:
             metadata["diff"] = diff
         metadata |= rule_metadata(call, tool_call)
         options = [obj(option) for option in arr(request.params.get("options"))]
+        choices = choices_of(call, tool_call, options)
+        if choices is not None and choices.is_harmless and "commands" not in metadata:
+            yield self._begin_question(request, tool_call, call, (choices.question,), choices)
+            return
         ask = _Ask(
             ask_id=self.ctx.ids("permission"),
             action=tool,
             metadata=metadata,
             request_id=request.id,
             options=options,
+            choices=choices,
             call=call,
         )
         ask_always = self.ask_always
-        if ask_always is not None and tool in ask_always.unchecked:
+        if ask_always is not None and tool in ask_always.unchecked and choices is None:
             self.ctx.ignore("permission of a call that needs no check")
-            yield self._select(ask, OPTION_KINDS["accept"])
+            yield self._select(ask, find_acceptance(options))
             return
-        if ask_always is None:
-            yield self._asks.begin(ask, request.raw)
-            return
-        arguments: Msg = {**obj(metadata["input"]), **obj(tool_call.get("rawInput"))}  # the request takes precedence
-        metadata |= {"input": arguments, **ask_always.accessed(tool, arguments)}
+        is_for_person = choices is None
+        if ask_always is not None:
+            arguments: Msg = {**obj(metadata["input"]), **input_of(tool_call.get("rawInput"))}  # the request takes precedence
+            metadata |= {"input": arguments, **ask_always.accessed(tool, arguments)}
+            is_for_person = is_for_person and ask_always.is_for_person(self.mode(), tool, arguments)
         fact = self._asks.begin(ask, request.raw)
-        yield fact if ask_always.is_for_person(self.mode(), tool, arguments) else ToolCheck(fact)
+        yield fact if is_for_person else ToolCheck(fact)
 
-    def _begin_question(self, request: Request, tool_call: Msg, call: Call | None, questions: tuple[Question, ...]) -> Output:
+    def _begin_question(
+        self,
+        request: Request,
+        tool_call: Msg,
+        call: Call | None,
+        questions: tuple[Question, ...],
+        choices: Choices | None = None,
+    ) -> Output:
         """Open a question that came as a request for a permission."""
         ask = _Ask(
             ask_id=self.ctx.ids("question"),
@@ -147,9 +156,15 @@ class Asks:
             request_id=request.id,
             options=[obj(option) for option in arr(request.params.get("options"))],
             questions=questions,
+            choices=choices,
             call=call,
         )
         return self._asks.begin(ask, request.raw)
+
+    def _ask_for_choice(self, ask: _Ask, choices: Choices) -> Output:
+        """Ask which option is meant, now that the call itself is allowed."""
+        ask_id, questions = self.ctx.ids("question"), (choices.question,)
+        return self._asks.begin(replace(ask, ask_id=ask_id, questions=questions), None)
 
     def form(self, request: Request, call: Call | None) -> Iterator[Output]:
         """Handle `elicitation/create` with a form. A form without fields is declined, because there is nothing to ask."""
@@ -184,19 +199,28 @@ class Asks:
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return []
-        self.rejected = self.rejected or command.decision == "reject"
-        if command.decision != "reject":
-            paths = [str(path) for path in arr(ask.metadata.get("paths"))]
-            self.approve("read", paths)
-            self.approve("write", paths if ask.call is None or ask.call.kind != "read" else ())
-            arguments = obj(ask.metadata.get("input"))
-            self.approve("execute", map(str, arr(ask.metadata.get("commands")) or [arguments.get("command")]))
-        if ask.call is not None and command.decision == "reject":
+        resolved = self._asks.resolve_permission(ask, command.decision, command.message)
+        if command.decision == "reject":
+            self._note_rejection(ask)
+            return [self._select(ask, find_rejection(ask.options)), resolved]
+        if ask.choices is not None:
+            return [resolved, self._ask_for_choice(ask, ask.choices)]
+        self._approve(ask)
+        return [self._select(ask, find_acceptance(ask.options)), resolved]
+
+    def _approve(self, ask: _Ask) -> None:
+        """Let the host do what the call was accepted for."""
+        paths = [str(path) for path in arr(ask.metadata.get("paths"))]
+        self.approve("read", paths)
+        self.approve("write", paths if ask.call is None or ask.call.kind != "read" else ())
+        arguments = obj(ask.metadata.get("input"))
+        commands = arr(ask.metadata.get("commands")) or [arguments.get("command")]
+        self.approve("execute", (command for command in commands if isinstance(command, str)))
+
+    def _note_rejection(self, ask: _Ask) -> None:
+        self.rejected = True
+        if ask.call is not None:
             ask.call.rejected = True
-        return [
-            self._select(ask, OPTION_KINDS[command.decision]),
-            self._asks.resolve_permission(ask, command.decision, command.message),
-        ]
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Accept a checked call that the agent's mode allows. No event is recorded."""
@@ -204,11 +228,13 @@ class Asks:
         if ask is None:
             return []
         self._asks.drop(ask)
-        return [self._select(ask, OPTION_KINDS["accept"])]
+        if ask.choices is not None:
+            return [self._ask_for_choice(ask, ask.choices)]
+        return [self._select(ask, find_acceptance(ask.options))]
 
-    def _select(self, ask: _Ask, kinds: Sequence[str], answers: Msg | None = None) -> WriteLine:
-        matches = (option for kind in kinds for option in ask.options if option.get("kind") == kind)
-        chosen = get_text(next(matches, _NOTHING), "optionId")
+    def _select(self, ask: _Ask, option: Msg | None, answers: Msg | None = None) -> WriteLine:
+        """Answer with an option. Without one that fits, the request is cancelled: none is chosen in the person's name."""
+        chosen = get_text(option or _NOTHING, "optionId")
         outcome: Msg = {"outcome": "selected", "optionId": chosen} if chosen else {"outcome": "cancelled"}
         result: Msg = {"outcome": outcome} if answers is None else {"outcome": outcome, "answers": answers}
         return WriteLine(self.rpc.response(ask.request_id, result))
@@ -222,13 +248,23 @@ class Asks:
             if ask.call is not None:
                 ask.call.dismissed = True
             refuse = WriteLine(self.rpc.response(ask.request_id, {"action": "decline"}))
-            decline = self._select(ask, OPTION_KINDS["reject"]) if ask.options else refuse
+            if ask.choices is not None:
+                self._note_rejection(ask)
+            decline = self._select(ask, find_rejection(ask.options)) if ask.options else refuse
             return [decline, self._asks.resolve_question(ask, None, command.message)]
+        if ask.choices is not None:
+            labels = [label for row in command.answers for label in row]
+            chosen = ask.choices.options.get(labels[0]) if len(labels) == 1 else None
+            if chosen is None or get_text(chosen, "kind").startswith("reject"):
+                self._note_rejection(ask)
+            else:
+                self._approve(ask)
+            return [self._select(ask, chosen), self._asks.resolve_question(ask, command.answers)]
         if ask.call is not None:
             ask.call.answers = [list(labels) for labels in command.answers]
         if ask.options:
             answers: Msg = {str(index): ", ".join(labels) for index, labels in enumerate(command.answers)}
-            return [self._select(ask, OPTION_KINDS["accept"], answers), self._asks.resolve_question(ask, command.answers)]
+            return [self._select(ask, find_acceptance(ask.options), answers), self._asks.resolve_question(ask, command.answers)]
         result = {"action": "accept", "content": _content(ask.fields, command.answers)}
         return [WriteLine(self.rpc.response(ask.request_id, result)), self._asks.resolve_question(ask, command.answers)]
 

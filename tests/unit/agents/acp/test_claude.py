@@ -38,7 +38,8 @@ def permission_outcome(made: Talk, tool: str, **arguments: Any) -> Any:
     """The agent asks about a call; what becomes of it: a fact for a person, a check, or the answer."""
     call = {"toolCallId": "c1", "name": tool, "title": tool, "kind": "other", "rawInput": arguments}
     outputs = made.request(7, "session/request_permission", toolCall=call, options=OPTIONS)
-    return next(out for out in outputs if not isinstance(out, Fact) or out.type is EventType.PERMISSION_REQUESTED)
+    asked = (EventType.PERMISSION_REQUESTED, EventType.QUESTION_REQUESTED)
+    return next(out for out in outputs if not isinstance(out, Fact) or out.type in asked)
 
 
 def option_id(made: Talk) -> str:

@@ -158,7 +158,7 @@ def test_cancel_answers_what_is_asked_before_and_after_it() -> None:
     talk = Talk().ready()
     talk.send(Prompt("p", "hi"))
     call = {"toolCallId": "c", "kind": "execute", "title": "ls"}
-    talk.request(0, "session/request_permission", toolCall=call, options=[{"optionId": "y", "kind": "allow_once"}])
+    talk.request(0, "session/request_permission", toolCall=call, options=[])
     cancelled = {"outcome": {"outcome": "cancelled"}}
     sent = lines(talk.send(Interrupt()))
     assert [sent[0]["method"], sent[1]["id"], sent[1]["result"]] == ["session/cancel", 0, cancelled]
@@ -284,9 +284,10 @@ def test_older_agents_have_models_of_their_own_kind() -> None:
     [
         ("accept", ["allow_always", "allow_once", "reject_once"], "allow_once"),
         ("accept_for_session", ["allow_once", "allow_always", "reject_once"], "allow_once"),
-        ("accept_for_session", ["allow_always", "reject_once"], "allow_always"),
+        ("accept_for_session", ["allow_once", "allow_always", "allow_always", "reject_once"], "allow_once"),
         ("reject", ["allow_once", "reject_always"], "reject_always"),
-        ("reject", ["allow_once"], None),
+        ("reject", ["allow_once", "reject_always", "reject_once"], "reject_once"),
+        ("accept", [], None),
     ],
 )
 def test_permissions_are_answered_by_the_kind_of_option(decision: Any, kinds: list[str], chosen: str | None) -> None:

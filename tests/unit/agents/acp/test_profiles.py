@@ -95,7 +95,8 @@ def test_gemini_tells_usage_as_quota_and_remarks_on_modes_as_text() -> None:
 def test_gemini_says_nothing_more_of_a_call_that_was_refused() -> None:
     found = talk("gemini")
     told = {"toolCallId": "c", "title": "ls", "kind": "execute", "status": "pending"}
-    found.request(7, "session/request_permission", toolCall=told, options=[{"optionId": "no", "kind": "reject_once"}])
+    options = [{"optionId": kind, "kind": kind} for kind in ("allow_once", "reject_once")]
+    found.request(7, "session/request_permission", toolCall=told, options=options)
     asked = next(out.data for out in found.outputs if isinstance(out, Fact) and isinstance(out.data, PermissionData))
     found.send(PermissionReply(asked.permission_id, "reject"))
     assert not items(found, ItemKind.TOOL_RESULT)

@@ -14,9 +14,11 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
@@ -79,6 +81,22 @@ class ProjectSettings:
         return hashlib.blake2b(json.dumps(rows).encode(), digest_size=16).hexdigest()
 
 
+READ_ABOVE = frozenset({".mcp.json", "opencode.json", "opencode.jsonc", ".opencode"})
+"""Files and folders that agents also read above the project, up to the root of the file system, wherever a `.git` or a link is.
+
+Claude Code starts the servers of each `.mcp.json`, OpenCode those of each `opencode.json` (tried with 2.1.330 and 1.18.33).
+"""
+
+
+_BUILD_FILES = {
+    **dict.fromkeys(("npm", "npx", "pnpm", "yarn", "bun"), ("package.json",)),
+    "make": ("Makefile", "makefile", "GNUmakefile"),
+    "just": ("justfile", "Justfile"),
+    "task": ("Taskfile.yml", "Taskfile.yaml"),
+}
+"""Program -> the file of the folder in which it finds what it runs."""
+
+
 # --- reading -------------------------------------------------------------------------------------------------------
 
 _Stamp: TypeAlias = tuple[int, ...] | None
@@ -93,14 +111,19 @@ class _Look:
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self.bound = root
+        """The folder that the files of this scan may not lead out of."""
         self.settings: list[ProjectSetting] = []
         self.stamps: dict[str, _Stamp] = {}
         self._budget_bytes = TOTAL_LIMIT_BYTES
         self._texts: dict[str, str] = {}
 
-    def folder(self, folder: str) -> None:
+    def folder(self, folder: str, *, only: Collection[str] = ()) -> None:
         for row in FILES:
-            top = f"{folder}/{row.path.partition('/')[0]}"
+            name = row.path.partition("/")[0]
+            if only and name not in only:
+                continue
+            top = f"{folder}/{name}"
             if self.stamp(top) is None:  # without `.claude`, nothing below it needs a check
                 continue
             path = f"{folder}/{row.path}"
@@ -136,7 +159,11 @@ class _Look:
         try:
             source = self._read(path)
             for key, value, effect in row.parse(source):
-                content = source if row.parse in WHOLE_FILES else value + self._content_of_command(value)
+                content = (
+                    source
+                    if row.parse in WHOLE_FILES
+                    else value + self._content_of_command(value, path.removesuffix(row.path).rstrip("/"))
+                )
                 self._add(row, path, key, value, effect, content)
         except _Unreadable as error:
             self._add(row, path, "unknown", str(error), "runs", repr(self.stamp(path)))
@@ -149,16 +176,32 @@ class _Look:
         relative = os.path.relpath(path, self.root)
         self.settings.append(ProjectSetting(row.family, _plain(relative), _plain(key), _plain(value), effect, digest))
 
-    def _content_of_command(self, command: str) -> str:
-        """Read the repository's files that a command names, so that a changed hook script changes the digest."""
+    def _content_of_command(self, command: str, folder: str) -> str:
+        """Read the repository's files that a command names, so that a changed hook script changes the digest.
+
+        In: `folder`, the one with the settings. A name counts from there, from the root, and from where the command goes.
+        """
+        try:
+            words = shlex.split(re.sub(r"[;|&()<>]", " ", command))[:50]
+        except ValueError:  # a quote without an end
+            words = command.split()[:50]
+        names: list[str] = []
+        for word, following in zip(words, [*words[1:], ""], strict=True):
+            plain = re.sub(r"^\$\{?(CLAUDE_PROJECT_DIR|GEMINI_PROJECT_DIR|PWD)\}?/", "", word)
+            names += [plain, *re.split(r"[=\s{}]+", plain), *_BUILD_FILES.get(word.rpartition("/")[2], ())]
+            if word == "-m":
+                module = following.replace(".", "/")
+                names += [f"{module}.py", f"{module}/__init__.py", f"{module}/__main__.py"]
+        entered = [following for word, following in pairwise(words) if word == "cd"]
+        bases = [self.root, folder, *(f"{base}/{name}" for base in (self.root, folder) for name in entered)]
         content: list[str] = []
-        for word in re.split(r"[\s=;|&()<>]+", re.sub(r"[\"'{}]", "", command))[:50]:
-            name = re.sub(r"^\$(CLAUDE_PROJECT_DIR|GEMINI_PROJECT_DIR|PWD)/", "", word)
-            if not name or name.startswith("-") or "\0" in name or len(name) > 1000:
+        for path in dict.fromkeys(
+            os.path.normpath(name if name.startswith("/") else f"{base}/{name}") for base in bases for name in names
+        ):
+            if "\0" in path or len(path) > 1000 or path in (self.root, folder):
                 continue
-            path = os.path.normpath(name if name.startswith("/") else f"{self.root}/{name}")
             stamp = _stamp_of(path)
-            if stamp is None or not stat.S_ISREG(stamp[0]) or path == self.root:
+            if stamp is None or not stat.S_ISREG(stamp[0]):
                 continue
             self.stamps[path] = stamp
             try:
@@ -169,7 +212,7 @@ class _Look:
 
     def _leads_out(self, path: str) -> bool:
         real = os.path.realpath(path)
-        return real != self.root and not real.startswith(self.root.rstrip(os.sep) + os.sep)
+        return real != self.bound and not real.startswith(self.bound.rstrip(os.sep) + os.sep)
 
     def _read(self, path: str) -> str:
         """Read a file once per scan. Raises _Unreadable."""
@@ -180,7 +223,7 @@ class _Look:
         if self._leads_out(path):
             raise _Unreadable(f"is a link out of the project, to {os.path.realpath(path)}")
         try:
-            with disk.open_confined(path, [self.root]) as (file, state):
+            with disk.open_confined(path, [self.bound]) as (file, state):
                 if not disk.is_regular(state):
                     raise _Unreadable("is no regular file")
                 limit = min(FILE_LIMIT_BYTES, self._budget_bytes)
@@ -237,6 +280,11 @@ class ProjectScanner:
         folders = folders_of(directory)
         root = os.path.realpath(folders[0])
         look = _Look(root)
+        for parent in Path(os.path.realpath(directory)).parents:
+            look.bound = str(parent)
+            if look.bound not in (self._home, root) and not look.bound.startswith(root.rstrip(os.sep) + os.sep):
+                look.folder(look.bound, only=READ_ABOVE)
+        look.bound = root
         for folder in folders:
             look.stamp(f"{folder}/.git")
             if os.path.realpath(folder) != self._home:

@@ -133,7 +133,11 @@ def _mcp_json(source: str) -> Iterator[Finding]:
 _HEAD = re.compile(r"\ufeff?\s*---[ \t]*\r?\n(.*?)\r?\n---[ \t]*(?:\r?\n|$)", re.DOTALL)
 _CLAUDE_KEYS = re.compile(r"""(?:^|[{,\s"'?])(hooks|mcpServers|permissionMode)["']?\s*:(?P<value>.*)""", re.MULTILINE)
 _ALLOW = re.compile(r"""(?P<key>[\w*.:/ -]+)["']?\s*:\s*["']?allow\b""")
-_ESCAPED_KEY = re.compile(r'"[^"\n]*\\\\[^"\n]*"\s*:')
+_ESCAPED_KEY = re.compile(r'"[^"\n]*\\[^"\n]*"\s*:')
+_INDIRECT = re.compile(r"""(?:^|[:\[{,]|\n\s*-)[ \t]*(?:[&*!][\w!]|<<\s*:)|:\s*"[^"\n]*\\""", re.MULTILINE)
+"""An anchor, an alias, a tag, a merge key or an escape: what the value is stands elsewhere, or in other letters."""
+_SHELL_LINE = re.compile(r"!`[^`\n]+`|^```!", re.MULTILINE)
+"""A line of a command or skill that Claude Code runs before the model sees it."""
 
 
 def _front_matter(source: str) -> Iterator[Finding]:
@@ -150,8 +154,10 @@ def _front_matter(source: str) -> Iterator[Finding]:
         commands = re.findall(r"command[\"']?\s*:\s*(.+)", head[key.start() :]) if key[1] != "permissionMode" else []
         value = " ; ".join(command.strip() for command in commands) or key["value"].strip() or head
         yield key[1], value, "allows" if key[1] == "permissionMode" else "runs"
-    if _ESCAPED_KEY.search(head):
+    if _ESCAPED_KEY.search(head) or _INDIRECT.search(head):
         yield "front matter", head, "runs"
+    if _SHELL_LINE.search(source):
+        yield "shell lines", source, "runs"
 
 
 def _opencode_front_matter(source: str) -> Iterator[Finding]:
@@ -160,7 +166,7 @@ def _opencode_front_matter(source: str) -> Iterator[Finding]:
     if "permission" in head:
         for rule in _ALLOW.finditer(head):
             yield f"permission.{rule['key'].strip()}", "allow", "allows"
-    if _ESCAPED_KEY.search(head):
+    if _ESCAPED_KEY.search(head) or _INDIRECT.search(head):
         yield "front matter", head, "allows"
 
 

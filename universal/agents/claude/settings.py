@@ -7,6 +7,7 @@ and `auto` are accepted, `bypassPermissions` only with `--allow-dangerously-skip
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +27,7 @@ from universal.agents.claude.wire import (
 from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Output, Prompt
 from universal.items import Json
 from universal.lib.jsonvalue import obj
+from universal.permissions import may_forbid
 
 _FLAGS = (
     "--print",
@@ -40,11 +42,16 @@ _DRAFT, _CONTEXT = "prompt_draft_activity", "get_context_usage"
 PREPARATION = (_DRAFT, _CONTEXT)
 """Subtypes of the requests with which Claude gets ready for a prompt. Their refusals mean nothing."""
 
+SKILL_SHELL = "disableSkillShellExecution"
+"""Switches off the shell lines of skills and commands. They are no tool calls, so that no hook before calls sees them."""
 _ENVIRONMENT: dict[str, str | None] = {
     "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
     "CLAUDE_CODE_BG_TASKS_REPORT_RUNNING": "1",
     "CLAUDE_CODE_ENABLE_TODO_TOOLS": "1",
     "CLAUDE_CODE_ENTRYPOINT": "sdk-cli",
+    # Rules read lines as bash does, from the project's directory. Else the person's own shell runs them, in the last directory.
+    "CLAUDE_CODE_SHELL": "/bin/bash",
+    "CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR": "1",
     # Set by a Claude Code that started the server. With them, a CLI takes itself for a child of that one.
     "CLAUDECODE": None,
     "CLAUDE_CODE_CHILD_SESSION": None,
@@ -69,6 +76,8 @@ class Settings:
     )
     """Requests without an answer: id -> (subtype, function that takes the assumption back)."""
     _request_count: int = 0
+    _has_skill_shell: bool = True
+    """Whether skills may run their shell lines. Once switched off, they stay so in this process."""
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv and environment.
@@ -90,6 +99,9 @@ class Settings:
         if options.resume and options.resume_at:  # tried with 2.1.330 and 2.1.197; the fork gets an id of its own
             argv += [f"--resume-session-at={options.resume_at}", "--fork-session"]
         environment = dict(_ENVIRONMENT)
+        self._has_skill_shell = options.project_settings and not may_forbid(options.rules, ("bash",))
+        if not self._has_skill_shell:
+            argv.append(f"--settings={json.dumps({SKILL_SHELL: True})}")
         if not options.project_settings:
             # Tried with 2.1.330: no hook, helper or MCP server of the project runs. The added directory is for its CLAUDE.md.
             argv += ["--setting-sources=user", f"--add-dir={options.directory}"]
@@ -141,6 +153,9 @@ class Settings:
         if model != self._model:
             yield self.request({"subtype": "set_model", "model": model}, self._undo("_model"))
             self._model = model
+        if self._has_skill_shell and may_forbid(prompt.rules, ("bash",)):
+            self._has_skill_shell = False
+            yield self.request({"subtype": "apply_flag_settings", "settings": {SKILL_SHELL: True}})
         if variant != self._variant:
             settings = {"effortLevel": variant or None}
             yield self.request({"subtype": "apply_flag_settings", "settings": settings}, self._undo("_variant"))

@@ -299,3 +299,65 @@ def test_settings_of_a_repository_are_shown_in_one_line(project: Path) -> None:
     (entry,) = look(project).settings
     assert "\n" not in entry.line and "\x1b" not in entry.line and "\u202e" not in entry.line
     assert len(entry.line) < 400
+
+
+@pytest.mark.parametrize(
+    ("command", "script"),
+    [
+        ("sh ./hook.sh", "sub/hook.sh"),
+        ('"$CLAUDE_PROJECT_DIR"/hook.sh', "sub/hook.sh"),
+        ("${CLAUDE_PROJECT_DIR}/hook.sh", "hook.sh"),
+        ("cd hooks && ./x.sh", "hooks/x.sh"),
+        ("npm run lint", "package.json"),
+        ("make lint", "Makefile"),
+        ("python -m hooks.x", "hooks/x.py"),
+        ("'./my hook.sh'", "my hook.sh"),
+        ("node --require=./x.js -e 0", "x.js"),
+    ],
+)
+def test_a_changed_script_of_a_hook_changes_the_digest(project: Path, command: str, script: str) -> None:
+    folder = "sub" if script.startswith("sub") else "."
+    hook = {"hooks": {"SessionStart": [{"hooks": [{"type": "command", "command": command}]}]}}
+    put(project, f"{folder}/.claude/settings.json", hook)
+    path = put(project, script, "echo good")
+    digests: list[str] = []
+    for text in ("echo good", "echo evil; echo evil"):
+        path.write_text(text)
+        digests.append(ProjectScanner("/nowhere").look(str(project / folder)).read_by(["claude"]).digest)
+    assert "" not in digests
+    assert digests[0] != digests[1]
+
+
+@pytest.mark.parametrize("decoy", ["", ".git"])
+def test_servers_above_the_project_are_seen(tmp_path: Path, decoy: str) -> None:
+    put(tmp_path, ".mcp.json", {"mcpServers": {"y": {"command": "touch"}}})
+    (tmp_path / "sub").mkdir()
+    if decoy:
+        (tmp_path / "sub" / decoy).touch()
+    (tmp_path / "link").symlink_to(tmp_path / "sub")
+    for directory in ("sub", "link"):
+        settings = ProjectScanner("/nowhere").look(str(tmp_path / directory)).settings
+        assert any(setting.path.endswith(".mcp.json") for setting in settings)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        '"h\\x6foks":\n  PreToolUse: []',
+        "name: &a x",
+        "hooked: *a",
+        "name: !!str x",
+        "<<: *a",
+        'name: "al\\x6cow"',
+        "x:\n  - &b y",
+    ],
+)
+def test_a_head_whose_values_stand_elsewhere_counts(project: Path, head: str) -> None:
+    put(project, ".claude/skills/a/SKILL.md", f"---\n{head}\n---\nx\n")
+    assert ProjectScanner("/nowhere").look(str(project)).settings
+
+
+def test_shell_lines_of_a_command_count(project: Path) -> None:
+    put(project, ".claude/commands/peek.md", "---\ndescription: a *plain* head\n---\n!`touch x`\n")
+    [setting] = ProjectScanner("/nowhere").look(str(project)).settings
+    assert (setting.key, setting.effect) == ("shell lines", "runs")

@@ -1,0 +1,40 @@
+"""How Claude Code is started, and what a prompt changes of its settings."""
+
+from __future__ import annotations
+
+import pytest
+
+from universal.agents.claude.settings import Settings
+from universal.codec import LaunchOptions, Prompt, WriteLine
+from universal.permissions import Rule
+
+
+@pytest.mark.parametrize(
+    ("rules", "trusted", "is_off"),
+    [
+        ((), True, False),
+        ((Rule("bash", "*", "allow"),), True, False),
+        ((Rule("bash", "rm *", "deny"),), True, True),
+        ((Rule("*", "*", "ask"),), True, True),
+        ((), False, True),
+    ],
+)
+def test_shell_lines_of_skills_are_off_where_a_rule_could_forbid_them(
+    rules: tuple[Rule, ...], trusted: bool, is_off: bool
+) -> None:
+    argv = Settings().launch(LaunchOptions("claude", "/p", rules=rules, project_settings=trusted)).argv
+    assert any("disableSkillShellExecution" in word for word in argv) is is_off
+
+
+def test_shell_lines_of_skills_are_switched_off_by_a_rule_that_comes_later() -> None:
+    settings = Settings()
+    settings.launch(LaunchOptions("claude", "/p"))
+    denied = Prompt("itm_1", "x", rules=(Rule("bash", "*", "deny"),))
+    lines = [output.data for output in settings.changes_for(denied) if isinstance(output, WriteLine)]
+    assert [b"disableSkillShellExecution" in line for line in lines] == [True]
+    assert list(settings.changes_for(denied)) == []
+
+
+def test_claude_runs_lines_in_bash_and_in_the_project() -> None:
+    environment = Settings().launch(LaunchOptions("claude", "/p")).env
+    assert (environment["CLAUDE_CODE_SHELL"], environment["CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR"]) == ("/bin/bash", "1")

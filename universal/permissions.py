@@ -183,7 +183,7 @@ class Policy:
 
     def is_held_by_plan(self, access: Access) -> bool:
         """Return True if plan mode forbids the access: an edit of any file except the agent's own plan."""
-        if self.mode != PLAN or access.permission != "edit":
+        if self.mode != PLAN or access.permission != "edit" or access.implied:
             return False
         return decide("edit", access.patterns, self.defaults) != "allow"
 

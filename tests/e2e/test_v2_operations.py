@@ -131,7 +131,7 @@ def test_shell_commands_have_the_sessions_variables(client: Client) -> None:
     client.prompt(session, "[scene:text] hello")
     client.wait(session)
     client.call("PUT", f"/api/session/{session}/environment", {"variables": {"GREETING": "good day"}}, status=204)
-    client.prompt(session, "[scene:bash:echo $GREETING] say it")
+    client.prompt(session, "[scene:bash:printenv GREETING] say it")
     wait_for(lambda: client.call("GET", f"/api/session/{session}/permission")["data"] or client.tools(session), TURN_S, "nothing")
     answer(client, session, "once")
     assert client.wait(session) == "succeeded"

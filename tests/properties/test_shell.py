@@ -1,5 +1,5 @@
 # ruff: noqa: E501, RUF005
-"""Whatever the rules allow of a line, bash and dash run nothing else: generated lines, run with a marker program."""
+"""Whatever the rules allow of a line, bash, dash and zsh run nothing else: generated lines, run with a marker program."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import LAW_EXAMPLES
 from universal.permissions import Rule, decide
 from universal.shell import parse_shell_line
+from universal.shell.tables import BUILT_INS as BUILT_IN_NAMES
 
 ECHO = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"), Rule("bash", "printf *", "allow"))
 WRAPPERS = [
@@ -240,8 +241,32 @@ def nested_text(random: Random, depth: int) -> str:
     return random.choice(("", "", "echo ", "echo a ")) + text if template in FORMS else text
 
 
+BUILT_INS = (*sorted(BUILT_IN_NAMES), "rg", "git", "find", "tar", "sort", "xargs", "env", "time", "timeout", "nice")
+OPERANDS = (
+    "a", "1", "-1", "'a[$(ranit x)]'", "'path[$(ranit x)]'", "ranit", "'ranit x'", "'$(ranit x)'", "a=1", "'x=$(ranit x)'", "=ranit", "%1", "[", "]",
+    "'a[`ranit x`]'", "--", "-", "+1", "f", "/bin/ranit", "*", "?", "~", "'%n'", "'%d'", "'%s'", "-eq", "=", "-nt", "-t", "-v", "-o", "!", "{}", "\\;",
+)  # fmt: skip
+
+
+def line_with_builtin(random: Random) -> str:
+    """A command of the subset's form: any built-in or runner with any options and operands, beside an allowed command."""
+    words = [random.choice(BUILT_INS)]
+    for _ in range(random.randint(0, 4)):
+        letters = "".join(
+            random.choice("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0") for _ in range(random.randint(1, 2))
+        )
+        words.append(random.choice((f"-{letters}", f"+{letters}", random.choice(OPERANDS), random.choice(OPERANDS))))
+    line = " ".join(words)
+    return random.choice(
+        ("{}", "echo a; {}", "{}; echo a", "echo a && {}", "echo a | {}", "{} || echo b", "{} > f", "{}\nranit2 x")
+    ).replace("{}", line, 1)
+
+
 def line_of(random: Random) -> str:
     kind = random.random()
+    if kind < 0.3:
+        return line_with_builtin(random)
+    kind = (kind - 0.3) / 0.7
     if kind < 0.35:
         return random.choice(("echo ", "printf ", "")) + "".join(random.choice(PIECES) for _ in range(random.randint(2, 10)))
     text = nested_text(random, random.randint(1, 3))
@@ -293,7 +318,7 @@ def runs(shell: str, directory: Path, lines: list[str]) -> list[str]:
     return lines if len(lines) == 1 else [bad for line in lines for bad in runs(shell, directory, [line])] or lines
 
 
-@pytest.mark.parametrize("shell", ["bash", "dash"])
+@pytest.mark.parametrize("shell", ["bash", "dash", "zsh"])
 @pytest.mark.parametrize("rules", [ECHO, WITH_WRAPPERS], ids=["echo", "wrappers"])
 def test_nothing_runs_that_was_not_allowed(tmp_path: Path, shell: str, rules: tuple[Rule, ...]) -> None:
     path = shutil.which(shell)

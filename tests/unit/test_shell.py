@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from universal.permissions import Rule, decide
-from universal.shell import parse_shell_line
+from universal.shell import is_read_only, parse_shell_line
 
 ECHO_ONLY = (Rule("bash", "*", "deny"), Rule("bash", "echo *", "allow"))
 
@@ -65,48 +65,32 @@ def test_one_allowed_command_allows_no_other(name: str) -> None:
     assert not found.understood or decide("bash", found.commands or (RIDERS[name],), ECHO_ONLY) != "allow"
 
 
-GIT_MESSAGE = "git commit -m \"$(cat <<'EOF'\nfix: it's done (see #1) `x`\n\nCo-Authored-By: A <a@b.c>\nEOF\n)\""
-
 EVERYDAY: dict[str, tuple[str, ...]] = {
     "echo hi && ls": ("echo hi", "ls"),
     "touch made.txt && echo made": ("touch made.txt", "echo made"),
-    "for i in $(seq 3); do echo tick $i; sleep 1; done": ("seq 3", "echo tick $i", "sleep 1"),
     "/bin/bash -lc 'echo hi && ls'": ("/bin/bash -lc 'echo hi && ls'", "echo hi", "ls"),
     "echo out; echo err >&2; exit 3": ("echo out", "echo err >&2"),
     "date +%Y": ("date +%Y",),
-    "kill -9 $PPID": ("kill -9 $PPID",),
     "git push origin main": ("git push origin main",),
     "a; b | c || d": ("a", "b", "c", "d"),
     'echo "a && b"; ls': ('echo "a && b"', "ls"),
     "echo 'x;y'": ("echo 'x;y'",),
     "first\nsecond": ("first", "second"),
-    "sleep 1 & ls": ("sleep 1", "ls"),
-    "sleep 1 &": ("sleep 1",),
-    "make 2>&1 | tee x &>y": ("make 2>&1", "tee x &>y"),
     "cat x >&2 <&3": ("cat x >&2 <&3",),
-    "git log $(rm x)": ("git log $(rm x)", "rm x"),
-    'git log "a $(rm x; ls) b" && id': ('git log "a $(rm x; ls) b"', "rm x", "ls", "id"),
-    "git log `rm x`": ("git log `rm x`", "rm x"),
-    "git diff <(rm x) >(ls)": ("git diff <(rm x) >(ls)", "rm x", "ls"),
     "echo '$(rm x)' \\`": ("echo '$(rm x)' \\`",),
-    "echo $((1 + 2))": ("echo $((1 + 2))",),
-    "git log # it's\nrm x # it's": ("git log", "rm x"),
     "echo a\\'b; rm x": ("echo a\\'b", "rm x"),
     "echo a#b; ls": ("echo a#b", "ls"),
-    GIT_MESSAGE: (GIT_MESSAGE, "cat <<'EOF'"),
     "git add -A && git commit -m 'x' && git push": ("git add -A", "git commit -m 'x'", "git push"),
     "git status --porcelain | wc -l": ("git status --porcelain", "wc -l"),
     "git diff --stat HEAD~1..HEAD": ("git diff --stat HEAD~1..HEAD",),
     "git log --oneline -n 5 --format='%h %s'": ("git log --oneline -n 5 --format='%h %s'",),
     "git show HEAD:src/a.py | head -50": ("git show HEAD:src/a.py", "head -50"),
     "git stash && git checkout -b fix/x": ("git stash", "git checkout -b fix/x"),
-    "git rev-parse @{u}": ("git rev-parse @{u}",),
     "cd src && npm test": ("npm test",),
     "cd src && npm test -- --watch=false 2>&1 | tail -20": ("npm test -- --watch=false 2>&1", "tail -20"),
     "npm run build -- --mode production": ("npm run build -- --mode production",),
     "NODE_ENV=test npm test": ("npm test",),
     "CI=1 FORCE_COLOR=0 pnpm -r test": ("pnpm -r test",),
-    "API_URL=http://localhost:3000 npm start": ("API_URL=http://localhost:3000 npm start", "npm start"),
     "ls -la src/ tests/": ("ls -la src/ tests/",),
     "ls -la | grep -v node_modules": ("ls -la", "grep -v node_modules"),
     "find . -name '*.py' -not -path './.venv/*' | head -20": ("find . -name '*.py' -not -path './.venv/*'", "head -20"),
@@ -123,21 +107,15 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
     "sed -n '1,40p' src/a.py": ("sed -n '1,40p' src/a.py",),
     "sed -i 's/foo/bar/g' src/*.py": ("sed -i 's/foo/bar/g' src/*.py",),
     "awk '{print $1}' data.txt | sort | uniq -c": ("awk '{print $1}' data.txt", "sort", "uniq -c"),
-    "cat <<'EOF' > notes.md\n# it's\n$(x)\nEOF": ("cat <<'EOF' > notes.md",),
-    "cat > a.py <<EOF\nprint('hi')\nEOF\npython a.py": ("cat > a.py <<EOF", "python a.py"),
-    "cat <<EOF | sort\nb\na\nEOF": ("cat <<EOF", "sort"),
     "python -c 'import sys; print(sys.version)'": ("python -c 'import sys; print(sys.version)'",),
-    "python3 - <<'EOF'\nprint(1)\nEOF": ("python3 - <<'EOF'",),
     "python -m pytest tests/unit -q -x 2>&1 | tail -30": ("python -m pytest tests/unit -q -x 2>&1", "tail -30"),
     ".venv/bin/pytest -q -k 'a or b'": (".venv/bin/pytest -q -k 'a or b'",),
-    "source .venv/bin/activate && pytest": ("source .venv/bin/activate", "pytest"),
     "pip install -r requirements.txt": ("pip install -r requirements.txt",),
     "uv run ruff check . && uv run pyright": ("uv run ruff check .", "uv run pyright"),
     "cargo test --all 2>&1 | grep -E 'FAILED|ok'": ("cargo test --all 2>&1", "grep -E 'FAILED|ok'"),
     "RUST_BACKTRACE=1 cargo run -- --help": ("cargo run -- --help",),
     "go test ./... -run TestX -v": ("go test ./... -run TestX -v",),
     "make -j4 && make install": ("make -j4", "make install"),
-    "docker run --rm \\\n  -v \"$PWD\":/x \\\n  image cmd": ('docker run --rm -v "$PWD":/x image cmd',),
     "docker compose up -d && docker ps": ("docker compose up -d", "docker ps"),
     "kubectl get pods -n x -o json | jq '.items[].metadata.name'": (
         "kubectl get pods -n x -o json",
@@ -148,37 +126,70 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
         'curl -X POST -H "Content-Type: application/json" -d \'{"a": 1}\' http://localhost',
     ),
     "mkdir -p a/b && cp x a/b/ && rm -rf y": ("mkdir -p a/b", "cp x a/b/", "rm -rf y"),
-    "mkdir -p src/{a,b}": ("mkdir -p src/{a,b}",),
     "mv a.txt b.txt": ("mv a.txt b.txt",),
     "chmod +x script.sh && ./script.sh": ("chmod +x script.sh", "./script.sh"),
     "which python || echo none": ("which python", "echo none"),
     "command -v node >/dev/null 2>&1 && echo yes": ("command -v node >/dev/null 2>&1", "echo yes"),
     "[ -f package.json ] && cat package.json": ("cat package.json",),
-    'if [ -d "$dir" ]; then ls "$dir"; else echo none; fi': ('ls "$dir"', "echo none"),
     "test -f x || touch x": ("touch x",),
+    "set -e; npm ci; npm test": ("npm ci", "npm test"),
+    "set -euo pipefail\nmake": ("make",),
+    "timeout 60 npm test": ("timeout 60 npm test", "npm test"),
+    "time make": ("time make", "make"),
+    "env | grep PATH": ("env", "grep PATH"),
+    "tar czf x.tgz src && du -sh x.tgz": ("tar czf x.tgz src", "du -sh x.tgz"),
+    "": (),
+}
+"""Lines of the closed subset -> the commands that they run."""
+
+ASKED: dict[str, tuple[str, ...]] = {
+    "for i in $(seq 3); do echo tick $i; sleep 1; done": ("seq 3", "echo tick $i", "sleep 1"),
+    "kill -9 $PPID": ("kill -9 $PPID",),
+    "sleep 1 & ls": ("sleep 1", "ls"),
+    "sleep 1 &": ("sleep 1",),
+    "make 2>&1 | tee x &>y": ("make 2>&1", "tee x &>y"),
+    "git log $(rm x)": ("git log $(rm x)", "rm x"),
+    'git log "a $(rm x; ls) b" && id': ('git log "a $(rm x; ls) b"', "rm x", "ls", "id"),
+    "git log `rm x`": ("git log `rm x`", "rm x"),
+    "git diff <(rm x) >(ls)": ("git diff <(rm x) >(ls)", "rm x", "ls"),
+    "echo $((1 + 2))": ("echo $((1 + 2))",),
+    "git log # it's\nrm x # it's": ("git log", "rm x"),
+    "git commit -m \"$(cat <<'EOF'\nfix: it's done (see #1) `x`\n\nCo-Authored-By: A <a@b.c>\nEOF\n)\"": (
+        "git commit -m \"$(cat <<'EOF'\nfix: it's done (see #1) `x`\n\nCo-Authored-By: A <a@b.c>\nEOF\n)\"",
+        "cat <<'EOF'",
+    ),
+    "git rev-parse @{u}": ("git rev-parse @{u}",),
+    "API_URL=http://localhost:3000 npm start": ("API_URL=http://localhost:3000 npm start", "npm start"),
+    "cat <<'EOF' > notes.md\n# it's\n$(x)\nEOF": ("cat <<'EOF' > notes.md",),
+    "cat > a.py <<EOF\nprint('hi')\nEOF\npython a.py": ("cat > a.py <<EOF", "python a.py"),
+    "cat <<EOF | sort\nb\na\nEOF": ("cat <<EOF", "sort"),
+    "python3 - <<'EOF'\nprint(1)\nEOF": ("python3 - <<'EOF'",),
+    "source .venv/bin/activate && pytest": ("source .venv/bin/activate", "pytest"),
+    'docker run --rm \\\n  -v "$PWD":/x \\\n  image cmd': ('docker run --rm -v "$PWD":/x image cmd',),
+    "mkdir -p src/{a,b}": ("mkdir -p src/{a,b}",),
+    'if [ -d "$dir" ]; then ls "$dir"; else echo none; fi': ('ls "$dir"', "echo none"),
     "[[ -f a.txt ]] && cat a.txt": ("cat a.txt",),
     'for f in *.txt; do echo "$f"; done': ('echo "$f"',),
     "for f in a b c\ndo\n  cat $f\ndone": ("cat $f",),
-    "while read -r line; do echo \"$line\"; done < file.txt": ("read -r line", 'echo "$line"'),
+    'while read -r line; do echo "$line"; done < file.txt': ("read -r line", 'echo "$line"'),
     "i=0; while [ $i -lt 3 ]; do echo $i; i=$((i+1)); done": ("echo $i",),
-    "set -e; npm ci; npm test": ("npm ci", "npm test"),
-    "set -euo pipefail\nmake": ("make",),
     "(cd sub && make)": ("make",),
     "{ echo a; echo b; } > out.txt": ("echo a", "echo b"),
-    "timeout 60 npm test": ("timeout 60 npm test", "npm test"),
-    "time make": ("time make", "make"),
-    "nohup node server.js > log.txt 2>&1 &": ("nohup node server.js > log.txt 2>&1", "node server.js"),
-    "env | grep PATH": ("env", "grep PATH"),
+    "nohup node server.js > log.txt 2>&1 &": ("nohup node server.js > log.txt 2>&1",),
     "sudo apt-get install -y jq": ("sudo apt-get install -y jq", "apt-get install -y jq"),
     "export FOO=bar && npm start": ("export FOO=bar", "npm start"),
     'VERSION=$(git describe --tags); echo "v$VERSION"': ("git describe --tags", 'echo "v$VERSION"'),
     'echo "${name:-world}" ${#name} ${file%.*} ${file##*/}': ('echo "${name:-world}" ${#name} ${file%.*} ${file##*/}',),
     "ps aux | grep node | grep -v grep | awk '{print $2}' | xargs kill": (
-        "ps aux", "grep node", "grep -v grep", "awk '{print $2}'", "xargs kill", "kill",
+        "ps aux",
+        "grep node",
+        "grep -v grep",
+        "awk '{print $2}'",
+        "xargs kill",
+        "kill",
     ),
     "lsof -ti:3000 | xargs -r kill -9": ("lsof -ti:3000", "xargs -r kill -9", "kill -9"),
-    "tar czf x.tgz src && du -sh x.tgz": ("tar czf x.tgz src", "du -sh x.tgz"),
-    "npx tsc --noEmit; echo \"exit: $?\"": ("npx tsc --noEmit", 'echo "exit: $?"'),
+    'npx tsc --noEmit; echo "exit: $?"': ("npx tsc --noEmit", 'echo "exit: $?"'),
     "diff <(sort a) <(sort b)": ("diff <(sort a) <(sort b)", "sort a", "sort b"),
     "case $1 in start) npm start;; *) echo usage;; esac": ("npm start", "echo usage"),
     "build() { npm run build; }; build": ("npm run build", "build"),
@@ -187,17 +198,23 @@ EVERYDAY: dict[str, tuple[str, ...]] = {
         "gh pr create --title 'x' --body \"$(cat <<'EOF'\n## Summary\n- it's \"done\"\nEOF\n)\"",
         "cat <<'EOF'",
     ),
-    "": (),
-}  # fmt: skip
+}
+"""Everyday lines outside of the subset -> commands that are found in them, so that a deny holds."""
 
 
 @pytest.mark.parametrize("line", EVERYDAY)
 def test_everyday_lines_are_understood(line: str) -> None:
     found = parse_shell_line(line)
     assert found.understood, found.reason
-    plain = {command for command in found.commands if command in EVERYDAY[line]}
-    assert tuple(command for command in found.commands if command in plain) == EVERYDAY[line]
+    assert tuple(command for command in found.commands if command in EVERYDAY[line]) == EVERYDAY[line]
     assert len(found.commands) <= len(EVERYDAY[line]) + 4  # other spellings of the first words
+
+
+@pytest.mark.parametrize("line", ASKED)
+def test_other_lines_are_asked_about_and_their_commands_are_found(line: str) -> None:
+    found = parse_shell_line(line)
+    assert (found.understood, bool(found.reason)) == (False, True)
+    assert {" ".join(command.split()) for command in ASKED[line]} <= {" ".join(command.split()) for command in found.commands}
 
 
 @pytest.mark.parametrize(
@@ -207,21 +224,14 @@ def test_everyday_lines_are_understood(line: str) -> None:
         ("cd /tmp && cat x", ("/tmp/", "/tmp/x"), True),
         ("cd sub && cat ../x", ("sub/", "sub/../x"), True),
         ("cd sub; cat ../x", ("sub/", "../x", "sub/../x"), True),
-        ("cd sub || exit 1; cat x", ("sub/", "sub/x"), True),
-        ("(cd /tmp); cat x", ("/tmp/", "x"), True),
-        ('cat "$HOME/x" ~/y', ("~/x", "~/y"), True),
-        ("cat $X/..", (), False),
-        ("D=/etc; cat $D/passwd", ("/etc/passwd",), True),
-        ("for f in a /b; do rm $f; done", ("a", "/b"), True),
+        ("cd sub || exit 1; cat x", ("sub/", "x", "sub/x"), True),
         ("echo x > ../out 2>/dev/null", ("../out",), True),
         ("grep -r /api src", ("src",), True),
-        ("sudo rm -rf /x", ("/x",), True),
         ("git -C /other status", ("/other/",), True),
         ("find / -name x -exec rm {} +", ("/", "{}"), True),
         ("find x | xargs rm", ("x/",), False),
         ("bash -c 'cd /tmp; touch x'", ("/tmp/", "x", "/tmp/x"), True),
         ("make 2>&1 >&2", (), True),
-        ("cat ~root/x", (), False),
     ],
 )
 def test_paths_of_a_line(line: str, paths: tuple[str, ...], known: bool) -> None:
@@ -256,3 +266,68 @@ def test_a_deny_holds_for_wrapped_commands_and_other_spellings(line: str) -> Non
 )  # fmt: skip
 def test_commands_that_may_run_others_are_not_understood(line: str) -> None:
     assert not parse_shell_line(line).understood
+
+
+ATTACKS = [
+    "ls & wait -np 'a[$(touch y)]'",
+    "x='a[$(touch y)]'; false && x=5 || return; echo $((x))",
+    "for x in 1 2; do x='a[$(touch y)]'; done; echo $((x))",
+    "ls() { x='a[$(touch y)]'; }; x=5; ls; echo $((x))",
+    *(f"ls; {name} 'path[$(touch y)]'" for name in ("shift", "exit", "return", "break", "continue", "let", "kill", "wait", "printf %d")),
+    "ls; [ -t 'path[$(touch y)]' ]", "ls; test 'path[$(touch y)]' -eq 1", "y='path[$(touch y)]'; echo $path[y]", "READNULLCMD=sh; < file",
+    "echo =touch", "echo *(e:'touch y':)", "ls &> x touch y", "echo a |& touch", "< file", "> file", "ls <1-5>x",
+    "rg foo *", "rg foo {--pre=sh,.}", "x=--pre=sh; rg foo $x", "rg --pre=sh foo", "rg --hostname-bin x foo", "fd -x rm", "fd --exec-b rm",
+    "command -p ls", "xargs --replace ls", "xargs --max-lines ls", "xargs rg foo", "eval -- ls", "hash -rp /x ls", "jobs -rx ls", "trap ls DEBUG",
+    "declare -a x='($(ls))'", "export -a x='($(ls))'", "local x='($(ls))'", "readonly x='($(ls))'", "nice -n {5,ls}", "find . -exe? ls",
+    "git grep --open=ls", "git grep -O ls", "git rebase --exe ls", "git rebase -x ls", "git ls-remote --upload-p=ls x", "git clone -u ls x",
+    "git config core.fsmonitor ls && git status", "git -c core.pager=x log", "git --exec-path=x log", "git foo", "git fetch ext::ls", "git commit",
+    "git bisect run ls", "git submodule foreach ls", "git difftool -x ls", "git add -p", "git archive --remote=x", "git log --output=x",
+    "tar --to-com=x -xf y", "tar --checkpoint-act=exec=x cf y z", "tar cIf x y z", "tar -I x -xf y", "rsync -e x a b", "sort --compress-prog=x y",
+    "split --filt=x y", "man -P x ls", "ssh -oProxyCommand=x h", "wget --use-ask=x u", "zip -TT x y", "sudo ls", "env -S 'ls x'", "env PATH=x ls",
+    "bash --rcfile x -c ls", "sh -c -e ls", "bash -c \"$x\"", "{ git status; } > README.md", "(git status) > README.md", "pytest *", "npm test ?",
+    "cd nope || return; cat ../out/s", "cd -; git status", "cd a b; ls", "pushd a; ls", "source x; ls", ". x; ls", "alias ls=x; ls", "time -f x ls",
+    "ls\u00a0x", "ls \\\nx", "! ls", "coproc ls", "[[ -f a ]]", "((1))", "ls # x", "noglob ls", "- ls", "print -P x", "vared x",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ATTACKS)
+def test_a_line_that_may_run_others_is_not_understood(line: str) -> None:
+    assert not parse_shell_line(line).understood
+
+
+@pytest.mark.parametrize(
+    ("line", "writes"),
+    [
+        ("echo x > package.json", ("package.json",)),
+        ("ls; : > f", ("f",)),
+        ("cd a && ls >> b 2> c", ("a/b", "a/c")),
+        ("ls 2>&1 > /dev/null", ()),
+        ("cat < a", ()),
+        ("bash -c 'ls > x'", ("x",)),
+    ],
+)
+def test_files_that_redirections_write(line: str, writes: tuple[str, ...]) -> None:
+    found = parse_shell_line(line)
+    assert (found.understood, found.writes, found.writes_known) == (True, writes, True)
+
+
+def test_a_glob_makes_paths_unknown() -> None:
+    assert not parse_shell_line("cat ln?/s").paths_known
+
+
+@pytest.mark.parametrize(
+    ("line", "repositories"),
+    [("git status", ()), ("cd emb && git status", ("emb",)), ("git -C /o status", ("/o",)), ("cd a; git log", (".", "a"))],
+)
+def test_git_in_another_directory_is_named(line: str, repositories: tuple[str, ...]) -> None:
+    assert parse_shell_line(line).repositories == repositories
+
+
+@pytest.mark.parametrize("line", ["cat a && grep -rn x src | head", "ls *.py", "rg foo src", "git status"])
+def test_read_only_lines(line: str) -> None:
+    assert is_read_only(line) is (not line.startswith("git"))
+
+
+@pytest.mark.parametrize("line", ["rg foo *", "rg --pre=x foo", "cat a > b", "ls & rm x", "./cat a", "cat `rm x`", "grep a $x"])
+def test_lines_that_do_more_than_read(line: str) -> None:
+    assert not is_read_only(line)

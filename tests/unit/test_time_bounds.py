@@ -20,7 +20,7 @@ from universal.permissions import Rule, decide, matches
 from universal.session.entries import PendingPrompt
 from universal.session.model import File, ToolCall
 from universal.shell import parse_shell_line
-from universal.shell.source import LENGTH_LIMIT
+from universal.shell.finder import LENGTH_LIMIT
 
 SIZE = 200_000
 BOUND_S = 2.0

@@ -1,6 +1,6 @@
-"""Tables of shell commands: wrappers, built-ins, variables and commands that take paths. Pure.
+"""Tables of shell commands: built-ins, programs that run others, variables, and commands that take paths. Pure.
 
-`universal.shell` reads them. docs/permissions.md explains them to users.
+docs/permissions.md explains them to users.
 """
 
 from __future__ import annotations
@@ -9,162 +9,99 @@ import re
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapper:
-    """A command that runs the command in its arguments. Options that the tables do not name make the line opaque."""
-
-    flags: str = ""
-    """Letters of options without a value."""
-    valued: str = ""
-    """Letters of options with a value."""
-    long_flags: tuple[str, ...] = ()
-    long_valued: tuple[str, ...] = ()
-    operands: int = 0
-    """Words between the options and the wrapped command."""
-    assignments: bool = False
-    """True if `NAME=value` words may stand before the wrapped command."""
-    numbers: bool = False
-    """True if `-10` is an option."""
-    lookup: str = ""
-    """Letters of options with which nothing runs."""
-    stdin_arguments: bool = False
-    """True if the wrapped command gets more arguments from standard input."""
+def word_set(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(text.split())
 
 
-WRAPPERS: dict[str, Wrapper] = {
-    "builtin": Wrapper(),
-    "chronic": Wrapper(),
-    "command": Wrapper(flags="p", lookup="vV"),
-    "doas": Wrapper(flags="nL", valued="u"),
-    "env": Wrapper(flags="i0v", valued="u", long_flags=("--ignore-environment",), long_valued=("--unset",), assignments=True),
-    "exec": Wrapper(flags="cl", valued="a"),
-    "ionice": Wrapper(flags="t", valued="cn", numbers=True),
-    "nice": Wrapper(valued="n", long_valued=("--adjustment",), numbers=True),
-    "nohup": Wrapper(),
-    "setsid": Wrapper(flags="cfw", long_flags=("--fork", "--wait", "--ctty")),
-    "stdbuf": Wrapper(valued="ioe", long_valued=("--input", "--output", "--error")),
-    "sudo": Wrapper(flags="nEHSkPb", valued="ugC", assignments=True),
-    "time": Wrapper(flags="pv", valued="fo"),
-    "timeout": Wrapper(
-        flags="v",
-        valued="ks",
-        long_flags=("--foreground", "--preserve-status", "--verbose"),
-        long_valued=("--kill-after", "--signal"),
-        operands=1,
-    ),
-    "unbuffer": Wrapper(flags="p"),
-    "xargs": Wrapper(
-        flags="0rtx",
-        valued="nPILdsaE",
-        long_flags=("--null", "--no-run-if-empty", "--verbose"),
-        long_valued=("--max-args", "--max-procs", "--replace", "--delimiter", "--max-lines", "--arg-file"),
-        stdin_arguments=True,
-    ),
-}
-SHELLS = frozenset({"sh", "bash", "dash"})
-"""Shells whose `-c` text is read like the line itself."""
-OTHER_SHELLS = frozenset(
-    {"zsh", "fish", "ksh", "ash", "csh", "tcsh", "pwsh", "su", "parallel", "watch", "script", "entr", "chroot"}
+RESERVED = word_set(
+    """
+    if then else elif fi for while until do done case esac in { } ! [[ ]] function select coproc repeat foreach end
+    nocorrect noglob -
+    """
 )
-"""Commands that run text or arguments that are not read here: with arguments the line is not understood."""
-FREE = frozenset({":", "true", "false", "cd", "exit", "return", "break", "continue", "test", "[", "[[", "wait", "shift", "set"})
+"""Words that a shell does not take for the name of a program."""
+BUILT_INS = word_set(
+    """
+    . : [ alias bg bind break builtin caller cd chdir command compgen complete compopt continue declare dirs disown echo
+    enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd
+    pwd read readarray readonly return set shift shopt source suspend test times trap true type typeset ulimit umask unalias
+    unset wait autoload bindkey bye cap clone comparguments compcall compctl compdescribe compfiles compgroups compquote
+    comptags comptry compvalues disable echotc echoti emulate float functions getcap getln integer limit log nameref print
+    private pushln r rehash sched setcap setopt stat strftime sysopen sysread syswrite unfunction unhash unlimit unsetopt
+    vared whence where which zcompile zformat zftp zle zmodload zparseopts zprof zpty zregexparse zselect zsocket zstat
+    zstyle zsystem ztcp
+    """
+)
+"""Built-ins of bash, dash and zsh. One without a proved form is not understood: many of them evaluate their arguments."""
+FREE = frozenset({":", "true", "false", "cd", "exit", "test", "[", "set"})
 """Built-ins that start no program and change nothing but the shell: they need no permission."""
-ENDS = frozenset({"exit", "return", "break", "continue"})
-"""Built-ins after which the rest of the list does not run."""
-OPAQUE = frozenset(
-    [
-        "alias",
-        "coproc",
-        "enable",
-        "bind",
-        "complete",
-        "compgen",
-        "compopt",
-        "history",
-        "fc",
-        "let",
-        "mapfile",
-        "readarray",
-        "getopts",
-        "select",
-        "function",
-    ]
+SHELLS = frozenset({"sh", "bash", "dash"})
+SET_OPTIONS = re.compile(r"[-+][eux]+o?|pipefail|errexit|nounset")
+RUNNERS = word_set(
+    """
+    ash busybox chroot chronic csh doas entr eval exec expect fish flock gdb ionice ksh lldb ltrace mksh nsenter parallel
+    pkexec pwsh run0 runuser script setarch setpriv setsid stdbuf strace su sudo systemd-run taskset tcsh toybox unbuffer
+    unshare watch xvfb-run yash zsh
+    """
 )
-"""Built-ins that evaluate or rename in a way that is not followed: the line is not understood."""
-DECLARING = frozenset({"export", "readonly", "local", "declare", "typeset"})
-RESERVED = frozenset(
-    [
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "for",
-        "while",
-        "until",
-        "do",
-        "done",
-        "case",
-        "esac",
-        "in",
-        "{",
-        "}",
-        "!",
-        "[[",
-        "]]",
-        "function",
-        "select",
-        "coproc",
-    ]
-)
+"""Programs that run the command or the text in their arguments, in more forms than are read here."""
+WRAPPERS = frozenset({"builtin", "command", "env", "find", "nice", "nohup", "time", "timeout", "xargs"})
+"""Programs that run the command in their arguments, which have a proved form."""
 FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-SET_FLAGS = re.compile(r"[-+][euxfCno]+|pipefail|errexit|nounset|noglob|xtrace|noclobber")
-SHOPT_NAMES = frozenset({"nullglob", "globstar", "dotglob", "failglob", "inherit_errexit", "nocaseglob", "lastpipe"})
+SAFE_WITH_ANY_ARGUMENT = word_set(
+    """
+    basename cat chgrp chmod chown cksum cmp cp cut dirname du egrep fgrep file grep head ls md5sum mkdir mv nl readlink
+    realpath rm rmdir sha1sum sha256sum shasum tac tail touch wc
+    """
+)
+"""Programs that no argument makes run another one, so that names of files may stand for them."""
 
-RUNNING_OPTIONS: dict[str, re.Pattern[str]] = {
-    "git": re.compile(
-        r"-c.*|--config-env.*|--exec-path=.*|--upload-pack.*|--receive-pack.*|--exec.*|-x.*|--extcmd.*|-O.*|--open-files.*|ext::.*"
+
+@dataclass(frozen=True, slots=True)
+class ProgramOptions:
+    """The options with which a program runs others: long ones, which may be shortened, and letters."""
+
+    options: tuple[str, ...] = ()
+    letters: str = ""
+
+
+RUNNING_OPTIONS: dict[str, ProgramOptions] = {
+    "bat": ProgramOptions(("pager",)),
+    "curl": ProgramOptions(("config",), "K"),
+    "fd": ProgramOptions(("exec", "exec-batch"), "xX"),
+    "fdfind": ProgramOptions(("exec", "exec-batch"), "xX"),
+    "install": ProgramOptions(("strip-program",)),
+    "man": ProgramOptions(("pager", "html", "preprocessor"), "PHXp"),
+    "rg": ProgramOptions(("pre", "hostname-bin")),
+    "rsync": ProgramOptions(("rsh", "rsync-path", "daemon", "config"), "e"),
+    "scp": ProgramOptions((), "oFSJ"),
+    "sftp": ProgramOptions((), "oFSJ"),
+    "sort": ProgramOptions(("compress-program",)),
+    "split": ProgramOptions(("filter",)),
+    "ssh": ProgramOptions((), "oFJ"),
+    "tar": ProgramOptions(
+        (
+            "checkpoint-action",
+            "to-command",
+            "use-compress-program",
+            "rsh-command",
+            "rmt-command",
+            "info-script",
+            "new-volume-script",
+        ),
+        "IF",
     ),
-    "rg": re.compile(r"--pre(=.*)?|--hostname-bin.*"),
-    "fd": re.compile(r"-[a-zA-Z]*[xX].*|--exec.*"),
-    "fdfind": re.compile(r"-[a-zA-Z]*[xX].*|--exec.*"),
-    "sort": re.compile(r"--compress-p.*"),
-    "tar": re.compile(r"--checkpoint-action.*|--to-command.*|--use-compress-program.*|-I.*|--rsh-command.*|--info-script.*|-F.*"),
-    "rsync": re.compile(r"-[a-zA-Z]*e.*|--rsh.*|--rsync-path.*"),
-    "split": re.compile(r"--filter.*"),
-    "man": re.compile(r"-[PHX].*|--pager.*|--html.*"),
+    "tcpdump": ProgramOptions(("postrotate-command",), "z"),
+    "wget": ProgramOptions(("execute", "use-askpass", "config"), "e"),
+    "zip": ProgramOptions(("unzip-command",), "T"),
 }
-"""Arguments with which a command runs other programs. A line with one is not understood."""
-GIT_RUNNING_SUBCOMMANDS = (("bisect", "run"), ("submodule", "foreach"), ("filter-branch",))
-GIT_OPTIONS_BEFORE_SUBCOMMAND = re.compile(r"-c.*|--config-env.*|--exec-path=.*")
-GIT_SUBCOMMAND_ALLOWS: dict[str, re.Pattern[str]] = {
-    "commit": re.compile(r"-c.*"),
-    "switch": re.compile(r"-c.*"),
-    "clean": re.compile(r"-x.*"),
-    "cherry-pick": re.compile(r"-x"),
-    "diff": re.compile(r"-O.*"),
-    "log": re.compile(r"-[cO].*"),
-    "show": re.compile(r"-[cO].*"),
-    "ls-files": re.compile(r"-[cx].*|--exclude.*"),
-    "checkout": re.compile(r"-c.*"),
-    "grep": re.compile(r"-c"),
-}
-"""Options of git's subcommands that look like a running option and are none."""
-
 HARMLESS_VARIABLES = re.compile(
     r"NODE_ENV|CI|NO_COLOR|FORCE_COLOR|CLICOLOR|TZ|LANG|LC_[A-Z]+|LANGUAGE|PORT|HOST|DEBUG|RUST_LOG|RUST_BACKTRACE|TERM|COLUMNS|LINES"
     r"|PYTHONUNBUFFERED|PYTHONDONTWRITEBYTECODE|PYTHONHASHSEED|PYTHONWARNINGS|PYTHONIOENCODING|PYTHONUTF8|DEBIAN_FRONTEND|HUSKY"
     r"|GIT_TERMINAL_PROMPT|GIT_OPTIONAL_LOCKS|CGO_ENABLED|GOOS|GOARCH|SOURCE_DATE_EPOCH|UPDATE_SNAPSHOTS|VERBOSE|LOG_LEVEL|RAILS_ENV|APP_ENV"
 )
 """A prefix that sets one of these is no part of the command's pattern; any other is."""
-RUNNING_VARIABLES = re.compile(
-    r"PATH|IFS|ENV|BASH.*|SHELL.*|CDPATH|HOME|ZDOTDIR|PS[0-4]|PROMPT_.*|POSIXLY_CORRECT|TMP|TEMP|TMPDIR|GLOBIGNORE|OPTIND|EXECIGNORE"
-    r"|(LD|DYLD|GIT|SSH|XDG|GCONV|MAKE|GLIBC|DOTNET|COMPLUS|CORECLR|npm_config|NPM_CONFIG|YARN|PNPM|CARGO|RUSTC|RUSTUP|PERL|RUBY"
-    r"|LESS|MAN|NODE|JAVA|JDK|GRADLE|MAVEN|LUA|ERL|PIP|UV|PYTEST|OPENSSL|DOCKER|KUBE)_.*"
-    r"|PYTHON.*|PERL5.*|RUBY(OPT|LIB)|LESS(OPEN|CLOSE|KEY)?|MAKE(FLAGS|FILES)|GOFLAGS|GOTOOLCHAIN|_JAVA_OPTIONS|LUA_INIT.*|CC|CXX|AR|LD|NODE_.*"
-    r"|.*(PAGER|EDITOR|VISUAL|BROWSER|OPTS|OPTIONS|FLAGS|PATH|_HOME|_COMMAND|_CMD|_SHELL|WRAPPER|LAUNCHER|ASKPASS|PRELOAD|RCFILE|_PROGRAM|_PROXY|_proxy)"
-)
-"""Variables that make programs run others. A line that sets one is not understood."""
 
 PATH_COMMANDS: dict[str, int] = {
     **dict.fromkeys(

@@ -1,272 +1,183 @@
-"""Reads words, expansions and assignments of a shell line. Pure."""
+"""Cuts a shell line of the closed subset into words, operators and redirections. Pure.
+
+The subset has plain words, single quotes, double quotes without expansion, a backslash before one character, `|`, `&&`, `||`,
+`;`, new lines, and redirections of and to files. bash, dash and zsh read each of these in the same way; all else is refused.
+"""
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TypeAlias
 
-from universal.shell import tables
-from universal.shell.source import BLANK, OPERATORS, VISITS_LIMIT, Source
-from universal.shell.values import Outcome, Piece, State, Word, are_numbers, reject
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
-
-NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-IDENTIFIER = re.compile(NAME)
-_WORD = re.compile(r"(?:[^\s\\'\"`$<>|&;()#\x00-\x20\x7f]|\\[^\n\s\x00-\x20]|\\ |(?<!\A)#)+")
-_STRING = re.compile(r"(?:[^\"\\`$]|\\[^\r]|\$(?=[\s.,:;/%=)\]}|&+~^-]|\Z))*", re.DOTALL)
-_ANSI = re.compile(r"\$'(?:[^'\\]|\\[^'])*'", re.DOTALL)
-_SIMPLE = re.compile(rf"\$(?:{NAME}|[0-9@*#?$!-])")
-_OPERAND = rf"(?:[\w./ :*?,@%+~=\[\]^!-]|\$(?:{NAME}|[0-9])|\\[./])*"
-_EXPANSION = re.compile(
-    rf"\$\{{(?:#(?:{NAME}|[@*])(?:\[[@*0-9]+\])?"
-    rf"|(?:{NAME}|[0-9]+|[@*#?$!-])(?:\[(?:[@*]|-?[0-9]+)\])?"
-    rf"(?:(?::?[-+?]|[#%]{{1,2}}|//?[#%]?|\^\^?|,,?){_OPERAND}|: ?-?[0-9]+(?::-?[0-9]+)?)?)\}}"
-)
-_ARITHMETIC_LEAF = re.compile(r"[0-9]+|[-+*/%<>=!?:&|^~()]{1,2}|<<|>>|\$\(\(|\)\)")
+LENGTH_LIMIT = 20_000
+"""Maximum characters of a line that is read."""
+_PLAIN = re.compile(r"[\w./:,%@+=!~#*?\[\]{}^-]+")
+"""Characters of words that need no quotes. `Word` says which of them have a meaning."""
+_UNPRINTABLE = re.compile(r"[^\S \t\n]|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+_OPERATOR = re.compile(r"&&|\|\||\|(?!&)|[;\n]")
+_REDIRECTION = re.compile(r"([0-9]?)(>>|>\||>&|<&|>|<)")
+_NUMBER_GLOB = re.compile(r"[0-9]*-[0-9]*")
 
 
-class WordReader(Source):
-    """Reads words. The substitutions inside of them are statements."""
+class NotProvedError(Exception):
+    """The line is not in the closed subset, or what it does is not known. The text says why."""
 
-    def _word(self, node: Node, state: State) -> Word:
-        self._enter()
-        try:
-            return Word(self._of(node), tuple(self._pieces(node, state, quoted=False)))
-        finally:
-            self._depth -= 1
 
-    def _pieces(self, node: Node, state: State, quoted: bool) -> list[Piece]:  # noqa: C901 - a table of node types
-        self._visits += 1
-        text = self._of(node)
-        match node.type:
-            case "word" | "number" | "variable_name" | "test_operator" | "command_name" if not node.children:
-                if _WORD.fullmatch(text) is None:
-                    raise reject("an unusual word")
-                return [Piece(part[1:] if part[0] == "\\" else part, part[0] == "\\") for part in re.findall(r"\\.|[^\\]+", text)]
-            case "command_name" if len(node.children) == 1:
-                return self._pieces(node.children[0], state, quoted)
-            case "raw_string":
-                if re.fullmatch(r"'[^']*'", text) is None:
-                    raise reject("an unusual string")
-                return [Piece(text[1:-1], True)]
-            case "ansi_c_string":
-                if _ANSI.fullmatch(text) is None:
-                    raise reject("`$'` means another thing in another shell")
-                return [Piece(None, True)]
-            case "string":
-                return self._string(node, state)
-            case "concatenation" | "brace_expression":
-                return self._pieces_of(node, state, quoted)
-            case "simple_expansion":
-                return [self._variable_piece(text.lstrip(), state, quoted)]
-            case "expansion":
-                if _EXPANSION.fullmatch(text.lstrip()) is None:
-                    raise reject("an expansion that may evaluate text")
-                inner = re.fullmatch(rf"\$\{{({NAME})\}}", text.lstrip())
-                number = text.lstrip().startswith("${#")
-                return [self._variable_piece(f"${inner[1]}", state, quoted) if inner else Piece(None, quoted, None, number)]
-            case "command_substitution" | "process_substitution":
-                self._substitution(node, state, quoted)
-                return [Piece(None, quoted)]
-            case "arithmetic_expansion":
-                self._arithmetic(node, state)
-                return [Piece(None, quoted, ("0", "1"), True)]
-            case _:
-                raise reject(f"{node.type.replace('_', ' ')} is not followed")
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word: as it is written, and after the removal of quotes.
 
-    def _pieces_of(self, node: Node, state: State, quoted: bool) -> list[Piece]:
-        pieces: list[Piece] = []
-        position = node.start_byte
-        for child in node.children:
-            if child.start_byte != position:
-                raise reject("blanks inside of a word")
-            position = child.end_byte
-            if not child.is_named:
-                if child.type not in ("{", "}", "..", "==", "=", "="):
-                    raise reject("an unusual word")
-                pieces.append(Piece(child.type, False))
-            else:
-                if self._text(child.start_byte, child.start_byte + 1) in (" ", "\t", "\n"):
-                    raise reject("blanks inside of a word")
-                pieces += self._pieces(child, state, quoted)
-        if position != node.end_byte:
-            raise reject("blanks inside of a word")
-        return pieces
+    is_glob   the shell replaces it by names of files, so that `value` is only the pattern
+    is_quoted  some of it is quoted
+    """
 
-    def _string(self, node: Node, state: State) -> list[Piece]:
-        """Read a double-quoted string. Its text is what lies between the expansions, because the grammar leaves out blanks."""
-        children = node.children
-        if len(children) < 2 or children[0].type != '"' or children[-1].type != '"':
-            raise reject("an unusual string")
-        pieces = [Piece("", True)]
-        position = children[0].end_byte
-        for child in [*children[1:-1], children[-1]]:
-            if child.type in ("string_content", "$"):
-                continue
-            raw = self._of(child)
-            begin = child.start_byte + len(raw) - len(raw.lstrip())
-            literal = self._text(position, begin)
-            if _STRING.fullmatch(literal) is None:
-                raise reject("an unusual string")
-            pieces.append(Piece(re.sub(r"\\(\n|[\\$`\"])", lambda match: match[1].strip("\n"), literal), True))
-            if child.is_named:
-                pieces += self._pieces(child, state, quoted=True)
-            elif child is not children[-1]:
-                raise reject("an unusual string")
-            position = child.end_byte
-        return pieces
+    source: str
+    value: str
+    is_glob: bool = False
+    is_quoted: bool = False
 
-    def _variable_piece(self, text: str, state: State, quoted: bool) -> Piece:
-        if _SIMPLE.fullmatch(text) is None:
-            raise reject("an unusual expansion")
-        name = text[1:]
-        if name == "HOME":
-            return Piece(None, quoted, ("~",))
-        if name == "PWD":
-            return Piece(
-                None, quoted, None if state.directories is None else tuple(directory or "." for directory in state.directories)
-            )
-        values = state.value(name)
-        number = name in ("?", "#", "$", "!") or are_numbers(values)
-        return Piece(None, quoted, values, number)
+    @property
+    def may_be_option(self) -> bool:
+        """Whether the program may take the word for an option: also a pattern that a file's name such as `-x` may match."""
+        return self.value.startswith("-") or (self.is_glob and self.value[0] in "*?[")
 
-    def _substitution(self, node: Node, state: State, quoted: bool) -> None:
-        text = self._of(node).lstrip()
-        opening, closing = self._of(node.children[0]).strip(), self._of(node.children[-1])
-        if opening == "`":
-            body = text[1:-1]
-            if closing != "`" or re.search(r"[`\\#]", body) or (quoted and '"' in body):
-                raise reject("unusual backticks")
-        elif opening not in ("$(", "<(", ">(") or closing != ")" or text.startswith("$((") or (quoted and opening != "$("):
-            raise reject("an unusual substitution")
-        self._enter()
-        try:
-            before: Node | None = None
-            current = state
-            for child in node.children:
-                self._gap(before, child, start=node.start_byte)
-                if child.type == "comment":
-                    self._comment(child)
-                elif child.type == "file_redirect":  # `$(<file)`
-                    if self._redirect(child, current)[1]:
-                        raise reject("words behind a redirection")
-                elif child.is_named:
-                    current = self._statement(child, current).end
-                elif before is not None and child.type not in OPERATORS and child.id != node.children[-1].id:
-                    raise reject("an unusual substitution")
-                before = child
-        finally:
-            self._depth -= 1
 
-    def _arithmetic(self, node: Node, state: State) -> None:
-        """Accept arithmetic of numbers only. Bash evaluates the text of variables, and a subscript in it runs commands."""
-        before: Node | None = None
-        if not node.children or self._of(node.children[0]).strip() != "$((" or self._of(node.children[-1]) != "))":
-            raise reject("arithmetic that is not followed")
-        stack = [node]
-        leaves: list[Node] = []
-        while stack:
-            child = stack.pop()
-            self._visits += 1
-            if child.type in ("simple_expansion", "expansion", "variable_name") or not child.children:
-                leaves.append(child)
-            else:
-                stack += reversed(child.children)
-        if self._visits > VISITS_LIMIT:
-            raise reject("it is too long")
-        for leaf in leaves:
-            self._gap(before, leaf, BLANK, start=node.start_byte)
-            before = leaf
-            text = self._of(leaf).strip()
-            if leaf.type == "variable_name" and IDENTIFIER.fullmatch(text):
-                piece = self._variable_piece(f"${text}", state, False)
-            elif leaf.type in ("simple_expansion", "expansion"):
-                (piece,) = self._pieces(leaf, state, False)
-            elif _ARITHMETIC_LEAF.fullmatch(text) is not None:
-                continue
-            else:
-                raise reject("arithmetic that is not followed")
-            if not piece.number:
-                raise reject("arithmetic with a variable that may not be a number")
+@dataclass(frozen=True, slots=True)
+class Redirection:
+    """A redirection. `target` is None for one to a descriptor (`2>&1`)."""
 
-    def _variable(self, node: Node) -> str:
-        name = self._of(node)
-        if IDENTIFIER.fullmatch(name) is None:
-            raise reject("an unusual variable")
-        return self._harmless(name)
+    source: str
+    writes: bool
+    target: Word | None
 
-    def _harmless(self, name: str) -> str:
-        if tables.RUNNING_VARIABLES.fullmatch(name) and not tables.HARMLESS_VARIABLES.fullmatch(name):
-            raise reject(f"{name} may make programs run others")
-        return name
 
-    def _parse_assignment(self, node: Node, state: State) -> tuple[str, Word | None]:
-        """Read the name and value of an assignment, without changing the state."""
-        children = node.children
-        if node.type != "variable_assignment" or not children or children[0].type != "variable_name":
-            raise reject("an unusual assignment")
-        name = self._of(children[0])
-        if IDENTIFIER.fullmatch(name) is None:
-            raise reject("an unusual assignment")
-        for before, two in pairwise(children):
-            if before.end_byte != two.start_byte:
-                raise reject("an unusual assignment")
-        if len(children) < 2 or children[1].type not in ("=", "+=") or len(children) > 3:
-            raise reject("an unusual assignment")
-        if len(children) == 2:
-            return name, Word("", (Piece("", True),))
-        value = children[2]
-        if value.type == "array":
-            for word in self._array(value, state):
-                if word.source.startswith("["):
-                    raise reject("an array with subscripts")
-            return name, None
-        word = self._word(value, state)
-        return name, None if children[1].type == "+=" else word
+Token: TypeAlias = Word | Redirection | str
+"""A word, a redirection, or an operator: `&&`, `||`, `|`, `;`, a new line."""
 
-    def _array(self, node: Node, state: State) -> list[Word]:
-        words: list[Word] = []
-        before: Node | None = None
-        for child in node.children:
-            gap = self._gap(before, child, start=node.start_byte)
-            if child.is_named:
-                if before is not None and before.is_named and not gap:
-                    raise reject("two words without a blank between")
-                words.append(self._word(child, state))
-            elif child.type not in "()":
-                raise reject("an unusual array")
-            before = child
-        return words
 
-    def _assignment(self, node: Node, state: State) -> State:
-        name, word = self._parse_assignment(node, state)
-        self._harmless(name)
-        if word is None:
-            return state.assign(name, None)
-        if (
-            any(piece.number and piece.text is None for piece in word.pieces)
-            and len([p for p in word.pieces if p.text != ""]) == 1
-        ):
-            return state.assign(name, ("0", "1"))
-        return state.assign(name, word.values)
+def tokens_of(line: str) -> list[Token]:
+    """Cut a line. Raises NotProvedError."""
+    if len(line) > LENGTH_LIMIT:
+        raise NotProvedError("it is too long")
+    if _UNPRINTABLE.search(line):
+        raise NotProvedError("it has control characters or unusual blanks")
+    tokens: list[Token] = []
+    position = 0
+    while position < len(line):
+        if line[position] in " \t":
+            position += 1
+        elif match := _OPERATOR.match(line, position):
+            tokens.append(match[0])
+            position = match.end()
+        elif match := _REDIRECTION.match(line, position):
+            redirection, position = _redirection(line, match)
+            tokens.append(redirection)
+        else:
+            word, position = _word(line, position)
+            tokens.append(word)
+    return tokens
 
-    def _literal(self, node: Node) -> str:
-        text = self._of(node)
-        if _WORD.fullmatch(text) is None and text not in ("==", "=~"):
-            raise reject("an unusual word")
-        return text
 
-    def _assignment_word(self, node: Node, state: State) -> Word:
-        name, word = self._parse_assignment(node, state)
-        self._harmless(name)
-        pieces = (Piece(None, True),) if word is None else word.pieces
-        return Word(self._of(node), (Piece(f"{name}=", False), *pieces))
+def _redirection(line: str, match: re.Match[str]) -> tuple[Redirection, int]:
+    start, position = match.start(), match.end()
+    operator = match[2]
+    if start and line[start - 1] not in " \t\n;|&":
+        raise NotProvedError("a redirection without a blank before it")
+    if operator in (">&", "<&"):
+        if not re.match(r"[0-9](?![^ \t\n;|])", line[position : position + 2]):
+            raise NotProvedError(f"`{operator}` means another thing in another shell")
+        return Redirection(line[start : position + 1], False, None), position + 1
+    while position < len(line) and line[position] in " \t":
+        position += 1
+    if position == len(line) or line[position] in "\n;|&<>":
+        raise NotProvedError("an unusual redirection")
+    target, position = _word(line, position)
+    if target.is_glob or _NUMBER_GLOB.fullmatch(target.value) or not target.value:
+        raise NotProvedError("a redirection to a file that is not known")
+    return Redirection(line[start:position], operator != "<", target), position
 
-    def _statement(self, node: Node, state: State) -> Outcome:
-        raise NotImplementedError
 
-    def _redirect(self, node: Node, state: State) -> tuple[str, list[Word]]:
-        raise NotImplementedError
+def _word(line: str, start: int) -> tuple[Word, int]:
+    position = start
+    value = ""
+    is_glob = is_quoted = False
+    while position < len(line) and line[position] not in " \t\n;|<>" and not line.startswith("&&", position):
+        char = line[position]
+        if char == "'":
+            end = line.find("'", position + 1)
+            if end < 0:
+                raise NotProvedError("a quote without an end")
+            value, position, is_quoted = value + line[position + 1 : end], end + 1, True
+        elif char == '"':
+            text, position = _double_quoted(line, position)
+            value, is_quoted = value + text, True
+        elif char == "\\":
+            escaped = line[position + 1 : position + 2]
+            if not escaped.isprintable() or not escaped:
+                raise NotProvedError("a line that is continued")
+            value, position, is_quoted = value + escaped, position + 2, True
+        elif match := _PLAIN.match(line, position):
+            value, position = value + match[0], match.end()
+            is_glob = is_glob or re.search(r"[*?]|\[.*\]", match[0]) is not None
+        else:
+            raise NotProvedError(_reason(char))
+    source = line[start:position]
+    if not source:
+        raise NotProvedError("an unusual operator")
+    _check(source, value, is_quoted=is_quoted)
+    return Word(source, value, is_glob and source not in ("[", "]"), is_quoted), position
+
+
+def _double_quoted(line: str, start: int) -> tuple[str, int]:
+    position = start + 1
+    text = ""
+    while position < len(line) and line[position] != '"':
+        if line[position] in "$`":
+            raise NotProvedError("an expansion")
+        if line[position] == "\\" and line[position + 1 : position + 2] in ('"', "\\", "$", "`", "\n"):
+            if line[position + 1] == "\n":
+                raise NotProvedError("a line that is continued")
+            position += 1
+        text += line[position]
+        position += 1
+    if position == len(line):
+        raise NotProvedError("a quote without an end")
+    return text, position + 1
+
+
+def _check(source: str, value: str, *, is_quoted: bool) -> None:
+    """Refuse what a shell reads in a way of its own: `=name` of zsh, comments, braces, names of other people's homes."""
+    if re.search(r"[{}]", _remove_quotes(source)) and source != "{}":
+        raise NotProvedError("braces")
+    if source[0] == "#":
+        raise NotProvedError("a comment")
+    if source[0] == "=" and source != "=":
+        raise NotProvedError("a word that zsh replaces")
+    if source[0] == "~" and source != "~" and not source.startswith("~/"):
+        raise NotProvedError("a directory that is not known")
+    if re.search(r"[=:]~", _remove_quotes(source)):
+        raise NotProvedError("`~` means another thing in another shell")
+    if (
+        re.search(r"[\[\]]", _remove_quotes(source))
+        and (is_quoted or re.search(r"\[[^\]]*$|^[^\[]*\]", source))
+        and source not in ("[", "]")
+    ):
+        raise NotProvedError("a pattern that shells read in different ways")
+
+
+def _remove_quotes(source: str) -> str:
+    """What of a word stands outside of quotes."""
+    return re.sub(r"""'[^']*'|"(?:\\.|[^"\\])*"|\\.""", "", source)
+
+
+def _reason(char: str) -> str:
+    match char:
+        case "$" | "`":
+            return "an expansion"
+        case "&":
+            return "a command in the background"
+        case "(" | ")":
+            return "a subshell or a function"
+        case _:
+            return f"an unusual character ({char!r})"

@@ -140,7 +140,7 @@ def primary_access(agent: str, data: PermissionData, directory: str) -> Access:
 
 
 def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque: bool) -> tuple[Access, ...]:
-    """Return the accesses of a command: its own, and `external_directory` and `read` for the paths visible in its line."""
+    """Return the accesses of a command: its own, and `external_directory`, `read`, `edit` for paths visible in its line."""
     texts = [str(line) for line in arr(meta.get("commands"))] or [str(input_.get("command", ""))]
     lines = [parse_shell_line(line) for line in texts]
     bases = [place.absolute(folder) for folder in meta["folders"]]
@@ -151,6 +151,7 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
         for path in line.paths
     ]
     reads = [place.absolute(str(path), base) for base in bases for path in arr(meta.get("reads"))]
+    writes = [place.absolute(path, base) for base in bases for line in lines for path in line.writes]
     read_names = tuple(dict.fromkeys(name for path in (*reads, *paths) for name in place.names(path)))
     commands = tuple(
         dict.fromkeys(
@@ -158,16 +159,24 @@ def _bash(tool: str, input_: JsonObject, meta: JsonObject, place: Place, opaque:
         )
     )
     opaque = opaque or not any(texts)
-    understood = all(line.understood for line in lines)
+    reasons = [line.reason for line in lines if line.reason]
+    repositories = [place.absolute(folder, base) for base in bases for line in lines for folder in line.repositories]
+    repositories += bases if any(command.split(" ", 1)[0] == "git" for command in commands) else []
+    if any(repository not in (place.directory, *place.roots) for repository in repositories):
+        reasons.append("git in another repository, whose configuration may run programs")
+    understood = not reasons and all(line.understood for line in lines)
     metadata: JsonObject = {"command": "\n".join(texts), **_description(meta)}
     if not understood:
-        metadata |= {"understood": False, "reason": "; ".join(line.reason for line in lines if line.reason)}
+        metadata |= {"understood": False, "reason": "; ".join(reasons)}
     always = tuple(dict.fromkeys(map(always_of, commands))) if understood else ()
-    unknown = Access("external_directory", ("*",), (), metadata, understood=False, implied=True)
+    write_names = tuple(dict.fromkeys(name for path in writes for name in place.names(path)))
+    unknown_paths = [] if all(line.paths_known for line in lines) else ["external_directory", "read"]
+    unknown_writes = [] if all(line.writes_known for line in lines) else ["edit"]
     return (
         *external([*([] if meta.get("confined") is True else [base + "/" for base in bases]), *reads, *paths], place),
-        *(() if all(line.paths_known for line in lines) else (unknown,)),
+        *(Access(key, ("*",), (), metadata, understood=False, implied=True) for key in (*unknown_paths, *unknown_writes)),
         *((Access("read", read_names, ("*",), metadata, implied=True),) if read_names else ()),
+        *((Access("edit", write_names, write_names, metadata, implied=True),) if write_names else ()),
         Access("bash", commands, always, metadata, understood, opaque),
     )
 

@@ -10,7 +10,7 @@ came after that prompt the step.
     write        text + a new file, final text
     bash:CMD     text + one shell command, final text
     ask_bash:CMD the same, asking for more rights where the agent's tool can (Codex)
-    slow_bash:N  a shell command that prints a line a second, N seconds
+    slow_bash:N  a shell command that takes N seconds and prints a line a second, at most TICKS lines
     two_bash     two shell commands in one step, final text
     parallel     two reads in one step, final text
     reason       reasoning, then text
@@ -50,6 +50,7 @@ from universal.lib.jsonvalue import arr, obj
 TITLE = "A short title"
 DELTA_S = 0.01
 DRIP_S = 0.1
+TICKS = 20
 MARKDOWN = """# A heading
 
 Some **bold** text and `code`:
@@ -163,7 +164,8 @@ def _steps(scene: str, argument: str, cwd: str, tools: tuple[str, ...]) -> list[
     wait: list[Step] = [("Waiting.", [("wait", ())])] if "wait_agent" in tools else []
     search: list[Step] = [("Looking for it.", [("search", (argument or "echo",))])] if "tool_search" in tools else []
     readme, notes = f"{cwd}/README.md", f"{cwd}/notes.txt"
-    ticks = f"for i in $(seq {argument or 4}); do echo tick $i; sleep 1; done"
+    seconds = int(argument) if argument.isdecimal() else 4
+    ticks = "; ".join(f"echo tick {i + 1}; sleep {1 if i + 1 < TICKS else seconds - i}" for i in range(min(seconds, TICKS)))
     table: dict[str, list[Step]] = {
         "read_edit": [
             ("I'll read the file first.", [("read", (readme,))]),

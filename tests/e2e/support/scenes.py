@@ -62,7 +62,7 @@ def _answer_dialog(want: str, *keys: str) -> Callable[[Terminal], Shots]:
     return play
 
 
-_TICK = "echo tick 1; for i in 1 2 3 4 5 6 7 8; do sleep 3; done"
+_TICK = "echo tick 1; sleep 24"
 """Claude tells what a command wrote only when it has ended, so only the call itself can be waited for, not its output."""
 
 

@@ -290,3 +290,18 @@ def test_a_name_is_compared_as_the_disk_compares_it(path: str, name: str) -> Non
     assert "deny" not in actions(Policy(config=rules), "claude", name, mac, file_path="docs/new")
     allowed = Policy(config=(Rule("edit", "*", "ask"), Rule("edit", "Docs/*", "allow"), Rule("read", "*", "allow")))
     assert actions(allowed, "claude", "Write", mac, file_path="docs/new") == {"ask"}, "no rule allows more than as it is written"
+
+
+def test_a_redirection_needs_edit_of_its_file() -> None:
+    accesses = accesses_of("claude", request("Bash", command="echo x > package.json"), Place("/p"))
+    policy = Policy(config=(Rule("bash", "*", "allow"), Rule("edit", "*.json", "deny")))
+    assert "deny" in [policy.action(access) for access in accesses]
+    assert "deny" not in [Policy(config=policy.config[:1]).action(access) for access in accesses]
+
+
+@pytest.mark.parametrize(
+    ("line", "understood"), [("cd /p && git status", True), ("cd emb && git status", False), ("git -C /o log", False)]
+)
+def test_git_is_understood_in_the_project_alone(line: str, understood: bool) -> None:
+    [*_, access] = accesses_of("claude", request("Bash", command=line), Place("/p"))
+    assert access.understood is understood

@@ -19,16 +19,8 @@ from typing import Any
 
 from universal.lib.jsonvalue import arr
 from universal.permissions import BYPASS, Rule, matches
-from universal.shell.tables import (
-    DECLARING,
-    GIT_RUNNING_SUBCOMMANDS,
-    OPAQUE,
-    OTHER_SHELLS,
-    RESERVED,
-    RUNNING_OPTIONS,
-    SHELLS,
-    WRAPPERS,
-)
+from universal.shell import git
+from universal.shell.tables import BUILT_INS, RESERVED, RUNNERS, RUNNING_OPTIONS, SHELLS, WRAPPERS, ProgramOptions
 
 PERMISSIONS, DISABLED, ALLOW_ALL = "amp.permissions", "amp.tools.disable", "amp.dangerouslyAllowAll"
 
@@ -80,11 +72,17 @@ PATHS = (*TOOLS["read"], *TOOLS["edit"][:5], ("Grep", "path"), ("list_directory"
 
 # A JavaScript expression for the whole text: `^`, `$` and `.` would stop at lines, since Amp sets the flag `m`.
 _START, _END, _ANY = r"(?<![\s\S])", r"(?![\s\S])", r"[\s\S]*"
-_NAME, _WORD = r"[A-Za-z0-9_./-]+", r"[A-Za-z0-9_./:,@+=-]+"
-_NOT_LITERAL = frozenset(
-    {*WRAPPERS, *SHELLS, *OTHER_SHELLS, *OPAQUE, *DECLARING, *RESERVED}
-    | {"find", "eval", "trap", "source", ".", "read", "hash", "shopt", "set", "test", "printf", "unset", "cd", "pushd", "popd"}
-)
+_NAME, _WORD = r"[A-Za-z0-9_./][A-Za-z0-9_./-]*", r"[A-Za-z0-9_./:,@+-][A-Za-z0-9_./:,@+=-]*"
+_NOT_LITERAL = (WRAPPERS | SHELLS | RUNNERS | RESERVED | BUILT_INS) - {
+    "echo",
+    "pwd",
+    "true",
+    "false",
+    ":",
+    "kill",
+    "type",
+    "which",
+}
 """Commands that may run others, or change the meaning of later ones. A pattern for `bash` refuses them."""
 _DOTS = r"(?:(?:^|\/)\.{1,2}(?:\/|$)|\/\/|\/$|\\)"
 _STARS = 4
@@ -241,13 +239,34 @@ def _literal(text: str) -> str:
 def _not_plain() -> str:
     """Matches command lines with more than one command of plain words, or with options that run others."""
     commands = "|".join(sorted(map(_literal, _NOT_LITERAL)))
-    running = "|".join(f"{name}(?: {_WORD})* (?:{options.pattern})(?: |{_END})" for name, options in RUNNING_OPTIONS.items())
-    words = f"(?!(?:{commands})(?: |{_END}))(?!{running}|{_GIT_RUNS}){_NAME}(?: {_WORD})*"
+    running = "|".join(
+        f"{name}(?: {_WORD})* (?:{_options_pattern(options)})(?: |{_END})" for name, options in RUNNING_OPTIONS.items()
+    )
+    folder = r"(?:[A-Za-z0-9_./-]*\/)?"
+    words = f"(?!{folder}(?:{commands})(?: |{_END}))(?!{folder}(?:{running}|{_GIT_RUNS})){_NAME}(?: {_WORD})*"
     return f"{_START}(?!{words}{_END})"
 
 
-_GIT_RUNS = f"git(?: {_WORD})* (?:{'|'.join(sorted({names[0] for names in GIT_RUNNING_SUBCOMMANDS}))})(?: |{_END})"
-"""Subcommands of git that run commands."""
+def _options_pattern(options: ProgramOptions) -> str:
+    """Matches a word that is one of these options, or a shortened form of one."""
+    long = [f"--{_prefix_pattern(option)}(?:=[^ ]*)?" for option in options.options]
+    letters = [f"-*[A-Za-z]*[{options.letters}][A-Za-z]*(?:{_WORD})?"] if options.letters else []
+    return "|".join([*long, *letters])
+
+
+def _prefix_pattern(option: str) -> str:
+    """Matches the beginnings of a word."""
+    first, rest = option[0], option[1:]
+    return f"{_literal(first)}(?:{_prefix_pattern(rest)})?" if rest else _literal(first)
+
+
+_GIT_OPTIONS = "|".join(f"--{_prefix_pattern(option)}(?:=[^ ]*)?" for option in git.RUNNING)
+_GIT_RUNS = (
+    f"git (?!(?:{'|'.join(map(_literal, sorted(git.SUBCOMMANDS - git.FORMS.keys())))})(?: |{_END}))"
+    f"|git(?: {_WORD})* (?:-[A-Za-z]*[ceipsxuSO][A-Za-z]*|{_GIT_OPTIONS})"
+    f"(?: |{_END})"
+)
+"""Lines of git that may run other programs."""
 
 
 _LEAVES = r"(?:^|[ =:,@])\/|\.\."

@@ -7,6 +7,7 @@ translate what they know and report the rest as `agent.unparsed`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Self, TypeAlias
@@ -28,12 +29,21 @@ class Frozen(BaseModel):
 
         It takes a fifth of the time of `model_construct`, which looks for aliases and defaults one by one.
         """
-        value = cls.__new__(cls)
-        object.__setattr__(value, "__dict__", fields)
-        object.__setattr__(value, "__pydantic_fields_set__", _all_of(cls))
-        object.__setattr__(value, "__pydantic_extra__", None)
-        object.__setattr__(value, "__pydantic_private__", None)
-        return value
+        return cls.all_from_fields((fields,))[0]
+
+    @classmethod
+    def all_from_fields(cls, all_fields: Iterable[dict[str, Any]]) -> list[Self]:
+        """Create several values as `from_fields` does, with one call for all."""
+        values: list[Self] = []
+        names, put = _all_of(cls), object.__setattr__
+        for fields in all_fields:
+            value = cls.__new__(cls)
+            put(value, "__dict__", fields)
+            put(value, "__pydantic_fields_set__", names)
+            put(value, "__pydantic_extra__", None)
+            put(value, "__pydantic_private__", None)
+            values.append(value)
+        return values
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from shim.lib.clock import Clock
@@ -36,14 +36,13 @@ _ID = re.compile(r"[A-Za-z0-9_-]+")
 _TAILS_AT_ONCE = 256
 
 
-def random_tails() -> Iterator[str]:
-    """Yield endless tails of 14 random base-62 characters (a byte mod 62 each), as OpenCode creates them.
+def random_tails(count: int = _TAILS_AT_ONCE) -> list[str]:
+    """Tails of 14 random base-62 characters (a byte mod 62 each), as OpenCode creates them.
 
-    It draws random bytes in blocks, because a system call for each id would be most of the id's cost.
+    They are drawn in blocks, because a system call for each id would be most of the id's cost. The last one is to be used first.
     """
-    while True:
-        block = secrets.token_bytes(TAIL * _TAILS_AT_ONCE).translate(BYTE_TO_BASE_62).decode("ascii")
-        yield from (block[at : at + TAIL] for at in range(0, len(block), TAIL))
+    block = secrets.token_bytes(TAIL * count).translate(BYTE_TO_BASE_62).decode("ascii")
+    return [block[at : at + TAIL] for at in reversed(range(0, len(block), TAIL))]
 
 
 def is_id(text: object, prefix: str) -> bool:
@@ -62,7 +61,7 @@ class Ids:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._last = 0
-        self._tails = random_tails()
+        self._tails: list[str] = []
 
     def _value(self) -> int:
         value = self._clock.now_ms() * COUNTER_SPAN + 1
@@ -71,16 +70,21 @@ class Ids:
 
     def new(self, kind: Kind) -> str:
         """Create an id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_`, `sh_` ascend, `ses_` descends."""
+        if not self._tails:
+            self._tails = random_tails()
+        tail = self._tails.pop()
         if kind == "session":
-            return render(_PREFIX[kind], self._value(), next(self._tails), descending=True)
-        return f"{_PREFIX[kind]}_{self._value() & MASK:012x}{next(self._tails)}"
+            return render(_PREFIX[kind], self._value(), tail, descending=True)
+        return f"{_PREFIX[kind]}_{self._value() & MASK:012x}{tail}"
 
     def events(self, count: int) -> list[str]:
         """Create the ids of events of the same moment. The clock is read once."""
         first = self._value()
         self._last = first + count - 1
-        tails = self._tails
-        return [f"evt_{value & MASK:012x}{next(tails)}" for value in range(first, first + count)]
+        if len(self._tails) < count:
+            self._tails = random_tails(max(count, _TAILS_AT_ONCE)) + self._tails
+        tail = self._tails.pop
+        return [f"evt_{value & MASK:012x}{tail()}" for value in range(first, first + count)]
 
     def moments(self, count: int) -> list[str]:
         """Create several ids like that of `moment`. The clock is read once."""

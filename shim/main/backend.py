@@ -224,9 +224,10 @@ async def start(
     names = NamedSessions(sessions, agents, store)
     installs = Installer(agents, settings.data_dir / "agents", clock)
     hooks = Hooks(settings.hooks, sessions.index.find_record)
-    for observer, on in ((telemetry.meters.observe, True), (telemetry.spans.observe, settings.otel), (hooks.observe, True)):
+    feed.observe(telemetry.meters.observe, telemetry.meters.count_pieces)
+    for observer, on in ((telemetry.spans.observe, settings.otel), (hooks.observe, True)):
         if on:
-            feed.observe(observer)
+            feed.observe(observer, lambda pieces: None)
     host = HostFeed()
     host.observe(hub.emit)
     host.observe(placement.note_change)

@@ -21,7 +21,7 @@ import structlog
 
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Store
-from universal.events import UniversalEvent
+from universal.events import EventType, UniversalEvent
 from universal.session.changes import Change
 from universal.session.model import Session
 
@@ -33,6 +33,7 @@ PAGE = 500
 """Events of one read of the journal."""
 
 Observer: TypeAlias = Callable[[UniversalEvent], None]
+PiecesObserver: TypeAlias = Callable[[Sequence[UniversalEvent]], None]
 
 
 class SequencedEvent(Protocol):
@@ -184,7 +185,7 @@ class Feed:
 
     def __init__(self, *, queue: int = QUEUE) -> None:
         self._listeners: dict[str, list[Listener]] = {}
-        self._observers: list[Observer] = []
+        self._observers: list[tuple[Observer, PiecesObserver | None]] = []
         self._queue = queue
         self._is_closed = False
         self.cut_off = 0
@@ -199,27 +200,36 @@ class Feed:
         """Number of events that wait for the slowest reader."""
         return max((listener.waiting_events for some in self._listeners.values() for listener in some), default=0)
 
-    def observe(self, observer: Observer) -> None:
-        """Call the observer with every event, in order, until `forget`. It must not wait. Its exceptions are logged."""
-        self._observers = [*self._observers, observer]
+    def observe(self, observer: Observer, on_pieces: PiecesObserver | None = None) -> None:
+        """Call the observer with every event, in order, until `forget`. It must not wait. Its exceptions are logged.
+
+        In: `on_pieces`, which gets the pieces of text in its place, those together that came together.
+        """
+        self._observers = [*self._observers, (observer, on_pieces)]
 
     def forget(self, observer: Observer) -> None:
         """Stop calling the observer. May be called again."""
-        self._observers = [registered for registered in self._observers if registered != observer]
+        self._observers = [registered for registered in self._observers if registered[0] != observer]
 
-    def publish(self, event: UniversalEvent) -> None:
-        """Publish a stamped event to observers and listeners. Never waits, never raises."""
+    def publish(self, events: Sequence[UniversalEvent]) -> None:
+        """Publish a stamped event, or pieces of text that came together. Never waits, never raises."""
         if self._listeners:
-            self.show(event)
-        self.notify(event)
+            for event in events:
+                self.show(event)
+        self.notify(events)
 
-    def notify(self, event: UniversalEvent) -> None:
-        """Call the observers with an event that no reader gets. Never waits, never raises."""
-        for observer in self._observers:
+    def notify(self, events: Sequence[UniversalEvent]) -> None:
+        """Call the observers with events, as in `publish`, that no reader gets. Never waits, never raises."""
+        first = events[0]
+        for observer, on_pieces in self._observers:
             try:
-                observer(event)
+                if first.type is EventType.ITEM_DELTA and on_pieces is not None:
+                    on_pieces(events)
+                else:
+                    for event in events:
+                        observer(event)
             except Exception:
-                log.exception("feed.observer_failed", session_id=event.session_id, sequence=event.sequence)
+                log.exception("feed.observer_failed", session_id=first.session_id, sequence=first.sequence)
 
     def show(self, event: UniversalEvent) -> None:
         """Publish an event of another server, whose own observers it has met there, to listeners. Never waits."""

@@ -9,7 +9,7 @@ from typing import Any
 from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
 from shim.store.ownership import Ownership, SoleOwner
-from shim.store.rows import EventRow, SessionRow, dump, event_of, follow, is_cut, load, row_of
+from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, is_cut, load
 from universal.events import UniversalEvent
 
 
@@ -47,7 +47,7 @@ class MemoryStore:
         """Add to the journals. Raises StoreError, and adds nothing, if a sequence is not the next one."""
         self._check_open()
         follow({event.session_id: len(self._events.get(event.session_id, ())) for event in events}, events)
-        rows = [row_of(event) for event in events]  # values that a disk could not hold are refused here too
+        rows = event_rows(events)  # values that a disk could not hold are refused here too
         for event, row in zip(events, rows, strict=True):
             if row.raw is not None and is_cut(row.raw):
                 event = event_of(row)
@@ -118,7 +118,7 @@ class MemoryStore:
 
     async def rows(self, session_id: str, after: int = 0, limit: int | None = None, *, with_raw: bool = True) -> list[EventRow]:
         """The journal as stored texts."""
-        rows = [row_of(event) for event in await self.events(session_id, after, limit)]
+        rows = event_rows(await self.events(session_id, after, limit))
         return rows if with_raw else [row._replace(raw=None) for row in rows]
 
     async def brief(self, session_id: str, after: int, limit: int) -> list[EventRow]:

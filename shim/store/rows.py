@@ -78,14 +78,6 @@ def dump(value: Any, subject: str = "a value") -> str:
     return text
 
 
-def _dump_raw(event: UniversalEvent) -> str:
-    """Encode a raw payload, four times as fast as `dump`. It would accept sets and bytes, which no agent's JSON has."""
-    try:
-        return to_json(event.raw, inf_nan_mode="constants").decode()
-    except (PydanticSerializationError, ValueError):  # a lone surrogate, or a cycle
-        return dump(event.raw, _name(event))
-
-
 _CUT = f'{{"dropped":"over the limit of {RAW_LIMIT_BYTES} bytes",'
 
 
@@ -111,34 +103,36 @@ def load(text: str, subject: str) -> Any:
 
 def row_of(event: UniversalEvent) -> EventRow:
     """One event as a row, its raw payload bounded. Raises StoreError if its payload is not JSON."""
-    try:
-        body = _body(event)
-    except ValueError:  # a lone surrogate
-        body = dump(event.model_dump(by_alias=True, exclude=NOT_IN_BODY), _name(event))
-    return EventRow(
-        event.session_id,
-        event.sequence,
-        event.event_id,
-        event.time,
-        _NAMES[event.type],
-        _NAMES[event.source],
-        body,
-        None if event.raw is None else bound_raw(_dump_raw(event)),
-    )
+    return event_rows((event,))[0]
 
 
-def _body(event: UniversalEvent) -> str:
-    """The JSON text of all fields except `NOT_IN_BODY`, in the model's order. Raises ValueError for a lone surrogate.
+def event_rows(events: Iterable[UniversalEvent]) -> list[EventRow]:
+    """Events as rows, as `row_of` makes them, in one loop without further calls for pieces of text.
 
-    It equals the model's output, and takes half the time.
+    The body is the JSON text of all fields except `NOT_IN_BODY`, in the model's order: the model's own output, in half the time.
     """
-    data = event.data
-    if type(data) is ItemDeltaData:  # most events; all its fields are JSON values
-        text = to_json(data.__dict__).decode()
-    else:
-        text = data.__pydantic_serializer__.to_json(data, by_alias=True).decode()
-    synthetic = "true" if event.synthetic else "false"
-    return f'{{"native_session_id":{_origin_json(event.native_session_id)},"synthetic":{synthetic},"data":{text}}}'
+    rows: list[EventRow] = []
+    for event in events:
+        data, raw = event.data, event.raw
+        try:
+            if type(data) is ItemDeltaData:  # most events; all its fields are JSON values
+                text = to_json(data.__dict__).decode()
+            else:
+                text = data.__pydantic_serializer__.to_json(data, by_alias=True).decode()
+            synthetic = "true" if event.synthetic else "false"
+            body = f'{{"native_session_id":{_origin_json(event.native_session_id)},"synthetic":{synthetic},"data":{text}}}'
+        except ValueError:  # a lone surrogate
+            body = dump(event.model_dump(by_alias=True, exclude=NOT_IN_BODY), _name(event))
+        if raw is not None:
+            try:  # four times as fast as `dump`. It would accept sets and bytes, which no agent's JSON has
+                raw = to_json(raw, inf_nan_mode="constants").decode()
+            except (PydanticSerializationError, ValueError):  # a lone surrogate, or a cycle
+                raw = dump(raw, _name(event))
+            if len(raw) > RAW_LIMIT_BYTES:
+                raw = bound_raw(raw)
+        type_, source = _NAMES[event.type], _NAMES[event.source]
+        rows.append(EventRow(event.session_id, event.sequence, event.event_id, event.time, type_, source, body, raw))
+    return rows
 
 
 @lru_cache(maxsize=256)

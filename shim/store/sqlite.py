@@ -16,7 +16,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ from shim.store.base import Checkpoint
 from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, Ownership, SessionChange
-from shim.store.rows import EventRow, SessionRow, dump, event_of, follow, load, need_whole, row_of
+from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, load, need_whole
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.stretches import Stretch, Stretches, rows_of
 from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
@@ -250,7 +250,7 @@ class SqliteStore:
         opened = self._use()
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
-        opened.writer.put([_insert_event(row_of(event)) for event in events])
+        opened.writer.put(_insert_events(event_rows(events)))
         opened.last |= new
         if over := opened.stretches.add(events):
             with suppress(StoreError):  # the queue is full: the journal is read without it
@@ -634,11 +634,14 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
             raise
 
 
-def _insert_event(row: EventRow) -> Statement:
-    """The statement that inserts one event. Its size is that of its two texts, which `row_of` has made valid UTF-8."""
-    session_id, _, _, _, _, _, body, raw = row
-    cells = row if session_id.isascii() else bind(row)
-    return Statement(ADD_EVENT, cells, 256 + len(body) + (0 if raw is None else len(raw)))
+def _insert_events(rows: Iterable[EventRow]) -> list[Statement]:
+    """The statements that insert events. The size of each is that of its two texts, which `event_rows` has made valid UTF-8."""
+    statements: list[Statement] = []
+    for row in rows:
+        session_id, _, _, _, _, _, body, raw = row
+        cells = row if session_id.isascii() else bind(row)
+        statements.append(Statement(ADD_EVENT, cells, 256 + len(body) + (0 if raw is None else len(raw))))
+    return statements
 
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:

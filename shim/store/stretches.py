@@ -9,7 +9,8 @@ sequence. The journal stays the truth: a stretch that was not closed, because th
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple, TypeAlias
 
 from shim.lib.errors import StoreError
@@ -22,9 +23,9 @@ JOINED = ("text", "reasoning")
 SHORTEST = 64
 """Minimum pieces of a stretch."""
 LONGEST = 4_096
-"""Maximum pieces of a stretch, because an open stretch is in memory."""
+"""Pieces after which a stretch is closed, because an open stretch is in memory."""
 MOST_CHARS = 2**20
-"""Maximum characters of a stretch."""
+"""Characters after which a stretch is closed."""
 
 Key: TypeAlias = tuple[object, object]
 """The item and part of a piece of text."""
@@ -50,11 +51,12 @@ class _Open:
         self.joined: list[tuple[UniversalEvent, str]] = []
         self.run: PartsRun[UniversalEvent] = PartsRun()
 
-    def add(self, event: UniversalEvent, data: ItemDeltaData) -> None:
-        self.last = event.sequence
-        self.count += 1
-        self.chars += len(data.delta)
-        self.joined += self.run.add((data.item_id, data.part_index), data.delta, event)
+    def add(self, key: Key, pieces: Sequence[tuple[UniversalEvent, str]]) -> None:
+        """Add pieces of one part, in order."""
+        self.last = pieces[-1][0].sequence
+        self.count += len(pieces)
+        self.chars += sum(len(piece) for _, piece in pieces)
+        self.joined += self.run.add(key, pieces)
 
     def close(self, session_id: str) -> Stretch | None:
         if self.count < SHORTEST:
@@ -69,6 +71,14 @@ def _row(last: UniversalEvent, text: str) -> EventRow:
     return row_of(last.model_copy(update={"data": data, "raw": None}))
 
 
+def _text_of(event: UniversalEvent) -> tuple[str, Key | None]:
+    """The session of an event, and the text that it lengthens; None if it is no piece that is joined."""
+    data = event.data
+    if isinstance(data, ItemDeltaData) and data.part_type in JOINED:
+        return event.session_id, (data.item_id, data.part_index)
+    return event.session_id, None
+
+
 class Stretches:
     """The open stretches of all sessions. Give it every event of every journal, in order, once it is queued."""
 
@@ -76,19 +86,19 @@ class Stretches:
         self._open: dict[str, _Open] = {}
 
     def add(self, events: Iterable[UniversalEvent]) -> list[Stretch]:
-        """Add events, and return the stretches that are closed now."""
+        """Add events, and return the stretches that are closed now. Pieces of one part that come together are one step."""
         over: list[Stretch] = []
-        for event in events:
-            data, growing = event.data, self._open.get(event.session_id)
-            piece = isinstance(data, ItemDeltaData) and data.part_type in JOINED
-            if growing is not None and (not piece or growing.count >= LONGEST or growing.chars >= MOST_CHARS):
-                del self._open[event.session_id]
-                closed, growing = growing.close(event.session_id), None
+        for (session_id, key), run in groupby(events, _text_of):
+            growing = self._open.get(session_id)
+            if growing is not None and (key is None or growing.count >= LONGEST or growing.chars >= MOST_CHARS):
+                del self._open[session_id]
+                closed, growing = growing.close(session_id), None
                 over += () if closed is None else (closed,)
-            if isinstance(data, ItemDeltaData) and piece:
+            if key is not None:
+                pieces = [(event, event.data.delta) for event in run if isinstance(event.data, ItemDeltaData)]
                 if growing is None:
-                    growing = self._open[event.session_id] = _Open(event.sequence)
-                growing.add(event, data)
+                    growing = self._open[session_id] = _Open(pieces[0][0].sequence)
+                growing.add(key, pieces)
         return over
 
     def drop(self, session_id: str) -> None:

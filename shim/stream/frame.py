@@ -113,7 +113,7 @@ def compact(frames: Iterable[Frame]) -> list[Frame]:
             out.append(frame)
         else:
             piece = frame.piece_of(frame, orjson.loads(frame.body))
-            run.add(piece.key, piece.text, (frame, piece))
+            run.add(piece.key, (piece.text,), (frame, piece))
     out += starmap(_join, run.take())
     return out
 

@@ -6,6 +6,7 @@ The server calls `observe` with every universal event and `request` with every a
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from shim.lib.clock import Clock, from_rfc3339
@@ -59,17 +60,18 @@ class Meters:
         self.request_s: dict[str, Histogram] = {}
         self.turn_s = Histogram(TURN_BUCKETS_S)
 
+    def count_pieces(self, events: Sequence[UniversalEvent]) -> None:
+        """Count new events of one type and one time."""
+        type_, time, count = events[0].type, events[0].time, len(events)
+        if time[:19] != self._second:
+            self._second = time[:19]
+            self._seconds.append([from_rfc3339(time) // 1000, 0])
+        self._seconds[-1][1] += count
+        self.events[type_] += count
+
     def observe(self, event: UniversalEvent) -> None:
         """Count a new event."""
-        second = event.time[:19]
-        if second == self._second:
-            self._seconds[-1][1] += 1
-        else:
-            self._second = second
-            self._seconds.append([from_rfc3339(event.time) // 1000, 1])
-        self.events[event.type] += 1
-        if event.type is EventType.ITEM_DELTA:
-            return
+        self.count_pieces((event,))
         data = event.data
         if isinstance(data, TurnData):
             self._turn(event, data)

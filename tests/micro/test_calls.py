@@ -25,7 +25,7 @@ AGENT = ROOT / "tests" / "bench" / "agent.py"
 PIECES = 2_000
 LONE_PIECES = 40
 TURN_S = 60.0
-IN_A_BURST, ALONE, FILES = 52, 150, 50
+IN_A_BURST, ALONE, FILES = 25, 142, 48
 
 
 class Calls:

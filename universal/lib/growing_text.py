@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 V = TypeVar("V")
@@ -44,13 +44,13 @@ class Run(Generic[V]):
         self._last_value: V | None = None
         self._pieces: list[str] = []
 
-    def add(self, key: Hashable, piece: str, value: V) -> None:
-        """Append a piece to the text of this key."""
+    def add(self, key: Hashable, pieces: Iterable[str], value: V) -> None:
+        """Append pieces to the text of this key. `value`: that of the last one."""
         if key != self._last_key:
             self._close_text()
             _, self._pieces = self._texts.pop(key, (value, []))  # reinserted at the end later: the order of last pieces
             self._last_key = key
-        self._pieces.append(piece)
+        self._pieces += pieces
         self._last_value = value
 
     def take(self) -> list[tuple[V, str]]:
@@ -77,13 +77,15 @@ class PartsRun(Generic[V]):
         self._started: set[Hashable] = set()
         self._rest: Run[V] = Run()
 
-    def add(self, key: Hashable, piece: str, value: V) -> list[tuple[V, str]]:
-        """Append a piece; return the pieces that are complete now, joined."""
-        if key in self._started:
-            self._rest.add(key, piece, value)
-            return []
-        self._started.add(key)
-        return [*self._rest.take(), (value, piece)]
+    def add(self, key: Hashable, pieces: Sequence[tuple[V, str]]) -> list[tuple[V, str]]:
+        """Append pieces with their values to the text of this key; return the pieces that are complete now, joined."""
+        done: list[tuple[V, str]] = []
+        if key not in self._started:
+            self._started.add(key)
+            done, pieces = [*self._rest.take(), pieces[0]], pieces[1:]
+        if pieces:
+            self._rest.add(key, [piece for _, piece in pieces], pieces[-1][0])
+        return done
 
     def take(self) -> list[tuple[V, str]]:
         """Return the pieces that are left, joined, and start an empty run."""

@@ -10,7 +10,7 @@ Source: docs/contract.md, rules of the turn; recordings of OpenCode 1.18.33.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -127,11 +127,30 @@ class Reducer:
         """Fold one event, made at `at_ms` (epoch ms), into the session and return the changes."""
         return self._fold(event, at_ms, is_live=True)
 
-    def apply_pieces(self, events: Iterable[UniversalEvent], at_ms: int) -> list[Change]:
-        """Fold pieces of text (`item.delta`), all made at `at_ms`, into the session and return the changes of all."""
+    def apply_pieces(self, events: Sequence[UniversalEvent], at_ms: int) -> list[Change]:
+        """Fold pieces (`item.delta`) of one part, all made at `at_ms`, into the session and return the changes of all.
+
+        Pieces of a text that has begun only lengthen it. The first piece begins it, and may end the wait of a retry.
+        """
         changes: list[Change] = []
-        for event in events:
+        for at, event in enumerate(events):
+            data = event.data
+            assert isinstance(data, ItemDeltaData)
+            text_part = self.transcript.text_part(data) if self.session.status.type == BUSY.type else None
+            if text_part is not None:
+                return changes + self._grow(text_part, events[at:], at_ms)
             changes += self._fold(event, at_ms, is_live=True)
+        return changes
+
+    def _grow(self, text_part: tuple[str, str, list[str]], events: Sequence[UniversalEvent], at_ms: int) -> list[Change]:
+        message_id, part_id, pieces = text_part
+        changes: list[Change] = []
+        places = self._timeline.pass_over([event.sequence for event in events], at_ms)
+        for event, place in zip(events, places, strict=True):
+            assert isinstance(event.data, ItemDeltaData)
+            delta = event.data.delta
+            pieces.append(delta)
+            changes.append(TextGrew(message_id, part_id, delta, len(pieces), place))
         return changes
 
     def load(self, event: UniversalEvent, at_ms: int) -> None:
@@ -145,11 +164,7 @@ class Reducer:
             handler(self, event.data, at_ms)
         changes, self._changes = self._changes, []  # a session at rest need not hold its last changes
         if len(changes) == 1 and type(growth := changes[0]) is TextGrew:  # as for nearly all events
-            self._timeline.pass_over(event.sequence, at_ms)
-            timeline = self.session.timeline
-            message_id, part_id, delta, pieces, _ = growth
-            changes[0] = TextGrew(message_id, part_id, delta, pieces, (timeline.last_id, timeline.last_tail))
-            return changes
+            return [growth._replace(place=self._timeline.pass_over((event.sequence,), at_ms)[0])]
         changes += self._timeline.write(event, changes, at_ms, is_live=is_live)
         if event.type is EventType.ITEM_DELTA:
             timeline = self.session.timeline

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.host import changes
+from shim.stream.frame import normal_scope
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import host_types
@@ -24,7 +25,7 @@ GIT_WORKTREE = "git_worktree"
 def events_of(changed: changes.HostChanged) -> list[OpenCodeEvent]:
     """Render a change as events: one, or none for what OpenCode 1 does not have."""
     pair = event(changed.change)
-    return [] if pair is None else [OpenCodeEvent(*pair, changed.directory, changed.project_id)]
+    return [] if pair is None else [OpenCodeEvent(*pair, normal_scope(changed.directory), changed.project_id)]
 
 
 def event(change: changes.HostChange) -> HostEvent | None:  # noqa: C901 - a table of kinds of changes

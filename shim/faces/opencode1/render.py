@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
+from shim.stream.frame import normal_scope
 from universal.lib.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.lib.ids import render as render_id
 from universal.permissions import REPLIES
@@ -51,7 +52,8 @@ URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, Reque
 
 def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent: bool = False) -> list[OpenCodeEvent]:
     """Render the changes that a session just made. Resent events are no part of its history."""
-    directory, project = session.record.directory, session.record.project_id
+    record = session.record
+    session_id, scope, project = record.id, normal_scope(record.directory), record.project_id
     seq = session.lasting
     if not is_resent:
         for change in changes:
@@ -59,6 +61,12 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
     events: list[OpenCodeEvent] = []
     for change in changes:
         type_ = type(change)
+        if isinstance(change, TextGrew):  # nearly always, so without a call
+            message_id, part_id, text, _, _ = change
+            piece = {"sessionID": session_id, "messageID": message_id, "partID": part_id, "field": "text", "delta": text}
+            older = partial(_grown_part, change, session)
+            events.append(OpenCodeEvent("message.part.delta", piece, scope, project, False, older))
+            continue
         row = RENDER.get(type_)
         if row is None:
             continue
@@ -66,9 +74,10 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
         legacy = LEGACY.get(type_)
         sync: Sync | None = None
         if not is_resent and type_ in LASTING_CHANGES:
-            sync, seq = _sync(session.id, seq, at_ms), seq + 1
+            sync, seq = _sync(session_id, seq, at_ms), seq + 1
         older = None if legacy is None else legacy(change, session)
-        events.append(OpenCodeEvent(kind, properties, directory, project, type_ in URGENT, older, sync))
+        subject = (kind, change.request.id) if isinstance(change, RequestOpened) else None
+        events.append(OpenCodeEvent(kind, properties, scope, project, type_ in URGENT, older, sync, subject))
     return events
 
 
@@ -98,10 +107,6 @@ def _no_event() -> OpenCodeEvent | None:
     return None
 
 
-def _legacy_delta(change: TextGrew, session: Session) -> Legacy:
-    return partial(_grown_part, change, session)
-
-
 def _grown_part(change: TextGrew, session: Session) -> OpenCodeEvent | None:
     message = session.messages.get(change.message_id)
     if message is None or change.part_id not in message.parts:
@@ -112,8 +117,8 @@ def _grown_part(change: TextGrew, session: Session) -> OpenCodeEvent | None:
     return OpenCodeEvent("message.part.updated", properties)
 
 
-LEGACY: Mapping[type[Any], Callable[[Any, Session], Legacy | None]] = {PartChanged: _legacy_part, TextGrew: _legacy_delta}
-"""Changes whose events differ for clients of 1.1 and older, which get the whole part of a growing text."""
+LEGACY: Mapping[type[Any], Callable[[Any, Session], Legacy | None]] = {PartChanged: _legacy_part}
+"""Changes whose events differ for clients of 1.1 and older, beside `TextGrew`: they get the whole part of a growing text."""
 
 
 def _session_created(change: SessionCreated, session: Session) -> SessionEvent:
@@ -182,16 +187,6 @@ def _part(change: PartChanged, session: Session) -> SessionEvent:
     return "message.part.updated", {"sessionID": session.id, "part": part, "time": change.at_ms}
 
 
-def _delta(change: TextGrew, session: Session) -> SessionEvent:
-    return "message.part.delta", {
-        "sessionID": session.id,
-        "messageID": change.message_id,
-        "partID": change.part_id,
-        "field": "text",
-        "delta": change.delta,
-    }
-
-
 def _part_removed(change: PartRemoved, session: Session) -> SessionEvent:
     return "message.part.removed", {"sessionID": session.id, "messageID": change.message_id, "partID": change.part_id}
 
@@ -227,9 +222,8 @@ RENDER: Mapping[type[Any], Callable[[Any, Session], SessionEvent]] = {
     MessageChanged: _message,
     MessageRemoved: _message_removed,
     PartChanged: _part,
-    TextGrew: _delta,
     PartRemoved: _part_removed,
     RequestOpened: _request_opened,
     RequestClosed: _request_closed,
 }
-"""Changes without a row (`Logged`) have no event in OpenCode 1."""
+"""`render` itself has the row of `TextGrew`. Other changes without a row (`LogAppended`) have no event in OpenCode 1."""

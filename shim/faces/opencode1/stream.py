@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from shim.faces.opencode1.events import FACE, OpenCodeEvent
 from shim.faces.opencode1.generations import Generation, event_of_1_0
-from shim.stream.frame import Frame, encode_position, normal_scope, to_json
+from shim.stream.frame import Frame, encode_position, to_json
 from universal.lib.jsonvalue import JsonObject, obj
 
 if TYPE_CHECKING:
@@ -111,13 +111,13 @@ def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
         properties = to_json(event.properties)
         body = b'%b,"properties":%b}' % (head, properties)
         twin = b'{"type":"sync","id":"%b","syncEvent":%b,"data":%b}}' % (event_id.encode(), twin_head, properties)
-    return Frame(position, body, event.urgent, _piece_of(event), _envelope(event.directory, event.project), twin)
+    return Frame(position, body, event.urgent, _piece_of(event), _envelope(event.scope, event.project), twin)
 
 
 def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:
     """Encode an event for clients of 1.1 and 1.0."""
     body = to_json({"type": event.type, "properties": event.properties})
-    return Frame(position, body, event.urgent, _piece_of(event), _envelope(event.directory, None))
+    return Frame(position, body, event.urgent, _piece_of(event), _envelope(event.scope, None))
 
 
 class _Piece(NamedTuple):
@@ -151,9 +151,9 @@ def _piece_of(event: OpenCodeEvent) -> type[_Piece] | None:
 
 
 @lru_cache(maxsize=256)
-def _envelope(directory: str | None, project: str | None) -> bytes:
+def _envelope(scope: str | None, project: str | None) -> bytes:
     """Return the JSON members before the payload on `/global/event`; empty for events of the whole server."""
-    if directory is None:
+    if scope is None:
         return b""
-    head = b'"directory":' + to_json(normal_scope(directory)) + b","
+    head = b'"directory":' + to_json(scope) + b","
     return head if project is None else head + b'"project":' + to_json(project) + b","

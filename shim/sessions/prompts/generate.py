@@ -8,6 +8,7 @@ ends the turn with an error. The agent's program may store the conversation (Cla
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 from shim.lib.errors import ShimError
@@ -118,8 +119,8 @@ class _Once:
             feed=self._watch,
         )
 
-    def _watch(self, event: UniversalEvent) -> None:
-        data = event.data
+    def _watch(self, events: Sequence[UniversalEvent]) -> None:
+        data = events[0].data  # there are several of pieces of text alone
         if isinstance(data, ErrorData):
             self._why = self._why or data.message
         elif isinstance(data, ItemData) and data.item.kind is ItemKind.TOOL_CALL:

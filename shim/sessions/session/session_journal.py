@@ -73,8 +73,8 @@ class SessionJournal:
         """Stamp pieces of text of the agent, all with one time, and queue them for the store."""
         time, session_id, native_session_id = rfc3339(at_ms), self._session_id, self.native_session_id
         ids = self._ids.events(len(facts))
-        events = [
-            UniversalEvent.from_fields(
+        events = UniversalEvent.all_from_fields(
+            [
                 {
                     "event_id": event_id,
                     "sequence": sequence,
@@ -87,9 +87,9 @@ class SessionJournal:
                     "data": fact.data,
                     "raw": fact.raw,
                 }
-            )
-            for sequence, (event_id, fact) in enumerate(zip(ids, facts, strict=True), self.sequence + 1)
-        ]
+                for sequence, (event_id, fact) in enumerate(zip(ids, facts, strict=True), self.sequence + 1)
+            ]
+        )
         self.sequence, self.event_id = events[-1].sequence, events[-1].event_id
         if self._burst is not None:
             self._burst += events

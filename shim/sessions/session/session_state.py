@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Unpack
 
 import structlog
@@ -31,7 +32,6 @@ from universal.events import (
     EventData,
     EventType,
     ItemData,
-    ItemDeltaData,
     PermissionData,
     QuestionData,
     SessionEndedData,
@@ -54,6 +54,8 @@ OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""
 NOTED = frozenset({EventType.SESSION_STARTED, EventType.SESSION_ENDED, EventType.ITEM_COMPLETED})
 """Events of which the session remembers more than its clients see."""
+PART_OF_PIECE = attrgetter("data.item_id", "data.part_index", "data.part_type")
+"""The part that a piece of text is for."""
 NO_ROOM = "The turn was stopped: the server cannot write it down. {error}"
 
 
@@ -98,7 +100,7 @@ class SessionState:
         clock: Clock,
         ids: Ids,
         on_change: Callable[[SessionState], None],
-        feed: Callable[[UniversalEvent], object] | None = None,
+        feed: Callable[[Sequence[UniversalEvent]], object] | None = None,
     ) -> None:
         self.id = session_id
         self.journal = SessionJournal(session_id, store=store, clock=clock, ids=ids)
@@ -141,7 +143,7 @@ class SessionState:
             self._note(event)
             self._replay_turn(event)
 
-    def mute(self, feed: Callable[[UniversalEvent], object]) -> None:
+    def mute(self, feed: Callable[[Sequence[UniversalEvent]], object]) -> None:
         """Show clients nothing more: another server has the session, and tells of it.
 
         In: `feed`, which gets all events from now on.
@@ -208,12 +210,7 @@ class SessionState:
         changes = self.reducer.apply(event, now)
         if type_ in NOTED:
             self._note(event)
-        self._changes.publish(changes, self.reducer.session, now, sequence=event.sequence)
-        if self._resync.waits:
-            for change in changes:
-                self._resync.note(change)
-        if self._feed is not None:
-            self._feed(event)
+        self._publish(changes, (event,), now)
         return event
 
     def record_pieces(self, facts: Sequence[Fact]) -> None:
@@ -221,28 +218,23 @@ class SessionState:
 
         In a cluster each is published alone, because a client that goes on at another server needs the place of each event.
         """
-        for _, pieces in groupby(facts, _part_of):
-            first, *rest = pieces
-            self.fact(first)  # it may begin the part, or end another one
-            if rest and self._ownership.peers is None:
-                self._record_together(rest)
-            else:
-                for fact in rest:
-                    self.fact(fact)
-
-    def _record_together(self, facts: Sequence[Fact]) -> None:
-        """Record pieces of a part that has begun."""
         now = self._clock.now_ms()
+        is_alone = self._ownership.peers is not None
         self.journal.native_session_id = facts[-1].native_session_id or self.journal.native_session_id
-        events = self.journal.write_pieces(facts, now)
-        changes = self.reducer.apply_pieces(events, now)
+        for _, pieces in groupby(facts, PART_OF_PIECE):
+            run = list(pieces)
+            for some in ([piece] for piece in run) if is_alone else (run,):
+                events = self.journal.write_pieces(some, now)
+                self._publish(self.reducer.apply_pieces(events, now), events, now)
+
+    def _publish(self, changes: Sequence[Change], events: Sequence[UniversalEvent], now: int) -> None:
+        """Show clients these changes, which the events have made."""
         self._changes.publish(changes, self.reducer.session, now, sequence=self.journal.sequence)
         if self._resync.waits:
             for change in changes:
                 self._resync.note(change)
         if self._feed is not None:
-            for event in events:
-                self._feed(event)
+            self._feed(events)
 
     def stop_for_full_store(self) -> bool:
         """Whether the turn must stop because too many events wait for the store. Records the reason, once a turn."""
@@ -388,12 +380,6 @@ class SessionState:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
-
-
-def _part_of(piece: Fact) -> tuple[str, int, str] | None:
-    """The part that a piece of text is for."""
-    data = piece.data
-    return (data.item_id, data.part_index, data.part_type) if isinstance(data, ItemDeltaData) else None
 
 
 def _label(item: Item) -> str:

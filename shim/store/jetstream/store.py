@@ -38,7 +38,7 @@ from shim.store.jetstream.values import Values
 from shim.store.lock import DirectoryLock, make_directory
 from shim.store.ownership import ClaimedSession, Look, LostSession, Ownership, SessionChange
 from shim.store.peers import NodeStatus, Overview, Peers
-from shim.store.rows import EventRow, dump, event_of, follow, row_of
+from shim.store.rows import EventRow, dump, event_of, event_rows, follow
 from shim.store.servers import Presence, ServerRef, forget, new_server_id, present
 from universal.events import UniversalEvent
 
@@ -264,7 +264,7 @@ class JetStreamStore:
         journals = {event.session_id: opened.journals.get(event.session_id) for event in events}
         kept = [event for event in events if journals[event.session_id].lost_to is None]
         new = follow({session_id: journal.last for session_id, journal in journals.items()}, kept)
-        encoded = [(event.session_id, event.sequence, encode_event(row_of(event))) for event in kept]
+        encoded = [(row.session_id, row.sequence, encode_event(row)) for row in event_rows(kept)]
         opened.lanes.need_room(len(encoded), sum(len(event) for _, _, event in encoded))
         for session_id, run in groupby(encoded, key=lambda event: event[0]):
             texts = list(run)

@@ -41,7 +41,7 @@ class Journal:
     def add(self, count: int = 1) -> None:
         for _ in range(count):
             self.events.append(event(len(self.events) + 1))
-            self.feed.publish(self.events[-1])
+            self.feed.publish((self.events[-1],))
 
     async def read(self, after: int, limit: int) -> Sequence[UniversalEvent]:
         await asyncio.sleep(0)
@@ -99,7 +99,7 @@ async def test_a_hole_in_the_journal_does_not_hold_the_stream() -> None:
     feed = Feed()
     journal = Journal(feed)
     follower = Follower(feed, "s", journal.read, 0)
-    feed.publish(event(1))  # a disk that refused: published, never stored
+    feed.publish((event(1),))  # a disk that refused: published, never stored
     assert [one.sequence for one in await follower.take()] == [1]
 
 
@@ -120,7 +120,7 @@ async def test_other_sessions_are_not_heard_and_a_closed_feed_ends_all() -> None
     feed = Feed()
     journal = Journal(feed)
     follower = Follower(feed, "s", journal.read, 0)
-    feed.publish(event(1, "other"))
+    feed.publish((event(1, "other"),))
     assert feed.lag() == 0
     feed.close()
     assert await follower.take() == []
@@ -136,7 +136,7 @@ async def test_an_observer_that_fails_does_not_stop_the_others(caplog: pytest.Lo
 
     feed.observe(fail)
     feed.observe(lambda one: seen.append(one.sequence))
-    feed.publish(event(1))
+    feed.publish((event(1),))
     assert seen == [1]
 
 

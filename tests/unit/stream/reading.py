@@ -14,7 +14,7 @@ from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.stream import EventEncoder, encoder_of
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
-from shim.stream.frame import Batch, decode_position
+from shim.stream.frame import Batch, decode_position, normal_scope
 from shim.stream.hub import DEFAULT_BOUNDS, Hub, HubBounds
 from shim.stream.scheduling import Bursts
 from shim.stream.subscription import Subscription
@@ -112,13 +112,14 @@ def subscribe(
 
 def numbered_event(number: int, directory: str | None = "/p", **options: Any) -> OpenCodeEvent:
     """An event that says its number."""
-    return OpenCodeEvent("test.said", {"n": number}, directory=directory, **options)
+    scope = None if directory is None else normal_scope(directory)
+    return OpenCodeEvent("test.said", {"n": number}, scope=scope, **options)
 
 
 def delta(text: str, part: str = "prt_1", directory: str = "/p") -> OpenCodeEvent:
     """A piece of text."""
     properties = {"sessionID": "ses_1", "messageID": "msg_1", "partID": part, "field": "text", "delta": text}
-    return OpenCodeEvent("message.part.delta", properties, directory=directory)
+    return OpenCodeEvent("message.part.delta", properties, scope=directory)
 
 
 def numbers(found: list[ReceivedFrame]) -> list[int]:

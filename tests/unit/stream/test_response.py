@@ -314,7 +314,7 @@ async def is_broken_off(reader: asyncio.StreamReader, writer: asyncio.StreamWrit
 
 
 def large(number: int, directory: str | None = None) -> OpenCodeEvent:
-    return OpenCodeEvent("test.said", {"n": number, "x": "y" * 100_000}, directory=directory)
+    return OpenCodeEvent("test.said", {"n": number, "x": "y" * 100_000}, scope=directory)
 
 
 async def test_a_slow_reader_is_broken_off_and_the_others_get_everything(client: aiohttp.ClientSession) -> None:

@@ -8,6 +8,8 @@ next message's time is above it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from universal.lib.ids import COUNTER_SPAN, MASK, IdSequence, hashed_tail
 from universal.session.entries import Timeline
 from universal.session.log import LIVE_ONLY, LogAppended, LogEvent
@@ -74,13 +76,20 @@ class LogWriter:
         id_ = self._render(timeline.last_id, timeline.last_tail)
         self.events.append(LogAppended(id_, number, self.at if created_ms is None else created_ms, event))
 
-    def pass_over(self, sequence: int, at_ms: int) -> None:
-        """Give the next place to a piece of text: later ids are above it. A fast `begin` and `_next` for most journal events."""
-        timeline, value, tail = self._timeline, at_ms * COUNTER_SPAN & MASK, sequence << EVENTS_BITS
-        value = value if value > timeline.highest_id else timeline.highest_id
-        if value > timeline.last_id:
-            timeline.last_id = value
-        timeline.last_tail = tail if tail > timeline.last_tail else timeline.last_tail + 1
+    def pass_over(self, sequences: Iterable[int], at_ms: int) -> list[tuple[int, int]]:
+        """Give the next places to pieces of text: later ids are above them. A fast `begin` and `_next` for most journal events.
+
+        In: the sequences of their universal events. Out: their places (`TextGrew.place`).
+        """
+        timeline = self._timeline
+        last = timeline.last_id = max(timeline.last_id, timeline.highest_id, at_ms * COUNTER_SPAN & MASK)
+        tail, places = timeline.last_tail, list[tuple[int, int]]()
+        for sequence in sequences:
+            own_tail = sequence << EVENTS_BITS
+            tail = own_tail if own_tail > tail else tail + 1
+            places.append((last, tail))
+        timeline.last_tail = tail
+        return places
 
     def accompany(self, event: LogEvent) -> None:
         """Write a live event under the last one's id and a letter, so that later ids do not change."""

@@ -252,7 +252,7 @@ class TimelineWriter:
 
     def _text_grew(self, change: TextGrew) -> None:
         assert self._event is not None
-        self.pass_over(self._event.sequence, self._log.at)
+        self.pass_over((self._event.sequence,), self._log.at)
 
     def _import_message(self, changes: Sequence[Change]) -> None:
         """Add a complete message that was made elsewhere, as if it came now, at its own time."""

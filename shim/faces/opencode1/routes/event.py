@@ -15,6 +15,7 @@ from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from shim.http.streams import subscribe as subscribe_reader
 from shim.stream.compression import wants_gzip
+from shim.stream.frame import normal_scope
 from shim.stream.response import stream
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ def open_requests(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEve
             if not is_shown(session.id):
                 continue
             wire, record = read.request(request, session.id), session.record
-            events.append(OpenCodeEvent(kind, wire, record.directory, record.project_id, urgent=True))
+            subject, own_scope = (kind, request.id), normal_scope(record.directory)
+            events.append(OpenCodeEvent(kind, wire, own_scope, record.project_id, urgent=True, subject=subject))
     return events
 
 
@@ -91,5 +93,6 @@ def running_state(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEve
                 time = wire["info"]["time"]["created"]
                 for part in wire["parts"]:
                     rows.append(("message.part.updated", {"sessionID": info["id"], "part": part, "time": time}))
-        events += [OpenCodeEvent(kind, properties, info["directory"], info["projectID"]) for kind, properties in rows]
+        own_scope = normal_scope(session.record.directory)
+        events += [OpenCodeEvent(kind, properties, own_scope, info["projectID"]) for kind, properties in rows]
     return events

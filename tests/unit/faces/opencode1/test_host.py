@@ -18,8 +18,8 @@ def test_the_examples_are_complete() -> None:
 
 def test_each_change_but_those_of_shell_commands_has_an_event() -> None:
     for change in EXAMPLES:
-        events = host.events_of(HostChanged(change, "/a", "abc"))
+        events = host.events_of(HostChanged(change, "/a/", "abc"))
         assert len(events) == (type(change) not in WITHOUT_EVENT), change
         for event in events:
             check_event({"id": "evt_1", "type": event.type, "properties": event.properties})
-            assert (event.directory, event.project) == ("/a", "abc")
+            assert (event.scope, event.project) == ("/a", "abc")

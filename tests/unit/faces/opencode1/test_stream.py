@@ -14,7 +14,7 @@ from shim.faces.opencode1.stream import legacy_frame
 from shim.stream.frame import compact
 from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, parse, subscribe
 
-IDLE = OpenCodeEvent("session.idle", {"sessionID": "ses_1"}, directory="/home/user/project", project="prj", urgent=True)
+IDLE = OpenCodeEvent("session.idle", {"sessionID": "ses_1"}, scope="/home/user/project", project="prj", urgent=True)
 
 
 def wire_bytes(event: OpenCodeEvent, event_id: str = "evt_1", position: str = "", **client: bool) -> bytes:
@@ -57,7 +57,7 @@ def test_events_of_the_server_have_only_a_payload() -> None:
 
 
 def test_without_a_project() -> None:
-    wrapped = wire_bytes(numbered_event(1, "/p/"), wrapped=True)
+    wrapped = wire_bytes(numbered_event(1), wrapped=True)
     assert parse(wrapped)[0].data == {"directory": "/p", "payload": {"id": "evt_1", "type": "test.said", "properties": {"n": 1}}}
 
 
@@ -105,7 +105,7 @@ RECORDED: list[tuple[OpenCodeEvent, bool, bool, str]] = [
     (OpenCodeEvent("server.connected", {}), True, True, '{"payload":{"type":"server.connected","properties":{}}}'),
     (OpenCodeEvent("server.connected", {}), True, False, '{"type":"server.connected","properties":{}}'),
     (
-        OpenCodeEvent("session.status", {"sessionID": "ses_1", "status": {"type": "busy"}}, directory="/home/user/project"),
+        OpenCodeEvent("session.status", {"sessionID": "ses_1", "status": {"type": "busy"}}, scope="/home/user/project"),
         True,
         False,
         '{"type":"session.status","properties":{"sessionID":"ses_1","status":{"type":"busy"}}}',
@@ -135,7 +135,7 @@ def test_frames_are_as_recorded(event: OpenCodeEvent, legacy: bool, wrapped: boo
     ],
 )
 def test_broken_text_becomes_valid_json(value: Any, json: Any) -> None:
-    event = OpenCodeEvent("test", {"x": value}, directory="/p\udcff", project="\udcff")
+    event = OpenCodeEvent("test", {"x": value}, scope="/p\udcff", project="\udcff")
     assert parse(wire_bytes(event))[0].event["properties"]["x"] == json
     assert parse(wire_bytes(event, wrapped=True))[0].data["directory"] == "/p\ufffd"
 
@@ -151,7 +151,7 @@ VALUES = st.recursive(
 @settings(max_examples=300)
 @given(st.dictionaries(WILD, VALUES, max_size=3), st.none() | WILD, st.booleans())
 def test_anything_is_one_frame(properties: dict[str, Any], directory: str | None, legacy: bool) -> None:
-    event = OpenCodeEvent("test", properties, directory=directory)
+    event = OpenCodeEvent("test", properties, scope=directory)
     (plain,) = parse(wire_bytes(event, legacy=legacy))
     (wrapped,) = parse(wire_bytes(event, legacy=legacy, wrapped=True))
     assert wrapped.data["payload"] == plain.data
@@ -162,7 +162,7 @@ def test_anything_is_one_frame(properties: dict[str, Any], directory: str | None
 def text_update(so_far: str, piece: str | None, part: str = "prt_1") -> OpenCodeEvent:
     """Text as 1.1 streams it."""
     properties: dict[str, Any] = {"part": {"id": part, "type": "text", "text": so_far}}
-    return OpenCodeEvent("message.part.updated", properties | ({} if piece is None else {"delta": piece}), directory="/p")
+    return OpenCodeEvent("message.part.updated", properties | ({} if piece is None else {"delta": piece}), scope="/p")
 
 
 def test_growing_text_of_1_1_is_joined() -> None:

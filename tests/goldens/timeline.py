@@ -11,8 +11,12 @@ from typing import Any
 
 from tests.support import recordings, replays
 from tests.support.replay import Replay
-from universal.codec import Command, Exit, Output
+from universal.agents.acp.ends import END, HISTORY
+from universal.codec import Command, Exit, Output, SetTimer
 from universal.turn import Input
+
+TIMERS = (END, HISTORY)
+"""Timers whose setting is no step: what they bring, when they run out, is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,8 @@ class _Spy:
 
     def _note(self, kind: str, outputs: list[Output], about: Any = None) -> list[Output]:
         mode = getattr(self._codec, "mode", None)
-        step = Step(kind, tuple(outputs), about, mode if isinstance(mode, str) else None, self._codec.native_session_id)
+        kept = tuple(output for output in outputs if not isinstance(output, SetTimer) or output.key not in TIMERS)
+        step = Step(kind, kept, about, mode if isinstance(mode, str) else None, self._codec.native_session_id)
         self._timeline.steps.append(step)
         self._timeline.catalogue = self._codec.catalogue or self._timeline.catalogue
         return outputs
@@ -61,6 +66,9 @@ class _Spy:
 
     def receive(self, line: bytes) -> list[Output]:
         return self._note("receive", self._codec.receive(line))
+
+    def on_timer(self, key: str) -> list[Output]:
+        return self._note("receive", self._codec.on_timer(key))
 
     def send(self, command: Command) -> list[Output]:
         return self._note("send", self._codec.send(command), command)

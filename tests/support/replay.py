@@ -20,6 +20,8 @@ from tests.support.opencode1_views import view
 from tests.support.recordings import Recording, Row
 from tests.support.scripted_model import Recorder
 from tests.support.session_states import bare, begin, show
+from universal.agents import kit
+from universal.agents.acp.ends import HISTORY
 from universal.agents.acp.spec import custom_spec
 from universal.codec import (
     CheckingCodec,
@@ -29,6 +31,7 @@ from universal.codec import (
     LaunchOptions,
     Output,
     Prompt,
+    SetTimer,
     Signal,
     ToolCheck,
     WriteLine,
@@ -93,6 +96,9 @@ class Replay:
     clock: ManualClock = field(default_factory=ManualClock)
     store: MemoryStore = field(default_factory=open_store)
     hub: Recorder = field(default_factory=Recorder)
+    timers: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Key of a timer of the codec -> seconds of the recording at which it was set and runs out."""
+    now_s: float = 0.0
 
     def __post_init__(self) -> None:
         self.open(None)
@@ -103,9 +109,19 @@ class Replay:
         """The whole recording, to the end of its process."""
         self.launch(recording)
         for row in recording.rows:
+            self.now_s = row.at_s
+            self.run_timers(is_next_in=row.direction == "in")
             self.before(row)
             self.row(row)
         return self
+
+    def run_timers(self, *, is_next_in: bool = False) -> None:
+        """Run timers that are due. What waits for one now, a prompt or a line to the agent, has waited in the recording too."""
+        is_waiting = bool(self.state.machine.queue)
+        for key, (set_s, due_s) in list(self.timers.items()):
+            is_due = due_s <= self.now_s or (is_waiting and set_s < self.now_s) or (key == HISTORY and is_next_in)
+            if is_due and key != kit.HANDSHAKE and self.timers.pop(key, None) is not None:
+                self.take(self.codec.on_timer(key))
 
     def row(self, row: Row) -> None:
         """One row of the recording."""
@@ -174,6 +190,7 @@ class Replay:
         """A prompt of the person. The codec gets it when the turn machine hands it over."""
         self.prompts_by_key[prompt.key] = prompt
         self.apply(None, Input.PROMPT, prompt.key)
+        self.run_timers()
 
     def exit(self, code: int | None, signal: int | None = None) -> None:
         """The process has ended."""
@@ -195,6 +212,10 @@ class Replay:
                 self.written_line(json.loads(output.data))
             elif isinstance(output, ToolCheck):
                 self.check(output)
+            elif isinstance(output, SetTimer):
+                self.timers.pop(output.key, None)
+                if output.after_s is not None:
+                    self.timers[output.key] = (self.now_s, self.now_s + output.after_s)
 
     def check(self, check: ToolCheck) -> None:
         """A call waits for our rules. None concerns it."""

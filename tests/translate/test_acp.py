@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from shim.sessions.prompts.answer import Answer
 from tests.support import replays
 from tests.support.acp_replay import PROFILES
 from tests.support.opencode1_views import view
@@ -52,7 +53,7 @@ TURNS = {
     (CODEX, "resume.2"): [(USER, "completed")],
     (OPENCODE, "bash_ask_deny"): [(USER, "completed")],
     (OPENCODE, "interrupt_ask"): [(USER, "aborted")],
-    (PI, "error"): [(USER, "error")],
+    (PI, "error"): [(USER, "completed")],
     (PI, "overload"): [(USER, "completed")],
     (PI, "interrupt_tool"): [(USER, "aborted"), (USER, "completed")],
     (ZED, "error"): [(USER, "error")],
@@ -110,13 +111,20 @@ def test_an_edit_has_the_diff_of_the_file(version: str) -> None:
         (CLAUDE, "API Error: 400 scripted failure", "agent_error"),
         (CODEX, "scripted failure", "model_error"),
         (ZED, "scripted failure", "agent_error"),
-        (PI, "Pi (ACP) ended the turn without an answer.", "no_answer"),
     ],
 )
 def test_an_error_is_reported_once_and_not_as_text(version: str, message: str, code: str) -> None:
     replay = play(version, "error")
     assert [(f.data.message, f.data.code) for f in replay.facts(EventType.ERROR)] == [(message, code)]
     assert replay.texts() == []
+
+
+def test_an_error_that_pi_hides_is_an_answer_with_nothing_in_it() -> None:
+    answer = Answer()
+    answer.note(play(PI, "error").facts())
+    error = answer.error("Pi (ACP)")
+    assert error is not None
+    assert (error.message, error.code) == ("Pi (ACP) ended the turn without an answer.", "no_answer")
 
 
 def test_a_cut_answer_keeps_its_text() -> None:

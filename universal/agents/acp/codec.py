@@ -19,6 +19,7 @@ from universal.agents import kit
 from universal.agents.acp import errors, version2
 from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context, Msg
+from universal.agents.acp.ends import HISTORY, LATE_S
 from universal.agents.acp.host import Host
 from universal.agents.acp.notes import Notes, PromptCost
 from universal.agents.acp.profiles import Profile
@@ -38,6 +39,7 @@ from universal.codec import (
     PermissionReply,
     Prompt,
     QuestionReply,
+    SetTimer,
     Signal,
     WriteLine,
 )
@@ -81,7 +83,9 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._turns = Turns(self._conn)
         self._options: LaunchOptions | None = None
         self._ready = False
-        self._delayed: list[Prompt] = []
+        self._is_loading = False
+        """A history is replayed, of which more may come after the answer to `session/load`."""
+        self._delayed = self._conn.waiting
         self._tried: set[str] = set()
         self._change: Change | None = None
 
@@ -158,7 +162,7 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _pump(self) -> Iterator[Output]:
         """Advance the next prompt: send its next setting, or the prompt itself once all are set."""
-        while self._ready and self._delayed and self._change is None and not self._turns.has_prompt:
+        while self._ready and not self._is_loading and self._delayed and self._change is None and not self._turns.is_at_work:
             prompt = self._delayed[0]
             step = self._setup.next(prompt, self._conn.session, self._tried)
             if isinstance(step, Change):
@@ -178,13 +182,23 @@ class AcpCodec(kit.BaseCodec[Context]):
                 yield from self._turns.write(prompt)
 
     def _interrupt(self) -> Iterator[Output]:
-        if self._delayed and not self._turns.has_prompt:  # the prompt was not written yet, so there is nothing to stop
-            self._tried.clear()
-            count, self._delayed = len(self._delayed), []
-            for _ in range(count):
-                yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True)
-            return
-        yield from self._turns.interrupt()
+        count = len(self._delayed)
+        if count and self._turns.is_at_work:  # on something of its own, which is told in the prompt's turn
+            yield from self._turns.interrupt()
+            yield from self._turns.end_now()
+        elif not count:
+            yield from self._turns.interrupt()
+        self._tried.clear()
+        self._delayed.clear()
+        for _ in range(count):  # a prompt was not written yet, so there is nothing to stop
+            yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True)
+
+    def on_timer(self, key: str) -> list[Output]:
+        """End a turn, or a history, of which nothing has come for a while."""
+        if key == HISTORY:
+            self._is_loading = False
+            return self._stamp(self._pump())
+        return self._stamp((*self._turns.on_timer(), *self._pump()))
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -213,6 +227,8 @@ class AcpCodec(kit.BaseCodec[Context]):
     def _on_note(self, msg: Notification, line: bytes) -> Iterator[Output]:
         if msg.method == "session/update":
             yield from self._turns.on_update(msg, line)
+            if self._is_loading:
+                yield SetTimer(HISTORY, LATE_S)
             if self._ready and get_text(obj(msg.params.get("update")), "sessionUpdate") == "available_commands_update":
                 self.catalogue = self._setup.catalogue(self._conn.agent)
             yield from self._pump()
@@ -292,6 +308,9 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._setup.read(result, resumed=resumed)
         self._conn.spending.begin(resumed=resumed)
         self._ready = True
+        if msg.method == "session/load":
+            self._is_loading = True
+            yield SetTimer(HISTORY, LATE_S)
         if self._delayed or not self._profile.tells_commands or self._setup.commands is not None:
             self.catalogue = self._setup.catalogue(self._conn.agent)
 
@@ -312,7 +331,8 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _fail_setup(self, error: Msg, raw: Json) -> Iterator[Output]:
         """Fail every waiting prompt, because there will be no session and the process is of no use."""
-        count, self._delayed = len(self._delayed), []
+        count = len(self._delayed)
+        self._delayed.clear()
         yield kit.error_fact(error, raw)
         for _ in range(count):
             yield Signal(Input.FAILED, error=error)

@@ -62,14 +62,13 @@ HINTS: dict[str, str] = {
     "max_output_tokens": "Ask for the work in smaller pieces.",
     "max_turn_requests": "Send another message to let the agent go on.",
     SESSION_NOT_FOUND: "The agent does not have this conversation any more. Start a new session.",
-    "no_answer": "The agent gives no reason. Try again, look at its own log, or try the same in its own terminal program.",
     "model_unavailable": "The turn goes on with the model that was in force.",
     "variant_unavailable": "The turn goes on with the effort that was in force.",
     "mode_unavailable": "Choose the agent `build`: nothing was sent.",
 }
 """Code of an error -> what the person can do."""
 
-_RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error", "no_answer"})
+_RETRYABLE = frozenset({"rate_limit", "overloaded", "server_error"})
 
 
 def make(message: str, code: str, status: int = 0) -> Msg:

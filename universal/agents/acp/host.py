@@ -117,6 +117,11 @@ class Host:
         """Calls for files: the request's id, whether it reads."""
         self._last_number = 0
 
+    @property
+    def is_asking(self) -> bool:
+        """Whether a call waits for the permission rules or a person."""
+        return bool(self._checks)
+
     # --- asked ------------------------------------------------------------------------------------------
 
     def handle(self, msg: Request, *, stopping: bool) -> Iterator[Output]:

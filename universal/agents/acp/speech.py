@@ -68,9 +68,9 @@ class Transcript(kit.Items[Context]):
         """Reset `has_spoken`, because a new prompt begins."""
         self.has_spoken = False
 
-    def has_ended(self, native_id: str) -> bool:
-        """Return whether this call or message is over."""
-        return native_id in self._ended
+    def has_ended(self, call_id: str) -> bool:
+        """Return whether this call is over."""
+        return call_id in self._ended
 
     # --- messages -------------------------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
 """A turn in version 1 of the Agent Client Protocol, from the prompt to its answer, and updates outside of prompts.
 
-The protocol does not mark the end of updates outside of a prompt. They are kept until a sign of their end (a usage with cost, a
-title) or the next prompt, and are then reported as a turn that the agent began: nothing is lost and nothing stays busy for ever.
+The answer to the prompt is the sign of its end, and agents send updates after it. They belong to the turn until nothing has come
+for a while (`ends`). An update that comes later, or without a prompt, begins a turn of the agent's own. It ends in the same way.
 The turns of version 2 are in `turns2`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -15,6 +15,7 @@ from universal.agents import kit
 from universal.agents.acp import errors
 from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context, Msg
+from universal.agents.acp.ends import CALLS_S, END, LATE_S, OWN_CALLS_S, OWN_S, SILENT_S, End
 from universal.agents.acp.host import Host
 from universal.agents.acp.notes import Notes, PromptCost
 from universal.agents.acp.profiles import Profile
@@ -22,8 +23,8 @@ from universal.agents.acp.prompt import prompt_content
 from universal.agents.acp.setup import Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.tools import Call
-from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, PREAMBLE, REFUSED, RETRY, SUSPECT
-from universal.codec import Output, Prompt, Signal, WriteLine
+from universal.agents.acp.wire import ABORTED, IGNORED, MODE_NOTE, NOTE, OWN_WORK_BEGINS, PREAMBLE, REFUSED, RETRY, SUSPECT
+from universal.codec import Output, Prompt, SetTimer, Signal, WriteLine
 from universal.host import HostAnswer
 from universal.items import Json
 from universal.lib.jsonline import digest, get_text
@@ -48,6 +49,8 @@ class Connection:
     agent: Msg = field(default_factory=dict[str, Json])
     """The result of `initialize`, in the terms of version 1."""
     session: str = ""
+    waiting: list[Prompt] = field(default_factory=list[Prompt])
+    """Prompts that are not written yet."""
 
 
 class Turns:
@@ -60,15 +63,21 @@ class Turns:
         self._slash = False
         self._stopping = False
         self._prompted = False
-        self._asks_open_turn = False
-        """The agent asked something outside of a prompt, and a turn of its own is open for it."""
-        self._outside: list[Msg] = []
+        self._ending: End | None = None
+        """The agent has said that the turn is over. It may still send updates of it."""
+        self._own = False
+        """A turn is open for what the agent says or asks without a prompt."""
         self._suspect: Msg | None = None
         """An update that may turn out to be the text of an error; held back until more is known."""
 
     @property
-    def has_prompt(self) -> bool:
-        """Whether a prompt is running."""
+    def is_at_work(self) -> bool:
+        """Whether a turn is open, so that the next prompt must wait."""
+        return self._is_announced or self._own or self._ending is not None
+
+    @property
+    def _is_announced(self) -> bool:
+        """Whether the agent is at work on something whose end it will report."""
         return self._running is not None
 
     # --- commands -------------------------------------------------------------------------------------
@@ -76,7 +85,6 @@ class Turns:
     def write(self, prompt: Prompt) -> Iterator[Output]:
         """Send a prompt."""
         c = self._conn
-        yield from self._end_outside_turn(own_turn=False)
         c.setup.prompt_written(prompt)
         c.talk.begin()
         c.asks.rejected = False
@@ -92,74 +100,113 @@ class Turns:
     def interrupt(self) -> Iterator[Output]:
         """Ask the agent to stop, and stop everything of the turn on our side."""
         c = self._conn
-        if c.session:
+        if c.session and (self._ending is None or c.asks):
             yield WriteLine(c.rpc.notification("session/cancel", {"sessionId": c.session}))
-        self._stopping = self._is_at_work()
+        self._stopping = self.is_at_work
         yield from c.host.withdraw()
         yield from c.host.stop()
         yield from c.asks.cancel()
-        yield from self._end_asked_turn(aborted=True)
+        if self._ending is not None:
+            yield from self.end_now()
+        elif self._own:
+            yield self._rest()
 
-    def _is_at_work(self) -> bool:
-        """Return whether a prompt is running, whose end the agent will report."""
-        return self._running is not None
-
-    def after_reply(self, outputs: list[Output]) -> Iterator[Output]:
-        """Pass on the outputs of our answer, and end a turn that was open only for the question."""
+    def after_reply(self, outputs: Sequence[Output]) -> Iterator[Output]:
+        """Pass on outputs of what we have answered. The end of a turn waits for what the agent makes of them."""
         yield from outputs
-        if outputs:
-            yield from self._end_asked_turn()
-
-    def _end_asked_turn(self, *, aborted: bool = False) -> Iterator[Output]:
-        if self._asks_open_turn and not self._conn.asks:
-            self._asks_open_turn = False
-            yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True) if aborted else Signal(Input.DONE)
+        if outputs and (self._own or self._ending is not None):
+            yield self._rest()
 
     def eof(self) -> Iterator[Output]:
-        """Report open asks, messages and calls as they are, because the process is gone."""
+        """Report open asks, messages and calls as they are, because the process is gone. A turn that was over has ended."""
         c = self._conn
+        if self._ending is not None or (self._own and not c.asks and not c.talk.calls):
+            yield from self.end_now()
         yield from c.host.withdraw()
         yield from c.asks.withdraw_all()
         yield from self._settle_suspect(None)
         yield from c.talk.close(None, interrupted=True)
 
-    # --- the end of a prompt --------------------------------------------------------------------------
+    # --- the end of a turn ----------------------------------------------------------------------------
 
     def on_prompt_answer(self, msg: Response) -> Iterator[Output]:
-        """Handle the answer to a prompt, which ends its turn."""
+        """Handle the answer to a prompt, the sign of its turn's end."""
         if msg.id != self._running:
             self._conn.ctx.ignore("answer to a prompt that is over")
             return
         self._running = None
-        yield from self._end(obj(msg.result), self._response_error(msg.error) if msg.is_error else None, msg.raw)
+        yield from self._begin_end(End(obj(msg.result), self._response_error(msg.error) if msg.is_error else None, msg.raw))
+
+    def _begin_end(self, end: End) -> Iterator[Output]:
+        """Wait for updates after the sign of the turn's end. What the agent has asked before is withdrawn."""
+        self._ending = end
+        yield from self._conn.host.withdraw()
+        yield from self._conn.asks.withdraw_all()
+        yield self._rest()
+
+    def _rest(self) -> SetTimer:
+        """End the turn when nothing more has come for a while. What a person is asked in it is waited for."""
+        return SetTimer(END, None if self._conn.asks or self._conn.host.is_asking else self._wait_s())
+
+    def _wait_s(self) -> float:
+        """Return the seconds to wait for more of the turn; see `ends`."""
+        talk, end = self._conn.talk, self._ending
+        if self._stopping:
+            return LATE_S
+        if end is None:
+            return OWN_CALLS_S if talk.calls else OWN_S
+        if talk.calls:
+            return CALLS_S
+        has_said = talk.has_spoken or self._suspect is not None or end.error is not None or self._slash
+        is_answer = end.is_for_prompt and get_text(end.result, "stopReason") in ("", "end_turn")
+        return SILENT_S if is_answer and not has_said else LATE_S
+
+    def on_timer(self) -> Iterator[Output]:
+        """End a turn of which nothing has come for a while."""
+        if self._own or self._ending is not None:
+            yield from self.end_now()
+
+    def end_now(self) -> Iterator[Output]:
+        """End a turn that seems to be over, or that the agent began."""
+        end, self._ending = self._ending, None
+        if end is None and self._own:
+            end = End({"stopReason": "cancelled"} if self._stopping else {}, None, None, is_for_prompt=False)
+        self._own = False
+        if end is not None:
+            yield from self._end(end)
+
+    def end_own_work(self) -> Iterator[Output]:
+        """Handle a sign that work which the agent began without a prompt is over."""
+        if self._own and not self._conn.asks:
+            yield SetTimer(END, CALLS_S if self._conn.talk.calls else LATE_S)
 
     def _response_error(self, error: Msg) -> Msg:
         return errors.response_error(error, self._conn.agent.get("authMethods"), self._conn.profile.login_hint)
 
-    def _end(self, result: Msg, error: Msg | None, raw: Json, *, prompted: bool = True) -> Iterator[Output]:
-        """End the turn. `result` is {stopReason, usage?}. If not `prompted`, the agent began it and may have said nothing."""
+    def _end(self, end: End) -> Iterator[Output]:
+        """End the turn. Own work of the agent before a prompt that waits gives no signal, as that prompt is in the same turn."""
         c = self._conn
         stopping, self._stopping = self._stopping, False
-        reason = get_text(result, "stopReason")
-        error = yield from self._settle_suspect(raw, error)
+        reason, raw = get_text(end.result, "stopReason"), end.raw
+        error = yield from self._settle_suspect(raw, end.error)
         stop = errors.STOP_REASONS.get(reason, errors.STOP_REASONS["end_turn"])
         aborted = stopping and (error is not None or reason == "cancelled")
         if error is None and stop.code:
             error = errors.make(stop.message, stop.code)
-        silent = not c.talk.has_spoken and not self._slash and not stopping and reason not in ("cancelled", "max_tokens")
-        if error is None and silent and prompted:
-            error = errors.make(f"{c.profile.title} ended the turn without an answer.", "no_answer")
-        total = c.spending.take(result)
+        total = c.spending.take(end.result)
         yield from c.host.withdraw()
         yield from c.asks.withdraw_all()
         cancelled = aborted or (reason == "cancelled" and not c.asks.rejected)
         failed = cancelled or error is not None
         yield from c.talk.close(raw, finish=stop.finish, interrupted=failed, extra=total)
         yield from c.notes.on_compaction_end(raw, failed=failed)
+        if error is not None and not cancelled:
+            yield kit.error_fact(error, raw)
+        if c.waiting and not end.is_for_prompt:
+            return
         if cancelled:
             yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True, metadata=total or None)
         elif error is not None:
-            yield kit.error_fact(error, raw)
             yield Signal(Input.FAILED, error=error, metadata=total or None)
         else:
             yield Signal(Input.DONE, metadata=total or None)
@@ -192,35 +239,30 @@ class Turns:
             yield self._conn.ctx.report_unparsed(kind or "update without kind", "unknown session update", msg.raw, digest(line))
         elif self._conn.session and session_id and session_id != self._conn.session:
             self._conn.ctx.ignore("update of another session")
-        elif self._running is not None:
+        elif self._is_announced:
             yield from self.SPEAKS[kind](self, update, msg.raw)
-        elif not self._prompted:
-            self._conn.ctx.ignore("history")
-        elif self._conn.talk.has_ended(get_text(update, "toolCallId") or get_text(update, "messageId")):
-            self._conn.ctx.ignore("late update of what is over")
         else:
-            self._outside.append(msg.raw)
+            yield from self._speak(kind, update, msg.raw)
 
-    def end_own_work(self) -> Iterator[Output]:
-        """Handle the end of work that the agent began without a prompt."""
-        if not self._is_at_work():
-            yield from self._end_outside_turn()
-
-    def _end_outside_turn(self, *, own_turn: bool = True) -> Iterator[Output]:
-        """Report updates that came outside of a prompt, as an own turn or as the beginning of the running turn."""
-        updates, self._outside = self._outside, []
-        if not updates:
+    def _speak(self, kind: str, update: Msg, raw: Json) -> Iterator[Output]:
+        """Handle what the agent says after the end of its work: it is of the turn before it, else of a turn of its own."""
+        is_first = not self.is_at_work
+        if is_first and not self._prompted:
+            self._conn.ctx.ignore("history")
             return
-        if own_turn:
-            yield Signal(Input.ACTIVITY)
-        for raw in updates:
-            update = obj(obj(raw.get("params")).get("update"))
-            yield from self.SPEAKS[get_text(update, "sessionUpdate")](self, update, raw)
-        yield from self._settle_suspect(None)
-        total = self._conn.spending.take({}) if own_turn else {}
-        yield from self._conn.talk.close(updates[-1], finish="stop", extra=total)
-        if own_turn:
-            yield Signal(Input.DONE, metadata=total or None)
+        outputs = list(self.SPEAKS[kind](self, update, raw))
+        if not outputs and self._suspect is None:
+            return
+        if is_first:
+            yield from self._begin_own()
+        yield from outputs
+        yield self._rest()
+
+    def _begin_own(self) -> Iterator[Output]:
+        """Begin a turn of the agent's own."""
+        self._own = self._prompted = True
+        self._conn.asks.rejected = self._stopping = False
+        yield Signal(Input.ACTIVITY)
 
     def on_chunk(self, update: Msg, raw: Json) -> Iterator[Output]:
         """Handle a piece of text: an answer, a remark of the adapter, or what may be an error."""
@@ -250,14 +292,14 @@ class Turns:
     # --- status ---------------------------------------------------------------------------------------
 
     def _usage(self, update: Msg, raw: Json) -> Iterator[Output]:
-        if self._conn.spending.add(update) and not self._is_at_work():
-            yield from self._end_outside_turn()
+        if self._conn.spending.add(update):
+            yield from self.end_own_work()
 
     def _info(self, update: Msg, raw: Json) -> Iterator[Output]:
         title = get_text(update, "title")
         yield from self._conn.notes.title(title, raw)
-        if title and not self._is_at_work():
-            yield from self._end_outside_turn()
+        if title:
+            yield from self.end_own_work()
 
     def _commands(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._conn.notes.commands(update, raw)
@@ -283,7 +325,9 @@ class Turns:
             yield from self._refuse(msg, line)
 
     def _refuse(self, msg: Request, line: bytes) -> Iterator[Output]:
-        """Refuse a request that is not served, and count it."""
+        """Refuse a request that is not served, and count it. One that begins other work says that the turn before it is over."""
+        if msg.method == OWN_WORK_BEGINS and self._ending is not None:
+            yield from self.end_now()
         yield WriteLine(self._conn.rpc.error(msg.id, f"not supported: {msg.method}"))
         if msg.method in REFUSED:
             self._conn.ctx.ignore(msg.method)
@@ -292,11 +336,13 @@ class Turns:
 
     def on_host_answer(self, answer: HostAnswer) -> Iterator[Output]:
         """Handle the result of a file access or command that the agent requested."""
+        outputs: list[Output] = []
         for output in self._conn.host.on_answer(answer):
             if not isinstance(output, dict):
-                yield output
+                outputs.append(output)
             elif self._call_of(output) is not None:
-                yield from self._conn.talk.tool(output, None)
+                outputs += self._conn.talk.tool(output, None)
+        yield from self.after_reply(outputs)
 
     def _on_ask(self, msg: Request) -> Iterator[Output]:
         permission = msg.method == "session/request_permission"
@@ -304,10 +350,8 @@ class Turns:
             result: Msg = {"outcome": {"outcome": "cancelled"}} if permission else {"action": "cancel"}
             yield WriteLine(self._conn.rpc.response(msg.id, result))
             return
-        if not self._is_at_work() and not self._asks_open_turn:
-            yield from self._end_outside_turn()
-            self._asks_open_turn = True
-            yield Signal(Input.ACTIVITY)
+        if not self.is_at_work:
+            yield from self._begin_own()
         yield from self._settle_suspect(None)
         if permission:
             tool_call = obj(msg.params.get("toolCall"))
@@ -319,7 +363,8 @@ class Turns:
         else:  # a page to be opened in a browser: was not announced
             self._conn.ctx.ignore("elicitation of another mode")
             yield WriteLine(self._conn.rpc.response(msg.id, {"action": "decline"}))
-        yield from self._end_asked_turn()
+        if self._own or self._ending is not None:
+            yield self._rest()
 
     def _call_of(self, update: Msg) -> Call | None:
         return self._conn.talk.calls.get(get_text(update, "toolCallId"))

@@ -1,7 +1,7 @@
 """A turn in version 2 of the Agent Client Protocol (draft of July 2026): `state_update` marks its start and end.
 
 The answer to `session/prompt` only says that the prompt is accepted. Work that the agent begins without a prompt is a turn of
-its own, from `running` to `idle`. What it says while it is idle is kept until the next work, as in version 1.
+its own, from `running` to `idle`. What it says while it is idle is of the turn before it or of its own, as in version 1.
 A subagent has a session of its own. Its tool calls are shown among those of the conversation, as version 1 shows them; what
 else it says is counted.
 Source: agentclientprotocol.com/protocol/v2/prompt-lifecycle; recordings of claude-agent-acp 0.101.0 and codex-acp 2.6.0.
@@ -14,13 +14,13 @@ from typing import Any, ClassVar
 
 from universal.agents.acp import version2
 from universal.agents.acp.context import Msg
+from universal.agents.acp.ends import END, End
 from universal.agents.acp.turns import Connection, Turns
-from universal.codec import Output, Prompt, Signal
+from universal.codec import Output, Prompt, SetTimer
 from universal.items import Json
 from universal.lib.jsonline import digest, get_text
 from universal.lib.jsonrpc import Notification, Request, Response
 from universal.lib.jsonvalue import arr, obj
-from universal.turn import Input
 
 IGNORED: dict[str, str] = {
     "compaction_summary_chunk": "what is left of a compacted conversation; the agent's own matter",
@@ -51,11 +51,7 @@ class Turns2(Turns):
         """Sessions of subagents."""
 
     @property
-    def has_prompt(self) -> bool:
-        """Whether the next prompt must wait for a prompt or for work that the agent began."""
-        return self._is_at_work()
-
-    def _is_at_work(self) -> bool:
+    def _is_announced(self) -> bool:
         return self._running is not None or self._began_itself
 
     def write(self, prompt: Prompt) -> Iterator[Output]:
@@ -80,7 +76,9 @@ class Turns2(Turns):
         state = get_text(update, "state")
         if state in WORK:
             self._worked = True
-            if not self._is_at_work():
+            if self._ending is not None:
+                yield from self.end_now()
+            if not self._is_announced:
                 yield from self._begin_itself()
         elif state == "idle":
             yield from self._on_idle(update, raw)
@@ -89,18 +87,18 @@ class Turns2(Turns):
 
     def _begin_itself(self) -> Iterator[Output]:
         """Begin a turn for work that the agent began without a prompt of ours."""
-        self._began_itself = self._prompted = True
-        self._conn.talk.begin()
-        self._conn.asks.rejected = self._stopping = False
-        if not self._asks_open_turn:
-            yield Signal(Input.ACTIVITY)
-        self._asks_open_turn = False
-        yield from self._say_outside()
+        if self._own:  # it has said something already
+            yield SetTimer(END, None)
+        else:
+            self._conn.talk.begin()
+            yield from self._begin_own()
+        self._own, self._began_itself = False, True
 
     def _on_idle(self, update: Msg, raw: Json) -> Iterator[Output]:
         reason = get_text(update, "stopReason")
-        if not self._is_at_work():
+        if not self._is_announced:
             self._conn.ctx.ignore("idle outside of a turn")
+            yield from self.end_own_work()
         elif self._running is not None and not self._accepted:
             self._worked = False
             self._conn.ctx.ignore("idle before the prompt was accepted")
@@ -111,10 +109,15 @@ class Turns2(Turns):
             yield from self._finish(update, error, raw)
 
     def _finish(self, result: Msg, error: Msg | None, raw: Json) -> Iterator[Output]:
-        prompted = self._running is not None
+        is_for_prompt = self._running is not None
         self._running = None
         self._accepted = self._worked = self._began_itself = False
-        yield from self._end(result, error, raw, prompted=prompted)
+        yield from self._begin_end(End(result, error, raw, is_for_prompt))
+
+    def end_now(self) -> Iterator[Output]:
+        """End a turn that seems to be over, or that the agent began."""
+        self._own, self._began_itself = self._own or self._began_itself, False
+        yield from super().end_now()
 
     # --- what the agent says --------------------------------------------------------------------------
 
@@ -132,24 +135,13 @@ class Turns2(Turns):
             yield from self.TELLS[kind](self, update, msg.raw)
         elif kind not in self.SPEAKS:
             yield ctx.report_unparsed(kind or "update without kind", "unknown session update", msg.raw, digest(line))
-        elif self._is_at_work():
+        elif self._is_announced:
             yield from self.SPEAKS[kind](self, update, msg.raw)
-        elif not self._prompted:
-            ctx.ignore("history")
-        elif self._conn.talk.has_ended(get_text(update, "toolCallId") or get_text(update, "messageId")):
-            ctx.ignore("late update of what is over")
         else:
-            self._outside.append(msg.raw)
+            yield from self._speak(kind, update, msg.raw)
 
     def _is_foreign(self, session_id: str) -> bool:
         return bool(self._conn.session and session_id and session_id != self._conn.session)
-
-    def _say_outside(self) -> Iterator[Output]:
-        """Report what was said while the agent was idle, now that its work begins."""
-        updates, self._outside = self._outside, []
-        for raw in updates:
-            update = obj(obj(raw.get("params")).get("update"))
-            yield from self.SPEAKS[get_text(update, "sessionUpdate")](self, update, raw)
 
     def _echo(self, update: Msg, raw: Json) -> Iterator[Output]:
         """Handle the agent's echo of the prompt, which means that the prompt is accepted."""

@@ -28,11 +28,13 @@ IGNORED: dict[str, str] = {
 }
 """Messages that are ignored, and why."""
 
+OWN_WORK_BEGINS = "_qwencode/start_turn"
+"""Qwen Code's request at the beginning of work that it begins without a prompt."""
 OWN_WORK_ENDS = "_qwencode/end_turn"
 """Qwen Code's message at the end of work that it began without a prompt, such as after a background agent."""
 
 REFUSED: dict[str, str] = {
-    "_qwencode/start_turn": "Qwen Code begins work of its own; its end is told by `_qwencode/end_turn`",
+    OWN_WORK_BEGINS: "Qwen Code begins work of its own; its end is told by `_qwencode/end_turn`",
     "craft/drainMidTurnQueue": "Qwen Code asks for prompts that were sent during the turn; here they wait for its end",
 }
 """Requests that are refused, and why. The agents go on without an answer."""

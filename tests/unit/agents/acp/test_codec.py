@@ -14,6 +14,7 @@ from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load_all
 from tests.support.replay import encode
 from universal.agents.acp.codec import AcpCodec
+from universal.agents.acp.ends import END, HISTORY, LATE_S, OWN_S
 from universal.agents.acp.profiles import PROFILES, Profile
 from universal.agents.acp.spec import ACP_AGENTS, custom_spec
 from universal.codec import (
@@ -27,6 +28,7 @@ from universal.codec import (
     PermissionReply,
     Prompt,
     QuestionReply,
+    SetTimer,
     Signal,
     Stop,
     ToolCheck,
@@ -54,6 +56,10 @@ class Talk:
     outputs: list[Output] = field(default_factory=list)
     holds: bool = False
     """Checked calls wait for an answer of the test."""
+    waits: bool = False
+    """Timers run out only by `run_out`, else at once."""
+    timers: dict[str, float] = field(default_factory=dict)
+    """Key of a timer that is set -> its seconds."""
 
     def launch(self, **more: Any) -> Talk:
         self.codec.launch(LaunchOptions(binary="/bin/own", directory="/p", **more))
@@ -75,8 +81,18 @@ class Talk:
                 taken += self.codec.proceed(output.request.data.permission_id)
             else:
                 taken.append(output)
+            if isinstance(output, SetTimer):
+                self.timers.pop(output.key, None)
+                self.timers |= {output.key: output.after_s} if output.after_s is not None else {}
         self.outputs += taken
+        for key in () if self.waits else (END, HISTORY):
+            taken += self.run_out(key) if key in self.timers else []
         return taken
+
+    def run_out(self, key: str = END) -> list[Output]:
+        """A timer that is set has run out."""
+        del self.timers[key]
+        return self.take(self.codec.on_timer(key))
 
     def send(self, command: Command) -> list[Output]:
         return self.take(self.codec.send(command))
@@ -376,32 +392,6 @@ def test_stop_reasons(reason: str, signal: Input, codes: list[str]) -> None:
     assert talk.errors() == codes
 
 
-def test_text_outside_of_a_prompt_is_emitted_at_its_end() -> None:
-    talk = Talk().ready()
-    talk.send(Prompt("p", "hi"))
-    talk.chunk("Well", messageId="1")
-    talk.answer("session/prompt", {"stopReason": "end_turn"})
-    before = len(talk.outputs)
-    talk.chunk("late", messageId="1")  # of a message that is over
-    talk.chunk("By the way", messageId="2")
-    assert talk.outputs[before:] == []
-    talk.update("usage_update", used=1, size=2, cost={"amount": 0.5, "currency": "USD"})
-    assert talk.signals()[1:] == [(Input.ACTIVITY, False), (Input.DONE, False)]
-    deltas = [out.data.delta for out in talk.outputs if isinstance(out, Fact) and out.type is EventType.ITEM_DELTA]
-    assert deltas == ["Well", "By the way"]
-
-
-def test_or_at_the_latest_with_the_next_prompt() -> None:
-    talk = Talk().ready()
-    talk.send(Prompt("p", "hi"))
-    talk.chunk("Well")
-    talk.answer("session/prompt", {"stopReason": "end_turn"})
-    talk.chunk("By the way")
-    told = talk.send(Prompt("p2", "hi"))
-    assert [out.data.delta for out in told if isinstance(out, Fact) and out.type is EventType.ITEM_DELTA] == ["By the way"]
-    assert talk.signals() == [(Input.DONE, False)]
-
-
 # --- what single agents do ------------------------------------------------------------------------------
 
 
@@ -432,9 +422,13 @@ def test_work_that_qwen_began_is_a_turn_when_it_says_that_it_is_over() -> None:
     talk.send(Prompt("p", "hi"))
     talk.chunk("Well")
     talk.answer("session/prompt", {"stopReason": "end_turn"})
+    talk.waits = True
     talk.request(1, "_qwencode/start_turn")
     talk.chunk("By the way")
+    assert talk.timers == {END: OWN_S}
     talk.say({"jsonrpc": "2.0", "method": "_qwencode/end_turn", "params": {"sessionId": "s", "reason": "end_turn"}})
+    assert talk.timers == {END: LATE_S}
+    talk.run_out()
     assert [name for name, _ in talk.signals()] == [Input.DONE, Input.ACTIVITY, Input.DONE]
     assert not any(name.startswith("unparsed") for name in talk.codec.counters())
 

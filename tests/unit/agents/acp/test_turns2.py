@@ -12,6 +12,7 @@ import pytest
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import OWN, Talk
 from universal.agents.acp.codec import AcpCodec
+from universal.agents.acp.ends import END, LATE_S, OWN_S, SILENT_S
 from universal.agents.acp.profiles import PROFILES
 from universal.agents.acp.turns2 import Turns2
 from universal.codec import Fact, Interrupt, PermissionReply, Prompt, Signal, Stop, WriteLine
@@ -192,13 +193,17 @@ def test_an_error_that_is_also_a_message_is_reported_once() -> None:
     assert (deltas(talk), talk.errors()) == (["Hel", "lo"], ["max_output_tokens"])
 
 
-def test_silence_is_an_error_of_a_prompt_but_not_of_work_that_the_agent_began() -> None:
+def test_an_answer_without_a_word_is_waited_for_but_not_one_to_work_that_the_agent_began() -> None:
     talk = busy_talk()
+    talk.waits = True
     state(talk, "idle", stopReason="end_turn")
-    assert talk.errors() == ["no_answer"]
+    assert talk.timers == {END: SILENT_S}
+    talk.run_out()
     state(talk, "running")
     state(talk, "idle", stopReason="end_turn")
-    assert inputs(talk) == [Input.FAILED, Input.ACTIVITY, Input.DONE]
+    assert talk.timers == {END: LATE_S}
+    talk.run_out()
+    assert inputs(talk) == [Input.DONE, Input.ACTIVITY, Input.DONE]
 
 
 def test_work_that_the_agent_began_is_a_turn_of_its_own() -> None:
@@ -222,16 +227,40 @@ def test_a_prompt_waits_for_the_end_of_work_that_the_agent_began() -> None:
     assert talk.methods()[-1] == "session/prompt"
 
 
-def test_text_while_idle_is_sent_with_the_next_work() -> None:
+def test_text_while_idle_is_of_the_turn_before_it_or_of_its_own() -> None:
     talk = busy_talk()
+    talk.waits = True
     talk.chunk("Hello", messageId="a1")
     state(talk, "idle", stopReason="end_turn")
+    talk.chunk(" there", messageId="a1")
+    talk.run_out()
+    assert (inputs(talk), texts(talk)) == ([Input.DONE], ["Hello there"])
     talk.chunk("Meanwhile.", messageId="a2")
-    assert inputs(talk) == [Input.DONE]
-    state(talk, "running")
+    assert inputs(talk)[1:] == [Input.ACTIVITY]
+    assert talk.timers == {END: OWN_S}
+    talk.run_out()
+    assert (inputs(talk)[2:], texts(talk)[1:]) == ([Input.DONE], ["Meanwhile."])
+
+
+def test_work_that_is_announced_after_its_first_words_is_one_turn() -> None:
+    talk = busy_talk()
     state(talk, "idle", stopReason="end_turn")
-    assert inputs(talk) == [Input.DONE, Input.ACTIVITY, Input.DONE]
-    assert texts(talk) == ["Hello", "Meanwhile."]
+    talk.waits = True
+    talk.chunk("The build ", messageId="a2")
+    state(talk, "running")
+    assert talk.timers == {}  # its end is told
+    talk.chunk("is done.", messageId="a2")
+    state(talk, "idle", stopReason="end_turn")
+    talk.run_out()
+    assert (inputs(talk), texts(talk)) == ([Input.DONE, Input.ACTIVITY, Input.DONE], ["The build is done."])
+
+
+def test_new_work_ends_the_turn_before_it() -> None:
+    talk = busy_talk()
+    talk.waits = True
+    state(talk, "idle", stopReason="end_turn")
+    state(talk, "running")
+    assert inputs(talk) == [Input.DONE, Input.ACTIVITY]
 
 
 @pytest.mark.parametrize("own", [True, False])

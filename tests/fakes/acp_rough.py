@@ -1,0 +1,51 @@
+"""An ACP agent that is rough in one way. Arguments: a manner, and a folder for its pipe.
+
+Manners of the prompt: `late` sends half of its text after the answer, `own` answers and works again when its pipe is written to.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+MANNER, FOLDER = sys.argv[1], Path(sys.argv[2])
+
+
+def write(**message: Any) -> None:
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+    sys.stdout.flush()
+
+
+def update(kind: str, **more: Any) -> None:
+    write(method="session/update", params={"sessionId": "s", "update": {"sessionUpdate": kind, **more}})
+
+
+def say(text: str) -> None:
+    update("agent_message_chunk", content={"type": "text", "text": text})
+
+
+def prompt(id_: Any, text: str) -> None:
+    half = len(text) // 2 if MANNER == "late" else len(text)
+    say(text[:half])
+    write(id=id_, result={"stopReason": "end_turn"})
+    if MANNER == "late":
+        say(text[half:])
+    elif MANNER == "own":
+        say((FOLDER / "pipe").read_text())
+
+
+def main() -> None:
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, id_ = message.get("method"), message.get("id")
+        if method == "initialize":
+            write(id=id_, result={"protocolVersion": 1, "agentCapabilities": {}})
+        elif method == "session/new":
+            write(id=id_, result={"sessionId": "s"})
+        elif method == "session/prompt":
+            prompt(id_, "".join(block.get("text", "") for block in message["params"]["prompt"]))
+
+
+main()

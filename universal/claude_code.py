@@ -12,6 +12,7 @@ from universal.codec import AgentFolder, HeldCalls, SpareUse
 from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.permissions import Rule
+from universal.slash_commands import CommandFolder, CommandSources, PluginFolders
 
 # --- its folders ----------------------------------------------------------------------------------------
 
@@ -34,6 +35,31 @@ OWN_RULES = (
     Rule("edit", OWN_FOLDERS[0], "allow"),  # the plan itself is a file, and plan mode edits no other
 )
 """`AgentSpec.default_rules` of an agent that is Claude Code."""
+
+# --- its commands ---------------------------------------------------------------------------------------
+
+
+def _skills(path: str) -> CommandFolder:
+    return CommandFolder(path, "skills", depth=1, needs=(), hidden_by="user-invocable")
+
+
+COMMANDS = CommandSources(
+    (
+        _skills(".claude/skills"),
+        CommandFolder(".claude/commands", "commands"),
+        *(
+            folder
+            for own in (OWN_FOLDER.path, f"${OWN_FOLDER.variable}")
+            for folder in (_skills(f"{own}/skills"), CommandFolder(f"{own}/commands", "commands"))
+        ),
+    ),
+    PluginFolders(
+        (f"${OWN_FOLDER.variable}/plugins/installed_plugins.json", f"{OWN_FOLDER.path}/plugins/installed_plugins.json"),
+        (".claude/settings.json", ".claude/settings.local.json"),
+        (_skills("skills"), CommandFolder("commands", "commands")),
+    ),
+)
+"""`AgentSpec.command_sources` of an agent that is Claude Code. Source: the list of 2.1.330 in a project with one of each."""
 
 # --- its start ------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
 from universal.permissions import Decision, Rule, denies_whole, matches
+from universal.slash_commands import NO_COMMANDS, CommandSources, SlashCommand
 from universal.tools.row import Row
 from universal.turn import Input
 
@@ -222,15 +223,6 @@ class Model:
     images: bool = True
     context: int | None = None
     output: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SlashCommand:
-    """A command of the agent that a prompt may start with."""
-
-    name: str
-    description: str = ""
-    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -658,6 +650,8 @@ class AgentSpec:
     """Rules added to `DEFAULT_RULES`: own folders outside of the project, plan files ... `~/` is the person's home."""
     own_folder: AgentFolder | None = None
     """The folder in `default_rules` that a variable can move."""
+    command_sources: CommandSources = NO_COMMANDS
+    """Where its commands are files, so that those of a project are offered before the first session there."""
     withheld_commands: Mapping[str, str] = field(default_factory=dict[str, str])
     """Slash commands that are not offered -> why, and what to do instead, in one sentence or two."""
     project_settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)

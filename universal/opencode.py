@@ -11,9 +11,23 @@ from typing import Any
 
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
+from universal.slash_commands import CommandFolder, CommandSources
 
 ABORTED: dict[str, Json] = {"message": "Aborted", "code": "aborted"}
 """The error of a turn that was interrupted."""
+
+
+SKILLS = CommandSources(
+    tuple(
+        CommandFolder(path, "skills", needs=("name", "description"))
+        for path in (
+            *(".opencode/skill", ".opencode/skills", ".claude/skills", ".agents/skills"),
+            *(f"{own}/opencode/{name}" for own in ("~/.config", "$XDG_CONFIG_HOME") for name in ("skill", "skills")),
+            *("~/.claude/skills", "~/.agents/skills"),
+        )
+    )
+)
+"""`AgentSpec.command_sources`. Its command files are templates of the configuration; this server offers them with every agent."""
 
 
 def message_id(key: str, event_id: str) -> str:

@@ -90,6 +90,11 @@ class Template(Protocol):
         ...
 
     @property
+    def agent_is_restricted(self) -> bool:
+        """Whether the configuration gives that agent rules of its own, which would be lost with another one."""
+        ...
+
+    @property
     def model(self) -> str | None:
         """`provider/model`."""
         ...
@@ -137,13 +142,11 @@ def withheld(spec: AgentSpec, name: str) -> str:
     return spec.withheld_commands.get(name) or BREAKING.get(name, "")
 
 
-def native_name(offer: Offer, name: str) -> str | None:
-    """Return the agent's own name of the command that a client sends as `name`, or None if the agent has no such command."""
-    names = {command.name for command in offer.catalogue.commands}
-    if name in names:
-        return name
+def native_command(offer: Offer, name: str) -> SlashCommand | None:
+    """Return the agent's own command that a client sends as `name`, or None if the agent has no such command."""
+    commands = {command.name: command for command in offer.catalogue.commands}
     owner, _, rest = name.partition(SEPARATOR)
-    return rest if owner == offer.spec.name and rest in names else None
+    return commands.get(name) or (commands.get(rest) if owner == offer.spec.name else None)
 
 
 def _offers_of(offers: Sequence[Offer], agent: str | None) -> list[Offer]:
@@ -160,7 +163,7 @@ def _owners(name: str, offers: Sequence[Offer]) -> str:
 
 def _agent_command(name: str, command: SlashCommand, owners: str) -> OfferedCommand:
     description = f"{_one_line(command.description)}{owners}" if command.description else ""
-    return OfferedCommand(name, f"/{command.name} $ARGUMENTS", (command.hint or "$ARGUMENTS",), description)
+    return OfferedCommand(name, f"{command.mark}{command.name} $ARGUMENTS", (command.hint or "$ARGUMENTS",), description)
 
 
 def _template_command(command: Template) -> OfferedCommand:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import web
 
+from shim.agents.command_files import CommandFiles
 from shim.agents.install import Installer
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
@@ -210,6 +211,7 @@ async def start(
             roots=tuple(map(str, settings.roots)),
             snapshots=snapshots,
             feed=feed,
+            command_files=CommandFiles(environ, tuple(map(str, settings.roots))),
             trust=trust,
             trust_question_s=settings.trust_question_s,
             listened=has_listeners,

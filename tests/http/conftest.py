@@ -31,6 +31,7 @@ from shim.lib.errors import SessionNotFound
 from shim.lib.ids import Ids
 from shim.lib.settings import Settings
 from shim.routes import application
+from shim.sessions.session.actor import SessionActor
 from shim.store.memory import MemoryStore
 from shim.stream.hub import Hub
 from tests.fakes.agents_directory import FakeAgents, claude
@@ -40,6 +41,7 @@ from tests.support.live import Live, live
 from tests.support.universal import Face, face
 from universal.session import importer
 from universal.session.model import Session, SessionRecord
+from universal.slash_commands import SlashCommand
 
 __all__ = ["api", "client_with_password", "start"]
 
@@ -102,8 +104,20 @@ class FakeSessions:
     def requests(self) -> FakeSessions:
         return self
 
+    command_files: None = None
+    trust: None = None
+
+    @property
+    def deps(self) -> FakeSessions:
+        return self
+
+    def actors(self) -> Sequence[SessionActor]:
+        """No agent runs."""
+        return ()
+
     def __post_init__(self) -> None:
         self.others = self
+        self.told_commands: dict[tuple[str, str], tuple[SlashCommand, ...]] = {}
 
     async def read_requests(self) -> None:
         """No other server has a session."""

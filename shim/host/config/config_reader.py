@@ -43,6 +43,9 @@ PROBLEMS_LIMIT = 50
 """Maximum problems that one load lists. It only counts the others."""
 PROBLEM_LIMIT_CHARACTERS = 500
 COMMAND_FOLDERS = ("command", "commands")
+AGENT_FOLDERS = ("agent", "agents", "mode", "modes")
+AGENT_RULES = re.compile(r"""^["']?(permission|tools)["']?\s*:""", re.MULTILINE)
+"""Keys of an agent's file that hold permission rules."""
 RULE_KEYS = ("permission", "tools", "agent", "mode")
 """Keys that may hold permission rules."""
 GROWING_LISTS = frozenset({"plugin", "instructions"})
@@ -109,6 +112,8 @@ class ConfigReader:
         self._texts: dict[tuple[str, Origin], str | None] = {}
         self._problems: list[Problem] = []
         self._unlisted = 0
+        self.restricted_agents: set[str] = set()
+        """Agents whose files hold permission rules."""
         self.has_unread_rules = False
         """Whether a file that may hold permission rules could not be read or understood in full."""
         self.stamps: dict[str, Stamp] = {}
@@ -142,6 +147,7 @@ class ConfigReader:
         for index, folder, origin in self._folders:
             if commands := self._commands_in(folder, origin):
                 self._sources[index] = Source(str(folder), origin, {"command": commands})
+            self._note_agents_in(folder, origin)
         self.has_unread_rules = unread  # command files hold no rules
         problems = self._problems
         if self._unlisted:
@@ -192,6 +198,17 @@ class ConfigReader:
                         self.problem(str(path), problem)
                     commands.update(admitted.values.get("command") or {})
         return commands
+
+    def _note_agents_in(self, folder: Path, origin: Origin) -> None:
+        """Note the agents whose files hold rules. One that cannot be read counts, since it may hold some."""
+        for kind in AGENT_FOLDERS:
+            with self._bounds(folder / kind, origin) as budget:
+                for path in self._markdown_below(folder / kind, origin, budget):
+                    text = self._read(path, origin, budget)
+                    head = text.removeprefix("\ufeff").lstrip().removeprefix("---").partition("\n---")[0] if text else ""
+                    if text is None or AGENT_RULES.search(head):
+                        name = path.relative_to(folder / kind).with_suffix("").as_posix()
+                        self.restricted_agents.add(disk.printable(name))
 
     def _markdown_below(self, folder: Path, origin: Origin, budget: _Budget) -> Iterator[Path]:
         """Yield markdown files at any depth. It follows links to folders and visits each folder once."""

@@ -70,6 +70,7 @@ class ConfigCommand:
     agent: str | None = None
     model: str | None = None
     subtask: bool = False
+    agent_is_restricted: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ class OpenCodeConfig:
     """The sources of the values; a later one wins."""
     has_unread_rules: bool = False
     """Whether a source of permission rules could not be read or understood in full."""
+    restricted_agents: frozenset[str] = frozenset()
+    """Agents whose own files hold permission rules."""
 
     @cached_property
     def personal_values(self) -> Mapping[str, Any]:
@@ -131,6 +134,8 @@ class OpenCodeConfig:
     @property
     def commands(self) -> tuple[ConfigCommand, ...]:
         """Slash commands, in the order of the files."""
+        agents = {**obj(self.values.get("mode")), **obj(self.values.get("agent"))}
+        restricted = self.restricted_agents.union(name for name, part in agents.items() if _rules_of_part(obj(part)))
         return tuple(
             ConfigCommand(
                 name,
@@ -139,6 +144,7 @@ class OpenCodeConfig:
                 row.get("agent"),
                 row.get("model"),
                 bool(row.get("subtask")),
+                row.get("agent") in restricted,
             )
             for name, row in obj(self.values.get("command")).items()
         )
@@ -277,7 +283,8 @@ class ConfigFiles:
             reader.text(content, "OPENCODE_CONFIG_CONTENT", Path(directory))
         sources, problems = reader.finish()
         settled = all(stamp is None or stamp[-1] < began_ns - SETTLING_NS for stamp in reader.stamps.values())
-        config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources, reader.has_unread_rules)
+        unread, restricted = reader.has_unread_rules, frozenset(reader.restricted_agents)
+        config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources, unread, restricted)
         return _LoadedConfig(config, folders, reader.stamps, settled)
 
     def load_global(self) -> OpenCodeConfig:

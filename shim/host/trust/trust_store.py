@@ -185,6 +185,13 @@ class ProjectTrust:
         self._counting[directory] = frozenset(rules if decision == "trusted" else ())
         return Verdict(settings, decision)
 
+    def is_trusted(self, directory: str, families: Iterable[str]) -> bool:
+        """Whether agents of these families would start with the project's settings. Changes nothing. Blocking."""
+        if self._trust_all or (self._roots and within(directory, self._roots)):
+            return True
+        settings = self._scanner.look(directory).read_by(families)
+        return not settings.settings or self._decisions.decision(settings) == "trusted"
+
     def decide(self, settings: ProjectSettings, *, trusted: bool) -> None:
         """Store a user's decision. Blocking. Raises ShimError."""
         self._decisions.decide([settings], trusted=trusted)

@@ -56,6 +56,7 @@ class BuiltInCommand:
     subtask: bool = False
     agent: str | None = None
     model: str | None = None
+    agent_is_restricted: bool = False
 
 
 def templates(directory: str, configured: Iterable[Template]) -> tuple[Template, ...]:

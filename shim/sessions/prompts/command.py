@@ -9,19 +9,25 @@ import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shim.agents.catalog import GENERAL
 from shim.agents.directory import Agent
-from shim.agents.offered_commands import SEPARATOR, Template, commands, native_name, withheld
+from shim.agents.offered_commands import SEPARATOR, Template, commands, native_command, withheld
 from shim.host.files.roots import repository_of, within
 from shim.host.terminals.shell_command import ShellCommand
 from shim.lib import disk
 from shim.lib.errors import InvalidRequest
 from shim.processes.child_environment import child_environment
 from shim.sessions.index.manager import SessionManager
+from shim.sessions.prompts.agent_commands import with_commands
 from shim.sessions.prompts.built_in_commands import INIT, INIT_PROMPT
-from shim.sessions.prompts.prompt_request import SUBTASK, PromptRequest, UnknownChoice, choose
+from shim.sessions.prompts.prompt_request import CAREFUL, SUBTASK, PromptRequest, UnknownChoice, choose
 from shim.sessions.prompts.submit import submit
+from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.session_state import SessionState
+from universal.session.changes import PromptFailed
+from universal.session.model import Failure
 from universal.session.values import File, ModelRef, OtherPart, Part, Text
+from universal.slash_commands import SlashCommand
 
 SHELL_TIMEOUT_S = 30.0
 """Timeout in seconds of one !`command` in a template."""
@@ -101,35 +107,86 @@ async def command(
     Raises UnknownCommand, and InvalidRequest for a command that is withheld from the agent.
     """
     actor = await manager.actor(session_id)
-    state = actor.main
-    template = next((c for c in templates if c.name == name), None)
-    if template is not None:
-        subagents = not template.subtask or await _has_subagents(manager, state, body)
-        body = await _expand(manager, actor.directory, template, arguments, body, subagents=subagents)
-    else:
-        choice = await choose(manager.deps.agents, state.session, body)
-        native = _native(manager, choice.agent, name, templates)
-        text = f"/{native} {arguments}".rstrip()
-        body = replace(body, parts=[Text("", text), *body.parts])
-    message_id = await submit(manager, session_id, body)
-    state.status("command", name=name, arguments=arguments)
+    try:
+        message_id = await _run(manager, actor, templates, name, arguments, body)
+    except InvalidRequest as error:  # clients do not show the answer to a command
+        failure = PromptFailed(Failure(error.message))
+        manager.deps.changes.publish([failure], actor.main.session, manager.deps.clock.now_ms())
+        raise
+    (await manager.actor(session_id)).main.status("command", name=name, arguments=arguments)
     return message_id
 
 
-def _native(manager: SessionManager, agent: Agent, name: str, templates: tuple[Template, ...]) -> str:
-    """The agent's own name of a command. Raises UnknownCommand, InvalidRequest."""
-    native = native_name(agent, name)
+async def _run(
+    manager: SessionManager, actor: SessionActor, templates: tuple[Template, ...], name: str, arguments: str, body: PromptRequest
+) -> str:
+    state, session_id = actor.main, actor.main.id
+    template = next((c for c in templates if c.name == name), None)
+    if template is not None:
+        subagents = not (template.subtask or template.agent == GENERAL.name) or await _has_subagents(manager, state, body)
+        wish = body
+        body = await _expand(manager, actor.directory, template, arguments, body, subagents=subagents)
+        body = await _leave_out_unknown(manager, state, template, body, wish)
+    else:
+        choice = await choose(manager.deps.agents, state.session, body)
+        native = await _native(manager, choice.agent, name, templates, actor.directory)
+        text = f"{native.mark}{native.name} {arguments}".rstrip()
+        body = replace(body, parts=[Text("", text), *body.parts])
+    return await submit(manager, session_id, body)
+
+
+async def _leave_out_unknown(
+    manager: SessionManager, state: SessionState, template: Template, body: PromptRequest, wish: PromptRequest
+) -> PromptRequest:
+    """Leave out the model and the agent of a template that are not here, and tell the person. `wish`: what the client chose.
+
+    A careful mode, and an agent with permission rules of its own, are never replaced. Raises UnknownChoice.
+    """
+    missing: list[str] = []
+    if body.model != wish.model and await _is_unknown(manager, state, replace(body, mode=wish.mode)):
+        body = replace(body, model=wish.model)
+        missing.append(f"model `{template.model}`")
+    if body.mode != wish.mode and await _is_unknown(manager, state, body):
+        if template.agent in CAREFUL or template.agent_is_restricted:
+            raise UnknownChoice(
+                f"/{template.name} was not sent: it names the agent `{template.agent}`, which is not here, and without it the "
+                "command could do what that agent may not. Take `agent` out of the command's file to run it with yours."
+            )
+        body = replace(body, mode=wish.mode)
+        missing.append(f"agent `{template.agent}`")
+    if missing:
+        state.status("notice", f"/{template.name} names the {' and the '.join(missing)}, not here: it runs with yours.")
+    return body
+
+
+async def _is_unknown(manager: SessionManager, state: SessionState, body: PromptRequest) -> bool:
+    try:
+        await choose(manager.deps.agents, state.session, body)
+    except UnknownChoice:
+        return True
+    return False
+
+
+async def _native(
+    manager: SessionManager, agent: Agent, name: str, templates: tuple[Template, ...], directory: str
+) -> SlashCommand:
+    """The agent's own command of a name. Raises UnknownCommand, InvalidRequest."""
+    [agent] = await with_commands(manager, [agent], directory)
+    native = native_command(agent, name)
     if native is None:
         owner = manager.deps.agents.get(name.partition(SEPARATOR)[0])
-        if owner is not None and owner.spec.name != agent.spec.name and native_name(owner, name) is not None:
+        others = [owner] if owner is not None else [a for a in manager.deps.agents.list_agents() if a.usable]
+        others = [a for a in others if a.spec.name != agent.spec.name]
+        owner = next((a for a in await with_commands(manager, others, directory) if native_command(a, name)), None)
+        if owner is not None:
             raise InvalidRequest(
                 f"/{name} is a command of {owner.spec.title}, and this session is with {agent.spec.title}. "
                 f"Choose a model of {owner.spec.title} first."
             )
         offered = ", ".join(command.name for command in commands([agent], templates))
         raise UnknownCommand(f'Command not found: "{name}". Available commands: {offered}')
-    if why := withheld(agent.spec, native):
-        raise InvalidRequest(f"/{native} was not sent to {agent.spec.title}. {why}")
+    if why := withheld(agent.spec, native.name):
+        raise InvalidRequest(f"/{native.name} was not sent to {agent.spec.title}. {why}")
     return native
 
 
@@ -152,7 +209,7 @@ async def _expand(
     mentions = "\0".join(piece.text for piece in pieces if not piece.is_command)
     parts: list[Part] = [Text("", text)]
     parts += await asyncio.to_thread(_files_in, mentions, directory)
-    subtask = command.subtask and subagents
+    subtask = (command.subtask or command.agent == GENERAL.name) and subagents
     if subtask:
         fields = {
             "prompt": text,

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
@@ -19,6 +20,7 @@ from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts,
 from shim.sessions.placement import Placement
 from shim.store.base import Store
 from universal.permissions import Rule
+from universal.slash_commands import SlashCommand
 from universal.tools.accesses import Place
 from universal.unattended_policy import WAIT, UnattendedPolicy
 
@@ -73,6 +75,12 @@ class SessionDeps:
     """Directories that attached files must lie in; empty: anywhere."""
     snapshots: Callable[[str], Trees | None] = lambda _directory: None
     """Returns the snapshots of a directory, or None if they are switched off (`snapshot: false` in its configuration)."""
+    command_files: CommandFiles | None = None
+    """Finds agents' commands in files. None: only what agents report counts."""
+    told_commands: dict[tuple[str, str], tuple[SlashCommand, ...]] = field(
+        default_factory=dict[tuple[str, str], tuple[SlashCommand, ...]]
+    )
+    """(agent, directory) -> the commands that the last agent there told, of agents that have no files of commands."""
     trust: ProjectTrust | None = None
     """Decides whether a project's settings may be used. None: they always may."""
     trust_questions: TrustQuestions = field(default_factory=TrustQuestions)

@@ -36,6 +36,8 @@ from universal.host import HostAnswer, HostCall
 log = structlog.get_logger()
 
 ITEM_DELTA = EventType.ITEM_DELTA
+KEPT_LISTS = 256
+"""Directories of agents whose last list of commands is kept."""
 CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
 
@@ -68,6 +70,7 @@ class SessionAgent:
     ) -> None:
         self._deps = deps
         self._session_id = session_id
+        self._directory = directory
         self._emit = emit
         self._on_lines = on_lines
         self._on_exit = on_exit
@@ -182,6 +185,7 @@ class SessionAgent:
         if generation != self.generation or self.codec is None:
             return
         codec, self.codec, self._handle = self.codec, None, None
+        self._keep_commands(codec)
         self._host.drop()
         self._cancel_timers()
         log.info("agent.exited", session_id=self._session_id, agent=codec.name, code=exit_.code, signal=exit_.signal)
@@ -269,12 +273,25 @@ class SessionAgent:
 
     def _detach(self) -> AgentHandle | None:
         """Ignore the process from now on."""
+        if self.codec is not None:
+            self._keep_commands(self.codec)
         handle, self._handle, self.codec = self._handle, None, None
         self.generation += 1
         self._host.drop()
         self._cancel_timers()
         self._on_detach()
         return handle
+
+    def _keep_commands(self, codec: Codec) -> None:
+        """Keep the commands that the agent told: without files, there is no other way to know them before its next session."""
+        spec = self._deps.agents.get(codec.name)
+        if codec.catalogue is None or spec is None or spec.spec.command_sources.folders:
+            return
+        kept, key = self._deps.told_commands, (codec.name, self._directory)
+        kept.pop(key, None)
+        kept[key] = codec.catalogue.commands
+        while len(kept) > KEPT_LISTS:
+            del kept[next(iter(kept))]
 
     async def close(self) -> None:
         """Wait for all processes that are being stopped: CLOSE_S seconds, then they are killed."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from shim.agents._generated.client_commands import CLIENT_COMMANDS
-from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, native_name, withheld
+from shim.agents.offered_commands import BREAKING, RESERVED_NAMES, commands, native_command, withheld
 from shim.sessions.prompts.built_in_commands import BuiltInCommand, templates
 from tests.fakes.agents_directory import FakeAgent, agent
 from universal.agents.claude.spec import CLAUDE
@@ -95,13 +95,17 @@ def test_a_description_is_one_line() -> None:
 
 
 def test_a_name_with_the_prefix_is_the_agents_own_command() -> None:
+    def name_of(offer: FakeAgent, name: str) -> str | None:
+        command = native_command(offer, name)
+        return None if command is None else command.name
+
     claude = CLAUDE_CODE.offer()
-    assert native_name(claude, "claude:rename") == "rename"
-    assert native_name(claude, "rename") == "rename"
-    assert native_name(claude, "codex:rename") is None
-    assert native_name(claude, "claude:nothing") is None
+    assert name_of(claude, "claude:rename") == "rename"
+    assert name_of(claude, "rename") == "rename"
+    assert name_of(claude, "codex:rename") is None
+    assert name_of(claude, "claude:nothing") is None
     plugin = CommandAgent("claude", "Claude Code", ("claude:go", "go")).offer()
-    assert native_name(plugin, "claude:go") == "claude:go", "a plugin's command may look like ours"
+    assert name_of(plugin, "claude:go") == "claude:go", "a plugin's command may look like ours"
 
 
 def test_a_command_of_the_config_replaces_the_servers() -> None:

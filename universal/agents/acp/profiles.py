@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from universal.claude_code import OWN_FOLDER, OWN_RULES, SPARE
+from universal.claude_code import COMMANDS, OWN_FOLDER, OWN_RULES, SPARE
 from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, Enforcement, LoginSigns, Mode, ProjectSettingsUse, SpareUse
+from universal.opencode import SKILLS
 from universal.permissions import Rule
+from universal.slash_commands import NO_COMMANDS, CommandSources
 
 DEFAULT = "default"
 """Id of the only model of an agent that offers no choice. It is never sent."""
@@ -71,6 +73,7 @@ class Profile:
     """What enforces permission rules, if it is more than the protocol demands."""
     default_rules: tuple[Rule, ...] = ()
     own_folder: AgentFolder | None = None
+    command_sources: CommandSources = NO_COMMANDS
     npm: tuple[str, ...] = ()
     key_variables: tuple[str, ...] = ()
     login_signs: LoginSigns | None = None
@@ -141,6 +144,7 @@ PROFILES: tuple[Profile, ...] = (
         ),
         default_rules=(*_HIDDEN_FILES, *OWN_RULES),
         own_folder=OWN_FOLDER,
+        command_sources=COMMANDS,
         spare=SPARE,
     ),
     Profile(
@@ -177,6 +181,7 @@ PROFILES: tuple[Profile, ...] = (
         login="session",
         login_hint="Run `opencode auth login` in a terminal.",
         settings=ProjectSettingsUse(("opencode",)),
+        command_sources=SKILLS,
         no_spare="Its handshake makes a session, which would be left empty in OpenCode's list.",
     ),
     Profile(

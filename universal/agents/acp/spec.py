@@ -62,6 +62,7 @@ def spec_of(profile: Profile) -> AgentSpec:
         default_rules=profile.default_rules,
         own_folder=profile.own_folder,
         npm=profile.npm,
+        command_sources=profile.command_sources,
         key_variables=profile.key_variables,
         login_signs=profile.login_signs,
         lacks=profile.lacks,

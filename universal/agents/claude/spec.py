@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.claude_code import HELD_CALLS, OWN_FOLDER, OWN_RULES, SPARE
+from universal.claude_code import COMMANDS, HELD_CALLS, OWN_FOLDER, OWN_RULES, SPARE
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
 
 
@@ -27,6 +27,7 @@ CLAUDE = AgentSpec(
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True),
     spare=SPARE,
     rewinds=True,
+    command_sources=COMMANDS,
     withheld_commands={
         "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",
         "model": "Another model would answer than the one that the session shows. Choose the model in your client instead.",

@@ -16,6 +16,7 @@ from universal.codec import (
     ProjectSettingsUse,
     SpareUse,
 )
+from universal.slash_commands import CommandFolder, CommandSources
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -43,6 +44,14 @@ SPARE = SpareUse(
     own_files=tuple(f"{folder}/{name}" for folder in ("~/.codex", "$CODEX_HOME") for name in _OWN_FILES),
 )
 
+COMMANDS = CommandSources(
+    tuple(
+        CommandFolder(path, "skills", mark="$")
+        for path in (".agents/skills", ".codex/skills", "~/.agents/skills", "~/.codex/skills", "$CODEX_HOME/skills")
+    )
+)
+"""Codex reads a skill whose name stands in a prompt after `$`. Its app server has no other commands (0.169.0)."""
+
 CODEX = AgentSpec(
     name=NAME,
     title="Codex",
@@ -55,6 +64,7 @@ CODEX = AgentSpec(
     project_settings=ProjectSettingsUse(("codex",), leaves_out=True),
     spare=SPARE,
     rewinds=True,
+    command_sources=COMMANDS,
     default_catalogue=DEFAULT_CATALOGUE,
     npm=("@openai/codex",),
     install_hint="Install Codex with `npm install -g @openai/codex`, then run `codex login` once.",

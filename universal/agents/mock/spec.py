@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal import codec as c
+from universal.slash_commands import CommandFolder, CommandSources
 
 
 def _make(ids: c.IdFactory) -> c.Codec:
@@ -36,6 +37,7 @@ MOCK = c.AgentSpec(
         c.Mode("build", "Plays every scene; `edit` changes files.", "build"),
         c.Mode("plan", "Changes no file.", "plan"),
     ),
+    command_sources=CommandSources((CommandFolder(".mock/commands", "commands"),)),
     default_catalogue=c.Catalogue(models=(MODEL,), commands=(c.SlashCommand("help", "lists all scenes"),), default_model="mock"),
     project_settings=c.ProjectSettingsUse(),
     lacks={

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from universal.agents.opencode.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.opencode import SKILLS
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -39,6 +40,7 @@ OPENCODE = AgentSpec(
     project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
     spare=SPARE,
     rewinds=True,
+    command_sources=SKILLS,
     default_catalogue=DEFAULT_CATALOGUE,
     npm=("opencode-ai",),
     install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from universal.agents.opencode2.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
+from universal.opencode import SKILLS
 
 NOT_RUN = (
     "2.x was not run: npm has no program of it, so this was made from its published contract and from recordings of two older "
@@ -34,6 +35,7 @@ OPENCODE2 = AgentSpec(
     capabilities=replace(EVERYTHING, todos=False),
     modes=MODES,
     project_settings=ProjectSettingsUse(("opencode",)),
+    command_sources=SKILLS,
     default_catalogue=DEFAULT_CATALOGUE,
     install_hint=(
         "Install OpenCode 2 as https://opencode.ai says. Its program is taken under the name `opencode2`, and under the name "

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.slash_commands import CommandFolder, CommandSources
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -24,6 +25,18 @@ SPARE = SpareUse(
     own_files=tuple(f"{folder}/{name}" for folder in ("~/.pi/agent", "$PI_CODING_AGENT_DIR") for name in _OWN_FILES),
 )
 
+_OWN_FOLDERS = ("~/.pi/agent", "$PI_CODING_AGENT_DIR")
+COMMANDS = CommandSources(
+    (
+        CommandFolder(".pi/prompts", "commands", depth=1, is_everywhere=False),
+        CommandFolder(".pi/skills", "skills", name="skill:{}", is_everywhere=False),
+        CommandFolder(".agents/skills", "skills", name="skill:{}"),
+        *(CommandFolder(f"{own}/prompts", "commands", depth=1) for own in _OWN_FOLDERS),
+        *(CommandFolder(f"{own}/skills", "skills", name="skill:{}") for own in (*_OWN_FOLDERS, "~/.agents")),
+    )
+)
+"""Source: `get_commands` of 0.87.1 in a project with one of each."""
+
 PI = AgentSpec(
     name=NAME,
     title="Pi",
@@ -36,6 +49,7 @@ PI = AgentSpec(
     project_settings=ProjectSettingsUse(("pi",), leaves_out=True),
     spare=SPARE,
     rewinds=True,
+    command_sources=COMMANDS,
     default_catalogue=NO_CATALOGUE,
     npm=("@earendil-works/pi-coding-agent",),
     install_hint="Install Pi with `npm install -g @earendil-works/pi-coding-agent`, then run `pi` once and use /login.",

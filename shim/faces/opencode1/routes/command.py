@@ -6,6 +6,7 @@ from shim.agents import offered_commands
 from shim.faces.opencode1 import offers
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
+from shim.sessions.prompts.agent_commands import with_commands
 from shim.sessions.prompts.built_in_commands import templates
 
 
@@ -14,5 +15,6 @@ async def commands(ctx: Ctx) -> object:
     """List all slash commands."""
     config = await ctx.services.config.fresh(ctx.directory)
     local = templates(ctx.directory, config.commands)
-    offered = offered_commands.commands(await ctx.services.agents.available(), local, config.model)
+    agents = await with_commands(ctx.services.sessions, await ctx.services.agents.available(), ctx.directory)
+    offered = offered_commands.commands(agents, local, config.model)
     return [offers.command(command) for command in offered]

@@ -15,6 +15,7 @@ from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host.config import skills
 from shim.http.operation import Ctx
+from shim.sessions.prompts.agent_commands import with_commands
 from shim.sessions.prompts.built_in_commands import templates
 from universal.permissions import rules_from_config
 
@@ -54,7 +55,8 @@ async def _agents(ctx: Ctx) -> list[host_types.AgentInfo]:
 async def commands(ctx: Ctx) -> object:
     """The slash commands of the directory."""
     config = await ctx.services.config.fresh(ctx.directory)
-    agents, local = await ctx.services.agents.available(), templates(ctx.directory, config.commands)
+    local = templates(ctx.directory, config.commands)
+    agents = await with_commands(ctx.services.sessions, await ctx.services.agents.available(), ctx.directory)
     offered = offered_commands.commands(agents, local, config.model)
     return await locate_answer(ctx, [offers.command(command) for command in offered])
 

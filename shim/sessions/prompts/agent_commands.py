@@ -1,0 +1,45 @@
+"""Adds the slash commands of one directory to those that agents report: of its files, and of agents that run there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+
+from shim.agents.command_files import merge
+from shim.agents.directory import Agent
+from shim.sessions.index.manager import SessionManager
+from universal.slash_commands import SlashCommand
+
+
+async def with_commands(manager: SessionManager, agents: Iterable[Agent], directory: str) -> list[Agent]:
+    """Complete the commands of agents by those that they have in a directory.
+
+    A project's files count if nothing in the project waits for the person's trust, for any installed agent. An agent without files tells its commands in a session:
+    those of running agents count, and those that the last one told.
+    """
+    deps, offers = manager.deps, list(agents)
+    told = {key[0]: commands for key, commands in deps.told_commands.items() if key[1] == directory}
+    for actor in manager.index.actors():
+        codec = actor.process.codec
+        if actor.directory == directory and actor.alive and codec is not None and codec.catalogue is not None:
+            told[codec.name] = codec.catalogue.commands
+    files = await asyncio.to_thread(_files, manager, offers, directory)
+    return [_complete(agent, told.get(agent.spec.name, ()), files.get(agent.spec.name, ())) for agent in offers]
+
+
+def _files(manager: SessionManager, agents: list[Agent], directory: str) -> dict[str, tuple[SlashCommand, ...]]:
+    deps, specs = manager.deps, [agent.spec for agent in agents if agent.spec.command_sources.folders]
+    if deps.command_files is None or not specs:
+        return {}
+    families = {name for agent in deps.agents.list_agents() if agent.usable for name in agent.spec.project_settings.reads}
+    is_trusted = deps.trust is None or deps.trust.is_trusted(directory, families)
+    find = deps.command_files.find
+    return {spec.name: find(directory, spec.command_sources, with_project=is_trusted) for spec in specs}
+
+
+def _complete(agent: Agent, told: tuple[SlashCommand, ...], files: tuple[SlashCommand, ...]) -> Agent:
+    commands = merge(agent.catalogue.commands, told, files)
+    if commands == agent.catalogue.commands:
+        return agent
+    return replace(agent, catalogue=replace(agent.catalogue, commands=commands))

@@ -198,7 +198,7 @@ async def start(
             clock,
             ids,
             store,
-            ChangeFeed(hub.burst),
+            ChangeFeed(hub.bursts),
             agents,
             config_rules,
             settings.abort_timeout_s,
@@ -226,10 +226,10 @@ async def start(
     names = NamedSessions(sessions, agents, store)
     installs = Installer(agents, settings.data_dir / "agents", clock)
     hooks = Hooks(settings.hooks, sessions.index.find_record)
-    feed.observe(telemetry.meters.observe, telemetry.meters.count_pieces)
-    for observer, on in ((telemetry.spans.observe, settings.otel), (hooks.observe, True)):
-        if on:
-            feed.observe(observer, lambda pieces: None)
+    feed.observe(telemetry.meters.observe, on_pieces=telemetry.meters.count_pieces)
+    feed.observe(hooks.observe, takes_text=False)
+    if settings.otel:
+        feed.observe(telemetry.spans.observe, takes_text=False)
     host = HostFeed()
     host.observe(hub.emit)
     host.observe(placement.note_change)

@@ -22,7 +22,7 @@ import structlog
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Store
 from universal.events import EventType, UniversalEvent
-from universal.session.changes import Change
+from universal.session.changes import Change, TextGrew
 from universal.session.model import Session
 
 log = structlog.get_logger(__name__)
@@ -89,23 +89,30 @@ class SessionChanges(NamedTuple):
 ChangeObserver: TypeAlias = Callable[[SessionChanges], None]
 
 
+NO_BURST = nullcontext()
+
+
 class ChangeFeed:
     """Publishes the changes of all sessions to the faces, at the moment when they happen.
 
-    In: `burst` makes a context manager; changes that are published within it reach readers together, at its end.
+    In: `burst`, a context manager; changes that are published within it reach readers together, at its end.
     """
 
-    def __init__(self, burst: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+    def __init__(self, burst: AbstractContextManager[None] = NO_BURST) -> None:
         self.burst = burst
         self._observers: tuple[ChangeObserver, ...] = ()
+        self._text_observers: tuple[ChangeObserver, ...] = ()
 
-    def observe(self, observer: ChangeObserver) -> None:
-        """Call the observer with all changes until `forget`. It must not wait."""
+    def observe(self, observer: ChangeObserver, *, takes_text: bool = True) -> None:
+        """Call the observer with all changes until `forget`. It must not wait. `takes_text`: also with text that only grows."""
         self._observers = (*self._observers, observer)
+        if takes_text:
+            self._text_observers = (*self._text_observers, observer)
 
     def forget(self, observer: ChangeObserver) -> None:
         """Stop calling the observer. A second call does nothing."""
         self._observers = tuple(registered for registered in self._observers if registered != observer)
+        self._text_observers = tuple(registered for registered in self._text_observers if registered != observer)
 
     def publish(
         self,
@@ -119,7 +126,8 @@ class ChangeFeed:
     ) -> None:
         """Publish changes to all observers."""
         published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored)
-        for observer in self._observers:
+        is_text = bool(changes) and type(changes[0]) is TextGrew and type(changes[-1]) is TextGrew
+        for observer in self._text_observers if is_text else self._observers:
             observer(published)
 
 
@@ -180,12 +188,18 @@ class Listener:
         self._closed(self)
 
 
+def _notify_each(observer: Observer, events: Sequence[UniversalEvent]) -> None:
+    for event in events:
+        observer(event)
+
+
 class Feed:
     """All live universal events of the server. Used from one event loop."""
 
     def __init__(self, *, queue: int = QUEUE) -> None:
         self._listeners: dict[str, list[Listener]] = {}
-        self._observers: list[tuple[Observer, PiecesObserver | None]] = []
+        self._observers: dict[Observer, PiecesObserver | None] = {}
+        """Observer -> what gets pieces of text in its place."""
         self._queue = queue
         self._is_closed = False
         self.cut_off = 0
@@ -200,16 +214,16 @@ class Feed:
         """Number of events that wait for the slowest reader."""
         return max((listener.waiting_events for some in self._listeners.values() for listener in some), default=0)
 
-    def observe(self, observer: Observer, on_pieces: PiecesObserver | None = None) -> None:
+    def observe(self, observer: Observer, *, takes_text: bool = True, on_pieces: PiecesObserver | None = None) -> None:
         """Call the observer with every event, in order, until `forget`. It must not wait. Its exceptions are logged.
 
-        In: `on_pieces`, which gets the pieces of text in its place, those together that came together.
+        In: `takes_text`, also with pieces of text; `on_pieces`, which gets those in its place, together if they came together.
         """
-        self._observers = [*self._observers, (observer, on_pieces)]
+        self._observers[observer] = on_pieces or (partial(_notify_each, observer) if takes_text else None)
 
     def forget(self, observer: Observer) -> None:
         """Stop calling the observer. May be called again."""
-        self._observers = [registered for registered in self._observers if registered[0] != observer]
+        self._observers.pop(observer, None)
 
     def publish(self, events: Sequence[UniversalEvent]) -> None:
         """Publish a stamped event, or pieces of text that came together. Never waits, never raises."""
@@ -221,13 +235,12 @@ class Feed:
     def notify(self, events: Sequence[UniversalEvent]) -> None:
         """Call the observers with events, as in `publish`, that no reader gets. Never waits, never raises."""
         first = events[0]
-        for observer, on_pieces in self._observers:
+        for observer, on_pieces in tuple(self._observers.items()):
             try:
-                if first.type is EventType.ITEM_DELTA and on_pieces is not None:
+                if first.type is not EventType.ITEM_DELTA:
+                    _notify_each(observer, events)
+                elif on_pieces is not None:
                     on_pieces(events)
-                else:
-                    for event in events:
-                        observer(event)
             except Exception:
                 log.exception("feed.observer_failed", session_id=first.session_id, sequence=first.sequence)
 

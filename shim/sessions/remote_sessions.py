@@ -272,7 +272,7 @@ class RemoteSessions:
         while remote.has_begun and (page := await self._next_page(state)):
             if not remote.has_begun:  # its clients left, or others came who begin at a later event
                 break
-            with self._deps.changes.burst():
+            with self._deps.changes.burst:
                 for event in _join(page, self._seams(state.id)):
                     state.show(
                         event, self._deps.changes, without=() if remote.view is None else remote.view.repeated_changes(event)

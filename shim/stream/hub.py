@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import structlog
@@ -255,10 +254,6 @@ class Hub:
         """The audiences of a face that get events of a scope, and for which they are encoded."""
         all_, number = self._audiences_by_scope.get(scope) or self._audiences_of(scope), self._published
         return [audience for audience in all_ if audience.face == face and (audience.readers or audience.encoded_until > number)]
-
-    def burst(self) -> AbstractContextManager[None]:
-        """Deliver all events of the block together (`Bursts.burst`)."""
-        return self.bursts.burst()
 
     def send(self, event: StreamEvent, readers: Iterable[Subscription]) -> None:
         """Send an event to these readers alone. It is not replayed."""

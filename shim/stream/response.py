@@ -70,7 +70,8 @@ async def stream(
         await response.prepare(request)
         with write_queue.stream(lambda: request.transport is None, subscription.close):
             async with response:
-                await _pump(response, subscription, sender, heartbeat_s, gather_s, Gzip() if gzip else None, write_queue)
+                pump = _pump(response, subscription, sender, heartbeat_s, gather_s, Gzip() if gzip else None, write_queue)
+                await asyncio.create_task(pump, name="stream")  # a piece wakes this task alone, not all that await the response
         if subscription.state is State.DROPPED:
             _break_off(request)
     except ConnectionError:
@@ -103,7 +104,7 @@ async def _pump(
         batches = await subscription.take(gather_s, heartbeat_at)
         if batches:
             await write_queue.enter()
-            data = b"".join([batch.data for batch in batches])
+            data = batches[0].data if len(batches) == 1 else b"".join([batch.data for batch in batches])
             await sender.send(response.write(data if gzip is None else gzip.write(data)))
         if loop.time() >= heartbeat_at:
             subscription.send_heartbeat()

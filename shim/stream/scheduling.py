@@ -18,7 +18,7 @@ CHECK_S = 1.0
 
 
 class Bursts:
-    """Decides when the hub delivers: at once, at the end of a burst, or together with the next bursts.
+    """Decides when the hub delivers: at once, at the end of a burst (`with bursts:`), or together with the next bursts.
 
     Used from one event loop. In: `soon` calls a function in the loop's next turn; `now` returns seconds.
     """
@@ -44,28 +44,18 @@ class Bursts:
         if not self._depth:
             self.deliver()
 
-    @contextmanager
-    def burst(self) -> Generator[None]:
-        """Deliver all frames of the block together, at its end. The block must not await.
+    def __enter__(self) -> None:
+        """Begin a burst: all frames of the block are delivered together, at its end. The block must not await.
 
         A burst that ends less than APART_S after another one is delivered with the next ones, after a turn of the loop, unless it
         has an urgent frame. Bursts may be nested: the outermost one counts.
         """
         self._depth += 1
-        try:
-            yield
-        finally:
-            self._depth -= 1
-            if not self._depth and self._waits:
-                self._deliver_or_wait()
 
-    def deliver(self) -> None:
-        """Deliver all waiting frames now."""
-        self._waits = self._is_urgent = self._is_scheduled = False
-        for deliver in self._deliveries:
-            deliver()
-
-    def _deliver_or_wait(self) -> None:
+    def __exit__(self, *error: object) -> None:
+        self._depth -= 1
+        if self._depth or not self._waits:
+            return
         now = self._now()
         if self._is_urgent or now - self._delivered_at >= APART_S:
             self._delivered_at = now
@@ -73,6 +63,12 @@ class Bursts:
         elif not self._is_scheduled:
             self._is_scheduled = True
             self._soon(self.deliver)
+
+    def deliver(self) -> None:
+        """Deliver all waiting frames now."""
+        self._waits = self._is_urgent = self._is_scheduled = False
+        for deliver in self._deliveries:
+            deliver()
 
 
 def _soon(call: Callable[[], None]) -> None:

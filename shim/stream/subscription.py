@@ -75,13 +75,15 @@ class Subscription:
         self._frames = self._bytes = 0
         self._is_urgent = True
         self._is_judged_soon = False
-        self._more = asyncio.Event()
-        self._now = asyncio.Event()
+        self._waiter: asyncio.Future[None] | None = None
+        """What `take` waits for."""
+        self._timer: asyncio.TimerHandle | None = None
         self._quiet = asyncio.Event()
         self._taken_at = -math.inf
         self._share = FIRST_SHARE
         self._due_at = math.inf
-        """Loop time at which gathering ends. `put` checks it too, because a busy loop is late with its timers."""
+        """Loop time at which gathering ends; infinite if nothing is gathered. `put` checks it too, because a busy loop is late
+        with its timers."""
 
     @property
     def pending(self) -> tuple[int, int]:
@@ -91,7 +93,7 @@ class Subscription:
     @property
     def over(self) -> bool:
         """Whether no more frames will come."""
-        return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not self._has_waiting())
+        return self.state in (State.CLOSED, State.DROPPED) or (self.state is State.ENDING and not (self._opening or self._live))
 
     async def take(self, gather_s: float = 0.0, until: float | None = None) -> list[Batch]:
         """Wait for the next frames, oldest first. Gather more until `gather_s` after the last take, unless one is urgent.
@@ -101,19 +103,37 @@ class Subscription:
         Out: at most about CHUNK_BYTES; [] at the loop time `until`, and when it is `over`.
         """
         loop = asyncio.get_running_loop()
-        while not self._has_waiting() and self.state is State.OPEN and (until is None or loop.time() < until):
+        while not (self._opening or self._live) and self.state is State.OPEN and (until is None or loop.time() < until):
             self._quiet.set()  # a reader that takes again has sent its earlier frames
-            await _wait(self._more, until)
+            await self._until(until)
         gather_until = self._taken_at + gather_s * self._share
         if gather_until <= loop.time():
             self._share = FIRST_SHARE
-        elif not self._is_urgent and self.state is State.OPEN and self._has_waiting():
+        elif not self._is_urgent and self.state is State.OPEN and (self._opening or self._live):
             self._share = min(1.0, self._share * 2)
             self._due_at = gather_until if until is None else min(until, gather_until)
-            await _wait(self._now, self._due_at)
-            self._due_at = math.inf
+            try:
+                await self._until(self._due_at)
+            finally:
+                self._due_at = math.inf
         self._taken_at = loop.time()
         return self._pop()
+
+    def _until(self, until: float | None) -> asyncio.Future[None]:
+        """A future that `_wake` sets, and the loop time `until`. It is bare, because each write waits for two of them."""
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        if until is not None:
+            self._timer = loop.call_at(until, self._wake)
+        return waiter
+
+    def _wake(self) -> None:
+        """Wake `take`, if it waits."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     def extend_opening(self, frames: Iterable[Frame]) -> None:
         """Add frames after the first ones and before all live ones. Called before the first `take`."""
@@ -147,10 +167,9 @@ class Subscription:
             asyncio.get_running_loop().call_soon(self._judge)
         if batch.urgent or over or self._bytes > CHUNK_BYTES:
             self._is_urgent = True
-            self._now.set()
-        elif self._due_at < math.inf and asyncio.get_running_loop().time() >= self._due_at:
-            self._now.set()
-        self._more.set()
+            self._wake()
+        elif self._due_at == math.inf or asyncio.get_running_loop().time() >= self._due_at:
+            self._wake()
 
     def hold(self) -> None:
         """Hold back new frames. Frames that wait already are sent. May be called again."""
@@ -167,9 +186,9 @@ class Subscription:
 
     async def settle(self) -> None:
         """Wait until all queued frames were sent, without gathering, or the reader is gone."""
-        if self._has_waiting():
+        if self._opening or self._live:
             self._is_urgent = True
-            self._now.set()
+            self._wake()
         await self._quiet.wait()
 
     def send_heartbeat(self) -> None:
@@ -193,8 +212,7 @@ class Subscription:
 
     def _become(self, state: State) -> None:
         self.state = state
-        self._more.set()
-        self._now.set()
+        self._wake()
         if self.on_end is not None:
             self.on_end()
 
@@ -203,8 +221,7 @@ class Subscription:
         self._live.clear()
         self._delayed = None
         self._frames = self._bytes = 0
-        self._more.set()
-        self._now.set()
+        self._wake()
         self._quiet.set()
         self._closed(self)
 
@@ -223,15 +240,12 @@ class Subscription:
         frames, size = self._bounds
         return self._frames > 1 and (self._frames > frames * factor or self._bytes > size * factor)
 
-    def _has_waiting(self) -> bool:
-        return bool(self._opening or self._live)
-
     def _pop(self) -> list[Batch]:
         if self.state in (State.CLOSED, State.DROPPED):
             return []
         out: list[Batch] = []
         size = 0
-        while self._has_waiting() and size < CHUNK_BYTES:
+        while (self._opening or self._live) and size < CHUNK_BYTES:
             if self._opening:
                 batch = self._opening.popleft()
             else:
@@ -240,18 +254,7 @@ class Subscription:
                 self._bytes -= len(batch.data)
             out.append(batch)
             size += len(batch.data)
-        self._is_urgent = self._has_waiting()
-        if self.encoder.joins and len(out) > 1:
+        self._is_urgent = bool(self._opening or self._live)
+        if len(out) > 1 and self.encoder.joins:
             return batches(compact(frame for batch in out for frame in batch.frames), self.encoder.layout)
         return out
-
-
-async def _wait(event: asyncio.Event, until: float | None) -> None:
-    """Wait until the event is set, or until the loop time `until`. It uses a bare timer, because each write waits here twice."""
-    event.clear()
-    timer = None if until is None else asyncio.get_running_loop().call_at(until, event.set)
-    try:
-        await event.wait()
-    finally:
-        if timer is not None:
-            timer.cancel()

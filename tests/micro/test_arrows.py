@@ -219,7 +219,7 @@ def test_hub(hold: Callable[..., None], opencode_events: list[OpenCodeEvent]) ->
         hub = Hub(clock, Ids(clock))
         readers = [hub.subscribe(EventEncoder(clock.now_ms)) for _ in range(READERS)]
         for at in range(0, len(opencode_events), LINES_AT_ONCE):
-            with hub.burst():
+            with hub.bursts:
                 for event in opencode_events[at : at + LINES_AT_ONCE]:
                     hub.publish(event)
         for reader in readers:

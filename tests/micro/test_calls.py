@@ -25,7 +25,7 @@ AGENT = ROOT / "tests" / "bench" / "agent.py"
 PIECES = 2_000
 LONE_PIECES = 40
 TURN_S = 60.0
-IN_A_BURST, ALONE, FILES = 25, 142, 48
+IN_A_BURST, ALONE, FILES = 24, 112, 37
 
 
 class Calls:

@@ -26,6 +26,7 @@ class Answer:
     """What an agent has said to one prompt so far."""
 
     def __init__(self) -> None:
+        self.has_begun = False
         self.has_content = False
         """True after the first text, tool call, error or request."""
         self._notes: list[str] = []

@@ -121,7 +121,6 @@ class PromptDispatcher:
         self._place: Place | None = None
         self._holds_calls = False
         self._loss = Loss()
-        self._has_answered = False
         self._answer = Answer()
         self.unattended: UnattendedPolicy | None = None
         """The last prompt's policy for unanswered requests."""
@@ -144,7 +143,10 @@ class PromptDispatcher:
     def is_resuming(self, codec: Codec) -> bool:
         """Whether the agent was started to go on with its conversation, and has not shown that it has it."""
         return (
-            self._process.resumes and not self._has_answered and isinstance(codec, ResumingCodec) and not codec.has_conversation
+            self._process.resumes
+            and not self._answer.has_begun
+            and isinstance(codec, ResumingCodec)
+            and not codec.has_conversation
         )
 
     def place(self) -> Place:
@@ -188,7 +190,6 @@ class PromptDispatcher:
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes)
         self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
-        self._has_answered = False
         self._answer = Answer()
         policy = self._policy_for(pending)
         self._snapshots.hold_lines()
@@ -337,9 +338,14 @@ class PromptDispatcher:
 
     def on_answer(self) -> None:
         """The agent has begun to answer."""
-        self._has_answered = True
+        self._answer.has_begun = True
         if self._loss.why:
             self._loss = Loss()
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the agent has said something to the prompt, so that more pieces of text change nothing here."""
+        return self._answer.has_begun and self._answer.has_content
 
     def note_facts(self, facts: Sequence[Fact]) -> None:
         """Note what the agent says to the prompt."""
@@ -359,7 +365,7 @@ class PromptDispatcher:
         process = self._process
         id_ = process.codec.native_session_id if process.codec is not None else None
         return bool(id_ and process.agent) and note_native_session(
-            self._native, process.agent or "", id_ or "", started=self._has_answered
+            self._native, process.agent or "", id_ or "", started=self._answer.has_begun
         )
 
     def retry_without_resume(self, why: str) -> bool:

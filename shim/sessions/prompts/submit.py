@@ -30,7 +30,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     await manager.deps.store.require_writable(session_id)
     actor = await manager.actor(session_id)
     state = actor.main
-    if reply and actor.queued_prompts >= (limit := manager.deps.max_queued_prompts):
+    if reply and len(actor.prompt_queue.pending) >= (limit := manager.deps.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
     prompt_request.check_ids(state.session, body)
     await manager.deps.config_refresh(actor.directory)

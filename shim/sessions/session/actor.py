@@ -35,7 +35,7 @@ from shim.sessions.session.exit_errors import (
 )
 from shim.sessions.session.local_work import LOCAL_WORK, LocalWork
 from shim.sessions.session.native_sessions import NativeSession
-from shim.sessions.session.session_agent import Pieces, SessionAgent
+from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.undo.step_snapshots import LAST_S, StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
@@ -72,7 +72,7 @@ class _TurnEffect:
     effect: Effect
 
 
-_Effect: TypeAlias = Output | Pieces | _TurnEffect
+_Effect: TypeAlias = Output | _TurnEffect
 
 
 class SessionActor:
@@ -101,6 +101,7 @@ class SessionActor:
             state.id,
             directory,
             emit=self._emit,
+            on_pieces=self._on_pieces,
             on_lines=self._on_lines,
             on_exit=self._on_exit,
             on_detach=self._on_detach,
@@ -144,11 +145,6 @@ class SessionActor:
     def alive(self) -> bool:
         """Whether an agent's process runs for this session."""
         return self.process.is_alive
-
-    @property
-    def queued_prompts(self) -> int:
-        """Prompts that are not answered yet."""
-        return len(self.prompt_queue.pending)
 
     @property
     def unattended_policy(self) -> UnattendedPolicy:
@@ -221,7 +217,7 @@ class SessionActor:
         self._effects.add([_TurnEffect(state, effect) for effect in state.apply(input_, key, **metadata)])
         self._note_native_session()
 
-    def _emit(self, outputs: Sequence[Output | Pieces]) -> None:
+    def _emit(self, outputs: Sequence[Output]) -> None:
         """Queue outputs of the codec."""
         self._effects.add(outputs)
         if self._dispatcher.note_native_session():
@@ -229,10 +225,6 @@ class SessionActor:
 
     def _carry_out(self, effect: _Effect) -> None:
         match effect:
-            case Pieces(facts=facts):
-                self._dispatcher.on_answer()
-                self._dispatcher.note_facts(facts)
-                self.main.record_pieces(facts)
             case Fact():
                 self._on_fact(effect)
             case _TurnEffect():
@@ -330,7 +322,7 @@ class SessionActor:
             self._touch()
         else:
             self.last_active_ms = self.deps.clock.now_ms()
-        with self.deps.changes.burst(), self.main.journal.burst():
+        with self.deps.changes.burst, self.main.journal:
             if not self.process.receive(generation, lines):
                 return None
         if self.main.stop_for_full_store():
@@ -342,6 +334,15 @@ class SessionActor:
         await asyncio.wait({hold})
         if (pause := self._on_lines(generation, lines)) is not None:
             await pause
+
+    def _on_pieces(self, facts: Sequence[Fact]) -> None:
+        """Record pieces of text, as nearly all lines are. They have no effects, so they wait in no queue."""
+        self.main.record_pieces(facts)
+        if not self._dispatcher.is_answered:
+            self._dispatcher.on_answer()
+            self._dispatcher.note_facts(facts)
+            if self._dispatcher.note_native_session():
+                self._on_change(self)
 
     def _on_fact(self, fact: Fact) -> None:
         state = self.main if fact.child is None else self.children.open(fact.child, fact)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -42,18 +41,12 @@ CLOSE_S = 3.0
 """Seconds for agents to end by themselves when the server stops; the whole stop must stay under 5 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class Pieces:
-    """Pieces of text of the session itself which its agent has written one after the other, in one read of its output."""
-
-    facts: Sequence[Fact]
-
-
 class SessionAgent:
     """The current process of a session's agent, if there is one, and processes that are being stopped.
 
     Each start and each stop begins a new generation. Lines and exits of an older one are dropped.
-    In: `emit` takes outputs of the codec; `on_lines` the lines of a generation; `on_exit` the codec of a process that ended by
+    In: `emit` takes outputs of the codec; `on_pieces` pieces of text of the session itself that its agent has written one after
+    the other, in one read of its output; `on_lines` the lines of a generation; `on_exit` the codec of a process that ended by
     itself; `on_detach` is called when the session drops a process.
     """
 
@@ -63,7 +56,8 @@ class SessionAgent:
         session_id: str,
         directory: str,
         *,
-        emit: Callable[[Sequence[Output | Pieces]], None],
+        emit: Callable[[Sequence[Output]], None],
+        on_pieces: Callable[[Sequence[Fact]], None],
         on_lines: Callable[[int, list[bytes]], Awaitable[None] | None],
         on_exit: Callable[[Codec, Exit], None],
         on_detach: Callable[[], None],
@@ -72,6 +66,7 @@ class SessionAgent:
         self._session_id = session_id
         self._directory = directory
         self._emit = emit
+        self._on_pieces = on_pieces
         self._on_lines = on_lines
         self._on_exit = on_exit
         self._on_detach = on_detach
@@ -174,11 +169,11 @@ class SessionAgent:
                     pieces.append(output)
                     continue
             if pieces:
-                self._emit([Pieces(pieces)])
+                self._on_pieces(pieces)
                 pieces = []
             self._emit(outputs)
         if pieces:
-            self._emit([Pieces(pieces)])
+            self._on_pieces(pieces)
         return True
 
     def _exit(self, generation: int, exit_: Exit) -> None:

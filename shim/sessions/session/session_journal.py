@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -116,15 +115,14 @@ class SessionJournal:
         self.sequence, self.event_id = event.sequence, event.event_id
         self.native_session_id = event.native_session_id or self.native_session_id
 
-    @contextmanager
-    def burst(self) -> Generator[None]:
-        """Queue all events of the block together, at its end. The block must not await."""
+    def __enter__(self) -> None:
+        """Begin a burst: all events of the block are queued together, at its end. The block must not await."""
         self._burst = []
-        try:
-            yield
-        finally:
-            self.release()
-            self._burst = None
+
+    def __exit__(self, *error: object) -> None:
+        events, self._burst = self._burst, None
+        if events:
+            self._queue(events)
 
     def release(self) -> None:
         """Queue the events of a running burst, because the session's row must not be ahead of its journal."""

@@ -267,7 +267,7 @@ class SessionState:
     def _resend(self, changed: Changed) -> None:
         if not self.session.is_busy:  # idle was sent, and nothing of the turn may come after it
             return
-        with self._changes.burst():
+        with self._changes.burst:
             now = self._clock.now_ms()
             self._changes.publish(self.reducer.current(changed, now), self.session, now, is_resent=True)
 

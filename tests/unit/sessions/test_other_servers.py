@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -96,7 +96,7 @@ class World:
             ownership: Any = cluster
 
         self.store = Store()
-        changes = ChangeFeed(nullcontext)
+        changes = ChangeFeed()
         changes.observe(lambda published: self.told.extend(published.changes))
         deps: Any = SimpleNamespace(
             store=self.store,

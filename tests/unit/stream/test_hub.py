@@ -505,7 +505,7 @@ class ReconnectMachine(RuleBasedStateMachine):
 
     @rule(directories=st.lists(st.sampled_from(["/p", "/q", None]), max_size=4), own_form=st.booleans())
     def publish_together(self, directories: list[str | None], own_form: bool) -> None:
-        with self.hub.burst():
+        with self.hub.bursts:
             for directory in directories:
                 self.publish(directory, own_form)
 

@@ -20,9 +20,9 @@ async def test_a_burst_is_encoded_once_and_written_at_its_end() -> None:
     other = subscribe(hub, scope="/q", wrapped=True)
     for reader in (*readers, other):
         await drain(reader)
-    with hub.burst():
+    with hub.bursts:
         hub.publish(numbered_event(1, "/p"))
-        with hub.burst():
+        with hub.bursts:
             hub.publish(numbered_event(2, "/q"))
         hub.publish(numbered_event(3, "/p", urgent=True))
         late = subscribe(hub, scope="/p")  # it is given what comes after it, and nothing twice
@@ -47,7 +47,7 @@ async def test_bursts_close_together_are_delivered_together() -> None:
 
     def say(number: int, *, urgent: bool = False) -> list[list[int]]:
         """What waits after it, by the batch."""
-        with hub.burst():
+        with hub.bursts:
             hub.publish(numbered_event(number, urgent=urgent))
         return [numbers(parse_batches(reader, [batch])) for batch in reader._live]
 
@@ -70,7 +70,7 @@ async def test_a_failed_burst_publishes_its_events() -> None:
     reader = subscribe(hub, scope=None)
 
     def fail() -> None:
-        with hub.burst():
+        with hub.bursts:
             hub.publish(numbered_event(1))
             raise LookupError
 

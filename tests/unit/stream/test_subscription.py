@@ -141,12 +141,15 @@ async def test_the_pause_between_writes_grows_under_load(monkeypatch: pytest.Mon
     await reader.take()
     now[0] = math.ceil(now[0]) + 10.0
 
-    async def record_wait(_event: asyncio.Event, until: float | None) -> None:
+    def record_wait(until: float | None) -> asyncio.Future[None]:
         assert until is not None
         waits.append(round(until - now[0], 9))
         now[0] = until
+        over = asyncio.get_running_loop().create_future()
+        over.set_result(None)
+        return over
 
-    monkeypatch.setattr("shim.stream.subscription._wait", record_wait)
+    monkeypatch.setattr(reader, "_until", record_wait)
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
     for pause in (8.0, *[0.0] * 5, 8.0, 0.0, 0.5):
         now[0] += pause

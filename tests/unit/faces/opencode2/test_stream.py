@@ -144,7 +144,7 @@ async def test_a_burst_is_one_batch_for_each_reader_in_its_dialect() -> None:
     readers = [hub.subscribe(V2_0), hub.subscribe(V2_0), hub.subscribe(mute)]
     for reader in readers:
         await read_events(reader)
-    with bursts.burst():
+    with bursts:
         hub.publish(rename_event(1))
         hub.publish(delta("x"))
         assert not any(reader._live for reader in readers)
@@ -167,7 +167,7 @@ async def test_something_urgent_does_not_wait_for_the_bursts_after_it() -> None:
     await read_events(reader)
 
     def publish(event: Event) -> int:
-        with bursts.burst():
+        with bursts:
             hub.publish(event)
         return len(reader._live)
 
@@ -251,7 +251,7 @@ async def test_pieces_of_one_burst_are_one_for_a_client_that_draws_each() -> Non
     readers = [hub.subscribe(V2_JULY), hub.subscribe(V2_0)]
     for reader in readers:
         await read_events(reader)
-    with bursts.burst():
+    with bursts:
         for number in range(2000):
             hub.publish(delta(f"{number} ", ordinal=number % 2))
             if number == 999:
@@ -287,7 +287,7 @@ async def test_a_client_on_hold_gets_what_was_published_before_and_the_rest_late
     hub, _ = make()
     client = ("::1", "opencode2/x")
     held, other = hub.subscribe(V2_JULY, client=client), hub.subscribe(V2_JULY, client=("::1", "node"))
-    with hub.bursts.burst():
+    with hub.bursts:
         hub.publish(rename_event(1))
         assert hub.hold(V2_JULY, client) == [held]
         hub.publish(rename_event(2))

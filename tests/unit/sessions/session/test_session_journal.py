@@ -52,7 +52,7 @@ async def journal(monkeypatch: pytest.MonkeyPatch) -> JournalFixture:
 
 async def test_a_burst_is_one_call_of_the_store(journal: JournalFixture) -> None:
     journal.say("before")
-    with journal.state.journal.burst():
+    with journal.state.journal:
         journal.say("one")
         journal.say("two")
         assert journal.calls == [[1]]
@@ -62,7 +62,7 @@ async def test_a_burst_is_one_call_of_the_store(journal: JournalFixture) -> None
 
 
 async def test_held_events_are_written_before_the_row(journal: JournalFixture) -> None:
-    with journal.state.journal.burst():
+    with journal.state.journal:
         journal.say("one")
         journal.state.journal.release()
         assert journal.calls == [[1]]
@@ -73,7 +73,7 @@ async def test_held_events_are_written_before_the_row(journal: JournalFixture) -
 
 async def test_a_failed_burst_keeps_its_text(journal: JournalFixture) -> None:
     def fail() -> None:
-        with journal.state.journal.burst():
+        with journal.state.journal:
             journal.say("one")
             raise LookupError
 
@@ -84,7 +84,7 @@ async def test_a_failed_burst_keeps_its_text(journal: JournalFixture) -> None:
 
 async def test_a_burst_that_the_store_refuses_goes_first_next_time(journal: JournalFixture) -> None:
     journal.full = True
-    with journal.state.journal.burst():
+    with journal.state.journal:
         journal.say("one")
         journal.say("two")
     journal.say("three")
@@ -118,7 +118,7 @@ async def test_a_store_that_has_some_room_again_gets_as_many_events_as_it_takes(
 
 
 async def test_nothing_is_written_of_a_session_that_is_deleted_meanwhile(journal: JournalFixture) -> None:
-    with journal.state.journal.burst():
+    with journal.state.journal:
         journal.say("one")
         journal.state.journal.is_closed = True
     assert journal.calls == []

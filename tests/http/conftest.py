@@ -117,7 +117,7 @@ class FakeSessions:
 
     def __post_init__(self) -> None:
         self.others = self
-        self.told_commands: dict[tuple[str, str], tuple[SlashCommand, ...]] = {}
+        self.reported_commands: dict[tuple[str, str], tuple[SlashCommand, ...]] = {}
 
     async def read_requests(self) -> None:
         """No other server has a session."""

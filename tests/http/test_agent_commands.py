@@ -70,7 +70,7 @@ async def test_an_untrusted_project_lists_nothing_and_runs_nothing(tmp_path: Pat
 
 
 @pytest.fixture
-async def telling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
+async def talkative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
     """A server whose agent has no files of commands, and tells one of the project when it runs there."""
 
     def make(ids: IdFactory) -> MockCodec:
@@ -98,13 +98,13 @@ async def telling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
         yield server
 
 
-async def test_what_an_agent_told_in_a_session_is_kept_for_the_directory(telling: Live) -> None:
-    assert "of-project" not in await names(telling)
-    session = await telling.session()
-    await telling.ask(session, "echo one")
-    assert "of-project" in await names(telling)
-    await telling.api.delete(f"/session/{session}", status=200)
-    assert "of-project" in await names(telling), "its process has ended"
+async def test_commands_that_an_agent_reports_in_a_session_are_kept_for_the_directory(talkative: Live) -> None:
+    assert "of-project" not in await names(talkative)
+    session = await talkative.session()
+    await talkative.ask(session, "echo one")
+    assert "of-project" in await names(talkative)
+    await talkative.api.delete(f"/session/{session}", status=200)
+    assert "of-project" in await names(talkative), "its process has ended"
 
 
 # --- heads that name an agent or a model ---------------------------------------------------------------------------

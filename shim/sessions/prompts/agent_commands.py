@@ -15,17 +15,17 @@ from universal.slash_commands import SlashCommand
 async def with_commands(manager: SessionManager, agents: Iterable[Agent], directory: str) -> list[Agent]:
     """Complete the commands of agents by those that they have in a directory.
 
-    A project's files count if nothing in the project waits for the person's trust, for any installed agent. An agent without files tells its commands in a session:
-    those of running agents count, and those that the last one told.
+    A project's files count if nothing in the project waits for the person's trust, for any installed agent. An agent without
+    files reports its commands in a session: those of running agents count, and those that the last one reported.
     """
     deps, offers = manager.deps, list(agents)
-    told = {key[0]: commands for key, commands in deps.told_commands.items() if key[1] == directory}
+    reported = {key[0]: commands for key, commands in deps.reported_commands.items() if key[1] == directory}
     for actor in manager.index.actors():
         codec = actor.process.codec
         if actor.directory == directory and actor.alive and codec is not None and codec.catalogue is not None:
-            told[codec.name] = codec.catalogue.commands
+            reported[codec.name] = codec.catalogue.commands
     files = await asyncio.to_thread(_files, manager, offers, directory)
-    return [_complete(agent, told.get(agent.spec.name, ()), files.get(agent.spec.name, ())) for agent in offers]
+    return [_complete(agent, reported.get(agent.spec.name, ()), files.get(agent.spec.name, ())) for agent in offers]
 
 
 def _files(manager: SessionManager, agents: list[Agent], directory: str) -> dict[str, tuple[SlashCommand, ...]]:
@@ -38,8 +38,8 @@ def _files(manager: SessionManager, agents: list[Agent], directory: str) -> dict
     return {spec.name: find(directory, spec.command_sources, with_project=is_trusted) for spec in specs}
 
 
-def _complete(agent: Agent, told: tuple[SlashCommand, ...], files: tuple[SlashCommand, ...]) -> Agent:
-    commands = merge(agent.catalogue.commands, told, files)
+def _complete(agent: Agent, reported: tuple[SlashCommand, ...], files: tuple[SlashCommand, ...]) -> Agent:
+    commands = merge(agent.catalogue.commands, reported, files)
     if commands == agent.catalogue.commands:
         return agent
     return replace(agent, catalogue=replace(agent.catalogue, commands=commands))

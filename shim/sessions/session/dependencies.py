@@ -77,10 +77,10 @@ class SessionDeps:
     """Returns the snapshots of a directory, or None if they are switched off (`snapshot: false` in its configuration)."""
     command_files: CommandFiles | None = None
     """Finds agents' commands in files. None: only what agents report counts."""
-    told_commands: dict[tuple[str, str], tuple[SlashCommand, ...]] = field(
+    reported_commands: dict[tuple[str, str], tuple[SlashCommand, ...]] = field(
         default_factory=dict[tuple[str, str], tuple[SlashCommand, ...]]
     )
-    """(agent, directory) -> the commands that the last agent there told, of agents that have no files of commands."""
+    """(agent, directory) -> the commands that the last agent there reported, of agents that have no files of commands."""
     trust: ProjectTrust | None = None
     """Decides whether a project's settings may be used. None: they always may."""
     trust_questions: TrustQuestions = field(default_factory=TrustQuestions)

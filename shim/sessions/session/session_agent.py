@@ -278,11 +278,11 @@ class SessionAgent:
         return handle
 
     def _keep_commands(self, codec: Codec) -> None:
-        """Keep the commands that the agent told: without files, there is no other way to know them before its next session."""
+        """Keep the commands that the agent reported: without files, there is no other way to know them before its next session."""
         spec = self._deps.agents.get(codec.name)
         if codec.catalogue is None or spec is None or spec.spec.command_sources.folders:
             return
-        kept, key = self._deps.told_commands, (codec.name, self._directory)
+        kept, key = self._deps.reported_commands, (codec.name, self._directory)
         kept.pop(key, None)
         kept[key] = codec.catalogue.commands
         while len(kept) > KEPT_LISTS:

@@ -119,7 +119,7 @@ class Replay:
         """Run timers that are due. What waits for one now, a prompt or a line to the agent, has waited in the recording too."""
         is_waiting = bool(self.state.machine.queue)
         for key, (set_s, due_s) in list(self.timers.items()):
-            is_due = due_s <= self.now_s or (is_waiting and set_s < self.now_s) or (key == HISTORY and is_next_in)
+            is_due = due_s <= self.now_s or (is_waiting and set_s < self.now_s) or (is_next_in and (is_waiting or key == HISTORY))
             if is_due and key != kit.HANDSHAKE and self.timers.pop(key, None) is not None:
                 self.take(self.codec.on_timer(key))
 

@@ -278,7 +278,7 @@ class SessionAgent:
         return handle
 
     def _keep_commands(self, codec: Codec) -> None:
-        """Keep the commands that the agent reported: without files, there is no other way to know them before its next session."""
+        """Keep the commands that an agent reported; without files, nothing else tells them before its next session."""
         spec = self._deps.agents.get(codec.name)
         if codec.catalogue is None or spec is None or spec.spec.command_sources.folders:
             return

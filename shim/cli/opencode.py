@@ -92,6 +92,10 @@ def version(name: str) -> str:
     return OPENCODE_VERSION
 
 
+PACKAGES = {"opencode": "opencode-ai", "opencode2": "@opencode/cli"}
+"""Name of a program of OpenCode -> the npm package that has it."""
+
+
 def help_text(name: str) -> str:
     """Return the text of `--help`: the commands that this server implements."""
     lines = "\n".join(f"  {name} {' '.join(command.words)}" for command in COMMANDS)
@@ -108,9 +112,10 @@ def hand_over(name: str, arguments: Sequence[str]) -> int:
 
     real = find_program(name, os.environ.get("PATH", os.defpath))
     if real is None:
+        package = PACKAGES.get(name, PACKAGES["opencode"])
         raise ShimError(
             f"Only OpenCode itself has the command `{' '.join(arguments)}`, and there is no real {name} on PATH."
-            f" Install OpenCode (npm install -g opencode-ai), or use a command of this server: {name} --help."
+            f" Install OpenCode (npm install -g {package}), or use a command of this server: {name} --help."
         )
     credentials = {key: os.environ[key] for key in (*OWN_PASSWORDS, "OPENCODE_SERVER_USERNAME") if key in os.environ}
     try:

@@ -1,6 +1,7 @@
 """OpenCode 2 as an agent, over real HTTP and SSE: our server, the codec, and a server of OpenCode 2 as a process of its own.
 
-No program of OpenCode 2 can be had from npm. The stand-in is this project's own face of OpenCode 2 with the mock agent behind it:
+The npm package of OpenCode 2, `@opencode/cli`, is not on every mirror.
+The stand-in is this project's own face of OpenCode 2 with the mock agent behind it:
 on the wire it is a server of OpenCode 2, whose answers and events other tests hold against the published contract.
 """
 

@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 
 from shim.cli import alias, screen
+from shim.cli.opencode import hand_over
+from shim.lib.errors import ShimError
 from tests.process.test_serve import SLACK_S, START_S, STOP_S, environment
 
 END_OF_INPUT_S = 10.0
@@ -197,3 +199,9 @@ def test_commands_that_need_the_real_opencode_are_refused_with_a_sentence(folder
     assert done.returncode == 1
     assert "Install OpenCode (npm install -g opencode-ai)" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_the_package_of_opencode_2_is_named_for_its_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ShimError, match="npm install -g @opencode/cli"):
+        hand_over("opencode2", ["stats"])

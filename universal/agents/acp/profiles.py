@@ -1,7 +1,7 @@
 """The known agents of the Agent Client Protocol: how each is started, and where it differs from others. Data.
 
 What is in here was seen in recordings (`compat_fixtures/agents/acp`) or runs of the real programs. docs/compatibility.md says
-which versions were run, and how far. goose was never run; Kimi CLI without an account.
+which versions were run, and how far. goose was never run.
 `opencode-acp` is found when SHIM_OPENCODE_ACP_BIN names an `opencode`, or a program of that name is on PATH. Nearly everybody
 who runs this server has `opencode` installed as the client, so `opencode` alone adds no second provider.
 """
@@ -262,16 +262,18 @@ PROFILES: tuple[Profile, ...] = (
         login_hint="Run `qwen` in a terminal and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
         settings=ProjectSettingsUse(("qwen",)),
     ),
-    # moonshotai.github.io/kimi-cli/en/reference/kimi-acp.html
+    # moonshotai.github.io/kimi-code/en/reference/kimi-acp.html. PyPI's `kimi-cli` is no longer maintained.
     Profile(
         "kimi",
-        "Kimi CLI",
+        "Kimi Code",
         ("kimi",),
         ("acp",),
-        install_hint="Install Kimi CLI (github.com/MoonshotAI/kimi-cli), then run `kimi login`.",
+        npm=("@moonshot-ai/kimi-code",),
+        unrecorded="As Qwen Code: run by hand with a model of one's own, and the scenes have not been tried.",
+        install_hint="Install it with `npm install -g @moonshot-ai/kimi-code`, then run `kimi login`.",
         version_args=("--version",),
         login="session",
-        login_hint="Run `kimi login` in a terminal.",
+        login_hint="Run `kimi login` in a terminal, or name a provider of your own in ~/.kimi-code/config.toml.",
         settings=ProjectSettingsUse(),
     ),
     # docs.github.com/copilot/reference/acp-server

@@ -10,8 +10,9 @@ from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory
 from universal.opencode import SKILLS
 
 NOT_RUN = (
-    "2.x was not run: npm has no program of it, so this was made from its published contract and from recordings of two older "
-    "builds of its server. The preview of August (`lildax` 1.18.18) was run."
+    "2.x was not run: its npm package `@opencode/cli` (2.3.2 in November 2026) is not on the mirror that this was made with. It "
+    "was made from the published contract and from recordings of two older builds of its server. The preview of August (`lildax` "
+    "1.18.18) was run."
 )
 """Shown where other agents have a list of tested versions."""
 
@@ -37,9 +38,10 @@ OPENCODE2 = AgentSpec(
     project_settings=ProjectSettingsUse(("opencode",)),
     command_sources=SKILLS,
     default_catalogue=DEFAULT_CATALOGUE,
+    npm=("@opencode/cli",),
     install_hint=(
-        "Install OpenCode 2 as https://opencode.ai says. Its program is taken under the name `opencode2`, and under the name "
-        "`opencode` if it tells a version 2.x."
+        "Install OpenCode 2 with `npm install -g @opencode/cli` (not on every mirror; https://opencode.ai has other ways). "
+        "Its program is taken under the name `opencode2`, and under the name `opencode` if it tells a version 2.x."
     ),
     transport="http",
     login="models",
@@ -51,7 +53,7 @@ OPENCODE2 = AgentSpec(
     unrecorded=NOT_RUN,
     enforcement=Enforcement(
         "OpenCode 2's own engine, which is given the written rules with each session",
-        {"*": "Not run: no program of OpenCode 2.x could be had to show that its engine holds the rules that it is given."},
+        {"*": "Not run with OpenCode 2.x: nobody has seen that its engine holds the rules that it is given."},
     ),
 )
 

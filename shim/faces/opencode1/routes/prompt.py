@@ -145,7 +145,8 @@ async def prompt(ctx: Ctx, path: SessionPath, body: PromptBody) -> object:
 async def _submit(ctx: Ctx, session_id: str, body: PromptBody) -> str:
     if body.format is not None and body.format.get("type") not in (None, "text"):
         raise InvalidRequest(
-            'format "json_schema" is not served: the agents behind this server have no structured output. Leave it out.'
+            'format "json_schema" is not served: this server does not ask its agents for structured output. Leave it out, '
+            "and describe the JSON in the prompt."
         )
     prompt_request = replace(body.body(), unattended=unattended_policy_of_headers(ctx.request.headers))
     message_id = await submit(ctx.services.sessions, session_id, prompt_request, reply=not body.noReply)

@@ -77,7 +77,8 @@ class Manager:
             return [("launchctl", "bootstrap", f"gui/{os.getuid()}", plist)]
         enable = [(*USER, "enable", SOCKET)] if on_demand else [(*USER, "enable", SOCKET, SERVICE)]
         started = (SOCKET,) if on_demand else (SOCKET, SERVICE)
-        return [(*USER, "daemon-reload"), *enable, (*USER, "restart", *started)]
+        # Both are stopped before either starts: a socket does not start at another address while the service runs.
+        return [(*USER, "daemon-reload"), *enable, (*USER, "stop", SOCKET, SERVICE), (*USER, "start", *started)]
 
     def before_removal(self) -> list[tuple[str, ...]]:
         """Return the command lines that stop and unregister the service."""
@@ -136,8 +137,9 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
     if linger and service_manager.kind == "systemd" and not _ask(("loginctl", "enable-linger"))[0]:
         note = "it starts when you log in. For a start with the machine: sudo loginctl enable-linger $USER"
         screen.line(out, f"note     {note}", "yellow")
+    scheme = "http" if settings.tls_cert is None else "https"
     started = "starts with its first client" if on_demand else "runs"
-    screen.line(out, f"service  {started}, at http://{settings.hostname}:{settings.port}", "bold")
+    screen.line(out, f"service  {started}, at {scheme}://{settings.hostname}:{settings.port}", "bold")
     return 0
 
 

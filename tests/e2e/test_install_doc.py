@@ -1,4 +1,4 @@
-"""docs/install.md: each command that stands there is run as it stands there, in an empty home.
+"""docs/install.md and docs/remote-control.md: each command that stands there is run as it stands there, in an empty home.
 
 The package comes from a local index with the wheel of this checkout; its dependencies come from PyPI. Ports are set by SHIM_PORT,
 or are those of the page in a network namespace of the recipe's own.
@@ -36,6 +36,11 @@ PLAYED = NETWORKED | {
     "proxy-settings",
     "pair",
     "ssh",
+    "remote-service",
+    "remote-pair",
+    "remote-tls",
+    "remote-list",
+    "remote-end",
 }
 PLAYED |= {"mdns", "config", "backup", "restore", "remove", "Caddyfile", "nginx.conf"}
 
@@ -121,7 +126,7 @@ def person(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Person]:
     yield found
 
 
-def test_every_block_of_the_page_is_run_or_says_why_not() -> None:
+def test_every_block_of_the_pages_is_run_or_says_why_not() -> None:
     unmarked = [one.text for one in blocks() if one.mark is None]
     assert unmarked == []
     assert {one.name for one in blocks() if one.mark != "not run"} == PLAYED
@@ -205,6 +210,41 @@ def test_the_server_is_announced(person: Person) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.skipif(bool(user_systemd.skip_reason()), reason=user_systemd.skip_reason())
+def test_remote_control_from_the_first_command_to_the_last(person: Person) -> None:
+    """A paired device gets in by the link alone, over HTTP and then over HTTPS, until it is revoked."""
+    names = {name: value for name, value in person.environment.items() if name != "HOME"} | {"HOSTNAME": "localhost"}
+    names["PATH"] = f"{ROOT / '.e2e' / 'node_modules' / '.bin'}:{names['PATH']}"
+    home, port = person.home.with_name("remote"), free_port()
+    home.mkdir()
+    jar = home / "device.cookies"
+    with user_systemd.user_systemd(home, **names) as manager:
+
+        def run(text: str) -> str:
+            return manager.run("bash", "-euo", "pipefail", "-c", text).stdout
+
+        def status(path: str, scheme: str = "http", accept: str = "application/json") -> str:
+            curl = f"curl -skL -H 'Accept: {accept}' -b {jar} -c {jar} -o /dev/null -w '%{{http_code}}'"
+            return run(f"{curl} {scheme}://127.0.0.1:{port}{path}")
+
+        run(f"opencode-shim config set port {port}")
+        run("opencode-shim service install")  # at 127.0.0.1: the block below installs it again, at another address
+        assert "active (running)" in run(block("remote-service"))
+        assert run("systemctl --user is-active opencode-shim.socket").strip() == "active"
+        assert status("/session") == "401"
+        [link] = [line for line in run(block("remote-pair")).splitlines() if "/auth/connect/" in line]
+        assert status(link.partition(f":{port}")[2], accept="text/html") == "200", "the web UI"
+        assert status("/session") == "200"
+        password = block("remote-pair").splitlines()[0]
+        [device] = [line.split()[0] for line in run(f"{password}\n{block('remote-list')}").splitlines() if " 20" in line]
+        said = run(block("remote-tls"))
+        assert f"https://0.0.0.0:{port}" in said
+        assert status("/session", "https") == "200"
+        run(f"{password}\nopencode-shim pair revoke {device}")
+        assert status("/session", "https") == "401"
+        run(block("remote-end"))
+
+
 @pytest.mark.skipif(bool(user_systemd.skip_reason()), reason=user_systemd.skip_reason())
 def test_the_service_and_its_removal(person: Person) -> None:
     """The last one: nothing of it stays."""

@@ -1,4 +1,4 @@
-"""The blocks of docs/install.md, by the names in their marks."""
+"""The blocks of docs/install.md and docs/remote-control.md, by the names in their marks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "install.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGES = (DOCS / "install.md", DOCS / "remote-control.md")
 BLOCK = re.compile(
     r"(?:<!-- (?P<mark>run|not run|file): (?P<name>[^\n]+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```", re.M | re.S
 )
@@ -23,10 +24,11 @@ class Block:
 
 
 def blocks() -> list[Block]:
-    """All blocks of the page, in order."""
+    """All blocks of the pages, in order."""
     return [
         Block(match["mark"], match["name"] or "", match["language"], match["text"])
-        for match in BLOCK.finditer(PAGE.read_text("utf-8"))
+        for page in PAGES
+        for match in BLOCK.finditer(page.read_text("utf-8"))
     ]
 
 

@@ -1,6 +1,7 @@
 """An ACP agent that is rough in one way. Arguments: a manner, and a folder for its pipe.
 
 Manners of the prompt: `late` sends half of its text after the answer, `own` answers and works again when its pipe is written to.
+Of the handshake: `silent` answers only to its first process, which tells what it offers; the next one says why on stderr.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 MANNER, FOLDER = sys.argv[1], Path(sys.argv[2])
+ASKED = FOLDER / "asked"
 
 
 def write(**message: Any) -> None:
@@ -40,9 +42,13 @@ def main() -> None:
     for line in sys.stdin:
         message = json.loads(line)
         method, id_ = message.get("method"), message.get("id")
-        if method == "initialize":
+        if MANNER == "silent" and ASKED.exists():
+            sys.stderr.write("waiting for the sandbox\n")
+            sys.stderr.flush()
+        elif method == "initialize":
             write(id=id_, result={"protocolVersion": 1, "agentCapabilities": {}})
         elif method == "session/new":
+            ASKED.touch()
             write(id=id_, result={"sessionId": "s"})
         elif method == "session/prompt":
             prompt(id_, "".join(block.get("text", "") for block in message["params"]["prompt"]))

@@ -10,7 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.live import Live, live
+from universal.agents.acp import spec
 
 FAKE = Path(__file__).resolve().parent.parent / "fakes" / "acp_rough.py"
 MODEL = {"providerID": "rough", "modelID": "default"}
@@ -48,3 +51,14 @@ async def test_text_without_a_prompt_has_a_turn_and_an_idle_of_its_own(tmp_path:
             ("assistant", "The build has failed."),
         ]
         assert fold.idles == 1
+
+
+async def test_an_agent_that_does_not_answer_fails_the_prompt_with_its_own_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spec, "HANDSHAKE_S", 2.0)
+    async with server(tmp_path, "silent") as live_server:
+        session, _ = await live_server.turn("hello", model=MODEL)
+        error = (await live_server.messages(session))[1]["info"]["error"]["data"]
+        assert "Rough did not answer `initialize` within 2 seconds" in error["message"]
+        assert "waiting for the sandbox" in error["message"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 
 import orjson
@@ -13,20 +14,24 @@ from universal.lib.jsonvalue import arr, obj
 
 DEEPEST = 100
 """Maximum levels of nesting. A deeper value cannot be stored, and no agent means one."""
+_ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])"
+_AROUND = re.compile(rf"^(?:{_ESCAPE}|[\ufeff\x00-\x20\x7f])+|(?:{_ESCAPE}|[\x00-\x20\x7f])+$")
+"""What a terminal, a shell or a byte order mark adds before and after a line."""
 
 
 def parse(line: bytes) -> Json:
     """Parse one line into JSON that can be stored again.
 
     Invalid UTF-8 and lone surrogates become U+FFFD; integers beyond 64 bits become floats, as they are in
-    the agent itself (JavaScript). Raises ValueError for what is no JSON or nested deeper than `DEEPEST`.
+    the agent itself (JavaScript). Escape sequences and a byte order mark around it are left out. Raises ValueError for what is no
+    JSON or nested deeper than `DEEPEST`.
     """
     if line.count(b"[") + line.count(b"{") <= DEEPEST:
         try:
             return orjson.loads(line)
         except orjson.JSONDecodeError:  # the slow path below repairs the line, or says what is wrong with it
             pass
-    text = line.decode("utf-8", errors="replace")
+    text = _AROUND.sub("", line.decode("utf-8", errors="replace"))
     if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
         raise ValueError(f"nested deeper than {DEEPEST} levels")
     value = json.loads(text, parse_int=_integer, parse_float=_number, parse_constant=_no_constant)

@@ -21,6 +21,10 @@ Id: TypeAlias = int | str | float | None
 
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
+UNREADABLE = (-32700, -32600)
+"""Codes of errors of a peer that could not read a request."""
+JOINED_LINES = 2_000
+"""Maximum lines of one message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,17 +138,52 @@ class JsonRpc:
                 )
             return Notification(method, params, message)
         if "id" in message and ("result" in message or "error" in message):
-            id_ = message["id"]
+            id_ = self._request_id(message["id"], obj(message.get("error")))
             request_method = self._waiting.pop(id_, "") if _is_id(id_) else ""
             return Response(
                 id_ if _is_id(id_) else None, request_method, message.get("result"), obj(message.get("error")), message
             )
         return MalformedMessage("neither request, notification nor response", message)
 
+    def _request_id(self, id_: Any, error: Mapping[str, Json]) -> Any:
+        """Return the id of the request that an answer is to.
+
+        Some peers make text of it. One that could not read a request has no id for its error, as the specification demands.
+        """
+        if id_ is None and error.get("code") in UNREADABLE and len(self._waiting) == 1:
+            return next(iter(self._waiting))
+        if isinstance(id_, str) and id_.isascii() and id_.isdigit() and len(id_) < 16 and int(id_) in self._waiting:
+            return int(id_)
+        return id_
+
     @property
     def waiting_requests(self) -> Mapping[Id, str]:
         """Our requests without an answer: id -> method."""
         return self._waiting
+
+
+class LineJoiner:
+    """Joins an object that a peer writes over several lines, as `JSON.stringify(message, null, 2)` does."""
+
+    def __init__(self) -> None:
+        self._lines: list[bytes] = []
+
+    def add(self, line: bytes) -> list[bytes]:
+        """Return the messages that end with this line: nearly always the line itself, or none while an object is open."""
+        text = line.rstrip()
+        if not self._lines:
+            if text[-1:] not in (b"{", b"[", b",") or b"{" not in text:
+                return [line]
+            self._lines.append(line)
+            return []
+        if text.startswith(b"{"):  # another message: the object is never closed
+            broken, self._lines = b"\n".join(self._lines), []
+            return [broken, *self.add(line)]
+        self._lines.append(line)
+        if text != b"}" and len(self._lines) < JOINED_LINES:
+            return []
+        whole, self._lines = b"\n".join(self._lines), []
+        return [whole]
 
 
 def _is_id(value: Json) -> bool:

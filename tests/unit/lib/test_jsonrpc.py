@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal.lib.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
+from universal.lib.jsonline import parse
+from universal.lib.jsonrpc import JOINED_LINES, JsonRpc, LineJoiner, MalformedMessage, Notification, Request, Response
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -76,3 +77,27 @@ def test_any_message_is_classified(message: dict[str, object]) -> None:
 @given(st.binary(max_size=60))
 def test_no_bytes_raise(data: bytes) -> None:
     JsonRpc().classify(data)
+
+
+@given(st.lists(st.tuples(st.dictionaries(st.text(), JSON, min_size=1), st.integers(1, 4) | st.none()), max_size=4))
+def test_messages_over_several_lines_are_joined(messages: list[tuple[dict[str, object], int | None]]) -> None:
+    joiner = LineJoiner()
+    lines = [line for message, indent in messages for line in json.dumps(message, indent=indent).encode().split(b"\n")]
+    assert [json.loads(whole) for line in lines for whole in joiner.add(line)] == [message for message, _ in messages]
+
+
+def test_an_object_that_is_never_closed_ends_with_the_next_message() -> None:
+    joiner = LineJoiner()
+    assert joiner.add(b'{"a": {') == []
+    assert joiner.add(b'{"b": 1}') == [b'{"a": {', b'{"b": 1}']
+    assert joiner.add(b"{") == []
+    joined = [whole for _ in range(JOINED_LINES) for whole in joiner.add(b"  1,")]
+    assert joined[0].startswith(b"{\n  1,")
+
+
+@pytest.mark.parametrize(
+    "around", [("\ufeff", ""), ("\x1b[?25h\x1b[0m", "\x1b[0m"), ("\x1b]0;me@host\x07", "\r"), ("\x1b(B\x00", "")]
+)
+def test_escape_sequences_around_a_line_are_ignored(around: tuple[str, str]) -> None:
+    before, after = around
+    assert parse(f'{before}{{"text": "\\u001b[0m kept"}}{after}'.encode()) == {"text": "\x1b[0m kept"}

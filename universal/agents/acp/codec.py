@@ -47,7 +47,7 @@ from universal.codec import Stop as StopProcess
 from universal.host import HostAnswer
 from universal.items import Json
 from universal.lib.jsonline import digest, get_text
-from universal.lib.jsonrpc import JsonRpc, MalformedMessage, Notification, Request, Response
+from universal.lib.jsonrpc import JsonRpc, LineJoiner, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import obj
 from universal.permissions import Rule
 from universal.turn import Input
@@ -64,6 +64,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         super().__init__(Context(profile.name, ids, self._model))
         self._profile = profile
         self._rpc = JsonRpc()
+        self._joiner = LineJoiner()
         self._setup = Setup(profile)
         self._talk = Transcript(self._ctx, untold_output=profile.untold_output)
         self._host = Host(self._rpc, ids)
@@ -83,6 +84,8 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._turns = Turns(self._conn)
         self._options: LaunchOptions | None = None
         self._ready = False
+        self._is_awaited = False
+        """A prompt waits for the agent to be ready for it."""
         self._is_loading = False
         """A history is replayed, of which more may come after the answer to `session/load`."""
         self._delayed = self._conn.waiting
@@ -143,7 +146,7 @@ class AcpCodec(kit.BaseCodec[Context]):
                 if self._needs_restart(command.rules):
                     return [StopProcess("other permission rules need another process", again=True)]
                 self._delayed.append(command)
-                return self._stamp(self._pump())
+                return self._stamp((*self._pump(), *self._await_answer()))
             case Interrupt():
                 return self._stamp(self._interrupt())
             case PermissionReply():
@@ -154,6 +157,11 @@ class AcpCodec(kit.BaseCodec[Context]):
     def proceed(self, permission_id: str) -> list[Output]:
         """Continue a checked file access, command or call that no rule concerns."""
         return self._stamp(self._turns.after_reply(self._host.proceed(permission_id) or self._asks.proceed(permission_id)))
+
+    @property
+    def has_conversation(self) -> bool:
+        """True when the session has begun or was resumed."""
+        return self._ready
 
     @property
     def mode(self) -> str:
@@ -181,6 +189,25 @@ class AcpCodec(kit.BaseCodec[Context]):
                 self._tried.clear()
                 yield from self._turns.write(prompt)
 
+    def _await_answer(self) -> Iterator[Output]:
+        """Bound the wait for the agent's next answer while a prompt needs it, from each answer to the next."""
+        was_awaited, self._is_awaited = self._is_awaited, bool(self._delayed) and not self._turns.is_at_work
+        if self._is_awaited:
+            yield kit.await_handshake(self._profile.handshake_s)
+        elif was_awaited:
+            yield kit.end_handshake()
+
+    def _give_up_answer(self) -> Iterator[Output]:
+        """Give up an agent that does not answer, or wait no longer for the end of a history."""
+        if self._is_loading:
+            self._is_loading = False
+            yield from self._pump()
+        elif self._is_awaited:
+            missing = next(iter(self._rpc.waiting_requests.values()), "initialize")
+            resumes = self.native_session_id is not None and not self._ready
+            title, after_s = self._profile.title, self._profile.handshake_s
+            yield kit.handshake_failed(title, missing, resumes=resumes, after_s=after_s)
+
     def _interrupt(self) -> Iterator[Output]:
         count = len(self._delayed)
         if count and self._turns.is_at_work:  # on something of its own, which is told in the prompt's turn
@@ -190,22 +217,29 @@ class AcpCodec(kit.BaseCodec[Context]):
             yield from self._turns.interrupt()
         self._tried.clear()
         self._delayed.clear()
+        yield from self._await_answer()
         for _ in range(count):  # a prompt was not written yet, so there is nothing to stop
             yield Signal(Input.FAILED, error=dict(ABORTED), aborted=True)
 
     def on_timer(self, key: str) -> list[Output]:
-        """End a turn, or a history, of which nothing has come for a while."""
+        """End what nothing has come of for a while: a turn, a history, the handshake."""
+        if key == kit.HANDSHAKE:
+            return self._stamp(self._give_up_answer())
         if key == HISTORY:
             self._is_loading = False
-            return self._stamp(self._pump())
-        return self._stamp((*self._turns.on_timer(), *self._pump()))
+            return self._stamp((*self._pump(), *self._await_answer()))
+        return self._stamp((*self._turns.on_timer(), *self._pump(), *self._await_answer()))
 
     # --- lines ----------------------------------------------------------------------------------------
 
     def receive(self, line: bytes) -> list[Output]:
-        """Read one line. Invalid JSON-RPC and unknown kinds are reported as `agent.unparsed`. Version 2 also has batches."""
+        """Read one line. Invalid JSON-RPC and unknown kinds are reported as `agent.unparsed`."""
+        return [output for message in self._joiner.add(line) for output in self._receive(message)]
+
+    def _receive(self, line: bytes) -> list[Output]:
+        """Read one message. Version 2 also has batches of them."""
         if line.startswith(b"[") and isinstance(self._turns, Turns2):
-            return [output for message in version2.batch_of(line) for output in self.receive(message)]
+            return [output for message in version2.batch_of(line) for output in self._receive(message)]
         match self._rpc.classify(line):
             case Request() as request:
                 return self._stamp(self._turns.on_request(request, line))
@@ -254,6 +288,7 @@ class AcpCodec(kit.BaseCodec[Context]):
             return
         yield from handler(self, msg)
         yield from self._pump()
+        yield from self._await_answer()
 
     def _on_initialized(self, msg: Response) -> Iterator[Output]:
         if msg.is_error:

@@ -44,6 +44,8 @@ class Profile:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     protocol: int = 1
     """Version of the protocol that is requested. The agent's answer says which one is spoken."""
+    handshake_s: float = 60.0
+    """Seconds that a prompt waits for each answer of the handshake. Gemini CLI takes 10 s for one, `opencode acp` up to 40 s."""
     modes: tuple[Mode, ...] = GENERIC
     tells_commands: bool = False
     """Whether it reports its commands after each start of a session, so that its catalogue waits for them."""

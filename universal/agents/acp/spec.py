@@ -10,6 +10,11 @@ from functools import partial
 from universal.agents.acp.profiles import DEFAULT, PROFILES, Profile
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Model
 
+HANDSHAKE_S = 20.0
+"""Seconds that a prompt waits for each answer of the handshake of an agent of which nothing is known."""
+DOWNLOAD_S = 180.0
+"""The same if its program downloads the agent first."""
+DOWNLOADERS = frozenset({"npx", "bunx", "pnpm", "yarn", "uvx", "pipx", "uv", "docker", "podman", "ssh", "nix", "deno", "go"})
 UNTOLD = Catalogue((Model(DEFAULT, "Default", "The model that the agent is set to."),), default_model=DEFAULT)
 """Catalogue until an agent has reported its models, so that clients need not wait for a slow start."""
 
@@ -75,7 +80,8 @@ def spec_of(profile: Profile) -> AgentSpec:
 def custom_spec(name: str, command: tuple[str, ...], title: str | None, env: Mapping[str, str]) -> AgentSpec:
     """Return the row of an agent in the settings. A known name keeps its profile, except for the command and its environment."""
     profile = next((profile for profile in PROFILES if profile.name == name), None)
-    profile = profile or Profile(name, name, (), login_hint=_login_hint(name, command[0]))
+    handshake_s = DOWNLOAD_S if command[0].rpartition("/")[2] in DOWNLOADERS else HANDSHAKE_S
+    profile = profile or Profile(name, name, (), login_hint=_login_hint(name, command[0]), handshake_s=handshake_s)
     return spec_of(
         replace(
             profile,

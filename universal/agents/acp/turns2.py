@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from universal.agents.acp import version2
 from universal.agents.acp.context import Msg
-from universal.agents.acp.ends import END, End
+from universal.agents.acp.ends import ACCEPT_S, END, End
 from universal.agents.acp.turns import Connection, Turns
 from universal.codec import Output, Prompt, SetTimer
 from universal.items import Json
@@ -40,6 +40,8 @@ class Turns2(Turns):
         super().__init__(connection)
         self._accepted = False
         """The agent has taken over the prompt that is at work."""
+        self._unaccepted: End | None = None
+        """An end of work before the prompt was accepted. It is that of the prompt if nothing more comes."""
         self._worked = False
         """The agent has said that it works since the last turn ended."""
         self._began_itself = False
@@ -57,6 +59,7 @@ class Turns2(Turns):
     def write(self, prompt: Prompt) -> Iterator[Output]:
         """Send a prompt."""
         self._accepted = self._worked = False
+        self._unaccepted = None
         yield from super().write(prompt)
 
     # --- begin and end of a turn ----------------------------------------------------------------------
@@ -70,12 +73,28 @@ class Turns2(Turns):
         elif get_text(obj(msg.result), "stopReason"):  # as in version 1: it will not say it again
             yield from self._finish(obj(msg.result), None, msg.raw)
         else:
-            self._accepted = True
+            yield from self._accept()
+
+    def _accept(self) -> Iterator[Output]:
+        self._accepted = True
+        if self._unaccepted is not None:
+            self._unaccepted = None
+            yield SetTimer(END, None)
+
+    def on_timer(self) -> Iterator[Output]:
+        """End a turn of which nothing has come for a while."""
+        if self._unaccepted is not None and self._running is not None:
+            end, self._unaccepted = self._unaccepted, None
+            yield from self._finish(end.result, end.error, end.raw)
+        yield from super().on_timer()
 
     def _on_state(self, update: Msg, raw: Json) -> Iterator[Output]:
         state = get_text(update, "state")
         if state in WORK:
             self._worked = True
+            if self._unaccepted is not None:
+                self._unaccepted = None
+                yield SetTimer(END, None)
             if self._ending is not None:
                 yield from self.end_now()
             if not self._is_announced:
@@ -96,16 +115,19 @@ class Turns2(Turns):
 
     def _on_idle(self, update: Msg, raw: Json) -> Iterator[Output]:
         reason = get_text(update, "stopReason")
+        error = self._response_error(obj(update.get("error"))) if reason == "error" else None
         if not self._is_announced:
             self._conn.ctx.ignore("idle outside of a turn")
             yield from self.end_own_work()
         elif self._running is not None and not self._accepted:
             self._worked = False
             self._conn.ctx.ignore("idle before the prompt was accepted")
+            if reason:
+                self._unaccepted = End(update, error, raw)
+                yield SetTimer(END, ACCEPT_S)
         elif not reason and not self._worked:
             self._conn.ctx.ignore("idle as a snapshot")
         else:
-            error = self._response_error(obj(update.get("error"))) if reason == "error" else None
             yield from self._finish(update, error, raw)
 
     def _finish(self, result: Msg, error: Msg | None, raw: Json) -> Iterator[Output]:
@@ -145,9 +167,8 @@ class Turns2(Turns):
 
     def _echo(self, update: Msg, raw: Json) -> Iterator[Output]:
         """Handle the agent's echo of the prompt, which means that the prompt is accepted."""
-        self._accepted = True
         self._conn.ctx.ignore(get_text(update, "sessionUpdate"))
-        yield from ()
+        yield from self._accept()
 
     def on_chunk(self, update: Msg, raw: Json) -> Iterator[Output]:
         """A piece of what the agent says. Some agents say an error as a message of its own, and tell it with `idle` again."""

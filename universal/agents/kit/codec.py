@@ -20,9 +20,9 @@ Handlers: TypeAlias = Mapping[str, Callable[[Any, dict[str, Any]], Iterable[Outp
 """Kind of line -> a method of the codec."""
 
 
-def await_handshake() -> SetTimer:
+def await_handshake(after_s: float = HANDSHAKE_S) -> SetTimer:
     """Begin to wait for an agent that has a prompt and is not ready for it."""
-    return SetTimer(HANDSHAKE, HANDSHAKE_S)
+    return SetTimer(HANDSHAKE, after_s)
 
 
 def end_handshake() -> SetTimer:
@@ -30,9 +30,9 @@ def end_handshake() -> SetTimer:
     return SetTimer(HANDSHAKE, None)
 
 
-def handshake_failed(title: str, missing: str, *, resumes: bool) -> Stop:
+def handshake_failed(title: str, missing: str, *, resumes: bool, after_s: float = HANDSHAKE_S) -> Stop:
     """Give up an agent that does not answer. In: the request that it has `missing`; whether it was to resume a conversation."""
-    message = f"{title} did not answer `{missing}` within {HANDSHAKE_S:g} seconds, so it cannot take the prompt."
+    message = f"{title} did not answer `{missing}` within {after_s:g} seconds, so it cannot take the prompt."
     hint = f"Run {title} in a terminal to see what it waits for, or `opencode-shim doctor`; then send the prompt again."
     code = "session_not_found" if resumes else "handshake_timeout"
     error: dict[str, Json] = {"message": message, "code": code, "details": {"is_retryable": True, "hint": hint}}

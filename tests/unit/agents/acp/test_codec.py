@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load_all
 from tests.support.replay import encode
+from universal.agents import kit
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.ends import END, HISTORY, LATE_S, OWN_S
 from universal.agents.acp.profiles import PROFILES, Profile
-from universal.agents.acp.spec import ACP_AGENTS, custom_spec
+from universal.agents.acp.spec import ACP_AGENTS, DOWNLOAD_S, HANDSHAKE_S, custom_spec
 from universal.codec import (
     Attachment,
     Command,
@@ -140,7 +142,7 @@ def lines(outputs: list[Output]) -> list[dict[str, Any]]:
 
 def test_a_prompt_waits_for_the_session() -> None:
     talk = Talk().launch()
-    assert talk.send(Prompt("p", "hi")) == []
+    assert lines(talk.send(Prompt("p", "hi"))) == []
     talk.answer("initialize", AGENT)
     assert lines(talk.answer("session/new", {"sessionId": "s"}))[0]["params"] == {
         "sessionId": "s",
@@ -237,6 +239,92 @@ def test_a_missing_login_is_reported_with_the_ways_to_log_in() -> None:
     assert any(isinstance(out, Stop) for out in talk.outputs)
     [message] = [out.data.message for out in talk.outputs if isinstance(out, Fact) and out.type is EventType.ERROR]
     assert "Log in with X" in message
+
+
+# --- the handshake --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answers", "resume", "missing", "code"),
+    [
+        ([], False, "initialize", "handshake_timeout"),
+        (["initialize"], False, "session/new", "handshake_timeout"),
+        (["initialize", "session/new"], False, "session/set_mode", "handshake_timeout"),
+        ([], True, "initialize", "session_not_found"),
+        (["initialize"], True, "session/load", "session_not_found"),
+    ],
+)
+def test_an_answer_of_the_handshake_that_does_not_come_fails_the_prompt(
+    answers: list[str], resume: bool, missing: str, code: str
+) -> None:
+    talk = Talk().launch(native_session_id="old" if resume else None, resume=resume)
+    talk.send(Prompt("p", "hi", mode="plan"))
+    for method in answers:
+        talk.answer(method, AGENT if method == "initialize" else {"sessionId": "s", "modes": MODES})
+    assert talk.timers == {kit.HANDSHAKE: OWN.handshake_s}
+    [stop] = talk.run_out(kit.HANDSHAKE)
+    assert isinstance(stop, Stop)
+    assert stop.error is not None
+    assert (stop.error["code"], missing in str(stop.error["message"])) == (code, True)
+
+
+def test_the_wait_for_the_handshake_ends_with_the_prompt_or_its_interrupt() -> None:
+    talk = Talk().launch()
+    talk.send(Prompt("p", "hi"))
+    talk.send(Interrupt())
+    assert talk.timers == {}
+    assert talk.codec.on_timer(kit.HANDSHAKE) == []
+    talk.send(Prompt("p2", "hi"))
+    talk.answer("initialize", AGENT)
+    talk.answer("session/new", {"sessionId": "s"})
+    assert (talk.methods()[-1], talk.timers) == ("session/prompt", {})
+
+
+@pytest.mark.parametrize(("command", "seconds"), [("/opt/agent", HANDSHAKE_S), ("npx", DOWNLOAD_S), ("/usr/bin/uvx", DOWNLOAD_S)])
+def test_an_agent_that_is_downloaded_first_may_take_longer(command: str, seconds: float) -> None:
+    codec = custom_spec("mine", (command, "agent"), None, {}).make(counting_ids())
+    assert isinstance(codec, AcpCodec)
+    talk = Talk(codec).launch()
+    talk.send(Prompt("p", "hi"))
+    assert talk.timers == {kit.HANDSHAKE: seconds}
+
+
+DRESSES: dict[str, Callable[[dict[str, Any]], list[bytes]]] = {
+    "a byte order mark": lambda msg: [b"\xef\xbb\xbf" + encode(msg)],
+    "escapes of a terminal": lambda msg: [b"\x1b[?25h\x1b[0m" + encode(msg) + b"\x1b[0m\r"],
+    "the title of a window": lambda msg: [b"\x1b]0;me@host\x07" + encode(msg)],
+    "several lines": lambda msg: json.dumps(msg, indent=2).encode().split(b"\n"),
+    "several lines after a mark": lambda msg: (b"\xef\xbb\xbf" + json.dumps(msg, indent=1).encode()).split(b"\n"),
+    "the id as text": lambda msg: [encode({**msg, "id": str(msg["id"])})],
+    "a broken object before it": lambda msg: [b"{", b'  "a": ', encode(msg)],
+}
+
+
+@pytest.mark.parametrize("dress", DRESSES)
+def test_an_answer_that_is_no_clean_line_is_read(dress: str) -> None:
+    talk = Talk().launch()
+    talk.send(Prompt("p", "hi"))
+    for method, result in (
+        ("initialize", AGENT),
+        ("session/new", {"sessionId": "s"}),
+        ("session/prompt", {"stopReason": "refusal"}),
+    ):
+        id_ = talk.written_lines()[-1]["id"]
+        assert talk.methods()[-1] == method
+        for line in DRESSES[dress]({"jsonrpc": "2.0", "id": id_, "result": result}):
+            talk.take(talk.codec.receive(line))
+    assert talk.errors() == ["refusal"]
+    assert sum(talk.codec.counters().values()) == (3 if dress.startswith("a broken") else 0)
+
+
+@pytest.mark.parametrize("method", ["initialize", "session/prompt"])
+def test_an_agent_that_cannot_read_a_request_has_answered_it(method: str) -> None:
+    talk = Talk().launch() if method == "initialize" else Talk().ready()
+    talk.send(Prompt("p", "hi"))
+    talk.say({"jsonrpc": "2.0", "id": None, "error": {"code": -32601, "message": "no session/cancel here"}})
+    assert talk.errors() == []
+    talk.say({"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Parse error"}})
+    assert (talk.errors(), talk.signals()) == (["agent_error"], [(Input.FAILED, False)])
 
 
 # --- settings -------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.acp_replay import PROFILES, AcpReplay
 from tests.support.recordings import Recording, Row, load_all
-from tests.unit.agents.acp.test_codec import AGENT, Talk
+from tests.unit.agents.acp.test_codec import AGENT, OWN, Talk
+from universal.agents import kit
 from universal.agents.acp.ends import CALLS_S, END, HISTORY, LATE_S, OWN_CALLS_S, OWN_S, SILENT_S
 from universal.codec import Exit, Fact, Interrupt, PermissionReply, Prompt, Signal
 from universal.events import EventType, ItemData, ItemDeltaData
@@ -240,15 +241,16 @@ def test_an_exit_during_the_wait_is_the_end_of_work_of_the_agents_own() -> None:
 # --- a history ------------------------------------------------------------------------------------------
 
 
-def test_history_after_the_answer_to_load_is_no_answer_to_the_prompt() -> None:
+@pytest.mark.parametrize("key", [HISTORY, kit.HANDSHAKE])
+def test_history_after_the_answer_to_load_is_no_answer_to_the_prompt(key: str) -> None:
     talk = Talk(waits=True).launch(native_session_id="s", resume=True)
     talk.send(PROMPT)
     talk.answer("initialize", AGENT)
     talk.answer("session/load", {})
     talk.chunk("long ago")
-    assert talk.timers == {HISTORY: LATE_S}
+    assert talk.timers == {HISTORY: LATE_S, kit.HANDSHAKE: OWN.handshake_s}
     assert "session/prompt" not in talk.methods()
-    talk.run_out(HISTORY)
+    talk.run_out(key)
     assert talk.methods()[-1] == "session/prompt"
     assert talk.codec.counters() == {"ignored:history": 1}
 

@@ -12,7 +12,7 @@ import pytest
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import OWN, Talk
 from universal.agents.acp.codec import AcpCodec
-from universal.agents.acp.ends import END, LATE_S, OWN_S, SILENT_S
+from universal.agents.acp.ends import ACCEPT_S, END, LATE_S, OWN_S, SILENT_S
 from universal.agents.acp.profiles import PROFILES
 from universal.agents.acp.turns2 import Turns2
 from universal.codec import Fact, Interrupt, PermissionReply, Prompt, Signal, Stop, WriteLine
@@ -135,16 +135,36 @@ def test_idle_ends_the_turn_once_and_the_answer_to_the_prompt_does_not() -> None
 
 def test_idle_before_the_prompt_is_accepted_ends_nothing() -> None:
     talk = ready()
+    talk.waits = True
     talk.send(PROMPT)
     state(talk, "running")  # of its own work
     state(talk, "idle", stopReason="end_turn")
+    assert talk.timers == {END: ACCEPT_S}
     talk.answer("session/prompt", {"messageId": "u1"})
     state(talk, "idle")  # a snapshot
-    assert inputs(talk) == []
+    assert (inputs(talk), talk.timers) == ([], {})
     state(talk, "running")
     talk.chunk("Hello", messageId="a1")
     state(talk, "idle", stopReason="end_turn")
+    talk.run_out()
     assert inputs(talk) == [Input.DONE]
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_idle_without_an_acceptance_ends_the_turn_unless_the_work_goes_on(goes_on: bool) -> None:
+    talk = ready()
+    talk.waits = True
+    talk.send(PROMPT)
+    state(talk, "running")
+    talk.chunk("Hello", messageId="a1")
+    state(talk, "idle", stopReason="end_turn")
+    if goes_on:
+        state(talk, "running")
+        assert talk.timers == {}
+    else:
+        talk.run_out()  # no acceptance
+        talk.run_out()  # nothing after the end
+    assert inputs(talk) == ([] if goes_on else [Input.DONE])
 
 
 def test_the_echo_of_the_prompt_is_its_acceptance() -> None:

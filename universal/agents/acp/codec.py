@@ -21,6 +21,7 @@ from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.ends import HISTORY, LATE_S
 from universal.agents.acp.host import Host
+from universal.agents.acp.logins import environment_method, key_variables
 from universal.agents.acp.notes import Notes, PromptCost
 from universal.agents.acp.profiles import Profile
 from universal.agents.acp.setup import Change, MissingChoice, Setup
@@ -84,6 +85,10 @@ class AcpCodec(kit.BaseCodec[Context]):
         self._turns = Turns(self._conn)
         self._options: LaunchOptions | None = None
         self._ready = False
+        self._session_request: tuple[str, Msg] | None = None
+        """Method and parameters of the request that begins the session, for another try after a login."""
+        self._auth_error: Msg | None = None
+        """The error that demanded a login; {} after the login."""
         self._is_awaited = False
         """A prompt waits for the agent to be ready for it."""
         self._is_loading = False
@@ -317,22 +322,43 @@ class AcpCodec(kit.BaseCodec[Context]):
                 yield from self._fail_setup(errors.too_old(self._profile.title, release, ask_always.since), msg.raw)
                 return
             params["_meta"] = dict(ask_always.meta(options.rules if options else ()))
+        can_resume = "resume" in obj(capabilities.get("sessionCapabilities"))
         if self.native_session_id is None:
-            yield self._ask("session/new", params)
-            return
-        params["sessionId"] = self.native_session_id
-        if "resume" in obj(capabilities.get("sessionCapabilities")):
-            yield self._ask("session/resume", params)
-        elif capabilities.get("loadSession") is True:
-            yield self._ask("session/load", params)
+            self._session_request = ("session/new", params)
+        elif can_resume or capabilities.get("loadSession") is True:
+            params["sessionId"] = self.native_session_id
+            self._session_request = ("session/resume" if can_resume else "session/load", params)
+        if self._session_request is not None:
+            yield self._ask(*self._session_request)
         else:
             error = errors.make(f"{self._profile.title} cannot continue earlier conversations.", errors.SESSION_NOT_FOUND)
             yield from self._fail_setup(error, msg.raw)
 
+    def _login_method(self, error: Msg) -> str:
+        """Return the login that the agent can do by itself, if it wants one and none was tried, or ""."""
+        if self._auth_error is not None or not errors.wants_login(error):
+            return ""
+        environment = {**(self._options.environment if self._options else {}), **self._profile.env}
+        keys = (*self._profile.key_variables, *key_variables(self._profile.env))
+        return environment_method(self._conn.agent.get("authMethods"), environment, keys)
+
+    def _on_authenticated(self, msg: Response) -> Iterator[Output]:
+        """Ask for the session again, or report why the login has failed."""
+        error, self._auth_error = self._auth_error, {}
+        if not msg.is_error and self._session_request is not None:
+            yield self._ask(*self._session_request)
+            return
+        made = errors.response_error(error or {}, self._conn.agent.get("authMethods"), self._conn.login_hint)
+        yield from self._fail_setup({**made, "message": f"{made['message']}. It refused the login: {msg.message}"}, msg.raw)
+
     def _on_session(self, msg: Response) -> Iterator[Output]:
         resumed = msg.method != "session/new"
+        if msg.is_error and (method := self._login_method(msg.error)):
+            self._auth_error = msg.error
+            yield self._ask("authenticate", {"methodId": method})
+            return
         if msg.is_error:
-            error = errors.response_error(msg.error, self._conn.agent.get("authMethods"), self._profile.login_hint)
+            error = errors.response_error(msg.error, self._conn.agent.get("authMethods"), self._conn.login_hint)
             if resumed and error["code"] != "authentication_failed":
                 error = errors.make(error["message"], errors.SESSION_NOT_FOUND)
             yield from self._fail_setup(error, msg.raw)
@@ -376,6 +402,7 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     ANSWERS: ClassVar[dict[str, Callable[[AcpCodec, Response], Iterator[Output]]]] = {
         "initialize": _on_initialized,
+        "authenticate": _on_authenticated,
         "session/new": _on_session,
         "session/load": _on_session,
         "session/resume": _on_session,

@@ -112,6 +112,11 @@ def no_sessions(title: str) -> Msg:
     return make(message, "no_sessions")
 
 
+def wants_login(error: Msg) -> bool:
+    """Return whether a JSON-RPC error says that a login is missing."""
+    return get_int(error, "code") == AUTH_REQUIRED
+
+
 def response_error(error: Msg, logins: object = None, login_hint: str = "") -> Msg:
     """Return the error for a JSON-RPC error response. `logins`: `authMethods` of the agent; `login_hint`: what to do."""
     data = obj(error.get("data"))

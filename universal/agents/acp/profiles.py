@@ -67,6 +67,8 @@ class Profile:
     login: Literal["session"] | None = None
     """As in `AgentSpec`. claude-agent-acp has None: it makes a session also when it is not logged in."""
     login_hint: str = ""
+    command: tuple[str, ...] = ()
+    """Command of an agent of the settings of which nothing is known. What it says of its logins makes the hint."""
     settings: ProjectSettingsUse = READS_ALL
     """The project settings that it reads. The protocol has no way to leave them out."""
     asks_always: bool = False

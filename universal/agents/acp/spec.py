@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
+from universal.agents.acp.logins import login_hint
 from universal.agents.acp.profiles import DEFAULT, PROFILES, Profile
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Model
 
@@ -81,7 +82,8 @@ def custom_spec(name: str, command: tuple[str, ...], title: str | None, env: Map
     """Return the row of an agent in the settings. A known name keeps its profile, except for the command and its environment."""
     profile = next((profile for profile in PROFILES if profile.name == name), None)
     handshake_s = DOWNLOAD_S if command[0].rpartition("/")[2] in DOWNLOADERS else HANDSHAKE_S
-    profile = profile or Profile(name, name, (), login_hint=_login_hint(name, command[0]), handshake_s=handshake_s)
+    hint = login_hint(name, title or name, command, ())
+    profile = profile or Profile(name, name, (), login_hint=hint, command=command, handshake_s=handshake_s)
     return spec_of(
         replace(
             profile,
@@ -92,15 +94,6 @@ def custom_spec(name: str, command: tuple[str, ...], title: str | None, env: Map
             version_args=(),
             install_hint=f"It is set as agents.{name}.command in the settings.",
         )
-    )
-
-
-def _login_hint(name: str, binary: str) -> str:
-    """Return what a person can do when an unknown agent wants a login."""
-    program = binary.rpartition("/")[2]
-    return (
-        f"Log in with `{program}` in a terminal, or give it its key in this server's settings, as its documentation names it: "
-        f'env = {{ NAME = "..." }} in [agents.{name}].'
     )
 
 

@@ -17,6 +17,7 @@ from universal.agents.acp.asks import Asks
 from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.ends import CALLS_S, END, LATE_S, OWN_CALLS_S, OWN_S, SILENT_S, End
 from universal.agents.acp.host import Host
+from universal.agents.acp.logins import login_hint
 from universal.agents.acp.notes import Notes, PromptCost
 from universal.agents.acp.profiles import Profile
 from universal.agents.acp.prompt import prompt_content
@@ -51,6 +52,12 @@ class Connection:
     session: str = ""
     waiting: list[Prompt] = field(default_factory=list[Prompt])
     """Prompts that are not written yet."""
+
+    @property
+    def login_hint(self) -> str:
+        """What a person does to log in."""
+        profile, methods = self.profile, self.agent.get("authMethods")
+        return login_hint(profile.name, profile.title, profile.command, methods) if profile.command else profile.login_hint
 
 
 class Turns:
@@ -181,7 +188,7 @@ class Turns:
             yield SetTimer(END, CALLS_S if self._conn.talk.calls else LATE_S)
 
     def _response_error(self, error: Msg) -> Msg:
-        return errors.response_error(error, self._conn.agent.get("authMethods"), self._conn.profile.login_hint)
+        return errors.response_error(error, self._conn.agent.get("authMethods"), self._conn.login_hint)
 
     def _end(self, end: End) -> Iterator[Output]:
         """End the turn. Own work of the agent before a prompt that waits gives no signal, as that prompt is in the same turn."""

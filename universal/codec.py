@@ -138,7 +138,7 @@ def of_session(output: Output, native_session_id: str) -> Output:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """A file or image of a prompt: `data` (bytes, base64 text) or `path` of a local file, or both."""
+    """A file or image of a prompt: the `path` of a local file, and its bytes as `base64` or its `text`."""
 
     mime: str
     path: str | None = None

@@ -537,8 +537,8 @@ def record(
 ) -> None:
     """Play our scenes to a real agent against a scripted model, record its traffic, and report what is new or gone.
 
-    The agent gets an empty home and no network; paths and secrets are removed from the recordings. An agent of [agents.NAME] in
-    the settings, or of --command, needs to be led to the model: with --env, and with files in --home.
+    The agent gets an empty home and no network; paths and secrets are removed from the recordings. Give an agent of [agents.NAME]
+    in the settings, or of --command, the address of the scripted model: with --env, and with files in --home.
     """
     configure("error", "console", sys.stderr)
     from shim.cli import record as job  # late: it loads the transports

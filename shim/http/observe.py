@@ -35,4 +35,4 @@ async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
             raise
         finally:
             telemetry.meters.request(request.method, route, status, loop.time() - began)
-            span.end_with_status(status)
+            span.set_status(status)

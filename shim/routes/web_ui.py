@@ -96,7 +96,7 @@ class WebUI:
         except (ClientError, TimeoutError, AgentStartFailed) as error:
             await self.close()
             origin = self._source or "the installed `opencode`"
-            raise AgentStartFailed(f"The web UI cannot be had from {origin}: {error or 'no answer in time'}") from error
+            raise AgentStartFailed(f"The web UI could not be loaded from {origin}: {error or 'no answer in time'}") from error
         except asyncio.CancelledError:
             await self.close()
             raise
@@ -123,7 +123,9 @@ class WebUI:
         try:
             file = await self._fetch(path)
         except (ClientError, TimeoutError) as error:
-            text = f"The web UI's file {path} cannot be had from the OpenCode server behind it: {error or 'no answer in time'}"
+            text = (
+                f"The web UI's file {path} could not be loaded from the OpenCode server behind it: {error or 'no answer in time'}"
+            )
             return web.json_response({"name": "UnknownError", "data": {"message": text}}, status=502)
         # The native server sends its page for a missing file, which must not reach a script.
         if file.is_page and path != "/":

@@ -224,7 +224,7 @@ class OtherServers:
         return peers is not None and growth.epoch > peers.epoch_of(growth.session_id)
 
     def _note_read(self, growth: Growth) -> None:
-        """A message of a journal was read, perhaps before its word has come."""
+        """Note that a message of a journal was read, perhaps before it was announced."""
         if self.places is not None:
             self.places.note(growth, self.remotes.last_published(growth.session_id))
 

@@ -18,7 +18,7 @@ from shim.stream.encoder import Encoder
 from shim.stream.frame import CHUNK_BYTES, Batch, Frame, batches, compact
 
 FIRST_SHARE = 1 / 8
-"""Share of the gather time for the first wait, because two pieces that come together are no burst yet."""
+"""Share of the gather time that the first wait takes. A second piece right after the first one is often the last."""
 HARD_FACTOR = 8
 """A reader that is this many times over its bounds is dropped without being judged."""
 JUDGED_FACTOR = 0.75

@@ -28,8 +28,8 @@ MAX_OPEN = 10_000
 class RequestSpan(Protocol):
     """A request's span."""
 
-    def end_with_status(self, status: int) -> None:
-        """End the span with the answer's status."""
+    def set_status(self, status: int) -> None:
+        """Set the answer's status. The context manager ends the span."""
         ...
 
 
@@ -54,7 +54,7 @@ class Spans(Protocol):
 
 
 class _NoSpan:
-    def end_with_status(self, status: int) -> None:
+    def set_status(self, status: int) -> None:
         """Nothing."""
 
 
@@ -163,7 +163,7 @@ class _Answer:
     def __init__(self, span: Any) -> None:
         self._span = span
 
-    def end_with_status(self, status: int) -> None:
+    def set_status(self, status: int) -> None:
         """Set the status. The context manager ends the span."""
         self._span.set_attribute("http.response.status_code", status)
         if status >= 500:

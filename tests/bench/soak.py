@@ -174,8 +174,8 @@ async def soak(at: Contender, minutes: float, seed: int) -> tuple[list[Look], Co
             print(looks[-1], file=sys.stderr, flush=True)
         with contextlib.suppress(aiohttp.ClientError):
             metrics = await (await http.get(one.url + "/metrics")).text()
-            one.counts["sessions kept"] = len(await one.ask("GET", "/session"))
-            one.counts["errors of 500"] = metrics.count('status="500"')
+            one.counts["sessions left"] = len(await one.ask("GET", "/session"))
+            one.counts["HTTP 500 answers"] = metrics.count('status="500"')
     return looks, one.counts, one.tasks
 
 

@@ -194,7 +194,9 @@ async def test_a_web_ui_that_does_not_start_is_an_error(tmp_path: Path) -> None:
 
 async def test_an_opencode_without_a_ui_is_an_error_and_ended(tmp_path: Path) -> None:
     fake = Fake(tmp_path, status=500)
-    with pytest.raises(AgentStartFailed, match="cannot be had from the installed `opencode`: its page was answered with 500"):
+    with pytest.raises(
+        AgentStartFailed, match="could not be loaded from the installed `opencode`: its page was answered with 500"
+    ):
         await WebUI(environ=fake.environ).start()
     assert not alive(fake.pid())
     assert not fake.home().exists()
@@ -211,5 +213,5 @@ async def test_a_source_of_ones_own(tmp_path: Path) -> None:
         ui = WebUI(url)
         await ui.start()
         await ui.close()
-    with pytest.raises(AgentStartFailed, match="cannot be had from http"):
+    with pytest.raises(AgentStartFailed, match="could not be loaded from http"):
         await WebUI(url).start()

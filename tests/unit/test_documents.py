@@ -134,5 +134,15 @@ def test_every_page_is_in_the_index() -> None:
     assert {page.name for page in DOCS.glob("*.md")} - set(links) == {"index.md"}
 
 
+def test_every_decision_is_in_its_index_by_its_title() -> None:
+    index = (DOCS / "adr" / "README.md").read_text("utf-8")
+    titles = {page.name: page.read_text("utf-8").partition("\n")[0] for page in (DOCS / "adr").glob("[0-9]*.md")}
+    rows = {
+        name: f"| {int(title[2:].partition('.')[0])} | [{title.partition('. ')[2]}]({name}) |" for name, title in titles.items()
+    }
+    assert [name for name, row in rows.items() if row not in index] == []
+    assert len(LINK.findall(index)) >= len(titles)
+
+
 def test_the_readme_is_short() -> None:
     assert len((REPO / "README.md").read_text("utf-8").splitlines()) < README_LINES

@@ -69,8 +69,8 @@ SOURCES = frozenset(name for name in FILES if name.startswith(("shim/", "univers
 OF_NO_MODULE = frozenset(
     f"test_{subject}.py"
     for subject in (
-        "ci", "documents", "groups", "image_files", "layout", "load_page", "permission_matrix", "security_doc", "time_bounds",
-        "workflows",
+        "ci", "documents", "groups", "image_files", "layout", "load_page", "permission_matrix", "security_doc",
+        "sentences", "time_bounds", "workflows",
     )
 )  # fmt: skip
 """Tests of the repository as a whole, of its documents, and of tools of the tests."""

@@ -33,7 +33,7 @@ _NEAR_BYTES = 4096
 
 
 class Shortener:
-    """One line. `push` its pieces, then `close` gives the short line, or None where it cannot be had.
+    """One line. `push` its pieces, then `close` gives the short line, or None if it cannot be shortened.
 
     In: `limit_bytes` that the short line may have; `keep_bytes` of each end of a string.
     """

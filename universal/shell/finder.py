@@ -30,7 +30,6 @@ NESTING_LIMIT = 5
 """Maximum depth of texts that are evaluated, and of wrappers."""
 
 _SEPARATOR = re.compile(r"&&|\|\||[;|\n`()]|(?<![<>&])&(?![>&])|\$\(")
-_UNKNOWN = re.compile(r"[$`*?]")
 _EVALUATING = frozenset({"eval", "trap"})
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=")
 

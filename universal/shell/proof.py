@@ -27,12 +27,10 @@ NESTING_LIMIT = 5
 _NAME = re.compile(r"[\w./@%+:,][\w./@%+:,-]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=")
 _PLAIN = re.compile(r"[\w./:@%+,=-]+")
-_SIGNAL_OR_NAME = re.compile(r"[\w.][\w./+-]*|/[\w./+-]+|-[aptPlLs9]|-[0-9]{1,2}|-(SIG)?[A-Z0-9]{3,6}")
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _TIMEOUT_OPTION = re.compile(
     r"-k[0-9.]+[smhd]?|-s[A-Z0-9]+|--signal=[A-Z0-9]+|--kill-after=[0-9.]+[smhd]?|--foreground|--preserve-status"
 )
-_XARGS_OPTION = re.compile(r"-[0rtx]+|-[nPL][0-9]+|-I(\{\}|[\w%@]+)|-d\\?.|--null|--no-run-if-empty|--max-(args|procs)=[0-9]+")
 _DURATION = re.compile(r"[0-9]+(\.[0-9]+)?[smhd]?")
 
 

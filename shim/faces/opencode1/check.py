@@ -34,12 +34,12 @@ def _schemas() -> dict[str, Any]:
 
 def problem(schema: str, value: Any, where: str = "") -> str | None:
     """Describe the first fault of `value` and its place; None if it is valid. `schema`: a name in the document."""
-    return _wrong({"$ref": f"#/components/schemas/{schema}"}, value, where)
+    return _fault({"$ref": f"#/components/schemas/{schema}"}, value, where)
 
 
-def _wrong(schema: dict[str, Any], value: Any, where: str) -> str | None:
+def _fault(schema: dict[str, Any], value: Any, where: str) -> str | None:
     if "$ref" in schema:
-        return _wrong(obj(_schemas().get(str(schema["$ref"]).rpartition("/")[2])), value, where)
+        return _fault(obj(_schemas().get(str(schema["$ref"]).rpartition("/")[2])), value, where)
     if "anyOf" in schema:
         return _alternative_fault([obj(s) for s in arr(schema["anyOf"])], value, where)
     kinds = _TYPES.get(str(schema.get("type")))
@@ -51,19 +51,19 @@ def _wrong(schema: dict[str, Any], value: Any, where: str) -> str | None:
         return f"{where or 'it'} is {json.dumps(value)[:80]}, which does not match {schema['pattern']}"
     if isinstance(value, list):
         items = obj(schema.get("items"))
-        faults = (_wrong(items, inner, f"{where}[{i}]") for i, inner in enumerate(cast("list[Any]", value)) if items)
+        faults = (_fault(items, inner, f"{where}[{i}]") for i, inner in enumerate(cast("list[Any]", value)) if items)
         return next((fault for fault in faults if fault), None)
-    return _wrong_keys(schema, cast("dict[str, Any]", value), where) if isinstance(value, dict) else None
+    return _fault_of_keys(schema, cast("dict[str, Any]", value), where) if isinstance(value, dict) else None
 
 
-def _wrong_keys(schema: dict[str, Any], value: dict[str, Any], where: str) -> str | None:
+def _fault_of_keys(schema: dict[str, Any], value: dict[str, Any], where: str) -> str | None:
     for key in arr(schema.get("required")):
         if key not in value:
             return f'{where or "it"} has no "{key}"'
     properties, additional = obj(schema.get("properties")), obj(schema.get("additionalProperties"))
     for key, inner in value.items():
         member = obj(properties.get(key)) or additional
-        wrong = _wrong(member, inner, f"{where}.{key}" if where else key) if member else None
+        wrong = _fault(member, inner, f"{where}.{key}" if where else key) if member else None
         if wrong:
             return wrong
     return None
@@ -71,14 +71,14 @@ def _wrong_keys(schema: dict[str, Any], value: dict[str, Any], where: str) -> st
 
 def _alternative_fault(schemas: list[dict[str, Any]], value: Any, where: str) -> str | None:
     """Return the fault in the alternative that matches the value's `type`, `role` or `status`; else in the last one."""
-    wrong = [(schema, _wrong(schema, value, where)) for schema in schemas]
+    wrong = [(schema, _fault(schema, value, where)) for schema in schemas]
     if any(complaint is None for _, complaint in wrong):
         return None
-    complaints = [complaint for schema, complaint in wrong if _means(schema, value)]
+    complaints = [complaint for schema, complaint in wrong if _has_tag(schema, value)]
     return (complaints or [complaint for _, complaint in wrong])[-1]
 
 
-def _means(schema: dict[str, Any], value: Any) -> bool:
+def _has_tag(schema: dict[str, Any], value: Any) -> bool:
     while "$ref" in schema:
         schema = obj(_schemas().get(str(schema["$ref"]).rpartition("/")[2]))
     properties, members = obj(schema.get("properties")), obj(value)

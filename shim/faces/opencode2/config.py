@@ -35,9 +35,9 @@ UPDATE: Mapping[object, str] = {True: "auto", False: "disable", "notify": "notif
 def convert(values: Mapping[str, Any]) -> ConfigInfo:
     """The `ConfigInfo` of values that satisfy OpenCode 1's schema, so that each field has the type that the table says."""
     info: JsonObject = {key: values[key] for key in UNCHANGED_KEYS if values.get(key) is not None}
-    for name, (key, convert) in CONVERSIONS.items():
+    for name, (key, conversion) in CONVERSIONS.items():
         value = values.get(key)
-        if value is not None and (converted := convert(value)) not in (None, {}, []):
+        if value is not None and (converted := conversion(value)) not in (None, {}, []):
             info[name] = converted
     return cast("ConfigInfo", info)
 
@@ -72,8 +72,8 @@ def _server(row: JsonObject) -> JsonObject:
     return fields | ({"disabled": True} if row.get("enabled") is False else {})
 
 
-def _convert_values(convert: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
-    return lambda value: {name: convert(obj(row)) for name, row in obj(value).items() if isinstance(row, dict)}
+def _convert_values(conversion: Callable[[JsonObject], JsonObject]) -> Callable[[Any], Any]:
+    return lambda value: {name: conversion(obj(row)) for name, row in obj(value).items() if isinstance(row, dict)}
 
 
 def _plugins(value: Any) -> Any:

@@ -190,7 +190,7 @@ async def _changes(directory: str, base: str | None, *, patches: bool, context: 
         return []
     tracked, new = await asyncio.gather(
         _tracked_changes(directory, base, patches=patches, context=context),
-        _look(directory, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", "."),
+        _git_bounded(directory, "ls-files", "--others", "--exclude-standard", "--full-name", "-z", "--", "."),
     )
     names = [os.fsdecode(name) for name in new.stdout.split(b"\0") if name and not name.endswith(b"/")]
     untracked = await asyncio.to_thread(_untracked_changes, top, names[:UNTRACKED_LIMIT], patches)
@@ -202,16 +202,16 @@ async def _tracked_changes(directory: str, base: str, *, patches: bool, context:
     if settings is None:
         return []
     async with _index_copy(directory) as index:
-        result = await _look(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index, settings=settings)
+        result = await _git_bounded(directory, *DIFF, "--raw", "--numstat", "-z", base, "--", ".", index=index, settings=settings)
         if not result.ok:
             return []
         lines = () if context is None else (f"-U{context}",)
         patched = (*DIFF, "-p", *lines, base, "--", ".")
-        patch = await _look(directory, *patched, index=index, settings=settings) if patches else None
+        patch = await _git_bounded(directory, *patched, index=index, settings=settings) if patches else None
     return _parse(result.stdout, patch.text if patch is not None and patch.ok else "")
 
 
-async def _look(
+async def _git_bounded(
     directory: str, *arguments: str, index: str | None = None, settings: Mapping[str, str | None] | None = None
 ) -> CommandResult:
     """Run a git command that reads the working tree. Raises GitTooSlow."""

@@ -27,14 +27,14 @@ from universal.lib.jsonvalue import obj
 
 PAGE = 1_000
 """Rows of the journal that are read at once."""
-SLICE = 100
-"""Events that are folded in at once, for who does not look at the clock: some 5 ms."""
 SLICE_S = 0.002
-"""The same by the clock. A request that comes meanwhile waits for some four of them: it is read, begun, answered and written."""
+"""Seconds for which events are folded in at once. A request that comes meanwhile waits for some four of them:
+it is read, begun, answered and written.
+"""
 
 
 TRIES = 8
-"""So often a journal that grows meanwhile is read on, to mend a session."""
+"""Times that a journal which grows meanwhile is read on, to mend a session."""
 
 
 async def load_journal(state: SessionState, store: Store, *, is_whole: bool = False, until: int | None = None) -> None:

@@ -5,7 +5,7 @@
     3  each session without a turn is given up: its agent ends, and another server may claim it
     4  a session with a turn is given up when the turn has ended; after the time limit, the turn fails
 
-What holds a turn open is the matter of the turn machine: background work and subagents do. Without a cluster, nobody else may
+Background work and subagents keep a turn open (`universal/turn.py`). Without a cluster, nobody else may
 claim a session: then the server waits for its turns, and refuses others.
 """
 

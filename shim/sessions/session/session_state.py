@@ -87,7 +87,7 @@ class SessionState:
     variables: of the environment of its commands and agents, as a client has set them; in memory, since they may be secret.
     pending_prompts: prompts that no agent has been given, as the journal tells; the queue has those to be handed over.
     stored: what the store has as the session's checkpoint.
-    ended: why its agent is gone, None while it is there or may come back; for good when we terminated it (`terminated`).
+    ended: why its agent is gone, None while it is there or may come back. With `terminated_by: daemon` it is gone for good.
     """
 
     def __init__(

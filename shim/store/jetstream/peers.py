@@ -90,7 +90,7 @@ class JetStreamPeers:
         return await self._connection.last_sequence(self._layout.journal)
 
     def note_read(self, session_id: str, envelope: Envelope, position: int) -> None:
-        """A message of a journal was read."""
+        """Tell the watcher of the journals that this server has read a message."""
         if self._on_read is not None:
             self._on_read(self._growth(session_id, envelope, position))
 

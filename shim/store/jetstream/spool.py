@@ -131,7 +131,7 @@ class Spool:
             while piece := os.pread(file, extent.size - len(data), extent.offset + len(data)):
                 data += piece
         if len(data) != extent.size or crc32(data) != extent.checksum:
-            raise OSError("the disk has lost them")
+            raise OSError("the disk returned other bytes")
         lengths = array(LENGTH, bytes(data[: extent.count * LENGTH_BYTES]))
         ends = accumulate(lengths, initial=extent.count * LENGTH_BYTES)
         return tuple(bytes(data[begin:end]) for begin, end in pairwise(ends))

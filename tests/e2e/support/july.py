@@ -1,6 +1,6 @@
 """A client of OpenCode 2 that makes the calls of its TUI of July 2026, and folds the events as that TUI did.
 
-A 2.x program cannot be had from the registries, so this one stands for it. `Story` does what that TUI was seen to do with each
+The 2.x program is not on every registry, so this one stands for it. `Story` does what that TUI was seen to do with each
 event: nothing is fetched again that it does not fetch, and an event that comes too early or twice spoils the picture as there.
 Source: what was observed of the real one (docs/clients.md), and the recordings of its server.
 """

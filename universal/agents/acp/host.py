@@ -105,7 +105,7 @@ class _Check:
 
 
 class Host:
-    """The client's side of one connection. `rpc` writes the answers."""
+    """Answers what an agent asks of its client: files and terminals. `rpc` writes the answers."""
 
     def __init__(self, rpc: JsonRpc, ids: IdFactory) -> None:
         self._rpc = rpc
@@ -162,7 +162,7 @@ class Host:
             yield self._error(msg.id, "`command` must be a string that is not empty.")
             return
         if len([t for t in self._terminals.values() if not t.released]) >= TERMINALS:
-            yield self._error(msg.id, f"{TERMINALS} terminals are open, more there cannot be: release one first.", -32603)
+            yield self._error(msg.id, f"{TERMINALS} terminals are open, and no more can be opened: release one first.", -32603)
             return
         limit = _number(msg.params, "outputByteLimit")
         id_ = self._new("term")

@@ -232,7 +232,7 @@ def _generated_result(item: Msg) -> Outcome:
     path = get_text(item, "savedPath")
     image = (ImagePart(path=path),) if path else ()
     failed = get_text(item, "status") == "failed" or bool(obj(item.get("failure")))
-    return Outcome((*_output(item, path or "No image was shown_call."), *image), {}, failed)
+    return Outcome((*_output(item, path or "No image was shown."), *image), {}, failed)
 
 
 _COLLAB_NAMES: Mapping[str, str] = {"spawnAgent": "spawn_agent", "wait": "wait"}

@@ -1,9 +1,11 @@
 """A session's timeline and log, from universal events and what the reducer made of them. Pure: the same journal, the same result.
 
-Part order, step boundaries, endings and ids of messages are the reducer's. Owned here: one beginning and one end of a turn, and
-nothing of the turn after that; a prompt is in the inbox until an agent was given it, and an entry from then on (one that an abort
-has cancelled waits there, and is delivered with the next one, which tells the agent of it; one whose agent or model does not
-exist, or does not start, is an entry before its turn fails, so that a person sees what failed); an entry for each end.
+Part order, step boundaries, endings and ids of messages are the reducer's. The writer holds these rules:
+
+- A turn has one beginning and one end, and nothing of the turn comes after its end. Each end is an entry.
+- A prompt is in the inbox until an agent gets it, and an entry from then on.
+- A prompt that an abort has cancelled stays in the inbox. It is delivered with the next one, which tells the agent of it.
+- A prompt whose agent or model does not exist, or does not start, is an entry before its turn fails: a person sees what failed.
 """
 
 from __future__ import annotations

@@ -106,10 +106,10 @@ async def test_events_that_the_disk_has_lost_are_never_taken_for_others(spool: S
     file = spool._file  # pyright: ignore[reportPrivateUsage]
     assert file is not None
     os.pwrite(file.fileno(), b"X", extent.size - 1)
-    with pytest.raises(StoreError, match=r"cannot be read back .* the disk has lost them\. .* stop this server"):
+    with pytest.raises(StoreError, match=r"cannot be read back .* the disk returned other bytes\. .* stop this server"):
         await spool.read(extent)
     os.ftruncate(file.fileno(), 3)
-    with pytest.raises(StoreError, match="the disk has lost them"):
+    with pytest.raises(StoreError, match="the disk returned other bytes"):
         await spool.read(extent)
 
 

@@ -100,7 +100,7 @@ class Asks:
         tool = rule_name(call, tool_call)
         metadata: Msg = {
             "tool": tool,
-            "call_id": get_text(tool_call, "toolCallId"),
+            "call_id": call.call_id if call else get_text(tool_call, "toolCallId"),
             "input": arguments_of(call) if call else obj(tool_call.get("rawInput")),
             "title": get_text(tool_call, "title") or (title_of(call) if call else tool),
         }
@@ -149,7 +149,7 @@ class Asks:
             action=call.name if call else "question",
             metadata={
                 "tool": call.name if call else "question",
-                "call_id": get_text(tool_call, "toolCallId"),
+                "call_id": call.call_id if call else get_text(tool_call, "toolCallId"),
                 "input": arguments_of(call) if call else obj(tool_call.get("rawInput")),
                 "title": get_text(tool_call, "title"),
             },

@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 
 from universal.agents import kit
+from universal.agents.acp.call_ids import CallIds
 from universal.agents.acp.context import Context, Msg
 from universal.agents.acp.tools import (
     Call,
@@ -60,17 +61,17 @@ class Transcript(kit.Items[Context]):
     """Open calls by id."""
     has_spoken: bool = False
     """Whether a message has begun since `begin`."""
+    ids: CallIds = field(init=False)
     _open: _Message | None = None
     _ended: set[str] = field(default_factory=set[str])
-    """Ids of calls that have their result, and of messages that were completed."""
+    """Native ids of messages that were completed."""
+
+    def __post_init__(self) -> None:
+        self.ids = CallIds(self.calls)
 
     def begin(self) -> None:
         """Reset `has_spoken`, because a new prompt begins."""
         self.has_spoken = False
-
-    def has_ended(self, call_id: str) -> bool:
-        """Return whether this call is over."""
-        return call_id in self._ended
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -153,7 +154,7 @@ class Transcript(kit.Items[Context]):
         yield from self._end(raw, finish=finish, interrupted=interrupted, extra=extra)
         yield from self._close_refused(raw)
         for call in list(self.calls.values()):
-            self._forget(call)
+            self._forget(call, is_lost=call.whole and not interrupted)
             if not call.whole:
                 yield self._call(EventType.ITEM_COMPLETED, call, ItemStatus.FAILED, raw, synthetic=True)
                 continue
@@ -168,18 +169,19 @@ class Transcript(kit.Items[Context]):
     # --- tools ----------------------------------------------------------------------------------------
 
     def tool(self, update: Msg, raw: Json, *, is_asked: bool = False) -> Iterator[Fact]:
-        """Read a `tool_call`, a `tool_call_update`, or (`asked`) the call of a permission request."""
+        """Read a `tool_call`, a `tool_call_update`, or (`is_asked`) the call of a permission request, with an id of `ids`."""
         call_id, status = get_text(update, "toolCallId"), get_text(update, "status")
         if not call_id:
             yield self.ctx.report_unparsed("tool call without id", "a tool call without toolCallId", raw)
             return
-        if call_id in self._ended:
+        if self.ids.has_ended(call_id):
             self.ctx.ignore("update of a call that is over")
             return
         call = self.calls.get(call_id)
         if call is None:
             call = yield from self._begin_call(call_id, update, raw)
         call.merge(update)
+        call.is_running = call.is_running or status == "in_progress"
         yield from self._whole(call, raw, ran=is_asked or status in ("in_progress", "completed", "failed") or bool(call.response))
         yield from self._output(call, obj(update.get("_meta")), status, raw)
         if status in ("completed", "failed"):
@@ -194,7 +196,7 @@ class Transcript(kit.Items[Context]):
 
     def _begin_call(self, call_id: str, update: Msg, raw: Json) -> Generator[Fact, None, Call]:
         message = self._open
-        if message is None or (message.calls and message.calls <= self._ended):
+        if message is None or (message.calls and all(map(self.ids.has_ended, message.calls))):
             yield from self._begin("", raw)
             message = self._open
         parent = message.item_id if message is not None else ""
@@ -234,9 +236,9 @@ class Transcript(kit.Items[Context]):
         call.output += data
         yield self.delta(call.result_id, call.call_id, data, 0, "tool_output", raw)
 
-    def _forget(self, call: Call) -> None:
+    def _forget(self, call: Call, *, is_lost: bool = False) -> None:
         self.calls.pop(call.call_id, None)
-        self._ended.add(call.call_id)
+        self.ids.end(call, is_lost=is_lost)
 
     def _result(self, call: Call, raw: Json, *, failed: bool, abandoned: bool = False) -> Iterator[Fact]:
         metadata = metadata_of(call)

@@ -65,6 +65,8 @@ class Call(kit.Call):
     exit_code: int | None = None
     whole: bool = False
     """Whether the tool_call item is completed, so that its arguments are fixed."""
+    is_running: bool = False
+    """Whether the agent has said that it runs."""
     rejected: bool = False
     """Whether a person has refused it. Gemini CLI does not report how such a call ended."""
     dismissed: bool = False

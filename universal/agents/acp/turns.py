@@ -294,6 +294,7 @@ class Turns:
 
     def _tool(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._settle_suspect(None)
+        update = self._conn.talk.ids.address(update, begins=update.get("sessionUpdate") == "tool_call")
         yield from self._conn.talk.tool(self._conn.host.with_terminal(update, self._call_of(update)), raw)
 
     # --- status ---------------------------------------------------------------------------------------
@@ -362,7 +363,8 @@ class Turns:
         yield from self._settle_suspect(None)
         if permission:
             tool_call = obj(msg.params.get("toolCall"))
-            if get_text(tool_call, "toolCallId") and not self._conn.talk.has_ended(get_text(tool_call, "toolCallId")):
+            if get_text(tool_call, "toolCallId"):
+                tool_call = self._conn.talk.ids.address(tool_call, is_asked=True)
                 yield from self._conn.talk.tool({**tool_call, "status": "pending"}, msg.raw, is_asked=True)
             yield from self._conn.asks.permission(msg, self._call_of(tool_call))
         elif get_text(msg.params, "mode") in ("", "form"):
@@ -374,7 +376,7 @@ class Turns:
             yield self._rest()
 
     def _call_of(self, update: Msg) -> Call | None:
-        return self._conn.talk.calls.get(get_text(update, "toolCallId"))
+        return self._conn.talk.ids.find(get_text(update, "toolCallId"))
 
     SPEAKS: ClassVar[dict[str, Callable[[Any, Msg, Json], Iterator[Output]]]] = {
         "agent_message_chunk": on_chunk,

@@ -192,7 +192,8 @@ class Turns2(Turns):
 
     def _tool(self, update: Msg, raw: Json) -> Iterator[Output]:
         yield from self._settle_suspect(None)
-        yield from self._conn.talk.tool(self._terminals.attach(version2.tool_update(update)), raw)
+        update = self._conn.talk.ids.address(version2.tool_update(update))
+        yield from self._conn.talk.tool(self._terminals.attach(update), raw)
 
     def _tool_content(self, update: Msg, raw: Json) -> Iterator[Output]:
         """One more item of a call's content."""

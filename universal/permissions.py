@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from universal.lib.jsonvalue import arr, obj, text
 
@@ -70,18 +70,28 @@ UNREAD_RULES = Rule("**", "**", "ask")
 
 
 def combine(person: tuple[Rule, ...], project: tuple[Rule, ...], *, unread: bool = False) -> tuple[Rule, ...]:
-    """Return the rules of both sources in one list, in which nothing of the project weakens a deny of the person.
+    """Return the rules of both sources in one list, in which nothing of the project weakens a deny or an ask of the person.
 
-    The person's rules from the first deny on come again after the project's, then the project's denies, which the exceptions of
-    the person's denies would hide. With `unread`, everything is asked about that no rule denies.
+    The person's rules from the first of them on come again after the project's, then the project's denies, which the exceptions
+    of the person's rules would hide. With `unread`, everything is asked about that no rule denies.
     """
-    start = next((index for index, rule in enumerate(person) if rule.action == "deny"), len(person))
-    again = person[start:] if project else ()
-    denies = tuple(rule for rule in project if rule.action == "deny") if any(r.action != "deny" for r in again) else ()
-    rules = (*person, *project, *again, *denies)
+    rules = _layers(person, project, held=("deny", "ask"))
     if not unread:
         return rules
     return (UNREAD_RULES, *(rule for rule in rules if rule.action != "allow"))
+
+
+def _layers(strong: tuple[Rule, ...], weak: tuple[Rule, ...], *, held: tuple[Action, ...]) -> tuple[Rule, ...]:
+    """One list, in which the last match decides and `weak` does not weaken the first of the `held` actions of `strong`."""
+    start = next((index for index, rule in enumerate(strong) if rule.action in held), len(strong))
+    names = {rule.permission for rule in weak if rule.action != "deny"}
+    is_touched = any(rule.permission in names or _WILDCARDS & set("".join((rule.permission, *names))) for rule in strong[start:])
+    again = strong[start:] if names and is_touched else ()
+    denies = tuple(rule for rule in weak if rule.action == "deny") if any(r.action != "deny" for r in again) else ()
+    return (*strong, *weak, *again, *denies)
+
+
+_WILDCARDS = frozenset("*?")
 
 
 def _action(value: Any) -> Action:
@@ -107,7 +117,23 @@ def _last_match(pattern: str, rules: Sequence[Rule]) -> Action | None:
     return next((rule.action for rule in reversed(rules) if matches(rule.pattern, pattern)), None)
 
 
-PLAN, BYPASS = "plan", "bypass"
+class DirectoryRules(NamedTuple):
+    """The rules of a directory's configuration: those of all sources (`combine`), and those of the person alone."""
+
+    all: tuple[Rule, ...] = ()
+    person: tuple[Rule, ...] = ()
+
+
+_RULE_FILES = (
+    *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
+    *(".opencode/agent/*", ".opencode/agents/*", ".opencode/mode/*", ".opencode/modes/*"),
+    *(".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".codex/config.toml", ".codex/rules/*"),
+    *(".amp/settings.json", ".pi/settings.json", ".gemini/settings.json", ".qwen/settings.json", ".kimi/config.toml"),
+)
+RULE_FILES = (*_RULE_FILES, *(f"*/{name}" for name in _RULE_FILES))
+"""Files that hold the rules of agents, as patterns of `edit`. An agent that changes one changes its own bounds."""
+
+BUILD, PLAN, BYPASS = "build", "plan", "bypass"
 """Ids of the modes in which files are never edited, and in which only written rules are applied."""
 
 
@@ -141,7 +167,10 @@ class Policy:
     """The rules of one session by their source, and the mode in force.
 
     A deny of the configuration holds whatever the session's own rules and grants allow. A deny of the session holds against
-    grants. For the rest the last match decides, in the order of the fields.
+    grants, and an ask of the person against the session's allow. For the rest the last match decides, in the order of the fields.
+
+    person  the person's own rules, which are among `config`
+    held    the rules of the configuration when the turn began: what these deny or ask is not allowed before its end
     """
 
     defaults: tuple[Rule, ...] = DEFAULT_RULES
@@ -149,9 +178,18 @@ class Policy:
     session: tuple[Rule, ...] = ()
     grants: tuple[Rule, ...] = ()
     mode: str = ""
+    person: tuple[Rule, ...] = ()
+    held: DirectoryRules | None = None
 
     def action(self, access: Access) -> Action | None:
         """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
+        action = self._action_as_written(access)
+        if self.held is None or self.held.all == self.config:
+            return action
+        earlier = replace(self, config=self.held.all, person=self.held.person, held=None)
+        return max(action, earlier._action_as_written(access), key=_STRICTNESS.__getitem__)
+
+    def _action_as_written(self, access: Access) -> Action | None:
         action = self._action(access)
         if access.folds_case and action != "deny":
             folded = self._without_case()._action(replace(access, patterns=tuple(map(_fold, access.patterns))))
@@ -167,6 +205,8 @@ class Policy:
         defaults = () if self.mode == BYPASS or access.implied else self.defaults
         rules = (*defaults, *user_rules, *self.grants)
         action = decide(access.permission, access.patterns, rules)
+        if action in ("allow", None) and self._is_kept_open(access):
+            return "ask"
         if action == "ask" or (access.understood and not access.opaque):
             return action
         if access.opaque and action == "allow":
@@ -177,9 +217,24 @@ class Policy:
             return action
         return decide(access.permission, access.patterns, (rule for rule in rules if rule.pattern == "*"))
 
+    def _is_kept_open(self, access: Access) -> bool:
+        """Whether a person must be asked although the last match allows: they said "ask", or it is a file with rules."""
+        if decide(access.permission, access.patterns, self.grants) == "allow":
+            return False
+        if decide(access.permission, access.patterns, self.person) == "ask":
+            return True
+        is_rule_file = any(matches(rule_file, name) for name in access.patterns for rule_file in RULE_FILES)
+        if access.permission != "edit" or not is_rule_file:
+            return False
+        named = (rule for rule in (*self.config, *self.session) if rule.pattern.strip("*/"))
+        return decide("edit", access.patterns, named) != "allow"
+
     def _without_case(self) -> Policy:
-        sources = (self.defaults, self.config, self.session, self.grants)
-        return Policy(*(tuple(replace(rule, pattern=_fold(rule.pattern)) for rule in rules) for rules in sources), mode=self.mode)
+        sources = (self.defaults, self.config, self.session, self.grants, self.person)
+        defaults, config, session, grants, person = (
+            tuple(replace(rule, pattern=_fold(rule.pattern)) for rule in rules) for rules in sources
+        )
+        return Policy(defaults, config, session, grants, self.mode, person)
 
     def is_held_by_plan(self, access: Access) -> bool:
         """Return True if plan mode forbids the access: an edit of any file except the agent's own plan."""
@@ -190,11 +245,29 @@ class Policy:
     def for_agent(self) -> tuple[Rule, ...]:
         """The written rules as one list, for agents that enforce them: without what only answers their questions (grants,
         allows of the session), which could undo a deny of the configuration."""
-        return (*self.config, *self.session_for_agent())
+        return _layers(self.config, self.session_for_agent(), held=("deny",))
 
     def session_for_agent(self) -> tuple[Rule, ...]:
         """Return the session's part of `for_agent`."""
         return tuple(rule for rule in self.session if rule.action != "allow")
+
+    def for_engine(self, *, reads_project: bool) -> tuple[Rule, ...]:
+        """Return what an agent must be told that reads the person's configuration itself, and the project's if `reads_project`.
+
+        It does not have the rules of a project that it must not read. It merges those of one that it reads so that a project may
+        undo what the person denies. An agent of the person's own has rules that we do not see: no allow of ours undoes one.
+        """
+        if not reads_project:
+            rules = self.for_agent()
+        else:
+            start = next((index for index, rule in enumerate(self.person) if rule.action == "deny"), len(self.person))
+            held = tuple(rule for rule in self.person[start:] if rule.action != "ask") if self.config != self.person else ()
+            rules = _layers(held, self.session_for_agent(), held=("deny",))
+        return rules if self.mode in ("", BUILD, PLAN) else tuple(rule for rule in rules if rule.action != "allow")
+
+
+_STRICTNESS: Mapping[Action | None, int] = {"allow": 0, None: 1, "ask": 2, "deny": 3}
+"""Without a rule the agent's mode decides, which is stricter than an allow and less than a question."""
 
 
 def _fold(name: str) -> str:

@@ -28,7 +28,7 @@ from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
 from shim.faces.opencode2.probe_file import ProbeFile
 from shim.faces.opencode2.services import FaceServices
 from shim.host.changes import HostFeed, TuiToast
-from shim.host.config.opencode_config import ConfigFiles, describe
+from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, describe
 from shim.host.files.roots import folds_case, repository_above
 from shim.host.files.watcher import Watchers
 from shim.host.git.project_copies import ProjectCopies
@@ -61,7 +61,7 @@ from shim.sessions.session.dependencies import SessionDeps
 from shim.store.peers import Peers
 from shim.stream.hub import Hub
 from shim.telemetry.hooks import Hooks
-from universal.permissions import Rule, combine, rules_from_config, with_home
+from universal.permissions import DirectoryRules, combine, rules_from_config, with_home
 from universal.tools.accesses import Place
 from universal.unattended_policy import parse as parse_unattended
 
@@ -139,15 +139,16 @@ async def start(
         trust_all=settings.trust_all,
     )
 
-    def config_rules(directory: str) -> tuple[Rule, ...]:
-        """Return the rules of a directory. Of an untrusted project, only `deny` and `ask` rules count."""
-        current = config.current(directory)
+    def config_rules(directory: str, mode: str = "", at: OpenCodeConfig | None = None) -> DirectoryRules:
+        """Return the rules of a directory in a mode, as its files are now or were. Of an untrusted project, no `allow` counts."""
+        current = at or config.current(directory)
         if not current.sources and not current.has_unread_rules:
-            return rules_from_config(current.permission)
-        projects = current.project_rules
+            return DirectoryRules(rules_from_config(current.permission))
+        person = current.personal_rules(mode)
+        projects = current.project_rules(mode)
         counted = tuple(r for r in projects if r.action != "allow" or trust.counts(directory, r.permission, r.pattern))
-        rules = combine(current.personal_rules, counted, unread=current.has_unread_rules)
-        return with_home(rules, str(config.home))
+        rules = combine(person, counted, unread=current.has_unread_rules)
+        return DirectoryRules(*(with_home(some, str(config.home)) for some in (rules, person)))
 
     async def find_place(directory: str) -> Place:
         repository = await asyncio.to_thread(repository_above, directory)
@@ -203,6 +204,7 @@ async def start(
             config_rules,
             settings.abort_timeout_s,
             settings.idle_reap_s,
+            config_now=config.current,
             session_version=OPENCODE_VERSION,
             max_sessions=settings.max_sessions,
             max_queued_prompts=settings.max_queued_prompts,

@@ -37,7 +37,7 @@ from shim.processes.process_family import end_owned
 from shim.store.memory import MemoryStore
 from tests.support.heron import HERON, KEY, HeronProcess, install, processes
 from universal.codec import AgentSpec, LaunchOptions
-from universal.permissions import Rule
+from universal.permissions import DirectoryRules, Rule
 
 WAIT_S = 10.0
 
@@ -144,7 +144,7 @@ async def pool(
         trust=trust,
         roots=made.roots,
         config_refresh=refresh,
-        config_rules=lambda _: made.rules,
+        config_rules=lambda _: DirectoryRules(made.rules),
         snapshots=lambda _: SimpleNamespace(track=track),  # type: ignore[arg-type,return-value]
         is_idle=lambda: made.idle,
         read_free_bytes=lambda: made.free,

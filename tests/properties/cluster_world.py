@@ -42,6 +42,7 @@ from tests.support.cluster.simulated_nats import SimulatedClient, SimulatedNats,
 from tests.support.cluster.virtual_time import MACHINE, ClusterLoop, Machine, elapse
 from tests.support.scripted_model import Project, ScriptedAgent, ScriptedAgents, ScriptedCodec
 from universal.codec import Interrupt, LaunchOptions, Prompt
+from universal.permissions import DirectoryRules
 from universal.session.changes import StatusChanged, TurnEnded
 
 OPTIONS = ClusterOptions(("nats://simulated",))
@@ -177,7 +178,9 @@ class ClusterNode:
         changes = ChangeFeed()
         changes.observe(self._observe)
         self.agents = BusyAgents(self)
-        deps = SessionDeps(clock, ids_of(self.server, clock), self.store, changes, self.agents, lambda _: (), 5.0, 900.0)
+        deps = SessionDeps(
+            clock, ids_of(self.server, clock), self.store, changes, self.agents, lambda *_: DirectoryRules(), 5.0, 900.0
+        )
         self.manager = SessionManager(deps)
         self.is_ready = False
 

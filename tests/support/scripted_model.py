@@ -61,7 +61,7 @@ from universal.events import (
     SessionStartedData,
 )
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
-from universal.permissions import Rule
+from universal.permissions import DirectoryRules, Rule
 from universal.session.values import Text
 from universal.turn import Input
 
@@ -492,7 +492,7 @@ def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
         kept,
         hub.changes,
         agents,
-        lambda _directory: tuple(rules),
+        lambda *_: DirectoryRules(tuple(rules)),
         abort_timeout_s,
         900.0,
         session_version=OPENCODE_VERSION,

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from universal.agents.claude.spec import CLAUDE
 from universal.codec import Enforcement
 from universal.permissions import (
     DEFAULT_RULES,
     Access,
+    DirectoryRules,
     Policy,
     Rule,
     combine,
@@ -148,6 +152,30 @@ def test_rules_for_an_agent_of_its_own_cannot_undo_a_configured_deny() -> None:
     assert policy.for_agent() == (Rule("bash", "*", "deny"), Rule("edit", "*", "ask"))
 
 
+DENY_RM, ALLOW_ALL, ASK_RM = Rule("bash", "rm *", "deny"), Rule("bash", "*", "allow"), Rule("bash", "rm *", "ask")
+
+
+def test_an_engine_that_does_not_read_a_project_gets_what_it_denies() -> None:
+    """OpenCode reads the person's configuration itself, and an untrusted project's not at all."""
+    policy = Policy((), combine((ALLOW_ALL,), (DENY_RM,)), person=(ALLOW_ALL,))
+    assert policy.for_engine(reads_project=True) == ()
+    assert decide("bash", ("rm x",), policy.for_engine(reads_project=False)) == "deny"
+
+
+def test_an_engine_that_reads_a_project_keeps_what_the_person_denies() -> None:
+    policy = Policy((), combine((DENY_RM,), (ASK_RM, ALLOW_ALL)), (ASK_RM,), person=(DENY_RM,))
+    told = policy.for_engine(reads_project=True)
+    assert decide("bash", ("rm x",), (DENY_RM, ASK_RM, ALLOW_ALL, *told)) == "deny"
+    assert decide("bash", ("rm x",), policy.for_agent()) == "deny", "an ask of the session is weaker"
+    alone = Policy((), (DENY_RM,), (ASK_RM,), person=(DENY_RM,))
+    assert alone.for_engine(reads_project=True) == (ASK_RM,), "without a project's rules it knows all but the session's"
+
+
+def test_an_allow_of_ours_undoes_no_rule_of_an_agent_of_the_persons_own() -> None:
+    policy = Policy((), combine((DENY_RM,), (ALLOW_ALL,)), mode="reviewer", person=(DENY_RM,))
+    assert not [rule for trusted in (True, False) for rule in policy.for_engine(reads_project=trusted) if rule.action == "allow"]
+
+
 def test_home_is_expanded_at_the_start_of_a_pattern_only() -> None:
     rules = (Rule("read", "~/x/*", "deny"), Rule("read", "$HOME/y", "deny"), Rule("read", "a~/b", "deny"))
     assert [rule.pattern for rule in with_home(rules, "/home/me")] == ["/home/me/x/*", "/home/me/y", "a~/b"]
@@ -185,6 +213,68 @@ PARTS = [
 ]
 CALLS = [Access("bash", ("touch x",)), Access("bash", ("ls",)), Access("edit", ("x",))]
 STRICTNESS = {"deny": 2, "ask": 1, "allow": 0, None: 0}
+
+
+ACTIONS = st.sampled_from(["allow", "ask", "deny", None])
+PATTERNS = st.sampled_from(["*", "touch *", "touch x", "ls", "x", "?s"])
+SOURCES = st.one_of(
+    ACTIONS,
+    st.dictionaries(
+        st.sampled_from(["bash", "edit", "*", "b*"]), st.one_of(ACTIONS, st.dictionaries(PATTERNS, ACTIONS, max_size=3))
+    ),
+).map(rules_from_config)
+RANK = {"deny": 3, "ask": 2, None: 1, "allow": 0}
+
+
+@given(SOURCES, SOURCES, SOURCES, st.sampled_from(CALLS), st.sampled_from(["build", "bypass", "accept-edits", "plan"]))
+def test_no_source_weakens_what_a_stronger_one_denies_or_asks(
+    person: tuple[Rule, ...], session: tuple[Rule, ...], project: tuple[Rule, ...], call: Access, mode: str
+) -> None:
+    """Person, session, project: a deny or an ask of one holds, whatever the weaker ones say."""
+    policy = Policy((), combine(person, project), session, mode=mode, person=person)
+    stronger = [decide(call.permission, call.patterns, rules) for rules in (person, session)]
+    floor = max((RANK[action] for action in stronger if action in ("ask", "deny")), default=0)
+    assert RANK[policy.action(call)] >= floor
+
+
+@given(SOURCES, SOURCES, SOURCES, SOURCES, st.sampled_from(CALLS), st.sampled_from(["build", "bypass"]))
+def test_a_deny_of_a_session_beats_every_grant(
+    person: tuple[Rule, ...],
+    session: tuple[Rule, ...],
+    project: tuple[Rule, ...],
+    grants: tuple[Rule, ...],
+    call: Access,
+    mode: str,
+) -> None:
+    policy = Policy((), combine(person, project), session, grants, mode, person)
+    if decide(call.permission, call.patterns, session) == "deny":
+        assert policy.action(call) == "deny"
+
+
+@given(SOURCES, SOURCES, SOURCES, st.sampled_from(CALLS))
+def test_rules_that_change_in_a_turn_only_become_stricter(
+    before: tuple[Rule, ...], after: tuple[Rule, ...], session: tuple[Rule, ...], call: Access
+) -> None:
+    """An agent may edit the file with its rules."""
+    at_start = Policy((), before, session, person=before)
+    now = Policy((), after, session, person=after)
+    policy = replace(now, held=DirectoryRules(before, before))
+    assert RANK[policy.action(call)] == max(RANK[at_start.action(call)], RANK[now.action(call)])
+
+
+@pytest.mark.parametrize(
+    "name", ["opencode.json", "sub/opencode.jsonc", "/p/.claude/settings.local.json", ".opencode/agent/build.md"]
+)
+@pytest.mark.parametrize("mode", ["build", "accept-edits", "bypass"])
+def test_an_edit_of_a_file_with_rules_is_asked_about(name: str, mode: str) -> None:
+    call, redirection = Access("edit", (name,)), Access("edit", (name,), implied=True)
+    everything, this = (Rule("edit", "*", "allow"),), (Rule("edit", name, "allow"),)
+    for rules in ((), everything):
+        assert Policy((), rules, mode=mode).action(call) == "ask"
+        assert Policy((), rules, mode=mode).action(redirection) == "ask"
+    assert Policy((), this, mode=mode).action(call) == "allow", "a rule that names it"
+    assert Policy((), everything, grants=this, mode=mode).action(call) == "allow", "an answer"
+    assert Policy((), everything, mode=mode).action(Access("edit", ("src/opencode.json.py",))) == "allow"
 
 
 @pytest.mark.parametrize("unread", [False, True])

@@ -32,7 +32,7 @@ from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
 from universal.codec import LaunchOptions, SpareCodec
-from universal.permissions import Rule
+from universal.permissions import DirectoryRules
 
 log = structlog.get_logger()
 
@@ -90,7 +90,7 @@ class SpareAgents:
         trust: ProjectTrust | None,
         roots: Sequence[str],
         config_refresh: Callable[[str], Awaitable[None]],
-        config_rules: Callable[[str], tuple[Rule, ...]],
+        config_rules: Callable[[str], DirectoryRules],
         snapshots: Callable[[str], Trees | None],
         is_idle: Callable[[], bool],
         read_free_bytes: Callable[[], int | None] = free_bytes,
@@ -333,7 +333,7 @@ class SpareAgents:
             directory,
             native_session_id=key.conversation or None,
             resume=bool(key.conversation),
-            rules=self._config_rules(directory),
+            rules=self._config_rules(directory).all,
         )
         return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from shim.host.config import jsonc, markdown
 from shim.lib import disk
+from universal.lib.jsonvalue import obj
 
 if TYPE_CHECKING:
     from shim.host.config.config_schema import ValidConfig
@@ -43,9 +44,10 @@ PROBLEMS_LIMIT = 50
 """Maximum problems that one load lists. It only counts the others."""
 PROBLEM_LIMIT_CHARACTERS = 500
 COMMAND_FOLDERS = ("command", "commands")
-AGENT_FOLDERS = ("agent", "agents", "mode", "modes")
-AGENT_RULES = re.compile(r"""^["']?(permission|tools)["']?\s*:""", re.MULTILINE)
-"""Keys of an agent's file that hold permission rules."""
+AGENT_FOLDERS = {"agents": None, "agent": None, "modes": "primary", "mode": "primary"}
+"""Folder with markdown files of agents -> their `mode`, if the folder decides it. As in OpenCode, modes come after agents."""
+OLD_TOOLS = {"write": "edit", "patch": "edit", "multiedit": "edit"}
+"""Names under `tools` whose permission has another name."""
 RULE_KEYS = ("permission", "tools", "agent", "mode")
 """Keys that may hold permission rules."""
 GROWING_LISTS = frozenset({"plugin", "instructions"})
@@ -112,8 +114,6 @@ class ConfigReader:
         self._texts: dict[tuple[str, Origin], str | None] = {}
         self._problems: list[Problem] = []
         self._unlisted = 0
-        self.restricted_agents: set[str] = set()
-        """Agents whose files hold permission rules."""
         self.has_unread_rules = False
         """Whether a file that may hold permission rules could not be read or understood in full."""
         self.stamps: dict[str, Stamp] = {}
@@ -129,6 +129,9 @@ class ConfigReader:
                 self.has_unread_rules = True
                 if disk.is_folder(path):
                     self.problem(str(path), "is a folder: a file with JSON is expected, so move the folder away")
+            elif os.path.islink(path):  # noqa: PTH114 - also for paths that pathlib refuses
+                self.has_unread_rules = True
+                self.problem(str(path), "is a link that leads nowhere: put the file there, or remove the link")
 
     def text(self, text: str, name: str, base: Path) -> None:
         """Add the user's JSON from an environment variable. `base`: the folder for relative `{file:...}` paths."""
@@ -136,19 +139,25 @@ class ConfigReader:
             budget.take(size=len(text))
             self._add(text, name, base, "personal", budget)
 
-    def commands(self, folder: Path, origin: Origin) -> None:
-        """Add the command files below a configuration folder. `finish` reads them last: JSON files get the budget first."""
+    def rules(self, text: str, name: str) -> None:
+        """Add the user's permission rules, the value of `permission` as JSON, from an environment variable."""
+        try:
+            value = jsonc.loads(text)
+        except jsonc.JsoncError:
+            value = text  # `_add` says what is wrong with it
+        self.text(json.dumps({"permission": value}), name, Path())
+
+    def folder(self, folder: Path, origin: Origin) -> None:
+        """Add the commands and agents below a configuration folder. `finish` reads them last: JSON gets the budget first."""
         self._folders.append((len(self._sources), folder, origin))
         self._sources.append(None)
 
     def finish(self) -> tuple[tuple[Source, ...], tuple[Problem, ...]]:
         """Return all non-empty sources, the winning one last, and all problems."""
-        unread = self.has_unread_rules
         for index, folder, origin in self._folders:
-            if commands := self._commands_in(folder, origin):
-                self._sources[index] = Source(str(folder), origin, {"command": commands})
-            self._note_agents_in(folder, origin)
-        self.has_unread_rules = unread  # command files hold no rules
+            values = {"agent": self._agents_in(folder, origin), "command": self._commands_in(folder, origin)}
+            if any(values.values()):
+                self._sources[index] = Source(str(folder), origin, {key: value for key, value in values.items() if value})
         problems = self._problems
         if self._unlisted:
             problems = [*problems, Problem(problems[-1].path, f"is not the last: {self._unlisted} more problems are not listed")]
@@ -180,11 +189,32 @@ class ConfigReader:
         for problem in admitted.problems:
             self.problem(name, problem)
         if admitted.values:
-            self._sources.append(Source(name, origin, admitted.values))
+            self._sources.append(Source(name, origin, _with_permissions(admitted.values)))
+
+    def _agents_in(self, folder: Path, origin: Origin) -> dict[str, Any]:
+        """Read agents and modes by name, as in `agent`. One that cannot be read in full may have held rules."""
+        agents: dict[str, Any] = {}
+        for kind, mode in AGENT_FOLDERS.items():
+            with self._bounds(folder / kind, origin) as budget:
+                for path in sorted(self._markdown_below(folder / kind, origin, budget)):
+                    text = self._read(path, origin, budget)
+                    name = disk.printable(path.relative_to(folder / kind).with_suffix("").as_posix())
+                    values, faults = _agent_of(text, mode)
+                    if text is not None:
+                        admitted = _admit({"agent": {name: values}})
+                        faults += admitted.problems
+                        for key, value in obj(_with_permissions(admitted.values).get("agent")).items():
+                            _merge(agents, key, value)
+                    if text is None or faults or "\ufffd" in text:
+                        self.has_unread_rules = True
+                    for fault in faults:
+                        self.problem(str(path), fault)
+        return agents
 
     def _commands_in(self, folder: Path, origin: Origin) -> dict[str, Any]:
-        """Read commands by name. The name is the file's path below the folder, without `.md`."""
+        """Read commands by name. The name is the file's path below the folder, without `.md`. They hold no rules."""
         commands: dict[str, Any] = {}
+        unread = self.has_unread_rules
         for kind in COMMAND_FOLDERS:
             with self._bounds(folder / kind, origin) as budget:
                 for path in sorted(self._markdown_below(folder / kind, origin, budget)):
@@ -197,18 +227,8 @@ class ConfigReader:
                     for problem in admitted.problems:
                         self.problem(str(path), problem)
                     commands.update(admitted.values.get("command") or {})
+        self.has_unread_rules = unread
         return commands
-
-    def _note_agents_in(self, folder: Path, origin: Origin) -> None:
-        """Note the agents whose files hold rules. One that cannot be read counts, since it may hold some."""
-        for kind in AGENT_FOLDERS:
-            with self._bounds(folder / kind, origin) as budget:
-                for path in self._markdown_below(folder / kind, origin, budget):
-                    text = self._read(path, origin, budget)
-                    head = text.removeprefix("\ufeff").lstrip().removeprefix("---").partition("\n---")[0] if text else ""
-                    if text is None or AGENT_RULES.search(head):
-                        name = path.relative_to(folder / kind).with_suffix("").as_posix()
-                        self.restricted_agents.add(disk.printable(name))
 
     def _markdown_below(self, folder: Path, origin: Origin, budget: _Budget) -> Iterator[Path]:
         """Yield markdown files at any depth. It follows links to folders and visits each folder once."""
@@ -347,6 +367,34 @@ def _admit(values: Mapping[str, Any]) -> ValidConfig:
     from shim.host.config.config_schema import admit
 
     return admit(values)
+
+
+def _agent_of(text: str | None, mode: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """An agent's values from its markdown file, and its faults. In: the mode that its folder decides."""
+    try:
+        head, body = markdown.nested_head(text or "")
+        values = json.loads(json.dumps({**head, "prompt": body, **({} if mode is None else {"mode": mode})}))
+    except (ValueError, TypeError) as error:
+        return {}, (f"cannot be read: {error}",)
+    return values, ()
+
+
+def _with_permissions(values: dict[str, Any]) -> dict[str, Any]:
+    """The values with the `tools` of each agent as `permission` too, before its own rules, as OpenCode reads each source."""
+    changed = dict(values)
+    for key in ("agent", "mode"):
+        for name, agent in obj(values.get(key)).items():
+            if tools := obj(obj(agent).get("tools")):
+                own = obj(agent).get("permission")
+                rules = {"*": own} if isinstance(own, str) else obj(own)
+                permission = {**permissions_of_tools(tools), **rules}
+                changed[key] = {**changed[key], name: {**agent, "permission": permission}}
+    return changed
+
+
+def permissions_of_tools(tools: Mapping[str, Any]) -> dict[str, str]:
+    """The permissions that `tools`, the older form, stands for."""
+    return {OLD_TOOLS.get(name, name): "allow" if on else "deny" for name, on in tools.items() if on is not None}
 
 
 @dataclass(slots=True)

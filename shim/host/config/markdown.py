@@ -1,9 +1,16 @@
-"""Parses markdown files with a front matter of `key: value` lines between `---`, such as commands and skills. Pure."""
+"""Parses markdown files with a front matter between `---`, such as commands, skills and agents. Pure."""
 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import yaml
+
+from universal.lib.jsonvalue import obj
+
+HEAD_LIMIT = 64 * 1024
+"""Maximum characters of a head that is parsed as YAML."""
 
 HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
 LINE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*)$")
@@ -36,6 +43,28 @@ def parse(text: str) -> Document:
             continue
         head[pair[1]] = {"true": True, "false": False}.get(value, _unquote(value))
     return Document(head, text[match.end() :].strip())
+
+
+def nested_head(text: str) -> tuple[dict[str, Any], str]:
+    """The front matter as YAML, with nested values, and the stripped body, such as of an agent.
+
+    Raises ValueError for a head that is no YAML, that is too long, or that has an anchor: it may become any number of values.
+    """
+    text = text.removeprefix("\ufeff")
+    match = HEAD.match(text)
+    if match is None:
+        return {}, text.strip()
+    if len(match[1]) > HEAD_LIMIT:
+        raise ValueError(f"its head is longer than {HEAD_LIMIT} characters")
+    try:
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(match[1], Loader=yaml.SafeLoader)):
+            raise ValueError("its head has an alias (`*name`): write the value out")
+        value: Any = yaml.load(match[1], Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError, OverflowError) as error:
+        raise ValueError(f"its head is no YAML: {' '.join(str(error).split())[:200]}") from error
+    if value is not None and not isinstance(value, dict):
+        raise ValueError("its head has no `key: value` lines")
+    return obj(value), text[match.end() :].strip()
 
 
 def _block(lines: list[str], *, folded: bool) -> str:

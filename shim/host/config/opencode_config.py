@@ -2,13 +2,16 @@
 
     ~/.config/opencode/{config.json,opencode.json,opencode.jsonc}     the user's own files
     $OPENCODE_CONFIG                                                  a file that the user names
-    opencode.jsonc, opencode.json                                     from the root of the repository down to the directory
-    .opencode/{opencode.jsonc,opencode.json}                          the same
+    opencode.json, opencode.jsonc                                     from the root of the repository down to the directory
+    .opencode/{opencode.json,opencode.jsonc}                          from the directory up to the root of the repository
+    ~/.opencode, $OPENCODE_CONFIG_DIR                                 the same files in folders of the user
     $OPENCODE_CONFIG_CONTENT                                          JSON text
+    $OPENCODE_PERMISSION                                              JSON text of `permission` alone
 
 Later sources win, key by key; `plugin` and `instructions` are concatenated. Commands may also be `command/**/*.md` (or
-`commands`) in `~/.config/opencode` and in each `.opencode`. `{env:NAME}` and `{file:path}` in texts are replaced. The server
-uses model, permission rules and commands; it only shows the rest to clients.
+`commands`), and agents `agent/**/*.md` (or `agents`, `mode`, `modes`), in `~/.config/opencode` and in each `.opencode`.
+`{env:NAME}` and `{file:path}` in texts are replaced. The server uses model, permission rules and commands; it only shows the
+rest to clients.
 
 A project's files, and the targets of its links and `{file:...}`, must lie in its repository (and in `roots`). The user's files
 may lie anywhere. `shim.host.config.config_reader` bounds a load.
@@ -36,18 +39,29 @@ from typing import Any
 import structlog
 
 from shim.host.config import jsonc
-from shim.host.config.config_reader import FILE_LIMIT_BYTES, PLACEHOLDER, ConfigReader, Problem, Source, Stamp, merge, stamp_of
+from shim.host.config.config_reader import (
+    FILE_LIMIT_BYTES,
+    PLACEHOLDER,
+    ConfigReader,
+    Origin,
+    Problem,
+    Source,
+    Stamp,
+    merge,
+    permissions_of_tools,
+    stamp_of,
+)
 from shim.host.files.roots import within
 from shim.lib import disk
 from shim.processes.child_environment import child_environment
 from universal.lib.jsonvalue import obj
-from universal.permissions import Rule, rules_from_config
+from universal.permissions import BUILD, PLAN, Rule, rules_from_config
 
 __all__ = ["FILE_LIMIT_BYTES", "PLACEHOLDER", "ConfigCommand", "ConfigFiles", "OpenCodeConfig", "Problem", "Source", "describe"]
 
 SCHEMA = "https://opencode.ai/config.json"
 GLOBAL_NAMES = ("config.json", "opencode.json", "opencode.jsonc")
-PROJECT_NAMES = ("opencode.jsonc", "opencode.json")
+PROJECT_NAMES = ("opencode.json", "opencode.jsonc")
 REFRESH_S = 2.0
 """Seconds between checks of a directory's files while an agent runs there. No applied rule is older."""
 LOOK_LIMIT_S = 10.0
@@ -83,8 +97,6 @@ class OpenCodeConfig:
     """The sources of the values; a later one wins."""
     has_unread_rules: bool = False
     """Whether a source of permission rules could not be read or understood in full."""
-    restricted_agents: frozenset[str] = frozenset()
-    """Agents whose own files hold permission rules."""
 
     @cached_property
     def personal_values(self) -> Mapping[str, Any]:
@@ -96,25 +108,13 @@ class OpenCodeConfig:
         """Values from the project's files, which strangers may have written."""
         return merge([source for source in self.sources if source.origin == "project"])
 
-    @property
-    def personal_permission(self) -> Any:
-        """The user's own permission rules, in the form of `permission`."""
-        return self.personal_values.get("permission")
+    def personal_rules(self, mode: str = "") -> tuple[Rule, ...]:
+        """The user's own permission rules in a mode, in every form."""
+        return rules_of_values(self.personal_values, mode)
 
-    @property
-    def personal_rules(self) -> tuple[Rule, ...]:
-        """The user's own permission rules, in every form."""
-        return rules_of_values(self.personal_values)
-
-    @property
-    def project_rules(self) -> tuple[Rule, ...]:
-        """The project's permission rules, in every form."""
-        return rules_of_values(self.project_values)
-
-    @property
-    def project_permission(self) -> Any:
-        """The project's permission rules, in the form of `permission`."""
-        return self.project_values.get("permission")
+    def project_rules(self, mode: str = "") -> tuple[Rule, ...]:
+        """The project's permission rules in a mode, in every form."""
+        return rules_of_values(self.project_values, mode)
 
     @property
     def model(self) -> str | None:
@@ -135,7 +135,7 @@ class OpenCodeConfig:
     def commands(self) -> tuple[ConfigCommand, ...]:
         """Slash commands, in the order of the files."""
         agents = {**obj(self.values.get("mode")), **obj(self.values.get("agent"))}
-        restricted = self.restricted_agents.union(name for name, part in agents.items() if _rules_of_part(obj(part)))
+        restricted = {name for name, part in agents.items() if rules_from_config(obj(part).get("permission"))}
         return tuple(
             ConfigCommand(
                 name,
@@ -150,26 +150,19 @@ class OpenCodeConfig:
         )
 
 
-def rules_of_values(values: Mapping[str, Any]) -> tuple[Rule, ...]:
-    """Return the rules of a configuration: those for all agents, then what is stricter for `build`.
+def rules_of_values(values: Mapping[str, Any], mode: str = "") -> tuple[Rule, ...]:
+    """Return the rules of a configuration in a mode: those for all agents, then those of the agent that the mode runs.
 
     As in OpenCode, `tools` is an older form of `permission` that comes before it, and `mode` one of `agent` that comes after.
-    Rules for `build` hold in all modes, because these are ways to run that agent; its `allow` counts in none.
+    `plan` has its own rules; all other modes are ways to run `build`. What `build` allows counts in `build` alone.
     """
-    agents = [obj(obj(values.get(key)).get("build")) for key in ("agent", "mode")]
-    stricter = [rule for agent in agents for rule in _rules_of_part(agent) if rule.action != "allow"]
-    return (*_rules_of_part(values), *stricter)
+    name = PLAN if mode == PLAN else BUILD
+    agents = [obj(obj(values.get(key)).get(name)) for key in ("agent", "mode")]
+    rules = [rule for agent in agents for rule in rules_from_config(agent.get("permission"))]
+    is_own_mode = mode in ("", name)
+    tools = rules_from_config(permissions_of_tools(obj(values.get("tools"))))
+    return (*tools, *rules_from_config(values.get("permission")), *(r for r in rules if is_own_mode or r.action != "allow"))
 
-
-def _rules_of_part(part: Mapping[str, Any]) -> tuple[Rule, ...]:
-    tools = {
-        EDIT_TOOLS.get(name, name): "allow" if on else "deny" for name, on in obj(part.get("tools")).items() if on is not None
-    }
-    return (*rules_from_config(tools), *rules_from_config(part.get("permission")))
-
-
-EDIT_TOOLS = {"write": "edit", "patch": "edit", "multiedit": "edit"}
-"""Names under `tools` whose permission has another name."""
 
 UNREAD = OpenCodeConfig({"permission": "ask"})
 """The configuration of a directory whose files were not read yet. It asks about every permission."""
@@ -274,18 +267,25 @@ class ConfigFiles:
         for folder in folders:
             for name in PROJECT_NAMES:
                 reader.file(folder / name, "project")
-        reader.commands(self.folder, "personal")
-        for folder in folders:
-            for name in PROJECT_NAMES:
-                reader.file(folder / ".opencode" / name, "project")
-            reader.commands(folder / ".opencode", "project")
+        reader.folder(self.folder, "personal")
+        for folder in reversed(folders):
+            self._read_folder(reader, folder / ".opencode", "project")
+        self._read_folder(reader, self._home / ".opencode", "personal")
+        if named := self._environment.get("OPENCODE_CONFIG_DIR"):
+            self._read_folder(reader, Path(named), "personal")
         if content := self._environment.get("OPENCODE_CONFIG_CONTENT"):
             reader.text(content, "OPENCODE_CONFIG_CONTENT", Path(directory))
+        if rules := self._environment.get("OPENCODE_PERMISSION"):
+            reader.rules(rules, "OPENCODE_PERMISSION")
         sources, problems = reader.finish()
         settled = all(stamp is None or stamp[-1] < began_ns - SETTLING_NS for stamp in reader.stamps.values())
-        unread, restricted = reader.has_unread_rules, frozenset(reader.restricted_agents)
-        config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources, unread, restricted)
+        config = OpenCodeConfig(merge(sources, self._defaults()), problems, sources, reader.has_unread_rules)
         return _LoadedConfig(config, folders, reader.stamps, settled)
+
+    def _read_folder(self, reader: ConfigReader, folder: Path, origin: Origin) -> None:
+        for name in PROJECT_NAMES:
+            reader.file(folder / name, origin)
+        reader.folder(folder, origin)
 
     def load_global(self) -> OpenCodeConfig:
         """Load the user's own files alone, as `GET /global/config` shows them. Blocking."""

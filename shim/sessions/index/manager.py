@@ -570,9 +570,11 @@ class SessionManager:
         own = with_home(agent.spec.rules_in(environment), self.deps.home) if agent is not None else ()
         defaults = (*DEFAULT_RULES, *own)
         directory = record.directory
-        return Policy(
-            defaults, self.deps.config_rules(directory), session, self.grants.rules(directory, state.session.agent), mode
-        )
+        rules = self.deps.config_rules(directory, mode, None)
+        config = (state if parent is None or parent.state is None else parent.state).config_at_start
+        held = None if config is None else self.deps.config_rules(directory, mode, config)
+        grants = self.grants.rules(directory, state.session.agent)
+        return Policy(defaults, rules.all, session, grants, mode, rules.person, held)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 

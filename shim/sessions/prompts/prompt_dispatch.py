@@ -122,6 +122,7 @@ class PromptDispatcher:
         self._holds_calls = False
         self._loss = Loss()
         self._answer = Answer()
+        self._turn_id = ""
         self.unattended: UnattendedPolicy | None = None
         """The last prompt's policy for unanswered requests."""
 
@@ -191,9 +192,12 @@ class PromptDispatcher:
         self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
         self._answer = Answer()
+        if self._turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
+            self._turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
         policy = self._policy_for(pending)
         self._snapshots.hold_lines()
-        self._process.send(replace(dispatch.prompt, rules=policy.for_agent(), session_rules=policy.session_for_agent()))
+        session_rules = policy.for_engine(reads_project=self._has_project_settings)
+        self._process.send(replace(dispatch.prompt, rules=policy.for_agent(), session_rules=session_rules))
 
     def _policy_for(self, pending: PendingPrompt) -> Policy:
         """The permission rules in force for a prompt."""

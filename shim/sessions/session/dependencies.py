@@ -10,6 +10,7 @@ from shim.agents.command_files import CommandFiles
 from shim.agents.directory import AgentDirectory
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
+from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.git.trees import Trees
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
@@ -19,7 +20,7 @@ from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
 from shim.sessions.placement import Placement
 from shim.store.base import Store
-from universal.permissions import Rule
+from universal.permissions import DirectoryRules
 from universal.slash_commands import SlashCommand
 from universal.tools.accesses import Place
 from universal.unattended_policy import WAIT, UnattendedPolicy
@@ -52,16 +53,18 @@ async def _refresh_nothing(_directory: str) -> None:
 class SessionDeps:
     """All injected dependencies. Only limits and times change, at a reload of the settings (`shim.main.app`).
 
-    `config_rules` returns the permission rules of a directory's configuration, as last read."""
+    `config_now` returns a directory's configuration as last read. `config_rules` returns its permission rules in a mode, as they
+    are now, or as they were in an earlier configuration."""
 
     clock: Clock
     ids: Ids
     store: Store
     changes: ChangeFeed
     agents: AgentDirectory
-    config_rules: Callable[[str], tuple[Rule, ...]]
+    config_rules: Callable[[str, str, OpenCodeConfig | None], DirectoryRules]
     abort_timeout_s: float
     idle_reap_s: float
+    config_now: Callable[[str], OpenCodeConfig | None] = lambda _: None
     feed: Feed = field(default_factory=Feed)
     session_version: str = ""
     """The version in a new session's record: that of OpenCode."""

@@ -15,6 +15,7 @@ from typing import Any, Unpack
 
 import structlog
 
+from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.clock import Clock, from_rfc3339
 from shim.lib.errors import SessionNotFound, SessionTerminated
 from shim.lib.ids import Ids
@@ -85,6 +86,7 @@ class SessionState:
     last turn unless one runs, `viewed`, `fork`; kept in its row.
     instructions: what clients have set for its agents, to go along with each prompt.
     variables: of the environment of its commands and agents, as a client has set them; in memory, since they may be secret.
+    config_at_start: the configuration when the agent got the first prompt of the running or last turn.
     pending_prompts: prompts that no agent has been given, as the journal tells; the queue has those to be handed over.
     stored: what the store has as the session's checkpoint.
     ended: why its agent is gone, None while it is there or may come back. With `terminated_by: daemon` it is gone for good.
@@ -109,6 +111,7 @@ class SessionState:
         self.facts: JsonObject = {}
         self.instructions = Instructions()
         self.variables: dict[str, str] = {}
+        self.config_at_start: OpenCodeConfig | None = None
         self.pending_prompts = PendingPrompts(lambda item_id: self.reducer.transcript.prompt_of_item(item_id))
         self.stored = StoredCheckpoint()
         self._ownership = store.ownership

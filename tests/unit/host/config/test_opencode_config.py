@@ -133,7 +133,7 @@ def test_json_files_are_read_before_command_files_use_up_the_bounds(home: Path, 
     (project / "sub").mkdir()
     write(project / "sub" / ".opencode" / "opencode.json", '{"permission": {"webfetch": "deny"}}')
     config = ConfigFiles(home, {}).load(str(project / "sub"))
-    assert config.project_permission == {"edit": "deny", "webfetch": "deny"}
+    assert config.project_values["permission"] == {"edit": "deny", "webfetch": "deny"}
 
 
 @pytest.mark.parametrize("text", ["{file:../secret}", "{file:link}", "{file:~/secret}", "{file:/dev/zero}", "{file:pipe}"])
@@ -196,8 +196,8 @@ def test_values_of_the_person_and_of_the_project_are_distinguished(home: Path, p
     write(project / "opencode.json", '{"permission": {"bash": {"*": "allow"}, "edit": "allow"}, "plugin": ["p"]}')
     content = {"OPENCODE_CONFIG_CONTENT": '{"permission": {"edit": "ask"}}'}
     config = ConfigFiles(home, content).load(str(project))
-    assert config.personal_permission == {"bash": "deny", "edit": "ask"}
-    assert config.project_permission == {"bash": {"*": "allow"}, "edit": "allow"}
+    assert config.personal_values["permission"] == {"bash": "deny", "edit": "ask"}
+    assert config.project_values["permission"] == {"bash": {"*": "allow"}, "edit": "allow"}
     assert config.permission == {"bash": {"*": "allow"}, "edit": "ask"}
     assert [(Path(source.path).name, source.origin) for source in config.sources] == [
         ("opencode.json", "personal"),
@@ -332,6 +332,52 @@ def test_rules_that_cannot_be_read_are_noticed(tmp_path: Path, project: Path, na
     assert any(place in line for line in describe(config.problems))
 
 
+FAULTY_HEADS = {
+    "an unknown action": b"---\npermission:\n  bash: denied\n---\n",
+    "a tool with a text": b"---\ntools:\n  bash: maybe\n---\n",
+    "no YAML": b"---\npermission: {bash: deny\n---\n",
+    "a tag": b"---\npermission: !!python/name:os.system deny\n---\n",
+    "an alias": b"---\nx: &a deny\npermission:\n  bash: *a\n---\n",
+    "UTF-16": "---\npermission:\n  bash: deny\n---\n".encode("utf-16"),
+    "a long head": b"---\nx: " + b"y" * 70_000 + b"\npermission: deny\n---\n",
+}
+
+
+@pytest.mark.parametrize("name", FAULTY_HEADS)
+@pytest.mark.parametrize("place", [".opencode/agent/build.md", ".opencode/modes/plan.md"])
+def test_an_agent_that_cannot_be_read_is_noticed(tmp_path: Path, project: Path, name: str, place: str) -> None:
+    (project / place).parent.mkdir(parents=True)
+    (project / place).write_bytes(FAULTY_HEADS[name])
+    config = ConfigFiles(tmp_path / "nobody", {}).load(str(project))
+    denies = any(rule.action == "deny" for rule in (*config.project_rules(), *config.project_rules("plan")))
+    assert config.has_unread_rules or denies, name
+    assert denies or name == "UTF-16" or any(place in line for line in describe(config.problems))
+
+
+def test_a_link_in_the_place_of_a_rule_file_that_leads_nowhere_or_out_is_noticed(tmp_path: Path, project: Path) -> None:
+    for target in (tmp_path / "nothing", Path("/etc/hostname")):
+        (project / "opencode.json").unlink(missing_ok=True)
+        (project / "opencode.json").symlink_to(target)
+        assert ConfigFiles(tmp_path / "nobody", {}).load(str(project)).has_unread_rules, target
+
+
+def test_plan_has_its_own_rules_and_an_allow_of_build_counts_in_build_alone(tmp_path: Path, project: Path) -> None:
+    agents = {"plan": {"permission": {"bash": "deny"}}, "build": {"permission": {"edit": "allow", "read": "deny"}}}
+    write(project / "opencode.json", json.dumps({"agent": agents}))
+    config = ConfigFiles(tmp_path / "nobody", {}).load(str(project))
+    table = {
+        mode: [decide(key, ("x",), config.project_rules(mode)) for key in ("bash", "edit", "read")]
+        for mode in ("", "build", "accept-edits", "bypass", "plan")
+    }
+    assert table == {
+        "": [None, "allow", "deny"],
+        "build": [None, "allow", "deny"],
+        "accept-edits": [None, None, "deny"],
+        "bypass": [None, None, "deny"],
+        "plan": ["deny", None, None],
+    }
+
+
 def test_a_folder_in_the_place_of_a_rule_file_is_noticed(tmp_path: Path, project: Path) -> None:
     (project / "opencode.json").mkdir()
     assert ConfigFiles(tmp_path / "nobody", {}).load(str(project)).has_unread_rules
@@ -359,13 +405,13 @@ def test_rules_that_can_be_read_are_not_faulty(tmp_path: Path, project: Path, te
 )
 def test_each_form_of_a_denial_counts(tmp_path: Path, project: Path, values: dict[str, object]) -> None:
     write(project / "opencode.json", json.dumps(values))
-    rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules
+    rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules()
     assert decide("bash", ("ls",), rules) == "deny"
 
 
 def test_permission_comes_after_tools(tmp_path: Path, project: Path) -> None:
     write(project / "opencode.json", '{"permission": {"bash": "ask"}, "tools": {"bash": false, "write": false}}')
-    rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules
+    rules = ConfigFiles(tmp_path / "nobody", {}).load(str(project)).project_rules()
     assert (decide("bash", ("ls",), rules), decide("edit", ("x",), rules)) == ("ask", "deny")
 
 

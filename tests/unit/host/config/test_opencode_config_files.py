@@ -37,11 +37,11 @@ def test_order(tmp_path: Path, home: Path, project: Path) -> None:
         person / "opencode.json",
         person / "opencode.jsonc",
         tmp_path / "chosen.json",
-        project / "opencode.jsonc",
         project / "opencode.json",
+        project / "opencode.jsonc",
         project / "src" / "opencode.json",
-        project / ".opencode" / "opencode.json",
         project / "src" / ".opencode" / "opencode.jsonc",
+        project / ".opencode" / "opencode.json",
     ]
     reader = ConfigFiles(home, {"OPENCODE_CONFIG": str(tmp_path / "chosen.json")})
     for number, file in enumerate(files):

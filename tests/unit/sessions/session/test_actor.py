@@ -138,7 +138,7 @@ async def test_an_agent_that_does_not_stop_is_killed_and_the_turn_ends_aborted(w
         await w.manager.abort(session)
     assert agent.killed
     assert w.hub.folds[session].idles == 1
-    assert (await w.manager.actor(session)).queued_prompts == 0
+    assert not (await w.manager.actor(session)).prompt_queue.pending
     await ask(w, session, "again")
     assert w.agent is not agent
     w.agent.text("new process")

@@ -108,7 +108,7 @@ async def test_a_terminal_that_cannot_start_says_why(server: Live) -> None:
     answer = await server.ask(session, "elsewhere true", model=HANDS)
     assert answer["parts"][-2]["text"].startswith("/ is outside of the directories of this session")
     answer = await server.ask(session, "many 17", model=HANDS)
-    assert answer["parts"][-2]["text"].endswith("made 16 terminals are open, and no more can be opened: release one first.")
+    assert answer["parts"][-2]["text"].endswith("made 16 commands are running, and no more can be started: end one first.")
 
 
 async def test_an_abort_ends_the_command_and_all_that_it_has_started(server: Live) -> None:

@@ -36,7 +36,9 @@ from universal.lib.jsonvalue import arr, obj
 from universal.permissions import Decision
 
 TERMINALS = 16
-"""Maximum terminals that are open at a time, without released ones. Agents use one or two."""
+"""Maximum commands that run at a time, and terminals that are kept when they were released. Agents use one or two."""
+ENDED_TERMINALS = 32
+"""Maximum terminals whose command has ended and that the agent has not released. The oldest are forgotten."""
 KEPT_BYTES = 1024 * 1024
 """Bytes of a terminal's output that are kept for the agent if it names no limit. The end is kept."""
 KEPT_MOST_BYTES = 4 * KEPT_BYTES
@@ -161,8 +163,8 @@ class Host:
         if not command:
             yield self._error(msg.id, "`command` must be a string that is not empty.")
             return
-        if len([t for t in self._terminals.values() if not t.released]) >= TERMINALS:
-            yield self._error(msg.id, f"{TERMINALS} terminals are open, and no more can be opened: release one first.", -32603)
+        if len([t for t in self._terminals.values() if not t.released and t.ended is None]) >= TERMINALS:
+            yield self._error(msg.id, f"{TERMINALS} commands are running, and no more can be started: end one first.", -32603)
             return
         limit = _number(msg.params, "outputByteLimit")
         id_ = self._new("term")
@@ -199,11 +201,13 @@ class Host:
         self._forget()
 
     def _forget(self) -> None:
-        """Drop old released terminals. The newest may still be shown and are kept, without the output for the agent."""
-        ended = [id_ for id_, terminal in self._terminals.items() if terminal.released and terminal.ended is not None]
-        for id_ in ended[:-TERMINALS]:
+        """Drop old terminals whose command has ended. Released ones may still be shown, and keep no output for the agent."""
+        ended = [(id_, terminal.released) for id_, terminal in self._terminals.items() if terminal.ended is not None]
+        released = [id_ for id_, is_released in ended if is_released]
+        unreleased = [id_ for id_, is_released in ended if not is_released]
+        for id_ in (*released[:-TERMINALS], *unreleased[:-ENDED_TERMINALS]):
             del self._terminals[id_]
-        for id_ in ended[-TERMINALS:]:
+        for id_ in released[-TERMINALS:]:
             self._terminals[id_].output.clear()
 
     def stop(self) -> Iterator[Output]:

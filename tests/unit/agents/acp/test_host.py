@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agents.acp.test_codec import Talk, lines
-from universal.agents.acp.host import KEPT_BYTES, SHOWN_CHARS, TERMINALS
+from universal.agents.acp.host import ENDED_TERMINALS, KEPT_BYTES, SHOWN_CHARS, TERMINALS
 from universal.codec import Fact, HostedCodec, Interrupt, Output, PermissionReply, Prompt, ToolCheck
 from universal.events import EventType, ItemDeltaData, PermissionData
 from universal.host import CommandEnded, CommandOutput, HostAnswer, HostDone, ReadText, RunCommand, StopCommand, WriteText
@@ -126,7 +126,17 @@ def test_released_terminals_make_room_and_are_forgotten() -> None:
     for _ in range(TERMINALS):
         terminal(made)
     [told] = lines(made.request(75, "terminal/create", command="ls"))
-    assert "16 terminals are open" in told["error"]["message"]
+    assert "16 commands are running" in told["error"]["message"]
+
+
+def test_terminals_whose_command_has_ended_block_no_other() -> None:
+    made = talk()
+    ids: list[str] = []
+    for _ in range(ENDED_TERMINALS + 1):
+        ids.append(terminal(made))
+        answer_host_call(made, CommandEnded(ids[-1], 0))
+    assert result(made, "terminal/output", ids[1])["exitStatus"] == {"exitCode": 0, "signal": None}
+    assert result(made, "terminal/output", ids[0])["code"] == -32002
 
 
 def tool(made: Talk, what: str, **more: Any) -> None:

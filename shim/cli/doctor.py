@@ -166,9 +166,9 @@ def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     tested = {"inside": "tested", "newer": "newer than tested", "older": "older than tested"}.get(diagnosis.tested, "")
     rows = [
         ("found", checked.path or screen.BUILT_IN),
-        ("version", f"{checked.version or 'not told'}{f' ({tested})' if tested else ''}"),
+        ("version", f"{checked.version or 'unknown'}{f' ({tested})' if tested else ''}"),
         ("login", f"{checked.login}{f' ({checked.login_note})' if checked.login_note else ''}"),
-        ("models", str(checked.models or "not told")),
+        ("models", str(checked.models or "unknown")),
     ]
     if checked.built_in:
         del rows[1:3]

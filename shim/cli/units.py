@@ -17,8 +17,9 @@ LABEL = "opencode-shim.server"
 STOP_S = 20
 """Seconds for the server (5 s) and its agents to end before the manager kills the rest."""
 RESTART_S = 2
+"""Seconds between a failure and the next start."""
 BURST, BURST_S = 10, 300
-"""Number of starts, and seconds, after which the manager gives up."""
+"""The manager gives up after so many starts within so many seconds."""
 OPEN_FILES = 65_536
 
 HARDENING = (
@@ -71,6 +72,7 @@ ExecReload=/bin/kill -HUP $MAINPID
 WorkingDirectory={_escape(str(plan.home))}
 Restart=on-failure
 RestartSec={RESTART_S}
+# The server gets the signal and ends its agents itself; what is left after the time is killed.
 KillMode=mixed
 TimeoutStopSec={STOP_S}
 LimitNOFILE={OPEN_FILES}

@@ -39,6 +39,8 @@ def application(
     """
     app = web.Application(
         client_max_size=body_limit_bytes,
+        # From the outside in. What is refused is measured, logged and rendered too, so these three stand around the gate.
+        # Nothing is read of a request before the gate, and another server of a cluster answers only what has passed it.
         middlewares=[
             observe,
             middleware.request_log,

@@ -73,7 +73,7 @@ class BodyTooLarge(PayloadTooLarge):
     """The body has too many bytes."""
 
     def __init__(self, method: str, path: str, limit_bytes: int) -> None:
-        super().__init__(f"The body of {method} {path} is too large: at most {limit_bytes} bytes are taken.", None)
+        super().__init__(f"The body of {method} {path} is too large: at most {limit_bytes} bytes are accepted.", None)
         self.limit_bytes = limit_bytes
 
 
@@ -207,7 +207,7 @@ class PairingTokenNotFound(NotFound):
     """No pairing token has this id."""
 
     def __init__(self, token_id: str) -> None:
-        super().__init__(f"There is no pairing token {token_id[:100]}. GET /api/pair lists those that are good.")
+        super().__init__(f"There is no pairing token {token_id[:100]}. GET /api/pair lists the valid ones.")
         self.token_id = token_id
 
 
@@ -311,7 +311,8 @@ class OutsideRoots(Forbidden):
 
     def __init__(self, directory: str) -> None:
         super().__init__(
-            f"{directory} is outside of the directories that this server may use. Its owner can add it: --roots, SHIM_ROOTS."
+            f"{directory} is outside of the directories that this server may use. Whoever runs the server can add it: --roots,"
+            " SHIM_ROOTS."
         )
         self.directory = directory
 
@@ -321,8 +322,8 @@ class HostNotAllowed(Forbidden):
 
     def __init__(self, host: str, name: str) -> None:
         super().__init__(
-            f"This server is not called {host[:100]}. A web page could reach it under a name of its own, so names must be"
-            f" known: if this one is meant to be, start the server with --allowed-hosts {name[:100]} (SHIM_ALLOWED_HOSTS)."
+            f"This server does not answer to the name {host[:100]}. A web page could reach it under a name of its own, so"
+            f" it knows its names. If this is one of them, start it with --allowed-hosts {name[:100]} (SHIM_ALLOWED_HOSTS)."
         )
         self.host = host
 
@@ -511,8 +512,7 @@ class ServerStopping(ServiceUnavailable):
 
     def __init__(self) -> None:
         super().__init__(
-            "This server is about to stop: it ends the turns that run and begins no others. Try again when it has been started"
-            " again.",
+            "This server is about to stop: it ends the running turns and begins no others. Try again after its next start.",
         )
 
 
@@ -520,7 +520,10 @@ class DirectoryElsewhere(ServiceUnavailable):
     """This server of the cluster does not have a directory."""
 
     def __init__(self, directory: str) -> None:
-        super().__init__(f"This server has no directory {directory}.", "cluster")
+        super().__init__(
+            f"This server has no directory {directory}. Choose one that it has, or start a server where the directory is.",
+            "cluster",
+        )
 
 
 class NoServer(ServiceUnavailable):

@@ -1,0 +1,1 @@
+"""The sessions: one at work, all of them, their history, prompts, permissions, undo and transfer."""

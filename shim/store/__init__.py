@@ -1,0 +1,1 @@
+"""Journals and checkpoints, in memory, in SQLite or in NATS."""

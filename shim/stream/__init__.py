@@ -1,0 +1,1 @@
+"""The hub of all faces: readers, replay, and the cut-off of slow readers."""

@@ -23,10 +23,10 @@ from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 NAMES = (ADOPTED[0],) if ADOPTED[0] else ("codex", "opencode", "pi", "claude-agent-acp", "opencode-acp")
-everyone = pytest.mark.parametrize("server", NAMES, indirect=True)
-four = pytest.mark.parametrize("server", [*NAMES[:-1], *nightly(NAMES[-1])], indirect=True)
+every_agent = pytest.mark.parametrize("server", NAMES, indirect=True)
+all_but_second_acp = pytest.mark.parametrize("server", [*NAMES[:-1], *nightly(NAMES[-1])], indirect=True)
 """Without the second agent that speaks ACP: the codec is the same."""
-quick = pytest.mark.parametrize(
+opencode_by_night = pytest.mark.parametrize(
     "server", [*nightly(*(n for n in NAMES if "opencode" in n)), *(n for n in NAMES if "opencode" not in n)], indirect=True
 )
 """Without OpenCode, which takes 5 to 10 s to start: for tests that start the agent again."""
@@ -121,7 +121,7 @@ def _tick_processes(server: Bench) -> list[str]:
 
 
 @pytest.mark.nightly
-@four
+@all_but_second_acp
 def test_text_grows(watch: Watch) -> None:
     at = watch.prompt("[scene:text] say hello")
     assert texts(watch.wait_for_answer(at)) == ["You said: say hello"]
@@ -130,7 +130,7 @@ def test_text_grows(watch: Watch) -> None:
     assert len(deltas) > 1
 
 
-@four
+@all_but_second_acp
 def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:read_edit] edit")
     messages = watch.wait_for_answer(at)
@@ -145,7 +145,7 @@ def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch
     assert server.api.get(f"/session/{watch.session}/diff") == last
 
 
-@four
+@all_but_second_acp
 @pytest.mark.parametrize(
     ("reply", "message"),
     [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")],
@@ -182,7 +182,7 @@ def test_a_permission_for_good(server: Bench, watch: Watch) -> None:
     assert {"one", "two"} <= {path.name for path in (server.place.project / ".git" / "refs" / "heads").iterdir()}
 
 
-@everyone
+@every_agent
 def test_a_rule_that_denies_holds(server: Bench) -> None:
     """The rule is of the session, and nobody is asked."""
     rules = [{"permission": "bash", "pattern": "touch forbidden*", "action": "deny"}]
@@ -201,7 +201,7 @@ def script(code: str) -> str:
 
 
 @pytest.mark.skipif(ADOPTED[0] != "pi", reason="the pinned Pi (0.87.1) runs no scripts; npm cannot install a newer one")
-@everyone
+@every_agent
 @pytest.mark.parametrize("reply", ["once", "reject"])
 def test_a_call_in_a_script_is_asked(server: Bench, watch: Watch, reply: str) -> None:
     name = f"nested-{reply}.txt"
@@ -216,7 +216,7 @@ def test_a_call_in_a_script_is_asked(server: Bench, watch: Watch, reply: str) ->
 
 
 @pytest.mark.skipif(ADOPTED[0] != "pi", reason="the pinned Pi (0.87.1) runs no scripts; npm cannot install a newer one")
-@everyone
+@every_agent
 @pytest.mark.parametrize("denied", ["bash", "scripted_echo"])
 def test_a_rule_that_denies_holds_in_a_script(server: Bench, denied: str) -> None:
     rules = [
@@ -237,7 +237,7 @@ def test_a_rule_that_denies_holds_in_a_script(server: Bench, denied: str) -> Non
     assert (server.place.project / "forbidden.txt").exists() == (denied != "bash")
 
 
-@four
+@all_but_second_acp
 @pytest.mark.parametrize("answered", [True, *nightly(False)])
 def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
     at = watch.prompt("[scene:question] ask")
@@ -268,7 +268,7 @@ def test_a_question(server: Bench, watch: Watch, answered: bool) -> None:
 
 
 @pytest.mark.nightly
-@four
+@all_but_second_acp
 def test_reasoning(watch: Watch) -> None:
     at = watch.prompt("[scene:reason] think")
     (message,) = watch.wait_for_answer(at)
@@ -277,7 +277,7 @@ def test_reasoning(watch: Watch) -> None:
 
 
 @pytest.mark.nightly
-@four
+@all_but_second_acp
 def test_todos(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:todo] plan")
     messages = watch.wait_for_answer(at)
@@ -293,7 +293,7 @@ def test_todos(server: Bench, watch: Watch) -> None:
 
 
 @pytest.mark.nightly
-@four
+@all_but_second_acp
 def test_a_failed_tool_does_not_end_the_turn(server: Bench, watch: Watch) -> None:
     messages = watch.wait_for_answer(watch.prompt("[scene:fail_tool] read"))
     (call,) = tools(messages)
@@ -308,7 +308,7 @@ def test_a_failed_tool_does_not_end_the_turn(server: Bench, watch: Watch) -> Non
     assert errors(messages) == []
 
 
-@four
+@all_but_second_acp
 def test_an_error_of_the_model(watch: Watch) -> None:
     at = watch.prompt("[scene:error] fail")
     messages = watch.wait_for_answer(at)
@@ -320,7 +320,7 @@ def test_an_error_of_the_model(watch: Watch) -> None:
 
 
 @pytest.mark.nightly
-@four
+@all_but_second_acp
 def test_an_overloaded_model_is_asked_again(server: Bench, watch: Watch) -> None:
     before = len(server.model.requests())
     at = watch.prompt("[scene:overload] again please")
@@ -336,7 +336,7 @@ def test_an_overloaded_model_is_asked_again(server: Bench, watch: Watch) -> None
     assert all("scripted failure" in status["message"] for status in retries)
 
 
-@four
+@all_but_second_acp
 def test_abort_while_text_streams(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:drip:300] talk")
     watch.wait_text("word5", at)
@@ -348,7 +348,7 @@ def test_abort_while_text_streams(server: Bench, watch: Watch) -> None:
     assert texts(watch.wait_for_answer(again)) == ["You said: again"]
 
 
-@four
+@all_but_second_acp
 def test_abort_while_a_tool_runs(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:slow_bash:60] run")
     watch.wait_tool("running", at)
@@ -361,7 +361,7 @@ def test_abort_while_a_tool_runs(server: Bench, watch: Watch) -> None:
         wait_for(lambda: not _tick_processes(server), 5, "the tool's shell still runs")
 
 
-@four
+@all_but_second_acp
 def test_abort_while_a_permission_is_open(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:ask_bash:touch never.txt] make")
     asked = watch.wait("permission.asked", at)
@@ -373,7 +373,7 @@ def test_abort_while_a_permission_is_open(server: Bench, watch: Watch) -> None:
     assert not (server.place.project / "never.txt").exists()
 
 
-@four
+@all_but_second_acp
 def test_abort_right_after_the_204(server: Bench, watch: Watch) -> None:
     at = watch.prompt("[scene:hang] think")
     assert server.api.post(f"/session/{watch.session}/abort") is True
@@ -383,7 +383,7 @@ def test_abort_right_after_the_204(server: Bench, watch: Watch) -> None:
 
 
 @pytest.mark.nightly
-@four
+@all_but_second_acp
 def test_three_turns(server: Bench, watch: Watch) -> None:
     for word in ("amber", "birch", "cedar"):
         assert texts(watch.wait_for_answer(watch.prompt(f"[scene:text] {word}"))) == [f"You said: {word}"]
@@ -391,7 +391,7 @@ def test_three_turns(server: Bench, watch: Watch) -> None:
     assert said.index("amber") < said.index("birch") < said.index("cedar"), "the agent tells its model what was said before"
 
 
-@quick
+@opencode_by_night
 def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
     watch.wait_for_answer(watch.prompt("[scene:text] walnut"))
     at = watch.prompt("[scene:slow_bash:60] run")
@@ -406,7 +406,7 @@ def test_the_agent_is_killed(server: Bench, watch: Watch) -> None:
     assert "walnut" in json.dumps(_last_request(server)), "the next prompt resumes the conversation"
 
 
-@quick
+@opencode_by_night
 def test_the_server_is_killed_and_started_again(server: Bench, talk: Talk) -> None:
     before = talk.session()
     before.wait_for_answer(before.prompt("[scene:text] maple"))

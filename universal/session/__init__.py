@@ -1,0 +1,1 @@
+"""A session as typed values, its changes, and their only writers."""

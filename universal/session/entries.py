@@ -82,10 +82,14 @@ Piece: TypeAlias = TextPiece | CallPiece
 
 @dataclass(frozen=True, slots=True)
 class StepEntry:
-    """One step of the model. `message_id` is empty for a step that a retry has promised and that did not come.
+    """One step of the model. `message_id` is empty for a step that a retry announced and that did not come.
 
-    cost, usage  as they were when it ended; None for a failed step that cost nothing
-    finish       why it ended, if it did not fail
+    snapshot, end_snapshot  hashes of the files before and after it
+    streamed_ms             when its first piece came
+    finish                  why it ended, if it did not fail
+    cost, usage             as they were when it ended; None for a failed step that cost nothing
+    files                   paths that it changed
+    retry                   the next try, while one is due
     """
 
     id: str
@@ -109,9 +113,9 @@ class StepEntry:
 
 @dataclass(frozen=True, slots=True)
 class PendingPrompt:
-    """An accepted prompt that was not yet given to an agent. `number` is that of its acceptance in the log.
+    """An accepted prompt that no agent has yet. `number`: of its acceptance in the log.
 
-    details  what its sender said of it beside its parts; `kind` and `delivery` stand here alone
+    details  what its sender said beside its parts; its kind and delivery are only in `kind` and `delivery`
     """
 
     id: str
@@ -124,7 +128,7 @@ class PendingPrompt:
 
 @dataclass(frozen=True, slots=True)
 class PromptEntry:
-    """A prompt that an agent was given at `created_ms`."""
+    """A prompt that an agent got at `created_ms`."""
 
     id: str
     created_ms: int
@@ -222,7 +226,7 @@ class NoteEntry:
 
 @dataclass(frozen=True, slots=True)
 class InstructionsEntry:
-    """The agent was given new instructions with a prompt."""
+    """The agent got new instructions with a prompt."""
 
     id: str
     created_ms: int
@@ -231,7 +235,7 @@ class InstructionsEntry:
 
 @dataclass(frozen=True, slots=True)
 class EndEntry:
-    """A turn ended. `failure` is why it failed; None if nobody has said why."""
+    """A turn ended. `failure`: why it failed; None if no reason is known."""
 
     id: str
     created_ms: int
@@ -290,21 +294,23 @@ class Timeline:
     entries      by id, in order
     inbox        prompts that wait, by id, in order
     ids          id of a message -> id of its entry, where the two differ
-    hidden       messages that stay while their entry is gone
+    hidden       messages that exist and whose entries an undo has cut off
     wishes       prompts that ask for a compaction -> number of their acceptance in the log
     shells       messages of a person's commands -> their entry, "" until the command begins
     questions    those that are closed, by id
-    record       the session's record as it was told last
-    mode, model  those that were chosen, or those of the first step
+    record       the session's record as last emitted
+    mode, model  the last choice, else those of the first step
     usage, cost  of all steps so far
-    open, held   messages whose step has not ended; those whose end was not told yet
-    promised     the entry of a step that a retry has promised
-    cancelled    the prompt that was cancelled last
+    open         messages whose step has not ended
+    held         messages whose step has ended, and whose end is not yet emitted
+    promised     the entry of a step that a retry announced
+    cancelled    the last cancelled prompt
     items        item of a call -> its call id
-    status       the status that was told last
-    asked_ms     when the model was last given something to answer
-    number       durable events of the log so far; `last_id`, `last_tail`, `companions`: parts of the last event's id
-    highest_id   the highest value that an id of a message or part has used
+    status       the last emitted status
+    asked_ms     when the model last got something to answer
+    number       number of durable events of the log so far
+    last_id, last_tail, companions  value and tail of the last event's id, and how many events share it
+    highest_id   the highest value in an id of a message or part
     """
 
     entries: Entries = field(default_factory=Entries)

@@ -94,27 +94,27 @@ def terminal(info: TerminalInfo) -> host_types.Pty:
     }
 
 
-def shell(shell: InstalledShell) -> host_types.ShellOption:
+def shell(source: InstalledShell) -> host_types.ShellOption:
     """A shell of this machine."""
-    return {"path": shell.path, "name": shell.name, "acceptable": shell.is_acceptable}
+    return {"path": source.path, "name": source.name, "acceptable": source.is_acceptable}
 
 
-def project(project: Project) -> host_types.Project:
+def project(source: Project) -> host_types.Project:
     """A project."""
     row: host_types.Project = {
-        "id": project.id,
-        "worktree": project.worktree,
-        "time": {"created": project.created_ms, "updated": project.updated_ms},
-        "sandboxes": list(project.sandboxes),
+        "id": source.id,
+        "worktree": source.worktree,
+        "time": {"created": source.created_ms, "updated": source.updated_ms},
+        "sandboxes": list(source.sandboxes),
     }
-    if project.vcs is not None:
-        row["vcs"] = project.vcs
-    if project.name is not None:
-        row["name"] = project.name
-    if icon := {key: value for key, value in asdict(project.icon).items() if value is not None}:
+    if source.vcs is not None:
+        row["vcs"] = source.vcs
+    if source.name is not None:
+        row["name"] = source.name
+    if icon := {key: value for key, value in asdict(source.icon).items() if value is not None}:
         row["icon"] = cast("host_types.ProjectIcon", icon)
-    if project.start_command is not None:
-        row["commands"] = {"start": project.start_command}
+    if source.start_command is not None:
+        row["commands"] = {"start": source.start_command}
     return row
 
 
@@ -123,17 +123,17 @@ def project_directory(copy: WorkingCopy) -> host_types.ProjectDirectory:
     return {"directory": copy.directory, "strategy": GIT_WORKTREE} if copy.is_linked else {"directory": copy.directory}
 
 
-def workspace(workspace: Workspace) -> host_types.Workspace:
+def workspace(source: Workspace) -> host_types.Workspace:
     """A workspace."""
     return {
-        "id": workspace.id,
-        "type": workspace.kind,
-        "name": workspace.name,
-        "branch": workspace.branch,
-        "directory": workspace.directory,
-        "extra": workspace.extra,
-        "projectID": workspace.project_id,
-        "timeUsed": workspace.used_ms,
+        "id": source.id,
+        "type": source.kind,
+        "name": source.name,
+        "branch": source.branch,
+        "directory": source.directory,
+        "extra": source.extra,
+        "projectID": source.project_id,
+        "timeUsed": source.used_ms,
     }
 
 

@@ -1,0 +1,1 @@
+"""The face of OpenCode 2 (`/api/*`) and its dialects."""

@@ -113,27 +113,27 @@ def shell_command(info: ShellInfo) -> host_types.ShellInfo:
     return row
 
 
-def shell(shell: InstalledShell) -> host_types.ConfigShellOption:
+def shell(source: InstalledShell) -> host_types.ConfigShellOption:
     """A shell of this machine."""
-    return {"path": shell.path, "name": shell.name, "acceptable": shell.is_acceptable}
+    return {"path": source.path, "name": source.name, "acceptable": source.is_acceptable}
 
 
-def project(project: Project, active_ms: int) -> host_types.Project:
+def project(source: Project, active_ms: int) -> host_types.Project:
     """A project. In: `active_ms`, the time of the last change of it or of its sessions."""
     row: host_types.Project = {
-        "id": project.id,
-        "canonical": project.worktree,
-        "time": {"created": project.created_ms, "updated": project.updated_ms, "active": active_ms},
-        "sandboxes": project.sandboxes,
+        "id": source.id,
+        "canonical": source.worktree,
+        "time": {"created": source.created_ms, "updated": source.updated_ms, "active": active_ms},
+        "sandboxes": source.sandboxes,
     }
-    if project.vcs is not None:
-        row["vcs"] = project.vcs
-    if project.name is not None:
-        row["name"] = project.name
-    if icon := {key: value for key, value in asdict(project.icon).items() if value is not None}:
+    if source.vcs is not None:
+        row["vcs"] = source.vcs
+    if source.name is not None:
+        row["name"] = source.name
+    if icon := {key: value for key, value in asdict(source.icon).items() if value is not None}:
         row["icon"] = cast("host_types.ProjectIcon", icon)
-    if project.start_command is not None:
-        row["commands"] = {"start": project.start_command}
+    if source.start_command is not None:
+        row["commands"] = {"start": source.start_command}
     return row
 
 
@@ -142,7 +142,7 @@ def worktree(copy: WorkingCopy) -> host_types.WorktreeDirectory:
     return {"directory": copy.directory, "strategy": GIT_WORKTREE} if copy.is_linked else {"directory": copy.directory}
 
 
-def skill(skill: Skill) -> host_types.SkillInfo:
+def skill(source: Skill) -> host_types.SkillInfo:
     """A skill."""
-    row: host_types.SkillInfo = {"id": skill.id, "name": skill.name, "path": skill.path, "content": skill.content}
-    return {**row, "description": skill.description} if skill.description else row
+    row: host_types.SkillInfo = {"id": source.id, "name": source.name, "path": source.path, "content": source.content}
+    return {**row, "description": source.description} if source.description else row

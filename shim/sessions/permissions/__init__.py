@@ -1,0 +1,1 @@
+"""Requests for permission, questions, grants, and trust in a project, of one session."""

@@ -1,0 +1,1 @@
+"""A prompt from the request to the agent."""

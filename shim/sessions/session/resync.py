@@ -26,7 +26,7 @@ Changed = Iterable[tuple[str, str]]
 
 
 class Resync:
-    """The resending for one session. `resend` publishes messages and parts, and growing texts, in their present state."""
+    """Resends what changed in one session. `resend` publishes messages, parts and growing texts in their present state."""
 
     def __init__(self, resend: Callable[[Changed], None]) -> None:
         self._resend = resend

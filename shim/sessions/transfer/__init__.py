@@ -1,0 +1,1 @@
+"""Forks, moves and imports of sessions."""

@@ -1,0 +1,1 @@
+"""Snapshots of the files, undo and redo."""

@@ -4,9 +4,9 @@
     SERVER -> inbox of the asker      Number: a piece of the answer, `beat` each BEAT_S while it works, `refused` with a reason
     asker -> PREFIX.command.SERVER    Id, Part (cancel): its client has gone
 
-A command and an answer are a head (a line of JSON) and a body, cut into pieces of at most a message. Who hears nothing for
-SILENCE_S, or misses a piece, sends the command again. The server knows its id: it sends the pieces of the answer again, and does
-the command once.
+A command and an answer are a head (a line of JSON) and a body, cut into pieces of at most a message. An asker that hears nothing
+for SILENCE_S, or misses a piece, sends the command again. The server knows its id: it sends the pieces of the answer again, and
+does the command once.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ BEAT_S = 1.0
 SILENCE_S = 3.0
 """Seconds without a sign of life after which a command is sent again."""
 SENDS = 3
-"""So often a command is sent before its server counts as lost."""
+"""Times that a command is sent before its server counts as lost."""
 AGAIN_S = 0.5
 """Seconds until a command is sent again to a server that NATS does not know: it may be about to connect again."""
 WORKS = 512
-"""Maximum commands that a server works on at the same time."""
+"""Maximum commands that a server does at the same time."""
 DONE = 512
-"""Number of the last commands of which the answer is kept, for those that are repeated."""
+"""Maximum finished commands whose answers are kept, for askers that repeat them."""
 KEPT_BYTES = 64 * 2**10
 """Maximum bytes of an answer that is kept."""
 ASSEMBLY_BYTES = 256 * 2**20
 """Maximum bytes of commands of which pieces are missing."""
 ASSEMBLY_S = 30.0
-"""Seconds that pieces are kept without the others."""
+"""Seconds for which the pieces of an incomplete command are kept."""
 UNREAD_PARCELS = 4096
 """Maximum messages that wait for the reader of an answer. It gets no more until it has read some."""
 
@@ -212,7 +212,7 @@ class Commands:
             assembly = self._assemblies[command_id] = _Assembly(count)
             asyncio.get_running_loop().call_later(ASSEMBLY_S, lambda: self._assemblies.pop(command_id, None))
         assembly.pieces[number] = piece
-        while sum(len(one) for some in self._assemblies.values() for one in some.pieces.values()) > ASSEMBLY_BYTES:
+        while sum(len(data) for waiting in self._assemblies.values() for data in waiting.pieces.values()) > ASSEMBLY_BYTES:
             self._assemblies.popitem(last=False)
         if len(assembly.pieces) < assembly.count or command_id not in self._assemblies:
             return None

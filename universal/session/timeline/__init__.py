@@ -1,0 +1,1 @@
+"""The only writer of a session's timeline and log."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, Field, RootModel
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from shim.faces.opencode1._generated.types import HistoryEvent
 
 
+PAUSE_EVENTS = 100
+"""Events after which other requests get a turn: some milliseconds."""
+
+
 class ClientSequences(RootModel[dict[str, Annotated[int, Field(ge=0)]]]):
     """The last `seq` that the client has, by session."""
 
@@ -35,7 +40,9 @@ async def history(ctx: Ctx, body: ClientSequences) -> object:
     for record in sorted(records, key=lambda entry: (entry.created_ms, entry.id)):
         reducer = Reducer(record.id, ctx.services.sessions.index.agent_of(record.id))
         after = body.root.get(record.id, -1)
-        for event in await ctx.services.store.events(record.id):
+        for number, event in enumerate(await ctx.services.store.events(record.id)):
+            if number % PAUSE_EVENTS == 0:
+                await asyncio.sleep(0)  # other requests go on while all journals are read
             at_ms = from_rfc3339(event.time)
             events = render(reducer.apply(event, at_ms), reducer.session, at_ms)
             rows += [row(e) for e in events if e.sync is not None and e.sync.seq > after]

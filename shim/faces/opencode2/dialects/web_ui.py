@@ -23,22 +23,23 @@ CALLS = frozenset({"session.tool.progress", "session.tool.success", "session.too
 QUESTIONS = frozenset({"form.created", "form.replied", "form.cancelled"})
 
 
-def event(event: Event) -> Event | None:
+def event(source: Event) -> Event | None:
     """Convert an event. None if the web UI knows no such event."""
-    if event.type in CALLS:
-        return replace(event, data=v2_july.rename_fields(event.data, v2_july.CALL))
-    if event.type in QUESTIONS:
-        row = preview.EVENTS[event.type]
-        data = row.make(event)
-        return None if data is None else replace(event, type=row.type, data=data)
-    return v2_july.event(event)
+    if source.type in CALLS:
+        return replace(source, data=v2_july.rename_fields(source.data, v2_july.CALL))
+    if source.type in QUESTIONS:
+        row = preview.EVENTS[source.type]
+        data = row.make(source)
+        return None if data is None else replace(source, type=row.type, data=data)
+    return v2_july.event(source)
 
 
-def message(message: ReadOnlyWire) -> Wire | None:
+def message(source: ReadOnlyWire) -> Wire | None:
     """Convert a message. None if the web UI knows no such message."""
-    wire = v2_july.message(message)
+    wire = v2_july.message(source)
     if wire is not None and wire["type"] == "assistant":
-        wire["content"] = [obj(entry) for entry in arr(message["content"])]
+        # `v2_july` renames the fields of tool calls, which this dialect keeps.
+        wire["content"] = [obj(entry) for entry in arr(source["content"])]
     return wire
 
 
@@ -56,3 +57,4 @@ def answer(operation: str, body: Any) -> Any:
 
 
 ALIASES: tuple[Alias, ...] = ()
+"""This dialect has no routes under other names."""

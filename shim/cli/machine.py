@@ -1,4 +1,4 @@
-"""The checks of `opencode-shim doctor` on the machine: server, port, service, container, disk, clock, release.
+"""The checks of `opencode-shim doctor` on the machine: server, port, service, container, disk, clock, release, rules.
 
 `examine` collects the facts. Each check is a pure function from its facts to a `Check`. None uses the internet.
 """
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from shim.cli import screen, service, transfer
+from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, describe
 from shim.lib.settings import Settings
 from shim.lib.version import OLD_AFTER_DAYS, Build, build
 
@@ -64,7 +65,16 @@ def examine(
         check_disk(settings.data_dir, _free_bytes(settings.data_dir)),
         check_clock(now.date(), build),
         check_release(now.date(), build),
+        check_rules(ConfigFiles(Path.home(), os.environ).load(str(settings.directory)), settings.directory),
     ]
+
+
+def check_rules(config: OpenCodeConfig, directory: Path) -> Check:
+    """Check that all permission rules of the directory can be read."""
+    if not config.has_unread_rules:
+        return Check("rules", "ok", f"all permission rules of {directory} can be read")
+    remedy = "Correct it. Until then everything that a permission rule could be about is asked there."
+    return Check("rules", "wrong", "; ".join(describe(config.problems)), remedy)
 
 
 def check_server(url: str | None, version: str, build: Build) -> Check:

@@ -149,6 +149,10 @@ class TuiCommand:
     command: str
 
 
+RULES_TITLE = "Permission rules"
+"""Title of the toast about rules that cannot be read."""
+
+
 @dataclass(frozen=True, slots=True)
 class TuiToast:
     """A note that the TUI clients of a directory show, for `duration_ms` or for as long as they like."""

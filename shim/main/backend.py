@@ -27,8 +27,8 @@ from shim.faces.opencode2.events import FACE as OPENCODE2
 from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
 from shim.faces.opencode2.probe_file import ProbeFile
 from shim.faces.opencode2.services import FaceServices
-from shim.host.changes import HostFeed, TuiToast
-from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, describe
+from shim.host.changes import RULES_TITLE, HostFeed, TuiToast
+from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, unread_rules_notice
 from shim.host.files.roots import folds_case, repository_above
 from shim.host.files.watcher import Watchers
 from shim.host.git.project_copies import ProjectCopies
@@ -154,15 +154,13 @@ async def start(
         repository = await asyncio.to_thread(repository_above, directory)
         return Place(directory, (repository,), str(config.home), os.path.realpath, os.path.isdir, folds_case)
 
-    reported: dict[str, tuple[str, ...]] = {}
+    reported: dict[str, str] = {}
 
     async def config_refresh(directory: str) -> None:
-        current = await config.fresh(directory)
-        lines = tuple(describe(current.problems)) if current.has_unread_rules else ()
-        if lines and reported.get(directory) != lines:
-            words = "Until this is corrected, everything that a permission rule could be about is asked here:"
-            services.host.publish(TuiToast("\n".join((words, *lines)), "warning", title="Permission rules"), directory)
-        reported[directory] = lines
+        notice = unread_rules_notice(await config.fresh(directory))
+        if notice and reported.get(directory) != notice:
+            services.host.publish(TuiToast(notice, "warning", title=RULES_TITLE), directory)
+        reported[directory] = notice
 
     trees = Snapshots(settings.data_dir / "snapshots", config.home, clock)
 

@@ -44,7 +44,10 @@ async def test_a_broken_file_is_reported_and_left_out(place: Place) -> None:
     async with place.api.stream("/event") as events:
         assert (await place.api.get("/config", status=200)).body == DEFAULTS
         toast = (await events.until("tui.toast.show"))[-1]["properties"]
-    assert toast["message"].startswith(f"{place.project}/opencode.json is no JSON: line 2, column 1")
+    assert f"{place.project}/opencode.json is no JSON: line 2, column 1" in toast["message"]
+    async with place.api.stream("/event") as late:
+        toast = (await late.until("tui.toast.show"))[-1]["properties"]
+    assert f"{place.project}/opencode.json is no JSON" in toast["message"], "who connects later is told too"
 
 
 async def test_a_wrong_value_leaves_the_others(place: Place) -> None:

@@ -57,7 +57,17 @@ from shim.processes.child_environment import child_environment
 from universal.lib.jsonvalue import obj
 from universal.permissions import BUILD, PLAN, Rule, rules_from_config
 
-__all__ = ["FILE_LIMIT_BYTES", "PLACEHOLDER", "ConfigCommand", "ConfigFiles", "OpenCodeConfig", "Problem", "Source", "describe"]
+__all__ = [
+    "FILE_LIMIT_BYTES",
+    "PLACEHOLDER",
+    "ConfigCommand",
+    "ConfigFiles",
+    "OpenCodeConfig",
+    "Problem",
+    "Source",
+    "describe",
+    "unread_rules_notice",
+]
 
 SCHEMA = "https://opencode.ai/config.json"
 GLOBAL_NAMES = ("config.json", "opencode.json", "opencode.jsonc")
@@ -375,6 +385,14 @@ def _write(path: Path, changes: Mapping[str, Any]) -> Path:
         Path(temporary).unlink(missing_ok=True)
         raise
     return path
+
+
+def unread_rules_notice(config: OpenCodeConfig) -> str:
+    """What a person is told of rules that cannot be read: what it means, and the faults. "" if all can be read."""
+    if not config.has_unread_rules:
+        return ""
+    words = "Until this is corrected, everything that a permission rule could be about is asked here:"
+    return "\n".join((words, *describe(config.problems)))
 
 
 def describe(problems: tuple[Problem, ...]) -> Iterator[str]:

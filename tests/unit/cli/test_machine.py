@@ -10,10 +10,14 @@ import pytest
 
 from shim.cli import machine
 from shim.cli.machine import Check
+from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, Problem
 from shim.lib.settings import Settings
 from shim.lib.version import Build, Release
 
 BUILD = Build("1.2.0", "0" * 40, False, (Release("1.2.0", date(2026, 6, 1)),))
+
+
+FAULT = Problem("/p/opencode.json", "is no JSON")
 
 
 def status(check: Check) -> str:
@@ -39,6 +43,8 @@ def status(check: Check) -> str:
         (machine.check_release(date(2026, 6, 11), BUILD), "ok"),
         (machine.check_release(date(2027, 6, 1), BUILD), "warning"),
         (machine.check_release(date(2026, 6, 1), Build("1.2.0", "0" * 40)), "ok"),
+        (machine.check_rules(OpenCodeConfig({}), Path("/p")), "ok"),
+        (machine.check_rules(OpenCodeConfig({}, (FAULT,), (), True), Path("/p")), "wrong"),
         (machine.check_container(Path("/data"), {}, 1000, inside=False), "ok"),
         (machine.check_container(Path("/data"), {}, 1000, inside=True), "wrong"),
         (machine.check_container(Path("/nowhere/data"), {"HOME": "/tmp"}, 1000, inside=True), "warning"),
@@ -49,6 +55,13 @@ def status(check: Check) -> str:
 def test_each_finding_has_its_status_and_a_remedy_unless_it_is_ok(check: Check, expected: str) -> None:
     assert check.status == expected
     assert bool(check.remedy) == (expected != "ok")
+
+
+def test_a_faulty_rule_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "opencode.json").write_text('{"permission": {"bash": "denied"}}')
+    check = machine.check_rules(ConfigFiles(tmp_path / "home", {}).load(str(tmp_path)), tmp_path)
+    assert str(tmp_path / "opencode.json") in check.text
+    assert "deny" in check.text, "what to write"
 
 
 def test_a_port_that_another_program_has_is_wrong(tmp_path: Path) -> None:

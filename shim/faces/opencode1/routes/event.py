@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from shim.faces.opencode1 import read
+from shim.faces.opencode1 import host, read
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.generations import generation_of, takes_twins
 from shim.faces.opencode1.stream import encoder_of
+from shim.host.changes import RULES_TITLE, HostChanged, TuiToast
+from shim.host.config.opencode_config import unread_rules_notice
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
 from shim.http.streams import subscribe as subscribe_reader
@@ -43,17 +45,25 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
     generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
     encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
+    toasts = [] if scope is None else await _notices(ctx, scope, project)
     subscription = await subscribe_reader(
         ctx.services,
         encoder,
         scope=scope,
         last_event_id=last,
-        greeting=lambda is_shown: [*running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
+        greeting=lambda is_shown: [*toasts, *running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
     )
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
     return await stream(request, subscription, gzip=gzip, write_queue=ctx.services.hub.write_queue)
+
+
+async def _notices(ctx: Ctx, directory: str, project: str) -> list[OpenCodeEvent]:
+    """What every client of a directory must know, also one that connects late: that its rules cannot be read."""
+    notice = unread_rules_notice(await ctx.services.config.fresh(directory))
+    toast = HostChanged(TuiToast(notice, "warning", title=RULES_TITLE), directory, project)
+    return host.events_of(toast) if notice else []
 
 
 def open_requests(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:

@@ -241,10 +241,11 @@ class AgentDirectory:
         """
         refuse_options(options)
         located = await self._still_there(agent.spec)
+        keys = await asyncio.to_thread(self.keys.environment, agent.spec)  # the first call reads a file
         filled = replace(
             options,
             binary=located.path or "",
-            environment=self.environment() | dict(options.variables),
+            environment=self.environment() | keys | dict(options.variables),
             is_root=self._is_root,
             version=located.version,
         )
@@ -256,10 +257,10 @@ class AgentDirectory:
         if self._record_dir is not None:
             recorder = Recorder(self._record_dir, name, located.version, launch)
             variables = options.variables
-            inner = await self._spawn(agent, located, launch, variables, recorder.lines(on_lines), recorder.exits(on_exit))
+            inner = await self._spawn(agent, located, launch, keys, variables, recorder.lines(on_lines), recorder.exits(on_exit))
             handle = RecordedHandle(inner, recorder)
         else:
-            handle = await self._spawn(agent, located, launch, options.variables, on_lines, on_exit)
+            handle = await self._spawn(agent, located, launch, keys, options.variables, on_lines, on_exit)
         if self.on_spawned is not None:
             self.on_spawned(name)
         return handle
@@ -269,12 +270,12 @@ class AgentDirectory:
         agent: Agent,
         located: ProgramLocation,
         launch: LaunchSpec,
+        keys: Mapping[str, str],
         variables: Mapping[str, str],
         on_lines: OnLines,
         on_exit: OnExit,
     ) -> AgentHandle:
         name = agent.spec.name
-        keys = await asyncio.to_thread(self.keys.environment, agent.spec)  # the first call reads a file
         env = {**keys, **child_environment(variables, {}), **launch.env}
         launch = replace(launch, env=env)  # after the recorder was created, so that it records no key
         if located.path is None:

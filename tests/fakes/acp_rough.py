@@ -2,11 +2,13 @@
 
 Manners of the prompt: `late` sends half of its text after the answer, `own` answers and works again when its pipe is written to.
 Of the handshake: `silent` answers only to its first process, which tells what it offers; the next one says why on stderr.
+`login` wants to be told to use the key in its environment.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,7 @@ def prompt(id_: Any, text: str) -> None:
 
 
 def main() -> None:
+    is_refused = MANNER == "login"
     for line in sys.stdin:
         message = json.loads(line)
         method, id_ = message.get("method"), message.get("id")
@@ -46,7 +49,13 @@ def main() -> None:
             sys.stderr.write("waiting for the sandbox\n")
             sys.stderr.flush()
         elif method == "initialize":
-            write(id=id_, result={"protocolVersion": 1, "agentCapabilities": {}})
+            methods = [{"id": "browser", "name": "Log in with Google"}, {"id": "key", "name": "Use an API key"}]
+            write(id=id_, result={"protocolVersion": 1, "agentCapabilities": {}, "authMethods": methods})
+        elif method == "authenticate":
+            is_refused = message["params"] != {"methodId": "key"} or "GEMINI_API_KEY" not in os.environ
+            write(id=id_, result={})
+        elif method == "session/new" and is_refused:
+            write(id=id_, error={"code": -32000, "message": "Authentication required"})
         elif method == "session/new":
             ASKED.touch()
             write(id=id_, result={"sessionId": "s"})

@@ -18,7 +18,20 @@ from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.store.rows import row_of
 from tests.fuzz import mutate
-from universal.codec import Codec, Exit, Fact, Interrupt, LaunchOptions, Output, PermissionReply, Prompt, QuestionReply, Signal
+from universal.codec import (
+    Codec,
+    Exit,
+    Fact,
+    Interrupt,
+    LaunchOptions,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    SetTimer,
+    Signal,
+    TimedCodec,
+)
 from universal.events import EventType, Source, UniversalEvent
 from universal.lib.framing import LineFramer
 from universal.registry import agents
@@ -108,6 +121,9 @@ def play(agent: str, seed: int) -> Codec:
             for reply in answers(random, outputs):
                 if random.random() < 0.8:
                     check(codec.send(reply), number)
+            timers = [out.key for out in outputs if isinstance(out, SetTimer) and out.after_s is not None]
+            for key in timers if isinstance(codec, TimedCodec) and random.random() < 0.5 else ():
+                check(codec.on_timer(key), number)
     check(codec.eof(random.choice((Exit(code=0), Exit(code=1, stderr="\udce9 boom"), Exit(code=None, signal=9)))), len(lines))
     assert all(isinstance(count, int) for count in codec.counters().values())
     return codec

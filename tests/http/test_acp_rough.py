@@ -21,8 +21,8 @@ TURN_S = 20.0
 
 
 @asynccontextmanager
-async def server(tmp_path: Path, manner: str) -> AsyncIterator[Live]:
-    agents: Any = {"rough": {"command": [sys.executable, "-IS", str(FAKE), manner, str(tmp_path)], "title": "Rough"}}
+async def server(tmp_path: Path, manner: str, name: str = "rough") -> AsyncIterator[Live]:
+    agents: Any = {name: {"command": [sys.executable, "-IS", str(FAKE), manner, str(tmp_path)], "title": "Rough"}}
     async with live(tmp_path, agents=agents, abort_timeout_s=2.0) as found:
         yield found
 
@@ -62,3 +62,14 @@ async def test_an_agent_that_does_not_answer_fails_the_prompt_with_its_own_reaso
         error = (await live_server.messages(session))[1]["info"]["error"]["data"]
         assert "Rough did not answer `initialize` within 2 seconds" in error["message"]
         assert "waiting for the sandbox" in error["message"]
+
+
+async def test_an_agent_that_wants_a_login_uses_the_stored_key(tmp_path: Path) -> None:
+    model = {"providerID": "gemini", "modelID": "default"}
+    async with server(tmp_path, "login", "gemini") as live_server:
+        session = await live_server.session()
+        refused = await live_server.ask(session, "hello", model=model)
+        assert "Authentication required" in refused["info"]["error"]["data"]["message"]
+        await live_server.api.put("/auth/gemini", {"type": "api", "key": "k"}, status=200)
+        answer = await live_server.ask(session, "hello", model=model)
+        assert [part["text"] for part in answer["parts"] if part["type"] == "text"][0].endswith("\n\nhello")  # with what it missed

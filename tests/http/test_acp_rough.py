@@ -72,4 +72,5 @@ async def test_an_agent_that_wants_a_login_uses_the_stored_key(tmp_path: Path) -
         assert "Authentication required" in refused["info"]["error"]["data"]["message"]
         await live_server.api.put("/auth/gemini", {"type": "api", "key": "k"}, status=200)
         answer = await live_server.ask(session, "hello", model=model)
-        assert [part["text"] for part in answer["parts"] if part["type"] == "text"][0].endswith("\n\nhello")  # with what it missed
+        [text] = [part["text"] for part in answer["parts"] if part["type"] == "text"]
+        assert text.endswith("\n\nhello")  # before it is what the agent has missed

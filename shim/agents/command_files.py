@@ -31,6 +31,8 @@ ENTRIES_LIMIT = 5000
 PLUGINS_LIMIT = 100
 """Maximum plugins of one project."""
 CACHED_FILES = 5000
+KEPT_DIRECTORIES = 500
+"""Maximum directories, for each agent, whose names are kept."""
 DESCRIPTION_CHARS = 1000
 SKILL = "SKILL.md"
 NO_DESCRIPTION = "Custom command"
@@ -56,6 +58,8 @@ class CommandFiles:
         self._environ = environ
         self._roots = tuple(roots)
         self._read: dict[str, tuple[object, _File | None]] = {}
+        self._names: dict[tuple[str, CommandSources], frozenset[str]] = {}
+        """(directory, sources) -> all names that were ever found."""
 
     def find(self, directory: str, sources: CommandSources, *, with_project: bool) -> tuple[SlashCommand, ...]:
         """List the commands in a directory. `with_project`: False leaves out what the project brings."""
@@ -74,7 +78,16 @@ class CommandFiles:
         if sources.plugins is not None and above:
             for command in self._commands_of_plugins(sources.plugins, above, inside):
                 found.setdefault(command.name, command)
+        key = directory, sources
+        names = self._names.pop(key, frozenset[str]()).union(found)
+        self._names[key] = frozenset(islice(names, FILES_LIMIT))
+        while len(self._names) > KEPT_DIRECTORIES:
+            self._names.pop(next(iter(self._names)), None)  # another thread may have taken it
         return tuple(found.values())
+
+    def removed_names(self, directory: str, sources: CommandSources, found: Iterable[SlashCommand]) -> frozenset[str]:
+        """Return the names that earlier looks have found, and that are not in `found` any more."""
+        return self._names.get((directory, sources), frozenset()).difference(command.name for command in found)
 
     def _commands_in(self, path: Path, folder: CommandFolder, inside: Sequence[str]) -> Iterator[SlashCommand]:
         files = _skills_below(path, folder.depth) if folder.form == "skills" else _documents_below(path, folder.depth)

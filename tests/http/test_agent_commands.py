@@ -69,8 +69,8 @@ async def test_an_untrusted_project_lists_nothing_and_runs_nothing(tmp_path: Pat
         assert "hello" in await names(server)
 
 
-@pytest.fixture
-async def talkative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
+@pytest.fixture(params=["no files"])
+async def talkative(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
     """A server whose agent has no files of commands, and tells one of the project when it runs there."""
 
     def make(ids: IdFactory) -> MockCodec:
@@ -91,7 +91,9 @@ async def talkative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIte
         return TellingCodec(ids)
 
     def agents() -> dict[str, AgentSpec]:
-        return {"mock": replace(MOCK, make=make, command_sources=NO_COMMANDS)}
+        return {
+            "mock": replace(MOCK, make=make, command_sources=NO_COMMANDS if request.param == "no files" else MOCK.command_sources)
+        }
 
     monkeypatch.setattr("shim.agents.setup.known_agents", agents)
     async with live(tmp_path) as server:
@@ -105,6 +107,16 @@ async def test_commands_that_an_agent_reports_in_a_session_are_kept_for_the_dire
     assert "of-project" in await names(talkative)
     await talkative.api.delete(f"/session/{session}", status=200)
     assert "of-project" in await names(talkative), "its process has ended"
+
+
+@pytest.mark.parametrize("talkative", ["files"], indirect=True)
+async def test_a_removed_file_is_gone_at_once_though_a_running_agent_still_reports_it(talkative: Live) -> None:
+    path = plant(talkative.directory, ".mock/commands/of-project.md", "in a file")
+    assert "of-project" in await names(talkative)
+    await talkative.ask(await talkative.session(), "echo one")
+    assert "of-project" in await names(talkative)
+    path.unlink()
+    assert "of-project" not in await names(talkative)
 
 
 # --- heads that name an agent or a model ---------------------------------------------------------------------------

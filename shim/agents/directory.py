@@ -290,7 +290,7 @@ class AgentDirectory:
         try:
             exited = on_exit if folder is None else partial(_remove_settings, folder, on_exit)
             return await transport.spawn(launch, self._environ, on_lines=on_lines, on_exit=exited, name=name)
-        except BaseException as error:
+        except BaseException as error:  # a cancelled start leaves no file of settings
             if folder is not None:
                 settings_files.remove(folder)
             if isinstance(error, AgentNotFound):
@@ -367,7 +367,7 @@ class AgentDirectory:
             out = isinstance(error, DiscoveryFailed) and error.code in LOGGED_OUT
             why = f"{str(error).rstrip('.')}. {spec.login_hint}" if out and spec.login_hint else str(error)
             self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {why}", logged_out=out)
-        except Exception as error:
+        except Exception as error:  # a codec of another package may raise anything
             log.exception("agent.discovery_failed", agent=name)
             self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {error}")
         finally:

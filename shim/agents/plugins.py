@@ -129,7 +129,7 @@ class GuardedCodec:
         """Name the package in an exception. The caller reports it as a failed start."""
         try:
             return self._inner.launch(options)
-        except Exception as error:
+        except Exception as error:  # code of another package may raise anything
             raise AgentStartFailed(self._fault("launch", error)) from error
 
     def start(self) -> list[Output]:
@@ -156,7 +156,7 @@ class GuardedCodec:
         outputs: list[Output]
         try:
             outputs = call(*arguments)
-        except Exception as error:
+        except Exception as error:  # code of another package may raise anything
             log.exception("plugin.codec_failed", agent=self.name, package=self._package, method=method)
             message = self._fault(method, error)
             outputs = [

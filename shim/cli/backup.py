@@ -88,7 +88,7 @@ def backup(data_dir: Path, target: Path, *, keys: bool = True) -> Summary:
     except OSError as error:
         part.unlink(missing_ok=True)
         raise BackupError(f"Cannot write {target}: {error.strerror or error}. Free some space, or choose another.") from error
-    except BaseException:
+    except BaseException:  # Ctrl-C leaves no half backup
         part.unlink(missing_ok=True)
         raise
     return Summary(target, files + 1, target.stat().st_size, schema)

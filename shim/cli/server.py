@@ -288,7 +288,7 @@ async def _stop_listening(site: web.SockSite, sock: socket.socket) -> None:
     """
     asyncio.get_running_loop().remove_reader(sock.fileno())
     for _ in range(ACCEPT_STEPS):
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # what was accepted begins to be served
     await site.stop()
 
 

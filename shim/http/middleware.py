@@ -113,7 +113,7 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
     except ConnectionResetError:
         # The client disconnected during a write. aiohttp cleans up.
         raise
-    except Exception as error:
+    except Exception as error:  # no fault of a handler ends the server or shows a traceback
         reference = f"err_{secrets.token_hex(4)}"
         log.exception("request.failed", ref=reference, method=request.method, path=request.path[:SHOWN_PATH_LENGTH])
         if request.get(_STARTED):

@@ -90,7 +90,7 @@ async def _go_on(
         opening = hub.encode_greeting(subscription, events)
         async with asyncio.timeout(REPLAY_S):
             missed = await _read_all(hub, replays, encoder, gaps)
-    except BaseException:
+    except BaseException:  # a client that has gone must not stay a reader
         subscription.close()
         raise
     replayed = {event.subject for event in missed} - {None}

@@ -43,7 +43,7 @@ class Traces:
                 row = tracer.feed(event)
                 if event.sequence > after:
                     rows.append((entry, row))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other requests go on
         if tracer is not None:
             more = self._store.last_sequence(session_id) > tracer.sequence
             self._waiting[session_id] = tracer
@@ -61,7 +61,7 @@ class Traces:
                 tracer.feed(event_of(entry, with_raw=False))
             if not stored:
                 break
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other requests go on
         return tracer
 
     def forget(self, session_id: str) -> None:

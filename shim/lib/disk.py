@@ -110,7 +110,7 @@ def put(path: str | Path, data: bytes, folders: Sequence[str], mode: int | None 
                 if mode is not None:
                     os.fchmod(descriptor, mode)
             os.replace(temporary, name, src_dir_fd=above, dst_dir_fd=above)
-        except BaseException:
+        except BaseException:  # whatever happens, no temporary file stays
             with suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=above)
             raise

@@ -174,7 +174,7 @@ def build_app(
         )
         try:
             await directory.start()
-        except BaseException:
+        except BaseException:  # a cancelled start leaves nothing behind
             await directory.close()
             raise
         await leftovers.forget()

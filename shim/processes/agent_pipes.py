@@ -335,7 +335,7 @@ class AgentProcess:
             return None
         try:
             self._due = self._on_lines(lines)
-        except Exception as error:
+        except Exception as error:  # raised where the pump awaits it, not in the transport
             self._due = _raise(error)
         return None if self._due is None else b""
 
@@ -439,7 +439,7 @@ class AgentProcess:
                     stderr=self.stderr,
                 )
             )
-        except Exception:
+        except Exception:  # the exit is told once, whatever the listener does
             log.exception("agent.exit_failed", pid=self.pid)
 
 

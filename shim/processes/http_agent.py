@@ -185,7 +185,7 @@ class HttpAgent:
             self._trouble = f"The agent's server did not listen, or was not ready, within {START_S:.0f} s."
         except aiohttp.ClientError as error:
             self._trouble = f"The agent's event stream broke: {error}"
-        except Exception as error:
+        except Exception as error:  # a fault in a codec ends its agent, not the server
             log.exception("agent.lines_failed", agent=self._name)
             self._trouble = str(error)
         if self._process is not None:  # not killed, so that an agent that died by itself can report its exit code
@@ -245,7 +245,7 @@ class HttpAgent:
             answer["body"] = {"message": str(error) or type(error).__name__}
         try:
             await self._deliver([json.dumps(answer, ensure_ascii=False).encode()])
-        except Exception:
+        except Exception:  # a fault in a codec ends its agent, not the server
             log.exception("agent.lines_failed", agent=self._name)
             self.kill()
 

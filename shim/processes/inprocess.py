@@ -172,7 +172,7 @@ class InProcessAgent:
                 pending = self._on_lines(lines)
                 if pending is not None:
                     await pending
-            except Exception:
+            except Exception:  # a fault in a codec ends its agent, not the server
                 log.exception("agent.lines_failed")
                 self.kill()
                 await asyncio.wait({program}, timeout=self._waits.kill_s)
@@ -182,7 +182,7 @@ class InProcessAgent:
             self._cut.cancel()
         try:
             self._on_exit(self._exit_of(program))
-        except Exception:
+        except Exception:  # a fault in a codec ends its agent, not the server
             log.exception("agent.exit_failed")
 
     def _exit_of(self, program: asyncio.Task[int]) -> Exit:

@@ -165,7 +165,7 @@ async def get_counters(ctx: Ctx) -> object:
     assert telemetry is not None
     loop = asyncio.get_running_loop()
     before = loop.time()
-    await asyncio.sleep(0)
+    await asyncio.sleep(0)  # one turn of the loop, which is what is measured
     meters, feed = telemetry.meters, services.sessions.deps.feed
     return exactly(
         {

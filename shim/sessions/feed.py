@@ -241,7 +241,7 @@ class Feed:
                     _notify_each(observer, events)
                 elif on_pieces is not None:
                     on_pieces(events)
-            except Exception:
+            except Exception:  # one observer never keeps an event from the others
                 log.exception("feed.observer_failed", session_id=first.session_id, sequence=first.sequence)
 
     def show(self, event: UniversalEvent) -> None:

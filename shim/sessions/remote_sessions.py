@@ -281,7 +281,7 @@ class RemoteSessions:
                 for row in page:
                     feed.show(event_of(row))
             self._show_in_entry(entry, remote)
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other requests go on
         if remote.has_begun and (view := remote.view) is not None:
             self._deps.changes.publish(view.correct(state), state.session, self._deps.clock.now_ms(), is_resent=True)
             if view.is_busy == state.machine.busy:  # else the end of the turn, which they have seen, is still to come

@@ -236,7 +236,7 @@ class Replays:
                     yield change
                 found.clear()
                 if perf_counter() > pause_at:
-                    await asyncio.sleep(0)
+                    await asyncio.sleep(0)  # other requests go on
                     pause_at = perf_counter() + SLICE_S
 
 

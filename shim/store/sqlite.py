@@ -224,7 +224,7 @@ class SqliteStore:
         self._reader = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-read")
         try:
             self._opened = await self._in_thread(self._open)
-        except BaseException:
+        except BaseException:  # a cancelled start leaves nothing behind
             self._reader.shutdown(wait=False)
             self._reader = None
             raise
@@ -472,7 +472,7 @@ class SqliteStore:
             presence.enter()
             if alone:
                 lock.share()
-        except BaseException as error:
+        except BaseException as error:  # whatever happens, no lock stays
             for connection in connections:
                 connection.close()
             presence.leave()

@@ -171,7 +171,7 @@ class GroupWriter:
         try:
             while self._group():
                 pass
-        except Exception as error:
+        except Exception as error:  # who waits for a commit must not wait for ever
             log.exception("store.writer_died")
             self._settle(StoreError(f"The writer of the store has stopped ({error}). Restart the server; this is a bug."), 0)
         with self._changed:

@@ -109,7 +109,7 @@ class _Runner:
                 await (_post(self.hook, notice) if self.hook.url else _command(self.hook, notice))
             except (ShimError, OSError, TimeoutError) as error:
                 log.warning("hook.failed", hook=self.hook.name, kind=notice.event, error=str(error) or type(error).__name__)
-            except Exception:
+            except Exception:  # a hook never ends the worker of the others
                 log.exception("hook.failed", hook=self.hook.name, kind=notice.event)
 
     def forget(self) -> None:

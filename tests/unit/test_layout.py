@@ -229,6 +229,19 @@ def without_subject(name: str, text: str) -> list[str]:
     return [] if found or str(path) in OF_NO_MODULE else [f"no module of this name in {path.parent} of shim, universal or tools"]
 
 
+ODD = re.compile(r"^\s*(except (Exception|BaseException)\b.*:|await asyncio\.sleep\(0\))$")
+
+
+def odd_without_reason(_name: str, text: str) -> list[str]:
+    """Lines that catch everything, or give the loop a turn, with no comment on them, before them or after them."""
+    lines = ["", *text.splitlines(), ""]
+    return [
+        f"{at}: {line.strip()}"
+        for at, line in enumerate(lines)
+        if ODD.match(line) and not any(near.strip().startswith("#") for near in (lines[at - 1], lines[at + 1]))
+    ]
+
+
 Rule = Callable[[str, str], list[str]]
 
 RULES: dict[str, tuple[Rule, Iterable[str]]] = {
@@ -245,6 +258,7 @@ RULES: dict[str, tuple[Rule, Iterable[str]]] = {
         [name for name in FILES if Path(name).suffix in TEXT_ENDINGS and name != "uv.lock"],
     ),
     "checks are switched off with a reason": (silent_switch_off, OURS),
+    "what catches everything or gives the loop a turn says why": (odd_without_reason, OURS),
     "tests mirror the modules": (
         without_subject,
         [name for name in TESTS if re.fullmatch(r"tests/unit/(.+/)?test_\w+\.py", name)],
@@ -275,6 +289,7 @@ BAD: dict[str, tuple[str, str]] = {
     "tests do not wait by sleeping": ("tests/unit/x.py", "import time\ntime.sleep(0.1)"),
     "nothing names a path of one machine": ("docs/x.md", "see /wo" + "rk/notes.md"),
     "checks are switched off with a reason": ("shim/x.py", "x = 1  # noqa" + ": E501"),
+    "what catches everything or gives the loop a turn says why": ("shim/x.py", "try:\n    f()\nexcept Exception:\n    pass\n"),
     "tests mirror the modules": ("tests/unit/store/test_cupboard.py", ""),
 }
 

@@ -230,7 +230,7 @@ class SpareAgents:
             self._due.clear()
             try:
                 await self.look()
-            except Exception:
+            except Exception:  # the loop outlives a fault: spares are a convenience
                 log.exception("agent.spares_failed")
 
     def _pause_s(self) -> float:

@@ -109,7 +109,7 @@ async def _summary_of(sequence: int, session: Session) -> Summary:
         elif isinstance(entry, PromptEntry) and entry.prompt.kind == "user":
             prompts_ms.append(entry.created_ms)
         if number % AT_ONCE == 0:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other requests go on
     return Summary(sequence, session.record, tuple(prompts_ms), tuple(steps))
 
 

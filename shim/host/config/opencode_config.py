@@ -381,7 +381,7 @@ def _write(path: Path, changes: Mapping[str, Any]) -> Path:
             file.write(new)
         Path(temporary).chmod(target.stat().st_mode & 0o777 if target.exists() else 0o644)
         Path(temporary).replace(target)
-    except BaseException:
+    except BaseException:  # whatever happens, no temporary file stays
         Path(temporary).unlink(missing_ok=True)
         raise
     return path

@@ -108,7 +108,7 @@ class Snapshots:
     async def _tidy_logged(self) -> None:
         try:
             await self.tidy()
-        except Exception:
+        except Exception:  # a task that nobody awaits: its fault would be lost
             log.exception("snapshot.tidy_failed")
 
     # --- operations for sessions -----------------------------------------------------------------------------
@@ -371,7 +371,7 @@ async def _alone(git_dir: Path, directory: str) -> int:
         async with asyncio.timeout(ALONE_S):
             while not _try_lock(descriptor):  # noqa: ASYNC110 - what is waited for is in another process
                 await asyncio.sleep(ALONE_EVERY_S)
-    except BaseException as error:
+    except BaseException as error:  # a cancelled wait gives the file back too
         os.close(descriptor)
         if isinstance(error, TimeoutError):
             raise SnapshotError(f"Another server has been at the snapshots of {directory} for {ALONE_S:g} s.") from error

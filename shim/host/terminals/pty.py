@@ -84,7 +84,7 @@ class PtyProcess:
                 stdout=self._slave,
                 stderr=self._slave,
             )
-        except BaseException:
+        except BaseException:  # a cancelled start leaves nothing behind
             self._close()
             raise
         self.pid = process.pid

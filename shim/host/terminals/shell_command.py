@@ -62,7 +62,7 @@ class ShellCommand:
         )
         try:
             return await self._read(process)
-        except BaseException:
+        except BaseException:  # a cancelled caller ends its command
             self.stopped = True
             await child_process.end(process)
             raise

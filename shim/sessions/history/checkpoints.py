@@ -126,7 +126,7 @@ async def pack_in_steps(state: SessionState) -> None:
     while has_more:
         has_more = pack(state, most=1)
         if has_more:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other sessions go on
 
 
 def pack(state: SessionState, most: int | None = None) -> bool:

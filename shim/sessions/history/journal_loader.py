@@ -52,7 +52,7 @@ async def load_journal(state: SessionState, store: Store, *, is_whole: bool = Fa
                 with suppress(TypeError, ValueError):  # logged when its checkpoint is written
                     await checkpoints.pack_in_steps(state)
             if perf_counter() > pause_at:
-                await asyncio.sleep(0)
+                await asyncio.sleep(0)  # other sessions go on
                 pause_at = perf_counter() + SLICE_S
 
 

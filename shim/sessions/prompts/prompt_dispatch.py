@@ -239,7 +239,7 @@ class PromptDispatcher:
                 await asyncio.gather(*start, *snapshot)
             except AgentError as error:
                 self._fail(pending, str(error))
-            except Exception as error:
+            except Exception as error:  # a turn ends with its reason, whatever a codec raises
                 log.exception("agent.launch_failed", session_id=self._state.id, agent=pending.agent)
                 self._fail(pending, f"{pending.agent} could not be started: {error}")
 

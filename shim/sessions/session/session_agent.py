@@ -138,7 +138,7 @@ class SessionAgent:
         self._greeting = codec.start
         try:
             handle = await self._deps.agents.spawn(agent, options, codec, on_lines, on_exit)
-        except BaseException:
+        except BaseException:  # a cancelled start leaves no codec without a process
             self.codec = None
             raise
         if self.codec is not codec:

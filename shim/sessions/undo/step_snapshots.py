@@ -167,7 +167,7 @@ class StepSnapshots:
         except ShimError as error:
             report = {"failed": str(error)}
             self._report(error)
-        except Exception as error:
+        except Exception as error:  # a turn goes on without its snapshot
             report = {"failed": f"unexpected: {error}"}
             log.exception("snapshot.failed", session_id=self._state.id, directory=self._directory)
         if phase == "end" and self._late:  # the next prompt is being answered

@@ -242,7 +242,7 @@ class Commands:
             await self._put(work, b"", is_last=True)
         except StoreError as error:  # NATS is gone, or the command is unreadable
             log.warning("cluster.command_failed", command=command_id, error=str(error))
-        except Exception as error:
+        except Exception as error:  # the asker hears of every fault
             log.exception("cluster.command_failed", command=command_id)
             with suppress(StoreError):
                 await self._refuse(work.inbox, f"failed: {error}. See its log")

@@ -283,7 +283,7 @@ class LaneWriter:
             self._settle(lane, len(lane.queue), closed.error)
         except StoreError as error:
             await self._wait_for_retry(lane, error)
-        except Exception as error:
+        except Exception as error:  # whoever waits for the write hears of every fault
             log.exception("store.commit_failed", lane=str(lane.key))
             await self._wait_for_retry(
                 lane, StoreError(f"The store could not write ({type(error).__name__}: {error}). This is a bug.")

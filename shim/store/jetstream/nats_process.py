@@ -75,7 +75,7 @@ class EmbeddedServer:
         except OSError as error:
             await self.stop()
             raise StoreError(f"Cannot start {binary}: {error.strerror or error}.") from error
-        except BaseException:
+        except BaseException:  # a cancelled start leaves nothing behind
             await self.stop()
             raise
         log.info("cluster.embedded_started", url=self.url, data=str(self._folder))

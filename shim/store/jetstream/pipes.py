@@ -117,7 +117,7 @@ class Pipes:
                 await self._accept(command, end)
         except (ServerLost, StoreError) as error:
             log.info("cluster.stream_lost", path=command.path, error=str(error))
-        except Exception:
+        except Exception:  # a task that nobody awaits: its fault would be lost
             log.exception("cluster.stream_failed", path=command.path)
 
 

@@ -177,7 +177,7 @@ class JetStreamStore:
                 await self._embedded.start()
                 self.options = replace(self.options, servers=(self._embedded.url,), secret=self._embedded.token)
             self._opened = await self._open()
-        except BaseException:
+        except BaseException:  # a cancelled start leaves nothing behind
             self._is_opening = False
             if self._embedded is not None:
                 await self._embedded.stop()
@@ -224,7 +224,7 @@ class JetStreamStore:
             seen = await connection.last_sequence(self.layout.sessions)
             await values.open()
             await leases.start()
-        except BaseException:
+        except BaseException:  # a cancelled start leaves nothing behind
             if local is not None:
                 await asyncio.to_thread(local.leave)
             await connection.close()

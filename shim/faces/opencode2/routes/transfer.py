@@ -41,7 +41,7 @@ async def export(ctx: Ctx, path: SessionPath, query: ExportQuery) -> object:
     for number, id_ in enumerate(list(session.timeline.entries), 1):
         messages += [] if (wire := read.message_at(session, id_)) is None else [wire]
         if number % AT_ONCE == 0:
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # other requests go on
     info = {key: value for key, value in read.info(session).items() if key != "revert"}
     if query.sanitize == "true":
         info = {**info, "title": REDACTED, "location": {"directory": "/"}, **({"metadata": {}} if "metadata" in info else {})}

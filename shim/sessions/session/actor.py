@@ -385,6 +385,8 @@ class SessionActor:
 
     def _on_signal(self, signal: Signal) -> None:
         state = self.children.state_of(signal.child)
+        if state is self.main and signal.input is Input.DONE and self._dispatcher.is_waiting:
+            return  # work of the agent's own is over: it does not have the prompt of this turn yet
         if state is self.main and signal.input in (Input.DONE, Input.FAILED):
             error = obj(signal.error)
             is_lost = text(error.get("code")) == SESSION_NOT_FOUND

@@ -319,6 +319,37 @@ async def test_a_prompt_that_needs_another_process_is_dispatched_to_it_with_snap
     await reached_idles(w, session, 2)
 
 
+async def test_work_of_the_agents_own_ends_no_turn_whose_prompt_it_does_not_have(w: World) -> None:
+    gate = asyncio.Event()
+    gate.set()
+
+    class SlowFiles(NoFiles):
+        async def track(self, directory: str) -> str:
+            await gate.wait()
+            return "tree"
+
+    w.manager.deps = replace(w.manager.deps, snapshots=lambda _directory: cast(Trees, SlowFiles()))
+    session = w.session()
+    await ask(w, session)
+    w.agent.text("here")
+    w.agent.end_turn()
+    await reached_idles(w, session, 1)
+    gate.clear()
+    await ask(w, session, "again")
+    assert w.agent.prompts == ["hello"], "the prompt waits for the snapshot before it"
+    w.agent.says(Signal(Input.ACTIVITY))
+    w.agent.text("by the way")
+    w.agent.end_turn()
+    gate.set()
+    async with asyncio.timeout(5):
+        while w.agent.prompts == ["hello"]:
+            await w.settle()
+    assert (w.agent.prompts, w.hub.folds[session].idles) == (["hello", "again"], 1)
+    w.agent.text("sure")
+    w.agent.end_turn()
+    await reached_idles(w, session, 2)
+
+
 async def reached_idles(w: World, session: str, count: int) -> None:
     async with asyncio.timeout(5):
         while w.hub.folds[session].idles < count:

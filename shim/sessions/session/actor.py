@@ -137,6 +137,8 @@ class SessionActor:
         self._local_work = LocalWork()
         self._abort_timer: asyncio.TimerHandle | None = None
         self._exit_data: SessionEndedData | None = None
+        self._has_own_work = False
+        """The agent has begun work of its own while a prompt waited to be given to it."""
         self._log_context = (0, "")
 
     # --- requests of clients ------------------------------------------------------------------------------------
@@ -385,8 +387,10 @@ class SessionActor:
 
     def _on_signal(self, signal: Signal) -> None:
         state = self.children.state_of(signal.child)
-        if state is self.main and signal.input is Input.DONE and self._dispatcher.is_waiting:
-            return  # work of the agent's own is over: it does not have the prompt of this turn yet
+        if state is self.main and signal.input in (Input.ACTIVITY, Input.DONE) and self._dispatcher.is_waiting:
+            was_at_work, self._has_own_work = self._has_own_work, signal.input is Input.ACTIVITY
+            if was_at_work and signal.input is Input.DONE:
+                return  # work of the agent's own is over: it does not have the prompt of this turn yet
         if state is self.main and signal.input in (Input.DONE, Input.FAILED):
             error = obj(signal.error)
             is_lost = text(error.get("code")) == SESSION_NOT_FOUND

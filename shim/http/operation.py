@@ -178,7 +178,7 @@ async def arguments(
     In: `rewritten`, which converts the fields of a client with another dialect.
     """
     services = request.app[SERVICES]
-    directory = resolve(request.query, request.headers, str(services.settings.directory))
+    directory = await services.links.real(resolve(request.query, request.headers, str(services.settings.directory)))
     if services.settings.roots:
         await _check_roots(services, directory, request.match_info.get("sessionID"))
     values: dict[str, object] = {"ctx": Ctx(request, services, directory)}

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from shim.http.directory import Links
+
 if TYPE_CHECKING:
     from shim.agents.directory import AgentDirectory
     from shim.agents.install import Installer
@@ -66,6 +68,7 @@ class Services:
     store: Store
     telemetry: Telemetry | None = None
     """None only in tests."""
+    links: Links = field(default_factory=Links)
 
     agents: AgentDirectory = field(init=False)
     hub: Hub = field(init=False)

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -107,7 +108,7 @@ class FakeSessions:
     command_files: None = None
     trust: None = None
 
-    @property
+    @cached_property
     def deps(self) -> FakeSessions:
         return self
 

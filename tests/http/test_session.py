@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -221,3 +222,59 @@ async def test_sessions_and_settings_survive_a_restart(tmp_path: Path) -> None:
         assert answer["info"]["finish"] == "stop"
         ordered = [m["info"]["id"] for m in await server.messages(session)]
         assert ordered == sorted(ordered)
+
+
+async def test_sessions_outside_of_git_are_listed_by_their_path_from_the_root(server: Live, tmp_path: Path) -> None:
+    """The TUI of 1.18 asks so."""
+    folder = tmp_path / "plain" / "sub"
+    folder.mkdir(parents=True)
+    here, path = {"directory": str(folder)}, str(folder).lstrip("/")
+    made = (await server.api.post("/session", {}, params=here, status=200)).body
+    assert made["path"] == path
+    queries = ({"roots": "true", "path": path}, {"start": "0", "path": path}, {"path": path.rpartition("/")[0]})
+    for query in (*queries, {"scope": "project"}):
+        rows = (await server.api.get("/session", params={**here, **query}, status=200)).body
+        assert made["id"] in [row["id"] for row in rows], query
+    elsewhere = (await server.api.get("/session", params={"directory": str(tmp_path)}, status=200)).body
+    assert made["id"] not in [row["id"] for row in elsewhere]
+
+
+async def test_sessions_stay_in_the_list_when_their_folder_becomes_a_repository(server: Live, tmp_path: Path) -> None:
+    folder = tmp_path / "begins"
+    folder.mkdir()
+    here = {"directory": str(folder)}
+
+    async def made() -> str:
+        return (await server.api.post("/session", {}, params=here, status=200)).body["id"]
+
+    def run_git(*args: str) -> None:
+        subprocess.run(["git", "-c", "user.email=a@b.c", "-c", "user.name=n", *args], cwd=folder, check=True, capture_output=True)
+
+    ids = [await made()]
+    run_git("init", "-q")
+    await server.api.post("/instance/dispose", params=here, status=200)
+    ids.append(await made())
+    run_git("commit", "-q", "--allow-empty", "-m", "first")
+    await server.api.post("/instance/dispose", params=here, status=200)
+    ids.append(await made())
+    queries: tuple[dict[str, str], ...] = ({}, {"roots": "true", "limit": "100"}, {"path": ""}, {"scope": "project"})
+    for query in queries:
+        rows = (await server.api.get("/session", params={**here, **query}, status=200)).body
+        assert {row["id"] for row in rows} >= set(ids), query
+
+
+@pytest.mark.parametrize("spelling", ["/{real}", "{link}", "{real}/../real", "{link}/"])
+async def test_a_folder_is_one_however_it_is_spelled(server: Live, tmp_path: Path, spelling: str) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.mkdir()
+    link.symlink_to(real)
+    named = spelling.format(real=real, link=link)
+    async with server.api.stream("/event", params={"directory": named}) as events:
+        made = (await server.api.post("/session", {}, params={"directory": named}, status=200)).body
+        assert made["directory"] == str(real)
+        created = (await events.until("session.created"))[-1]
+        assert created["properties"]["info"]["id"] == made["id"]
+    for directory in (str(real), named):
+        rows = (await server.api.get("/session", params={"directory": directory}, status=200)).body
+        assert made["id"] in [row["id"] for row in rows]
+    assert (await server.api.get("/path", params={"directory": named}, status=200)).body["directory"] == str(real)

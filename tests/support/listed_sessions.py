@@ -7,6 +7,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
+from shim.host.git.projects import Identity
 from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.store.memory import MemoryStore
@@ -39,10 +40,17 @@ def context_of(records: Sequence[SessionRecord], directory: str, project_id: str
     for record in records:
         index.add(SessionEntry(record, "mock", {}))
 
-    async def identity(_: str) -> object:
-        return SimpleNamespace(id=project_id)
+    async def get(id_: str) -> Identity:
+        return Identity(id_, "/" if id_ == "global" else "/p")
+
+    async def identity(_: str) -> Identity:
+        return await get(project_id)
+
+    async def real(named: str) -> str:
+        return named
 
     sessions = SimpleNamespace(index=index, visit=lambda _: None, loaded_session=lambda _: None)
     settings = SimpleNamespace(roots=())
-    services = SimpleNamespace(sessions=sessions, settings=settings, projects=SimpleNamespace(identity=identity))
+    projects, links = SimpleNamespace(identity=identity, get=get), SimpleNamespace(real=real)
+    services = SimpleNamespace(sessions=sessions, settings=settings, projects=projects, links=links)
     return SimpleNamespace(services=services, directory=directory)

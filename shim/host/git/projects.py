@@ -22,9 +22,10 @@ from shim.host.git import vcs
 from shim.host.git.git_command import git
 from shim.host.values import Project, ProjectIcon
 from shim.lib.clock import Clock
-from shim.lib.disk import is_file, is_folder
+from shim.lib.disk import is_file, is_folder, is_inside
 from shim.lib.errors import GitInitFailed, ProjectNotFound
 from shim.store.base import Store
+from universal.lib.diffs import relative
 from universal.lib.jsonvalue import arr, obj, text, whole
 
 LOOK_AGAIN_S = 0.25
@@ -43,6 +44,18 @@ class Identity:
     id: str
     worktree: str
     vcs: Literal["git"] | None = None
+
+    def path_of(self, directory: str) -> str:
+        """A directory relative to the working tree, "" for its top. Outside of git it is relative to `/`, as in OpenCode."""
+        path = relative(directory, self.worktree) if self.worktree != "/" else directory.lstrip("/")
+        return "" if path in (".", directory) else path
+
+
+def belongs(project: Identity | Project, project_id: str, directory: str) -> bool:
+    """Whether a session, made in this project and directory, is one of `project`: also one from before its first commit."""
+    if project_id == project.id:
+        return True
+    return project_id == GLOBAL and project.worktree != "/" and is_inside(directory, project.worktree)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ class Move(BaseModel):
 @operation("experimental.controlPlane.moveSession")
 async def move(ctx: Ctx, body: Move) -> object:
     """Move a session. Its next prompt starts an agent there with the conversation. Raises SessionNotMoved."""
-    directory = resolve({"directory": body.destination.directory}, {}, ctx.directory)
+    directory = await ctx.services.links.real(resolve({"directory": body.destination.directory}, {}, ctx.directory))
     return await _move(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges)
 
 

@@ -14,14 +14,14 @@ from pydantic import BaseModel, BeforeValidator
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.host.files.roots import visible_sessions
+from shim.host.git.projects import GLOBAL, Identity, belongs
 from shim.http.operation import Ctx, need_id
 from shim.http.places import need_session_here
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.sessions.session.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session
-from universal.lib.diffs import relative
 from universal.session.importer import session_model
-from universal.session.model import UserInfo
+from universal.session.model import SessionRecord, UserInfo
 from universal.session.record_json import RecordChanges
 
 DEFAULT_LIMIT = 100
@@ -97,18 +97,13 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
         parent_id=options.parentID,
         permission=[r.model_dump() for r in options.permission or ()] or None,
         agent_name=agent,
-        path=_path(ctx.directory, project.worktree),
+        path=project.path_of(ctx.directory),
         mode=options.agent,
         model=session_model(options.model.model_dump()) if options.model is not None else None,
         metadata=options.metadata,
     )
     await services.store.flush(record.id)
     return read.session(record)
-
-
-def _path(directory: str, worktree: str) -> str:
-    path = relative(directory, worktree) if worktree not in ("/", directory) else ""
-    return "" if path in (".", directory) else path
 
 
 class ListQuery(BaseModel):
@@ -132,12 +127,12 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     project = await ctx.services.projects.identity(ctx.directory)
     records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
     # Nothing below reads all of them: a page ends the search.
-    matches = (record for record in records if record.project_id == project.id)
-    if project.id == "global" or (query.directory and query.scope != "project" and query.path is None):
+    matches = (record for record in records if belongs(project, record.project_id, record.directory))
+    if query.directory and query.scope != "project" and query.path is None:
         matches = (record for record in matches if record.directory == ctx.directory)
     if query.path is not None and query.scope != "project":
         prefix = query.path.strip("/")
-        matches = (record for record in matches if not prefix or f"{record.path or ''}/".startswith(prefix + "/"))
+        matches = (record for record in matches if not prefix or f"{_path_in(project, record)}/".startswith(prefix + "/"))
     if query.roots == "true":
         matches = (record for record in matches if record.parent_id is None)
     if query.start is not None:
@@ -149,6 +144,13 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
     limit = DEFAULT_LIMIT if query.limit is None else int(query.limit)
     page = islice(matches, min(limit, len(records))) if limit >= 0 else matches  # negative: no limit, as in native OpenCode
     return list(map(read.session, page))
+
+
+def _path_in(project: Identity, record: SessionRecord) -> str:
+    """The session's path in the project. The one that it was made with is that of another project, or of none."""
+    if project.id == GLOBAL or record.project_id != project.id:
+        return project.path_of(record.directory)
+    return record.path or ""
 
 
 @operation("session.get")

@@ -10,7 +10,6 @@ from pydantic import BaseModel, Field, RootModel
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.history import BrokenHistory, fold, row
 from shim.faces.opencode1.render import render
-from shim.faces.opencode1.routes.transfer import path_of
 from shim.faces.opencode1.transfer import import_
 from shim.host.files.roots import visible_sessions
 from shim.http.directory import resolve
@@ -79,8 +78,8 @@ async def replay(ctx: Ctx, body: ReplayBody) -> object:
         document = fold(e.model_dump() for e in body.events)
     except BrokenHistory as error:
         raise InvalidRequest(f"This history cannot be replayed: {error}.") from error
-    directory = resolve({"directory": body.directory}, {}, ctx.directory)
+    directory = await ctx.services.links.real(resolve({"directory": body.directory}, {}, ctx.directory))
     project = await ctx.services.projects.identity(directory)
-    record = await import_(ctx.services.sessions, document, directory, project, path_of(directory, project))
+    record = await import_(ctx.services.sessions, document, directory, project, project.path_of(directory))
     await ctx.services.store.flush(record.id)
     return {"sessionID": record.id}

@@ -11,8 +11,6 @@ from shim.faces.opencode1.endpoint import extra
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.faces.opencode1.transfer import import_
 from shim.http.operation import Ctx
-from shim.sessions.session.dependencies import ProjectLike
-from universal.lib.diffs import relative
 
 
 @extra("session.export", "GET", "/session/{sessionID}/export")
@@ -29,12 +27,6 @@ class Document(RootModel[dict[str, Any]]):
 async def import_session(ctx: Ctx, body: Document) -> object:
     """Import a session into the request's directory, and return its `info`."""
     project = await ctx.services.projects.identity(ctx.directory)
-    record = await import_(ctx.services.sessions, body.root, ctx.directory, project, path_of(ctx.directory, project))
+    record = await import_(ctx.services.sessions, body.root, ctx.directory, project, project.path_of(ctx.directory))
     await ctx.services.store.flush(record.id)
     return read.session(record)
-
-
-def path_of(directory: str, project: ProjectLike) -> str:
-    """Return a session's `path` from the worktree to its directory; outside of git, the directory without its first slash."""
-    path = relative(directory, project.worktree) if project.worktree != "/" else directory.lstrip("/")
-    return "" if path in (".", directory) else path

@@ -19,6 +19,7 @@ from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpda
 from shim.host.files.roots import require, visible_copies, visible_projects
 from shim.host.git import vcs
 from shim.host.git.project_copies import STRATEGY
+from shim.host.git.projects import belongs
 from shim.host.values import Project
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx
@@ -126,7 +127,11 @@ async def refresh(ctx: Ctx, body: ProjectQuery) -> object:
 
 def _info(ctx: Ctx, project: Project) -> host_types.Project:
     """The `Project`. `active` is the time of the last change of its sessions."""
-    times = [record.updated_ms for record in ctx.services.sessions.index.records() if record.project_id == project.id]
+    times = [
+        record.updated_ms
+        for record in ctx.services.sessions.index.records()
+        if belongs(project, record.project_id, record.directory)
+    ]
     return host.project(project, max(times, default=project.updated_ms))
 
 

@@ -21,6 +21,8 @@ from shim.faces.opencode2.routes import cursors
 from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, model_of, need, read_session
 from shim.faces.opencode2.session_info import info_of
 from shim.host.files.roots import require, visible_sessions
+from shim.host.git.projects import belongs
+from shim.host.values import Project
 from shim.http.directory import resolve
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.http.places import need_session_here
@@ -66,7 +68,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
     services = ctx.services
     if body.id is not None and services.sessions.index.find_record(body.id) is not None:
         return {"data": read.info(await read_session(ctx, body.id))}
-    directory = _directory(ctx, body)
+    directory = await _directory(ctx, body)
     await require(directory, services.settings.roots)
     agent = body.model.providerID if body.model is not None else None
     await need_session_here(ctx, directory, agent, body.metadata)
@@ -87,7 +89,7 @@ async def create(ctx: Ctx, body: CreateBody) -> object:
     return {"data": read.info(await read_session(ctx, record.id))}
 
 
-def _directory(ctx: Ctx, body: CreateBody) -> str:
+async def _directory(ctx: Ctx, body: CreateBody) -> str:
     if body.parentID is not None:
         parent = ctx.services.sessions.index.find_record(body.parentID)
         if parent is None:
@@ -98,7 +100,7 @@ def _directory(ctx: Ctx, body: CreateBody) -> str:
     named = body.location.directory
     if not os.path.isabs(named):  # noqa: PTH117 - pure: no look at the disk
         raise InvalidRequest(f'Expected an absolute directory, got "{named}"', path=("location", "directory"))
-    return resolve({"directory": named}, {}, named)
+    return await ctx.services.links.real(resolve({"directory": named}, {}, named))
 
 
 def _integer(value: Any) -> Any:
@@ -142,9 +144,12 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         if not {"id", "time", "direction"} <= anchor.keys():
             raise CursorInvalid
         query = query.model_copy(update={key: cursor_fields.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
+    if query.directory is not None:
+        query = query.model_copy(update={"directory": await ctx.services.links.real(query.directory)})
+    project = None if query.project is None else await ctx.services.projects.get(query.project)
     records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
     ordered = sorted(records, key=_at) if query.order == "asc" else _newest_first(records)
-    matches = (record for record in ordered if _is_wanted(record, query) and _is_beyond(record, anchor, query))
+    matches = (record for record in ordered if _is_wanted(record, query, project) and _is_beyond(record, anchor, query))
     limit = min(query.limit, len(records))
     page = list(islice(matches, limit) if anchor.get("direction") != "previous" else deque(matches, maxlen=limit))
     filters = {key: value for key in FILTERS if (value := getattr(query, key)) not in (None, "desc")}
@@ -175,13 +180,16 @@ def _at(record: SessionRecord) -> tuple[int, str]:
     return record.updated_ms, record.id
 
 
-def _is_wanted(record: SessionRecord, query: ListQuery) -> bool:
+def _is_wanted(record: SessionRecord, query: ListQuery, project: Project | None) -> bool:
     if query.parentID == ROOTS and record.parent_id is not None:
         return False
     return (
         query.parentID in (None, ROOTS, record.parent_id)
         and query.directory in (None, record.directory)
-        and query.project in (None, record.project_id)
+        and (
+            query.project in (None, record.project_id)
+            or (project is not None and belongs(project, record.project_id, record.directory))
+        )
         and query.subpath in (None, record.path or "")
         and query.archived in (None, "true" if record.archived_ms is not None else "false")
         and (query.search or "").casefold() in record.title.casefold()
@@ -314,7 +322,7 @@ class MoveBody(BaseModel):
 async def move(ctx: Ctx, path: SessionPath, body: MoveBody) -> object:
     """Move the session to another directory. Its agent starts there with the next prompt. 400 while it is at work."""
     here = need(ctx, path.sessionID).directory
-    directory = resolve({"directory": body.directory}, {}, here)
+    directory = await ctx.services.links.real(resolve({"directory": body.directory}, {}, here))
     if not await asyncio.to_thread(os.path.isdir, directory):
         raise InvalidRequest(f"There is no directory {directory}", path=("directory",))
     project = await ctx.services.projects.identity(directory)

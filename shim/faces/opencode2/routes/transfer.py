@@ -75,7 +75,8 @@ class ImportBody(BaseModel):
 @operation("experimental.session.import")
 async def take_in(ctx: Ctx, body: ImportBody) -> object:
     """Import a session. If a session with this id exists, it gets the messages that it lacks."""
-    directory = ctx.directory if body.location is None else resolve({"directory": body.location.directory}, {}, ctx.directory)
+    named = ctx.directory if body.location is None else resolve({"directory": body.location.directory}, {}, ctx.directory)
+    directory = await ctx.services.links.real(named)
     project = await ctx.services.projects.identity(directory)
     document = {"info": body.info, "messages": body.messages}
     record = await import_(ctx.services.sessions, document, directory, project, "")

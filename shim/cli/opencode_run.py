@@ -10,6 +10,8 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
+import select
 import sys
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
@@ -28,6 +30,8 @@ from universal.lib.jsonvalue import arr, obj, text
 
 Json: TypeAlias = dict[str, Any]
 
+STDIN_WAIT_S = 2.0
+"""Seconds of silence after which a pipe that stays open counts as ended, if there is a message."""
 CONNECT_S = 10.0
 SILENCE_S = 60.0
 """Seconds without any byte after which the stream is dead. The server sends a heartbeat every 10 s."""
@@ -56,17 +60,34 @@ class Request:
     allow: bool = False
 
 
+def _piped(*, is_needed: bool) -> str:
+    """The text that is piped in. Unless it is needed, it ends after STDIN_WAIT_S of silence: a supervisor closes no pipe."""
+    if sys.stdin is None or sys.stdin.isatty():
+        return ""
+    if is_needed:
+        return sys.stdin.read()
+    chunks: list[bytes] = []
+    try:
+        stream = sys.stdin.fileno()
+        while select.select([stream], [], [], STDIN_WAIT_S)[0] and (chunk := os.read(stream, 65_536)):
+            chunks.append(chunk)
+    except (OSError, ValueError):  # no stream of the system
+        return sys.stdin.read()
+    return b"".join(chunks).decode("utf-8", "replace")
+
+
 def read(options: argparse.Namespace) -> Request:
     """Return the request of a command line. Raises ShimError for an option that this server does not support.
 
-    Like OpenCode, it quotes words with blanks and appends the text from stdin.
+    Like OpenCode, it quotes words with blanks and appends the text from stdin. Unlike it, it does not wait for the end of a
+    silent pipe if there is a message.
     """
     if options.interactive:
         raise ShimError("`run --interactive` needs OpenCode's own terminal. Use `opencode attach URL --mini` with a real one.")
     if options.fork and not (options.last or options.session):
         raise ShimError("--fork needs --continue or --session.")
     words = " ".join(f'"{word}"' if " " in word else word for word in options.message)
-    piped = "" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.read()
+    piped = _piped(is_needed=not (words or options.command))
     message = "\n".join(part for part in (words, piped) if part)
     if not message.strip() and not options.command:
         raise ShimError("There is nothing to send. Give a message or a command.")

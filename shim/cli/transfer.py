@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import codecs
 import json
 import ssl
 import sys
@@ -144,13 +145,19 @@ async def import_(settings: Settings, url: str, document: Any) -> int:
     return 0
 
 
+def _text_of(raw: bytes) -> str:
+    """A document's text, as editors and shells save it: with a byte order mark, in UTF-16, with a status line in front."""
+    text = raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+    first, _, rest = text.lstrip().partition("\n")
+    return rest if not first.startswith("{") and rest.lstrip().startswith("{") else text
+
+
 def read(file: str) -> Any:
     """Return the document in a file, or on stdin for `-`. Raises ShimError that says what is wrong."""
     if file.startswith(("http://", "https://")):
         raise ShimError("Sessions are imported from files, not from addresses. Save the document, then import the file.")
     try:
-        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
-        return json.loads(text)
+        return json.loads(_text_of(sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()))
     except OSError as error:
         raise ShimError(f"Cannot read {file}: {error.strerror}.") from error
     except ValueError as error:

@@ -184,6 +184,15 @@ def _is_loopback_or_address(name: str) -> bool:
     return True
 
 
+def _is_loopback(name: str) -> bool:
+    if LOOPBACK_NAMES.fullmatch(name):
+        return True
+    try:
+        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
 def same_origin(origin: str, host: str) -> bool:
     """Whether an origin and a Host header name the same server. Default ports may be absent."""
     try:
@@ -225,14 +234,14 @@ class Access:
 
     @classmethod
     def of(cls, settings: Settings, clock: Clock) -> Access:
-        """Build the rules from the settings. This machine's name is allowed, as others cannot redirect it in its own network."""
-        machine = socket.gethostname().lower()
-        names = {
-            settings.hostname.lower().replace("*", ""),
-            machine,
-            f"{machine}.local",
-            *(name.lower() for name in settings.allowed_hosts),
-        }
+        """Build the rules from the settings. This machine's name is allowed where others reach it.
+
+        On a loopback address it is not: a router may give it, and redirect it to us.
+        """
+        names = {settings.hostname.lower().replace("*", ""), *(name.lower() for name in settings.allowed_hosts)}
+        if not _is_loopback(settings.hostname):
+            machine = socket.gethostname().lower()
+            names |= {machine, f"{machine}.local"}
         password = settings.password.get_secret_value() if settings.password is not None else ""
         secrets = Secrets.of(settings.username, password) if password else None
         return cls(

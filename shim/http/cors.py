@@ -1,7 +1,7 @@
 """Decides which web pages may call this server, by native OpenCode's rules. Pure.
 
-    http://localhost:PORT, http://127.0.0.1:PORT, tauri://localhost, http(s)://tauri.localhost, oc://renderer (the desktop
-    apps), https://opencode.ai and its subdomains, and what the setting `cors` names
+    http(s)://localhost, 127.0.0.1 and [::1] with any port, tauri://localhost, http(s)://tauri.localhost, oc://renderer (the
+    desktop apps), https://opencode.ai and its subdomains, and what the setting `cors` names (`vscode-webview://*` too)
 
 `shim.http.access` refuses pages of other origins.
 Source: recording `endpoints` of 1.18.33, and a live 1.18.33 for `https://tauri.localhost` and deeper subdomains.
@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection
 
 ALLOWED_ORIGINS = re.compile(
-    r"http://(localhost|127\.0\.0\.1):\d{1,5}|tauri://localhost|oc://renderer|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
+    r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?|tauri://localhost|oc://renderer|https?://tauri\.localhost|https://([a-z0-9-]+\.)*opencode\.ai"
 )
 METHODS = "GET, HEAD, PUT, PATCH, POST, DELETE"
 EXPOSED_HEADERS = "Link, X-Next-Cursor"
@@ -22,7 +22,15 @@ MAX_AGE_S = 86_400
 
 def is_allowed_origin(origin: str, more: Collection[str]) -> bool:
     """Whether a page of this origin may read our answers."""
-    return origin in more or ALLOWED_ORIGINS.fullmatch(origin) is not None
+    return origin in more or ALLOWED_ORIGINS.fullmatch(origin) is not None or any(_matches(named, origin) for named in more)
+
+
+def _matches(named: str, origin: str) -> bool:
+    """Whether an origin matches a setting with `*`, which stands for any part of the host: webviews get a new one each time."""
+    scheme, _, host = named.partition("://")
+    if "*" not in host or not scheme or "*" in scheme:
+        return False
+    return re.fullmatch(re.escape(named).replace(r"\*", "[^/]*"), origin) is not None
 
 
 def headers(origin: str | None, more: Collection[str]) -> dict[str, str]:

@@ -277,7 +277,7 @@ class _Neutral:
         self._numbers: dict[str, dict[str, int]] = defaultdict(dict)
 
     def __call__(self, text: str) -> str:
-        return ID.sub(self._name, text.replace(self._root, PLACE))
+        return ID.sub(self._name, text.replace(self._root, PLACE).replace(self._root[1:], PLACE[1:]))
 
     def _name(self, found: re.Match[str]) -> str:
         kind, id_ = found[1] or found[2], found[0]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socket
+from pathlib import Path
 
 import pytest
 from aiohttp import WSMsgType, web
@@ -10,6 +12,7 @@ from multidict import CIMultiDict
 from pydantic import SecretStr
 
 from shim.faces.opencode1._generated.operations import OPERATIONS
+from shim.http import cors
 from shim.http.access import HEALTH, PUBLIC, Access
 from shim.http.middleware import CHALLENGE
 from shim.http.throttle import Throttle
@@ -250,6 +253,9 @@ async def test_all_lines_of_a_header_count(start: Start) -> None:
 @pytest.mark.parametrize(
     "origin",
     [
+        "https://localhost:5173",
+        "https://localhost",
+        "http://[::1]:4096",
         "http://localhost:3000",
         "http://127.0.0.1:4096",
         "tauri://localhost",
@@ -327,3 +333,26 @@ async def test_an_unknown_ticket_opens_no_terminal(client_with_password: ApiClie
             assert answer.status == 403
             assert (await answer.json())["_tag"] == "PtyForbiddenError"
     assert await status(client_with_password, "POST", "/pty/pty_1/connect-token", x_opencode_ticket="1") == 401
+
+
+@pytest.mark.parametrize(
+    ("named", "origin", "may"),
+    [
+        ("vscode-webview://*", "vscode-webview://0f3e2a", True),
+        ("vscode-webview://*", "vscode-file://0f3e2a", False),
+        ("vscode-webview://*", "vscode-webview://a/b", False),
+        ("https://*.example.org", "https://a.example.org", True),
+        ("https://*.example.org", "https://a.example.org.evil.test", False),
+        ("*", "https://evil.test", False),
+        ("*://evil.test", "https://evil.test", False),
+    ],
+)
+def test_a_star_stands_for_a_part_of_the_host(named: str, origin: str, may: bool) -> None:
+    assert cors.is_allowed_origin(origin, (named,)) == may
+
+
+@pytest.mark.parametrize(("hostname", "may"), [("127.0.0.1", False), ("::1", False), ("0.0.0.0", True), ("192.168.1.7", True)])
+def test_the_machines_own_name_is_no_host_of_a_server_on_loopback(tmp_path: Path, hostname: str, may: bool) -> None:
+    """A router that gives the name may let it lead to us: a page of that name would be our own."""
+    settings = Settings(hostname=hostname, data_dir=tmp_path, password=SecretStr("a long password for this"))
+    assert (socket.gethostname().lower() in Access.of(settings, ManualClock()).names) == may

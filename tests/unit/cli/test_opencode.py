@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shim.cli import opencode, opencode_run
+from shim.cli import opencode, opencode_run, transfer
 from shim.cli.opencode_client import file_part
 from shim.lib.errors import ShimError
 from shim.processes import child_process
@@ -134,3 +136,45 @@ def test_a_part_is_written_once_when_it_is_whole(capsys: pytest.CaptureFixture[s
     printer.show(whole)
     printer.show(whole)
     assert capsys.readouterr().out == "hello\n"
+
+
+def test_run_does_not_wait_for_the_end_of_a_silent_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor never closes it."""
+    reading, writing = os.pipe()
+    monkeypatch.setattr(opencode_run, "STDIN_WAIT_S", 0.05)
+    try:
+        with open(reading, encoding="utf-8") as stream:
+            monkeypatch.setattr(sys, "stdin", stream)
+            assert opencode_run._piped(is_needed=False) == ""  # pyright: ignore[reportPrivateUsage]
+            os.write(writing, b"some text")
+            assert opencode_run._piped(is_needed=False) == "some text"  # pyright: ignore[reportPrivateUsage]
+            os.write(writing, b"all of it")
+            os.close(writing)
+            writing = -1
+            assert opencode_run._piped(is_needed=True) == "all of it"  # pyright: ignore[reportPrivateUsage]
+    finally:
+        if writing != -1:
+            os.close(writing)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        '\ufeff{"a":\r\n 1}'.encode(),
+        '{"a": 1}'.encode("utf-16"),
+        b'Exporting session: ses_x\n{"a": 1}',
+        b'\n {"a": 1}',
+    ],
+)
+def test_a_document_is_read_as_editors_and_shells_save_it(tmp_path: Path, raw: bytes) -> None:
+    file = tmp_path / "export.json"
+    file.write_bytes(raw)
+    assert transfer.read(str(file)) == {"a": 1}
+
+
+def test_what_is_no_document_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "export.json"
+    for raw in (b"no JSON", b"\xff\xfe\x00", b"\x80{}"):
+        file.write_bytes(raw)
+        with pytest.raises(ShimError, match="is no JSON"):
+            transfer.read(str(file))

@@ -60,7 +60,7 @@ class Request:
     allow: bool = False
 
 
-def _piped(*, is_needed: bool) -> str:
+def _read_pipe(*, is_needed: bool) -> str:
     """The text that is piped in. Unless it is needed, it ends after STDIN_WAIT_S of silence: a supervisor closes no pipe."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
@@ -87,7 +87,7 @@ def read(options: argparse.Namespace) -> Request:
     if options.fork and not (options.last or options.session):
         raise ShimError("--fork needs --continue or --session.")
     words = " ".join(f'"{word}"' if " " in word else word for word in options.message)
-    piped = _piped(is_needed=not (words or options.command))
+    piped = _read_pipe(is_needed=not (words or options.command))
     message = "\n".join(part for part in (words, piped) if part)
     if not message.strip() and not options.command:
         raise ShimError("There is nothing to send. Give a message or a command.")

@@ -244,19 +244,19 @@ async def test_sessions_stay_in_the_list_when_their_folder_becomes_a_repository(
     folder.mkdir()
     here = {"directory": str(folder)}
 
-    async def made() -> str:
+    async def create() -> str:
         return (await server.api.post("/session", {}, params=here, status=200)).body["id"]
 
     def run_git(*args: str) -> None:
         subprocess.run(["git", "-c", "user.email=a@b.c", "-c", "user.name=n", *args], cwd=folder, check=True, capture_output=True)
 
-    ids = [await made()]
+    ids = [await create()]
     run_git("init", "-q")
     await server.api.post("/instance/dispose", params=here, status=200)
-    ids.append(await made())
+    ids.append(await create())
     run_git("commit", "-q", "--allow-empty", "-m", "first")
     await server.api.post("/instance/dispose", params=here, status=200)
-    ids.append(await made())
+    ids.append(await create())
     queries: tuple[dict[str, str], ...] = ({}, {"roots": "true", "limit": "100"}, {"path": ""}, {"scope": "project"})
     for query in queries:
         rows = (await server.api.get("/session", params={**here, **query}, status=200)).body

@@ -145,13 +145,13 @@ def test_run_does_not_wait_for_the_end_of_a_silent_pipe(monkeypatch: pytest.Monk
     try:
         with open(reading, encoding="utf-8") as stream:
             monkeypatch.setattr(sys, "stdin", stream)
-            assert opencode_run._piped(is_needed=False) == ""  # pyright: ignore[reportPrivateUsage]
+            assert opencode_run._read_pipe(is_needed=False) == ""  # pyright: ignore[reportPrivateUsage]
             os.write(writing, b"some text")
-            assert opencode_run._piped(is_needed=False) == "some text"  # pyright: ignore[reportPrivateUsage]
+            assert opencode_run._read_pipe(is_needed=False) == "some text"  # pyright: ignore[reportPrivateUsage]
             os.write(writing, b"all of it")
             os.close(writing)
             writing = -1
-            assert opencode_run._piped(is_needed=True) == "all of it"  # pyright: ignore[reportPrivateUsage]
+            assert opencode_run._read_pipe(is_needed=True) == "all of it"  # pyright: ignore[reportPrivateUsage]
     finally:
         if writing != -1:
             os.close(writing)
@@ -172,7 +172,7 @@ def test_a_document_is_read_as_editors_and_shells_save_it(tmp_path: Path, raw: b
     assert transfer.read(str(file)) == {"a": 1}
 
 
-def test_what_is_no_document_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_document_is_named(tmp_path: Path) -> None:
     file = tmp_path / "export.json"
     for raw in (b"no JSON", b"\xff\xfe\x00", b"\x80{}"):
         file.write_bytes(raw)

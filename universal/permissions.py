@@ -124,10 +124,19 @@ class DirectoryRules(NamedTuple):
     person: tuple[Rule, ...] = ()
 
 
+_OPENCODE_FOLDERS = tuple(name + end for name in ("agent", "mode", "command", "plugin", "tool") for end in ("", "s"))
 _RULE_FILES = (
     *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
-    *(".opencode/agent/*", ".opencode/agents/*", ".opencode/mode/*", ".opencode/modes/*"),
-    *(".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".codex/config.toml", ".codex/rules/*"),
+    *(f".opencode/{name}/*" for name in _OPENCODE_FOLDERS),
+    *(f".config/opencode/{name}" for name in ("config.json", *(f"{name}/*" for name in _OPENCODE_FOLDERS))),
+    *(
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+        ".claude/agents/*",
+        ".mcp.json",
+        ".codex/config.toml",
+        ".codex/rules/*",
+    ),
     *(".amp/settings.json", ".pi/settings.json", ".gemini/settings.json", ".qwen/settings.json", ".kimi/config.toml"),
 )
 RULE_FILES = (*_RULE_FILES, *(f"*/{name}" for name in _RULE_FILES))

@@ -263,7 +263,17 @@ def test_rules_that_change_in_a_turn_only_become_stricter(
 
 
 @pytest.mark.parametrize(
-    "name", ["opencode.json", "sub/opencode.jsonc", "/p/.claude/settings.local.json", ".opencode/agent/build.md"]
+    "name",
+    [
+        "opencode.json",
+        "sub/opencode.jsonc",
+        "/p/.claude/settings.local.json",
+        ".claude/agents/a.md",
+        ".opencode/agent/build.md",
+        ".opencode/plugin/p.ts",
+        "/home/me/.config/opencode/config.json",
+        "/home/me/.config/opencode/modes/plan.md",
+    ],
 )
 @pytest.mark.parametrize("mode", ["build", "accept-edits", "bypass"])
 def test_an_edit_of_a_file_with_rules_is_asked_about(name: str, mode: str) -> None:

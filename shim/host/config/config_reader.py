@@ -52,6 +52,7 @@ RULE_KEYS = ("permission", "tools", "agent", "mode")
 """Keys that may hold permission rules."""
 GROWING_LISTS = frozenset({"plugin", "instructions"})
 """Lists that grow from source to source; any other list is replaced."""
+NOT_UTF8 = "is not UTF-8: save it as UTF-8"
 PLACEHOLDER = re.compile(r"\{(env|file):([^{}]+)\}")
 
 
@@ -173,7 +174,7 @@ class ConfigReader:
             value: Any = jsonc.loads(text) if text.strip() else dict[str, Any]()
         except jsonc.JsoncError as error:
             self.has_unread_rules = True
-            self.problem(name, f"is no JSON: {error}")
+            self.problem(name, NOT_UTF8 if "\ufffd" in text or "\0" in text else f"is no JSON: {error}")
             return
         if not isinstance(value, dict):
             self.has_unread_rules = True
@@ -185,7 +186,7 @@ class ConfigReader:
         if "\ufffd" in text or any(admitted.values.get(key) != filled.get(key) for key in RULE_KEYS):
             self.has_unread_rules = True
             if "\ufffd" in text:
-                self.problem(name, "is not UTF-8: save it as UTF-8")
+                self.problem(name, NOT_UTF8)
         for problem in admitted.problems:
             self.problem(name, problem)
         if admitted.values:
@@ -207,6 +208,10 @@ class ConfigReader:
                             _merge(agents, key, value)
                     if text is None or faults or "\ufffd" in text:
                         self.has_unread_rules = True
+                    if text is None and self._stamp(path) is None:
+                        faults = ("is a link that leads nowhere: put the file there, or remove the link",)
+                    elif "\ufffd" in (text or ""):
+                        faults = (NOT_UTF8,)
                     for fault in faults:
                         self.problem(str(path), fault)
         return agents
@@ -237,11 +242,15 @@ class ConfigReader:
         while stack:
             current, depth = stack.pop()
             stamp = self._stamp(current)
+            if stamp is None and os.path.islink(current):  # noqa: PTH114 - also for paths that pathlib refuses
+                self.has_unread_rules = True
+                self.problem(str(current), "is a link that leads nowhere: put the folder there, or remove the link")
             if stamp is None or stamp[:2] in visited or not disk.is_folder(current):
                 continue
             visited.add(stamp[:2])
             if not self._may_read(current, origin):
-                self.problem(str(current), "leads out of the project and is left out")
+                self.has_unread_rules = True
+                self.problem(str(current), "leads out of the project and is left out: put the folder into the project")
                 continue
             try:
                 with os.scandir(current) as entries:
@@ -253,6 +262,7 @@ class ConfigReader:
                         elif entry.name.endswith(".md"):
                             yield current / entry.name
             except OSError as error:
+                self.has_unread_rules = True
                 self.problem(str(current), f"cannot be read: {error.strerror}")
 
     def _may_read(self, path: Path, origin: Origin) -> bool:
@@ -293,6 +303,11 @@ class ConfigReader:
         name = str(path)
         if name not in self.stamps:
             self.stamps[name] = stamp_of(name)
+            if self.stamps[name] is None and _is_hidden(name):
+                self.has_unread_rules = True
+                hidden = Problem(str(path.parent), "cannot be looked into: give the user of this server the right to read it")
+                if hidden not in self._problems:
+                    self.problem(*hidden)
         return self.stamps[name]
 
     def _fill(self, value: Any, name: str, base: Path, origin: Origin, budget: _Budget) -> Any:
@@ -360,6 +375,17 @@ def stamp_of(path: str) -> Stamp:
     except (OSError, ValueError):
         return None
     return (state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether a file may exist that this process has no right to see."""
+    try:
+        os.stat(path)  # noqa: PTH116 - also for paths that pathlib refuses
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
 
 
 def _admit(values: Mapping[str, Any]) -> ValidConfig:

@@ -13,6 +13,7 @@ HEAD_LIMIT = 64 * 1024
 """Maximum characters of a head that is parsed as YAML."""
 
 HEAD = re.compile(r"\A---[ \t]*\r?\n(.*?)(?:\r?\n)?^---[ \t]*\r?$\n?", re.DOTALL | re.MULTILINE)
+OPEN_HEAD = re.compile(r"---[ \t]*(?:\r?\n|\Z)")
 LINE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*)$")
 BLOCK = re.compile(r"[|>][+-]?")
 
@@ -52,6 +53,8 @@ def nested_head(text: str) -> tuple[dict[str, Any], str]:
     """
     text = text.removeprefix("\ufeff")
     match = HEAD.match(text)
+    if match is None and OPEN_HEAD.match(text):  # OpenCode reads all of such a file as the head
+        raise ValueError("its head has no end: write `---` on a line below it")
     if match is None:
         return {}, text.strip()
     if len(match[1]) > HEAD_LIMIT:

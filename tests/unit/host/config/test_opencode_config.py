@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import BinaryIO
@@ -336,6 +336,7 @@ FAULTY_HEADS = {
     "an unknown action": b"---\npermission:\n  bash: denied\n---\n",
     "a tool with a text": b"---\ntools:\n  bash: maybe\n---\n",
     "no YAML": b"---\npermission: {bash: deny\n---\n",
+    "no end": b"---\npermission:\n  bash: deny\n",
     "a tag": b"---\npermission: !!python/name:os.system deny\n---\n",
     "an alias": b"---\nx: &a deny\npermission:\n  bash: *a\n---\n",
     "UTF-16": "---\npermission:\n  bash: deny\n---\n".encode("utf-16"),
@@ -351,7 +352,7 @@ def test_an_agent_that_cannot_be_read_is_noticed(tmp_path: Path, project: Path, 
     config = ConfigFiles(tmp_path / "nobody", {}).load(str(project))
     denies = any(rule.action == "deny" for rule in (*config.project_rules(), *config.project_rules("plan")))
     assert config.has_unread_rules or denies, name
-    assert denies or name == "UTF-16" or any(place in line for line in describe(config.problems))
+    assert denies or any(place in line for line in describe(config.problems))
 
 
 def test_a_link_in_the_place_of_a_rule_file_that_leads_nowhere_or_out_is_noticed(tmp_path: Path, project: Path) -> None:
@@ -359,6 +360,49 @@ def test_a_link_in_the_place_of_a_rule_file_that_leads_nowhere_or_out_is_noticed
         (project / "opencode.json").unlink(missing_ok=True)
         (project / "opencode.json").symlink_to(target)
         assert ConfigFiles(tmp_path / "nobody", {}).load(str(project)).has_unread_rules, target
+
+
+@pytest.mark.parametrize("target", ["out", "nothing"])
+def test_a_link_in_the_place_of_a_folder_of_agents_that_leads_nowhere_or_out_is_noticed(
+    tmp_path: Path, project: Path, target: str
+) -> None:
+    """OpenCode follows it: a `deny` in there counts."""
+    write(tmp_path / "out" / "build.md", "---\npermission:\n  bash: deny\n---\n")
+    (project / ".opencode").mkdir()
+    (project / ".opencode" / "agent").symlink_to(tmp_path / target)
+    config = ConfigFiles(tmp_path / "nobody", {}).load(str(project))
+    assert config.has_unread_rules
+    assert any(".opencode/agent" in line for line in describe(config.problems))
+
+
+@pytest.mark.parametrize(
+    "hidden", [".opencode/opencode.json", ".opencode/agent/build.md", "nobody/.config/opencode/opencode.json"]
+)
+def test_a_folder_that_must_not_be_read_is_noticed(
+    tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    """Its rules are there, and this process has no right to see them. Tests may run as root, so the disk is asked for it."""
+    path = str((tmp_path if hidden.startswith("nobody") else project) / hidden)
+    folder, stat, scandir = os.path.dirname(path), os.stat, os.scandir
+    write(Path(path), '{"permission":{"bash":"deny"}}')
+
+    def refuse(name: str | Path, *, at: str) -> None:
+        if str(name).startswith(at):
+            raise PermissionError(13, "Permission denied", str(name))
+
+    def guarded_stat(name: str | Path, **options: bool) -> os.stat_result:
+        refuse(name, at=folder + "/")
+        return stat(name, **options)
+
+    def guarded_scandir(name: str | Path) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+        refuse(name, at=folder)
+        return scandir(str(name))
+
+    monkeypatch.setattr(config_reader.os, "stat", guarded_stat)
+    monkeypatch.setattr(config_reader.os, "scandir", guarded_scandir)
+    config = ConfigFiles(tmp_path / "nobody", {}).load(str(project))
+    assert config.has_unread_rules
+    assert any(line.startswith(folder + " ") for line in describe(config.problems))
 
 
 def test_plan_has_its_own_rules_and_an_allow_of_build_counts_in_build_alone(tmp_path: Path, project: Path) -> None:

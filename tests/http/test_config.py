@@ -48,6 +48,9 @@ async def test_a_broken_file_is_reported_and_left_out(place: Place) -> None:
     async with place.api.stream("/event") as late:
         toast = (await late.until("tui.toast.show"))[-1]["properties"]
     assert f"{place.project}/opencode.json is no JSON" in toast["message"], "who connects later is told too"
+    async with place.api.stream("/global/event") as tui:
+        (toast,) = [event for event in await tui.until("tui.toast.show") if event["type"] == "tui.toast.show"]
+    assert f"{place.project}/opencode.json is no JSON" in toast["properties"]["message"], "OpenCode's TUI reads this stream"
 
 
 async def test_a_wrong_value_leaves_the_others(place: Place) -> None:

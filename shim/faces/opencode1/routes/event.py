@@ -41,11 +41,12 @@ async def subscribe_all(ctx: Ctx) -> web.StreamResponse:
 async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamResponse:
     request = ctx.request
     need_room(ctx.services)
-    project = (await ctx.services.projects.identity(scope)).id if scope is not None else ""
+    named = ctx.directory if scope is None else scope  # the TUI hears all directories, and names its own
+    project = (await ctx.services.projects.identity(named)).id
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
     generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
     encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
-    toasts = [] if scope is None else await _notices(ctx, scope, project)
+    toasts = await _notices(ctx, named, project)
     subscription = await subscribe_reader(
         ctx.services,
         encoder,

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-import mimetypes
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
+from shim.host.files.contents import TEXT, sniff_type
 from shim.host.files.prompt_files import BINARY_LIMIT_BYTES
 from shim.host.files.roots import within
 from shim.lib import disk
@@ -23,31 +23,8 @@ from shim.lib.errors import InvalidRequest
 from universal.lib.jsonvalue import JsonObject
 from universal.session.values import AgentMention, File
 
-MAGIC: tuple[tuple[bytes, str], ...] = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF8", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-)
-"""First bytes of a file -> its media type."""
 DIRECTORY = "application/x-directory"
-TEXT = "text/plain"
 SCHEMES = ("file", "data")
-
-
-def sniff_type(content: bytes, name: str) -> str:
-    """The media type of a file: image or PDF by its bytes, text if it decodes as text, else by its name."""
-    media_type = next((mime for begin, mime in MAGIC if content.startswith(begin)), None)
-    if media_type is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
-        media_type = "image/webp"
-    if media_type is not None:
-        return media_type
-    try:
-        content.decode()
-    except UnicodeDecodeError:
-        return mimetypes.guess_type(name)[0] or "application/octet-stream"
-    guessed = mimetypes.guess_type(name)[0] or TEXT
-    return guessed if guessed.startswith("text/") else TEXT
 
 
 async def files(attachments: Sequence[JsonObject], roots: Sequence[str]) -> tuple[list[File], list[JsonObject]]:

@@ -22,11 +22,22 @@ from shim.lib.errors import InvalidRequest
 
 FILE_LIMIT_BYTES = 16 * 2**20
 """Maximum size of one file to show. Larger files are refused, because UIs would freeze."""
-SNIFF_BYTES = 8000
+MOST_INVALID = 0.1
+"""Share of characters that may be no UTF-8 in a text, such as one in Latin-1."""
+SOME_INVALID = 8
+"""So many may be in any text."""
 LIST_LIMIT = 10_000
 """Maximum entries of one folder."""
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".ico", ".avif", ".heic", ".tiff"})
 """Extensions that are always binary, even if the file is too short to tell."""
+MAGIC: tuple[tuple[bytes, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", "application/pdf"),
+)
+"""First bytes of a file -> its media type."""
+TEXT, BYTES = "text/plain", "application/octet-stream"
 BOMS: tuple[tuple[bytes, str], ...] = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -135,8 +146,27 @@ def _read(directory: str, path: str) -> Content:
 
 
 def decode(data: bytes) -> str | None:
-    """Decode text by its byte order mark, else as UTF-8 with invalid bytes replaced; None for binary data."""
+    """Decode text by its byte order mark, else as UTF-8 with invalid bytes replaced; None for binary data.
+
+    All of it is looked at: what begins as text may be an archive.
+    """
     for mark, encoding in BOMS:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
-    return None if b"\0" in data[:SNIFF_BYTES] else data.decode("utf-8", "replace")
+    if b"\0" in data:
+        return None
+    text = data.decode("utf-8", "replace")
+    return text if text.count("\ufffd") <= max(len(text) * MOST_INVALID, SOME_INVALID) else None
+
+
+def sniff_type(content: bytes, name: str) -> str:
+    """The media type of a file: image or PDF by its bytes, text if it is text, else by its name."""
+    media_type = next((mime for begin, mime in MAGIC if content.startswith(begin)), None)
+    if media_type is None and content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        media_type = "image/webp"
+    if media_type is not None:
+        return media_type
+    guessed = mimetypes.guess_type(name)[0] or ""
+    if decode(content) is None:
+        return guessed if guessed and not guessed.startswith("text/") else BYTES
+    return guessed if guessed.startswith("text/") else TEXT

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, unquote_to_bytes, urlsplit
 
+from shim.host.files.contents import TEXT, decode, sniff_type
 from shim.host.files.roots import within
 from shim.lib import disk
 from shim.lib.disk import printable
@@ -25,6 +26,8 @@ TEXT_LIMIT_BYTES = 512 * 1024
 """Maximum text of one attached file in the conversation. A longer text is cut, and says so."""
 BINARY_LIMIT_BYTES = 20 * 1024 * 1024
 """Maximum size of an attached image or document. A larger one is named, not sent."""
+ATTACHED, PDF = ("image/", "audio/", "video/"), "application/pdf"
+"""Media types that go to the model as they are."""
 LISTING_LIMIT = 1_000
 """Maximum listed entries of an attached directory."""
 
@@ -77,8 +80,13 @@ def _data_url(url: str, mime: str, filename: str | None) -> PromptFile:
         content = _content_of(url)
     except ValueError:  # binascii.Error is a ValueError
         return PromptFile(keep=False, error=f"The attachment {filename or ''} is not valid base64.")
+    kind = sniff_type(content, filename or "")
+    if mime.startswith("text/") and (kind.startswith(ATTACHED) or kind == PDF):
+        return PromptFile(attachment=Attachment(mime=kind, filename=filename, base64=base64.b64encode(content).decode()))
+    if mime.startswith("text/") and (text := decode(content)) is None:
+        return _unreadable(filename or "attachment")
     if mime.startswith("text/"):
-        text = content.decode("utf-8", "replace")
+        text = decode(content) or ""
         return PromptFile((_call(filename or "attachment"), text), attachment=Attachment(mime=mime, filename=filename, text=text))
     return PromptFile(attachment=Attachment(mime=mime, filename=filename, base64=base64.b64encode(content).decode()))
 
@@ -99,14 +107,27 @@ def _file_url(url: str, mime: str, filename: str | None, roots: Sequence[str]) -
     try:
         if disk.is_folder(file):
             return _directory(file, path)
-        if mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf":
+        head, _ = disk.head(file, TEXT_LIMIT_BYTES, roots)
+        kind = sniff_type(head, file.name)
+        if kind.startswith(ATTACHED) or kind == PDF:  # the TUI names every file that is mentioned text/plain
+            return _binary(file, path, kind, filename, roots)
+        if mime.startswith(ATTACHED) or mime == PDF:
             return _binary(file, path, mime, filename, roots)
+        if decode(head) is None:
+            return _unreadable(path)
         return _text(file, path, mime, filename, start, end, roots)
     except OSError as problem:
         error = f"{path} cannot be read: {problem.strerror or problem}"
         return PromptFile(
             (_call(path), error), keep=False, error=error, attachment=Attachment(mime="text/plain", path=path, text=error)
         )
+
+
+def _unreadable(path: str) -> PromptFile:
+    """A file that is neither text nor something that models see. The sentence is OpenCode's."""
+    error = f"Cannot read binary file: {path}"
+    text = f"Read tool failed to read {path} with the following error: {error}"
+    return PromptFile((_call(path), text), keep=False, error=error, attachment=Attachment(mime=TEXT, path=path, text=text))
 
 
 def _directory(file: Path, path: str) -> PromptFile:
@@ -133,7 +154,7 @@ def _text(
 ) -> PromptFile:
     content, _ = disk.head(file, TEXT_LIMIT_BYTES + 1, roots)
     cut = len(content) > TEXT_LIMIT_BYTES
-    lines = content[:TEXT_LIMIT_BYTES].decode("utf-8", "replace").removesuffix("\n").split("\n")
+    lines = (decode(content[:TEXT_LIMIT_BYTES]) or "").removesuffix("\n").split("\n")
     total = len(lines)
     first = max(start or 1, 1)
     last = min(end or total, total)

@@ -182,7 +182,7 @@ async def test_finding(place: Place) -> None:
     assert (await place.api.get("/api/fs/find", status=400)).body["message"] == 'Missing key\n  at ["query"]'
 
 
-async def test_reading_is_confined(place: Place, tmp_path: Path) -> None:
+async def test_reading_is_confined(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (place.project / "a b").mkdir()
     (place.project / "a b" / "ü.bin").write_bytes(b"\0\xff")
     (tmp_path / "secret").write_text("secret")
@@ -192,7 +192,13 @@ async def test_reading_is_confined(place: Place, tmp_path: Path) -> None:
     assert (response.status, response.content_type, await response.read()) == (200, "application/octet-stream", b"\0\xff")
     response = await place.api.raw.get("/api/fs/read/README.md")
     assert (response.content_type, await response.text()) == ("text/markdown", "Hello\n")
-    assert (await place.api.raw.get("/api/fs/read/page.html")).content_type == "application/octet-stream"
+    assert response.headers["Content-Security-Policy"] == "sandbox"
+    for name in ("page.html", "evil.xml", "evil.xhtml", "evil.svg", "evil.xsl", "evil.mml", "evil.js", "evil.mjs", "evil"):
+        (place.project / name).write_text("<script xmlns='http://www.w3.org/1999/xhtml'>alert(1)</script>")
+        monkeypatch.setattr("mimetypes.guess_type", lambda _: ("text/xml", None))  # a machine without /etc/mime.types
+        assert (await place.api.raw.get(f"/api/fs/read/{name}")).content_type == "text/plain", name
+        monkeypatch.undo()
+        assert (await place.api.raw.get(f"/api/fs/read/{name}")).content_type in ("text/plain", "application/octet-stream"), name
     for path in ("out", "nosuch", "a%20b", "x%00y"):
         answer = await place.api.get(f"/api/fs/read/{path}", status=404)
         assert answer.body["_tag"] == "FileNotFoundError", path

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import mimetypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +21,7 @@ from shim.faces.opencode2.errors import FileUnreadable
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host.files import contents as files
 from shim.host.files import search
+from shim.host.files.contents import BYTES, TEXT, sniff_type
 from shim.host.files.roots import require
 from shim.http.operation import Ctx
 from shim.lib import disk
@@ -30,7 +30,14 @@ from shim.lib.errors import InvalidRequest
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated.host_types import FileSystemEntry
 
-BYTES = "application/octet-stream"
+SHOWN_TYPES = frozenset(
+    {
+        *("image/png", "image/jpeg", "image/gif", "image/webp", "image/avif", "image/bmp"),
+        *("text/plain", "text/markdown", "text/csv"),
+    }
+)
+"""Types that no browser runs."""
+SNIFF_BYTES = 64 * 1024
 
 
 class ListQuery(BaseModel):
@@ -84,10 +91,11 @@ async def find(ctx: Ctx, query: FindQuery) -> object:
 async def read(ctx: Ctx, path: ReadPath) -> web.Response:
     """Read a file. Raises 404 FileNotFoundError."""
     data = await asyncio.to_thread(_read, ctx.directory, path.tail)
-    kind = mimetypes.guess_type(path.tail)[0] or BYTES
-    # A type that a browser runs is sent as bytes. Otherwise a file of the project could act as the person in our pages.
-    safe = kind if kind.split("/")[0] in ("text", "image") and kind not in ("text/html", "image/svg+xml") else BYTES
-    return web.Response(body=data, headers={"Content-Type": safe})
+    kind = sniff_type(data[:SNIFF_BYTES], path.tail)
+    # A browser runs some types, and which ones the machine's table names we do not know. So a file of the project could act as
+    # the person in our pages. Other texts are plain ones, all else are bytes, and nothing may run.
+    safe = kind if kind in SHOWN_TYPES else TEXT if kind.startswith("text/") else BYTES
+    return web.Response(body=data, headers={"Content-Type": safe, "Content-Security-Policy": "sandbox"})
 
 
 @operation("experimental.fs.write")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from shim.faces.opencode2 import prompt_files
-from shim.faces.opencode2.prompt_files import sniff_type
+from shim.host.files.contents import sniff_type
 from shim.lib.clock import ManualClock
 from shim.lib.errors import InvalidRequest
 from shim.lib.ids import Ids
@@ -28,8 +28,8 @@ from universal.turn import DispatchPrompt, Input, PromptsCancelled, TurnMachine
         (b"plain", "a.png", "text/plain"),
         (b"# head", "a.md", "text/markdown"),
         (b"{}", "a.json", "text/plain"),
-        (b"\xff\xfe\x00", "a.zip", "application/zip"),
-        (b"\xff\xfe\x00", "a", "application/octet-stream"),
+        (b"PK\x03\x04\x00", "a.zip", "application/zip"),
+        (b"\x80\x00", "a", "application/octet-stream"),
         (b"", "empty", "text/plain"),
     ],
 )

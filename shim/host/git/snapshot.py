@@ -2,7 +2,7 @@
 
 The user's repository never changes: GIT_DIR, the index and the objects lie in our data directory, one folder for each project.
 Snapshots only read the project's files, and `restore` writes them. The project need not be a repository.
-A snapshot has the files that git would add: no ignored files, no nested repositories, no file over `FILE_LIMIT_BYTES`.
+A snapshot has the files that git would add: no ignored files, no nested repositories, no new file over `FILE_LIMIT_BYTES`.
 It keeps bytes and the executable bit exactly: the project's `.gitattributes` and line-end settings do not apply.
 
 Names are relative to the project's directory. Each directory has one operation at a time. Measurements: docs/undo.md.
@@ -17,7 +17,7 @@ import hashlib
 import math
 import os
 import shutil
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,9 @@ from shim.processes.command import CommandResult, ProgramMissing
 log = structlog.get_logger()
 
 FILE_LIMIT_BYTES = 2 * 2**20
-"""Maximum size of a new file. Larger ones are left out, as in native OpenCode (observed with 1.18.33)."""
+"""Maximum size of a file that the project's repository does not have. Larger ones are left out, as in native OpenCode 1.18.33."""
+COMMITTED_LIMIT_BYTES = 256 * 2**20
+"""Maximum size of a file that the project's repository has."""
 FILES_LIMIT = 50_000
 """Maximum files of a project. A larger one gets no snapshots, because each would take seconds."""
 TRACK_S = 20.0
@@ -347,6 +349,10 @@ class Snapshots:
         if stamp != project.index:
             project.tree = None
         if left_out:
+            committed = await self._committed_among(directory, left_out)
+            changed += [os.fsencode(name) for name in committed]
+            left_out = [name for name in left_out if name not in committed]
+        if left_out:
             log.info("snapshot.left_out", directory=directory, files=len(left_out), first=left_out[:5])
         if project.tree is not None and not removed and not changed:
             return project.tree
@@ -359,6 +365,15 @@ class Snapshots:
         project.tree = (await self._git(directory, project, "write-tree")).text.strip()
         project.index = await asyncio.to_thread(_stamp, index)
         return project.tree
+
+    async def _committed_among(self, directory: str, names: Sequence[str]) -> frozenset[str]:
+        """Those of these names that the project's own repository has: their size does not matter, an undo must bring them back.
+
+        Those over COMMITTED_LIMIT_BYTES are not among them.
+        """
+        listed = await git(directory, "ls-files", "-z", "--", ".", timeout_s=TRACK_S)
+        own = {os.fsdecode(name) for name in listed.stdout.split(b"\0")} if listed.ok and not listed.truncated else set[str]()
+        return await asyncio.to_thread(files.not_larger, directory, sorted(own & set(names)), COMMITTED_LIMIT_BYTES)
 
 
 async def _alone(git_dir: Path, directory: str) -> int:

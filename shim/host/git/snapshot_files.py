@@ -50,6 +50,17 @@ def choose(directory: str, listed: bytes, limit_bytes: int) -> tuple[list[bytes]
     return removed, changed, left_out
 
 
+def not_larger(directory: str, names: Iterable[str], limit_bytes: int) -> frozenset[str]:
+    """Those of these files that can be read and are not larger."""
+    base, taken = Path(directory), set[str]()
+    for name in names:
+        with contextlib.suppress(OSError):
+            state = (base / name).lstat()
+            if stat.S_ISREG(state.st_mode) and state.st_size <= limit_bytes and os.access(base / name, os.R_OK):
+                taken.add(name)
+    return frozenset(taken)
+
+
 def remove(directory: str, names: Iterable[str]) -> None:
     """Remove these files, and folders that become empty, deepest first."""
     base = Path(directory)

@@ -147,6 +147,24 @@ async def test_large_new_files_are_left_out(trees: Snapshots, project: Path) -> 
     assert await trees.changed_files(str(project), before, await trees.track(str(project))) == ["just"]
 
 
+@pytest.mark.parametrize("change", ["changed", "deleted"])
+@pytest.mark.parametrize("where", ["", "sub"])
+async def test_a_large_file_of_the_repository_comes_back(trees: Snapshots, project: Path, change: str, where: str) -> None:
+    folder = project / where
+    folder.mkdir(exist_ok=True)
+    (folder / "package-lock.json").write_bytes(b"x" * 4_000_000)
+    repository(project)
+    before, was = await trees.track(str(folder)), state(project)
+    if change == "changed":
+        (folder / "package-lock.json").write_bytes(b"y" * 3_000_000)
+    else:
+        (folder / "package-lock.json").unlink()
+    after = await trees.track(str(folder))
+    assert await trees.changed_files(str(folder), before, after) == ["package-lock.json"]
+    assert await trees.restore(str(folder), {"package-lock.json": before}) == []
+    assert state(project) == was
+
+
 async def test_a_directory_tells_whether_it_has_had_a_snapshot(
     trees: Snapshots, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -275,13 +275,18 @@ def read_questions(name: str, arguments: Msg, plan: str) -> tuple[Question, ...]
             question=get_text(row, "question"),
             header=get_text(row, "header"),
             options=tuple(
-                QuestionOption(label=get_text(option, "label"), description=get_text(option, "description"))
+                QuestionOption(label=get_text(option, "label"), description=_option_text(option))
                 for option in map(obj, arr(row.get("options")))
             ),
             multiple=row.get("multiSelect") is True,
         )
         for row in rows
     )
+
+
+def _option_text(option: Msg) -> str:
+    """An option's description, and below it its `preview` (a sketch or code of several lines)."""
+    return "\n\n".join(words for key in ("description", "preview") if (words := get_text(option, key).rstrip()))
 
 
 def answer_map(questions: Sequence[Question], answers: Sequence[Sequence[str]]) -> dict[str, str]:

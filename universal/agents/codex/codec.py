@@ -17,7 +17,19 @@ from universal.agents.codex.settings import CLIENT, Settings
 from universal.agents.codex.speech import Context, Thread
 from universal.agents.codex.tools import Display, Outcome, agent_name, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, Turns
-from universal.agents.codex.wire import END_S, IGNORED, NAME, READ_METHOD, READ_S, REFUSED, RESTING, Msg, retry_of, turn_error
+from universal.agents.codex.wire import (
+    END_S,
+    IGNORED,
+    NAME,
+    READ_METHOD,
+    READ_S,
+    REFUSED,
+    RESTING,
+    SELF_INTERRUPTION,
+    Msg,
+    retry_of,
+    turn_error,
+)
 from universal.codec import (
     Command,
     Exit,
@@ -286,12 +298,15 @@ class CodexCodec(kit.BaseCodec[Context]):
         error = None
         if status == "failed":
             error = turn_error(obj(turn.get("error")) or thread.error)
+        elif interrupted and thread.child is None and not self._turns.is_interrupted(get_text(turn, "id")):
+            error = turn_error(obj(turn.get("error")) or thread.error or SELF_INTERRUPTION)
+        if error is not None:
             yield kit.error_fact(error, raw, thread.child)
         thread.error = {}
         if interrupted and running:  # Codex lets a command run on after an interrupt
             yield WriteLine(self._rpc.request("thread/backgroundTerminals/clean", {"threadId": thread.thread_id})[1])
         if thread.child is None:
-            yield from self._turns.on_turn_completed(get_text(turn, "id"), error, aborted=interrupted)
+            yield from self._turns.on_turn_completed(get_text(turn, "id"), error, aborted=interrupted and error is None)
         else:
             yield from self._turns.child_completed(thread, error, aborted=interrupted)
 

@@ -57,6 +57,8 @@ class Turns:
     """True after ACTIVITY until its end."""
     _stopping: bool = False
     """True if the dispatched prompts must be interrupted."""
+    _interrupted: set[str] = field(default_factory=set[str])
+    """Turns for which an interrupt was sent."""
 
     @property
     def current_turn(self) -> str:
@@ -197,6 +199,10 @@ class Turns:
             if known:
                 yield self._stop(known)
 
+    def is_interrupted(self, turn_id: str) -> bool:
+        """Whether we have asked Codex to interrupt a turn. It also interrupts turns by itself."""
+        return turn_id in self._interrupted or self._stopping
+
     def interrupt_refused(self) -> None:
         """Handle a refused interrupt. If the turn has not begun, `on_turn_started` sends it again."""
         self._stopping = bool(self._prompts) and not self.main.turn_id
@@ -207,6 +213,7 @@ class Turns:
         return self._interrupt(self.main.thread_id, turn_id)
 
     def _interrupt(self, thread_id: str, turn_id: str) -> Output:
+        self._interrupted.add(turn_id)
         return WriteLine(self.rpc.request("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})[1])
 
 

@@ -153,6 +153,10 @@ HINTS: dict[str, str] = {
 
 _RETRYABLE = frozenset({"rateLimitExceeded", "serverOverloaded", "internalServerError", "responseStreamDisconnected"})
 INTERRUPTION: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
+SELF_INTERRUPTION: Msg = {
+    "message": "Codex has interrupted its turn by itself and gives no reason. Send the prompt again to go on.",
+}
+"""`error` of a turn that ends `interrupted` without an interrupt of ours."""
 
 
 def turn_error(error: Msg) -> dict[str, Json]:

@@ -450,6 +450,18 @@ def test_several_questions(answers: list[list[str]], given: dict[str, str]) -> N
     assert story.items(ItemKind.TOOL_RESULT)[0].metadata["answers"] == answers
 
 
+def test_an_option_shows_its_preview_and_is_answered_by_its_label() -> None:
+    options = [{"label": "Left", "description": "A bar", "preview": "+--+\n|  |\n"}, {"label": "None", "preview": "(empty)"}]
+    asking: Msg = {"questions": [{"question": "Layout?", "header": "L", "options": options, "multiSelect": False}]}
+    story = Story()
+    story.prompts()
+    story.hears(can_use("r1", "AskUserQuestion", input=asking))
+    (asked,) = story.facts(EventType.QUESTION_REQUESTED)
+    assert [option.description for option in asked.data.questions[0].options] == ["A bar\n\n+--+\n|  |", "(empty)"]
+    (line,) = story.does(QuestionReply(asked.data.question_id, [["Left"]]))
+    assert line["response"]["response"] == {"behavior": "allow", "updatedInput": {**asking, "answers": {"Layout?": "Left"}}}
+
+
 PLAN = {"plan": "# Plan\n1. do it\n", "planFilePath": "/p.md"}
 
 

@@ -70,6 +70,20 @@ def test_the_history_tells_how_a_turn_has_ended() -> None:
     assert signals(outputs) == [(Input.FAILED, False)]
 
 
+@pytest.mark.parametrize(
+    ("native", "words"),
+    [
+        (None, "Codex has interrupted its turn by itself and gives no reason. Send the prompt again to go on."),
+        ({"message": "the budget is spent"}, "the budget is spent"),
+    ],
+)
+def test_a_turn_that_codex_interrupts_by_itself_ends_with_a_reason(native: dict[str, Any] | None, words: str) -> None:
+    bench = Bench().with_running_turn()
+    outputs = bench.end("interrupted", error=native)
+    assert [error.message for error in facts(outputs, EventType.ERROR)] == [words]
+    assert signals(outputs) == [(Input.FAILED, False)]
+
+
 def test_a_thread_that_works_again_takes_the_sign_back() -> None:
     bench = Bench().with_running_turn()
     bench.say("thread/status/changed", status={"type": "idle"})

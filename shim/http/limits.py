@@ -14,6 +14,8 @@ from shim.lib.ids import ID_LIMIT
 
 VALUES_LIMIT = 100_000
 """Maximum members of all arrays and objects of a body together."""
+UNPARSED_LIMIT = 10 * VALUES_LIMIT
+"""Maximum signs of values (`,`, `[`, `{`) before a body is parsed: 0.2 s of the event loop."""
 IMPORT_VALUES_LIMIT = 5_000_000
 """The same maximum for an imported document."""
 IMPORTS = frozenset({"session.import", "experimental.session.import", "sync.replay"})
@@ -34,6 +36,13 @@ NAMED_DEPTH = 4
 """Levels of a body whose names are checked. Deeper levels contain values of tools and other programs."""
 OPEN = frozenset({"metadata", "input", "config", "options", "format"})
 """Members with arbitrary contents of the client, whose names are not checked."""
+
+
+def check_unparsed(operation_id: str, raw: bytes) -> None:
+    """Raise PayloadTooLarge for a body that would take seconds and gigabytes to parse. Texts may have these signs too."""
+    most = IMPORT_VALUES_LIMIT if operation_id in IMPORTS else UNPARSED_LIMIT
+    if len(raw) > most and raw.count(b",") + raw.count(b"[") + raw.count(b"{") > most:
+        raise PayloadTooLarge(f"The body has more than {most} values.", most)
 
 
 def check(operation_id: str, body: Any) -> None:

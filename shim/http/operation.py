@@ -185,7 +185,7 @@ async def arguments(
     if bound.path is not None:
         values["path"] = _validate(bound.path, dict(request.match_info), "Params")
     if bound.query is not None or bound.body is not None:
-        fields = RequestInput(_first_values(request), await _body(request) if bound.body is not None else None)
+        fields = RequestInput(_first_values(request), await _body(request, bound.id) if bound.body is not None else None)
         limits.check(bound.id, fields.body)
         fields = fields if rewritten is None else rewritten(fields)
         if bound.query is not None:
@@ -213,9 +213,13 @@ def _first_values(request: web.Request) -> dict[str, str]:
     return values
 
 
-async def _body(request: web.Request) -> Any:
-    """Parse the body, MISSING if there is none. Any content type is accepted, as in native OpenCode. Raises InvalidRequest."""
+async def _body(request: web.Request, operation_id: str) -> Any:
+    """Parse the body, MISSING if there is none. Any content type is accepted, as in native OpenCode.
+
+    Raises InvalidRequest, PayloadTooLarge.
+    """
     raw = await request.read()
+    limits.check_unparsed(operation_id, raw)
     try:
         return wire_json.loads(raw) if raw.strip() else MISSING
     except wire_json.MalformedJson as error:

@@ -7,9 +7,10 @@ from contextlib import closing
 
 import pytest
 
-from .support.bench import Bench
+from .support.bench import Bench, Watch
 from .support.scenes import wait_for_turns
 from .support.tui import tui
+from .support.wire import Stream
 
 pytestmark = [
     pytest.mark.e2e,
@@ -36,3 +37,24 @@ def test_a_command_of_the_project_is_in_the_list_and_claude_expands_it(server: B
     assert "Say heron42 to everybody" in json.dumps(server.model.requests()), "what the model got"
     file.unlink()
     assert "birds:greet" not in [row["name"] for row in server.api.get("/command")]
+
+
+def test_a_shell_line_of_a_command_does_not_run_where_a_rule_may_forbid_it(server: Bench) -> None:
+    """It is no tool call, so no rule could be asked. The person is told."""
+    project = server.place.project
+    (project / "opencode.json").write_text('{"permission": {"bash": "deny"}}')
+    file = project / ".claude/commands/peek.md"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("---\nallowed-tools: Bash(touch:*)\n---\nLook: !`touch ran.txt && echo here`\n")
+    with closing(Stream(server.api)) as stream:
+        watch = Watch.on(server.api, stream)
+        at = watch.prompt("/peek")
+        asked = watch.wait("question.asked", at)  # whether the project is trusted
+        trust = next(option["label"] for option in asked["questions"][0]["options"] if option["label"].startswith("Trust"))
+        server.api.post(f"/question/{asked['id']}/reply", {"answers": [[trust]]})
+        told = stream.wait(lambda event: event["type"] == "tui.toast.show", since=at, timeout_s=40)["properties"]["message"]
+        watch.wait_for_end(at)
+    file.unlink()
+    (project / "opencode.json").unlink()
+    assert told.startswith("Shell lines")
+    assert not (project / "ran.txt").exists()

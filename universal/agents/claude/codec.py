@@ -60,6 +60,10 @@ NOT_HELD = (
     "This Claude Code does not wait for the server before each tool call: permission rules hold only for what it asks about. "
     "Update it (`npm install -g @anthropic-ai/claude-code`), or choose the agent `build`, in which it asks most."
 )
+SHELL_LINES_OFF = (
+    "Shell lines (!`...`) of Claude Code's commands and skills do not run in this session: a permission rule for `bash` denies "
+    "or asks, or the project is not trusted, and Claude Code runs them without asking. Ask for the command in your prompt."
+)
 BACKGROUND: Msg = {"subtype": "background_tasks"}
 
 
@@ -73,6 +77,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         super().__init__(Context(NAME, ids, self._settings.model_of))
         self._calls: dict[str, Call] = {}
         self._main = Transcript(self._ctx, self._calls)
+        self._is_told_of_skill_shell = False
         self._leaving = set[str]()
         """Calls that move to the background as soon as they are tasks."""
         self._crew = Crew(self._ctx, self._calls)
@@ -151,6 +156,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _prompt(self, command: Prompt) -> Iterator[Output]:
         yield from self._settings.changes_for(command)
+        if command.text.startswith("/") and not self._settings.has_skill_shell and not self._is_told_of_skill_shell:
+            self._is_told_of_skill_shell = True  # once is enough
+            yield self._ctx.status("notice", SHELL_LINES_OFF, {}, {"text": command.text})
         uuid = self._turns.new_uuid(command.key)
         self._turns.prompt_written(uuid)
         content = prompt_content(command.text, command.attachments, command.system)

@@ -76,7 +76,7 @@ class Settings:
     )
     """Requests without an answer: id -> (subtype, function that takes the assumption back)."""
     _request_count: int = 0
-    _has_skill_shell: bool = True
+    has_skill_shell: bool = True
     """Whether skills may run their shell lines. Once switched off, they stay so in this process."""
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
@@ -99,8 +99,8 @@ class Settings:
         if options.resume and options.resume_at:  # tried with 2.1.330 and 2.1.197; the fork gets an id of its own
             argv += [f"--resume-session-at={options.resume_at}", "--fork-session"]
         environment = dict(_ENVIRONMENT)
-        self._has_skill_shell = options.project_settings and not may_forbid(options.rules, ("bash",))
-        if not self._has_skill_shell:
+        self.has_skill_shell = options.project_settings and not may_forbid(options.rules, ("bash",))
+        if not self.has_skill_shell:
             argv.append(f"--settings={json.dumps({SKILL_SHELL: True})}")
         if not options.project_settings:
             # Tried with 2.1.330: no hook, helper or MCP server of the project runs. The added directory is for its CLAUDE.md.
@@ -153,8 +153,8 @@ class Settings:
         if model != self._model:
             yield self.request({"subtype": "set_model", "model": model}, self._undo("_model"))
             self._model = model
-        if self._has_skill_shell and may_forbid(prompt.rules, ("bash",)):
-            self._has_skill_shell = False
+        if self.has_skill_shell and may_forbid(prompt.rules, ("bash",)):
+            self.has_skill_shell = False
             yield self.request({"subtype": "apply_flag_settings", "settings": {SKILL_SHELL: True}})
         if variant != self._variant:
             settings = {"effortLevel": variant or None}

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from universal.agents.claude.codec import ClaudeCodec
 from universal.agents.claude.settings import Settings
 from universal.codec import LaunchOptions, Prompt, WriteLine
 from universal.permissions import Rule
+
+DENIED = (Rule("bash", "*", "deny"),)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +36,14 @@ def test_shell_lines_of_skills_are_switched_off_by_a_rule_that_comes_later() -> 
     lines = [output.data for output in settings.changes_for(denied) if isinstance(output, WriteLine)]
     assert [b"disableSkillShellExecution" in line for line in lines] == [True]
     assert list(settings.changes_for(denied)) == []
+
+
+@pytest.mark.parametrize(("text", "rules", "count"), [("/peek", DENIED, 1), ("/peek", (), 0), ("peek", DENIED, 0)])
+def test_a_notice_says_once_that_shell_lines_are_off(text: str, rules: tuple[Rule, ...], count: int) -> None:
+    codec = ClaudeCodec(lambda kind: f"{kind}_1")
+    codec.launch(LaunchOptions("claude", "/p", rules=rules))
+    outputs = [output for key in ("a", "b") for output in codec.send(Prompt(key, text, rules=rules))]
+    assert repr(outputs).count("Shell lines") == count
 
 
 def test_claude_runs_lines_in_bash_and_in_the_project() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,7 @@ class CommandFolder:
         return self.path.startswith(("~/", "$"))
 
 
-@dataclass(frozen=True, slots=True)
-class PluginFolders:
+class PluginFolders(NamedTuple):
     """Where an agent keeps the plugins that a project switches on, and what a plugin's folder has.
 
     installed  files `{"plugins": {ID: [{"installPath"}]}}`, as `CommandFolder.path`; the first that exists counts

@@ -369,8 +369,8 @@ GOOD = [
     "https://ide.example",
 ]
 FOREIGN = [
-    "https://localhost:3000",
-    "http://localhost",
+    "https://localhost.evil.example",
+    "http://[::2]:3000",
     "http://evil.example",
     "https://evilopencode.ai",
     "http://localhost:3000.evil.example",

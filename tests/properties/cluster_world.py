@@ -72,10 +72,14 @@ class MachineClock(Clock):
         return EPOCH_MS + self._skew_ms + int(asyncio.get_running_loop().time() * 1000)
 
 
+MANY_IDS = 20_000
+"""More than a server makes in a run."""
+
+
 def ids_of(name: str, clock: Clock) -> Ids:
     """Ids of a server that are the same in each run."""
     ids = Ids(clock)
-    ids._tails = (f"{name}{number}".rjust(14, "0") for number in count(1))
+    ids._tails = [f"{name}{number}".rjust(14, "0") for number in range(MANY_IDS, 0, -1)]  # the last one is used first
     return ids
 
 

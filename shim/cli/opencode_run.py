@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import select
 import sys
 from collections.abc import AsyncGenerator
@@ -30,8 +29,8 @@ from universal.lib.jsonvalue import arr, obj, text
 
 Json: TypeAlias = dict[str, Any]
 
-STDIN_WAIT_S = 2.0
-"""Seconds of silence after which a pipe that stays open counts as ended, if there is a message."""
+STDIN_WAIT_S = 5.0
+"""Seconds in which a pipe must begin to bring something, if there is a message without it."""
 CONNECT_S = 10.0
 SILENCE_S = 60.0
 """Seconds without any byte after which the stream is dead. The server sends a heartbeat every 10 s."""
@@ -61,19 +60,17 @@ class Request:
 
 
 def _read_pipe(*, is_needed: bool) -> str:
-    """The text that is piped in. Unless it is needed, it ends after STDIN_WAIT_S of silence: a supervisor closes no pipe."""
+    """The text that is piped in, to its end. Unless it is needed, it must begin in STDIN_WAIT_S: a supervisor closes no pipe."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
-    if is_needed:
-        return sys.stdin.read()
-    chunks: list[bytes] = []
     try:
-        stream = sys.stdin.fileno()
-        while select.select([stream], [], [], STDIN_WAIT_S)[0] and (chunk := os.read(stream, 65_536)):
-            chunks.append(chunk)
+        comes = is_needed or bool(select.select([sys.stdin.fileno()], [], [], STDIN_WAIT_S)[0])
     except (OSError, ValueError):  # no stream of the system
+        comes = True
+    if comes:
         return sys.stdin.read()
-    return b"".join(chunks).decode("utf-8", "replace")
+    sys.stderr.write(f"Nothing came on stdin within {STDIN_WAIT_S:g} s: the message is sent without it.\n")
+    return ""
 
 
 def read(options: argparse.Namespace) -> Request:

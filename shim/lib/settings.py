@@ -300,7 +300,7 @@ class Settings(BaseModel):
     allowed_hosts: Annotated[tuple[str, ...], BeforeValidator(_comma_separated)] = Field(
         default=(),
         description="More host names by which clients may call this server (the Host header), beside loopback ones, IP addresses "
-        "and this machine's name; `*` for any. Comma-separated in the environment.",
+        "and, unless it listens on loopback alone, this machine's name; `*` for any. Comma-separated in the environment.",
     )
 
     base_path: Annotated[str, AfterValidator(_base_path)] = Field(

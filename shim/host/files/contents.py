@@ -152,7 +152,9 @@ def decode(data: bytes) -> str | None:
     """
     for mark, encoding in BOMS:
         if data.startswith(mark):
-            return data.decode(encoding, "replace")
+            text = data.decode(encoding, "replace")
+            noise = text.count("\ufffd") + text.count("\0")
+            return text if noise <= max(len(text) * MOST_INVALID / 10, SOME_INVALID) else None
     if b"\0" in data:
         return None
     text = data.decode("utf-8", "replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -138,23 +139,21 @@ def test_a_part_is_written_once_when_it_is_whole(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "hello\n"
 
 
-def test_run_does_not_wait_for_the_end_of_a_silent_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A supervisor never closes it."""
+def test_run_does_not_wait_for_a_silent_pipe_and_reads_one_that_speaks_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A supervisor never closes its pipe. A test run is silent for seconds, and then goes on."""
     reading, writing = os.pipe()
     monkeypatch.setattr(opencode_run, "STDIN_WAIT_S", 0.05)
-    try:
-        with open(reading, encoding="utf-8") as stream:
-            monkeypatch.setattr(sys, "stdin", stream)
-            assert opencode_run._read_pipe(is_needed=False) == ""  # pyright: ignore[reportPrivateUsage]
-            os.write(writing, b"some text")
-            assert opencode_run._read_pipe(is_needed=False) == "some text"  # pyright: ignore[reportPrivateUsage]
-            os.write(writing, b"all of it")
-            os.close(writing)
-            writing = -1
-            assert opencode_run._read_pipe(is_needed=True) == "all of it"  # pyright: ignore[reportPrivateUsage]
-    finally:
-        if writing != -1:
-            os.close(writing)
+    with open(reading, encoding="utf-8") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert opencode_run._read_pipe(is_needed=False) == ""  # pyright: ignore[reportPrivateUsage]
+        assert "Nothing came on stdin" in capsys.readouterr().err
+        os.write(writing, b"some ")
+        later = threading.Timer(0.2, lambda: (os.write(writing, b"text"), os.close(writing)))
+        later.start()
+        assert opencode_run._read_pipe(is_needed=False) == "some text"  # pyright: ignore[reportPrivateUsage]
+        later.join(5)
 
 
 @pytest.mark.parametrize(

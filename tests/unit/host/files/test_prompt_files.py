@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import zipfile
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -47,6 +48,7 @@ async def test_an_image_is_an_image_whatever_the_client_calls_it(
         ("base.sqlite", b"SQLite format 3\0" + b"\x10\0" * 50),
         ("late.txt", b"text " * 4_000 + b"\0\0"),
         ("noise.txt", bytes(range(128, 256)) * 50),
+        ("marked.bin", b"\xff\xfe" + Random(1).randbytes(40_000)),
     ],
 )
 @pytest.mark.parametrize("mime", ["text/plain", "application/octet-stream"])

@@ -129,21 +129,16 @@ _RULE_FILES = (
     *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
     *(f".opencode/{name}/*" for name in _OPENCODE_FOLDERS),
     *(f".config/opencode/{name}" for name in ("config.json", *(f"{name}/*" for name in _OPENCODE_FOLDERS))),
-    *(
-        ".claude/settings.json",
-        ".claude/settings.local.json",
-        ".claude/agents/*",
-        ".mcp.json",
-        ".codex/config.toml",
-        ".codex/rules/*",
-    ),
-    *(".amp/settings.json", ".pi/settings.json", ".gemini/settings.json", ".qwen/settings.json", ".kimi/config.toml"),
+    *(".claude/settings.json", ".claude/settings.local.json", ".claude/agents/*", ".claude/hooks/*", ".claude.json", ".mcp.json"),
+    *(".codex/config.toml", ".codex/hooks.json", ".codex/rules/*", ".amp/settings.json", ".config/amp/settings.json"),
+    *(".pi/settings.json", ".pi/extensions/*", ".pi/agent/settings.json", ".pi/agent/extensions/*"),
+    *(".gemini/settings.json", ".qwen/settings.json", ".kimi/config.toml", ".cursor/cli.json", ".config/goose/config.yaml"),
 )
 RULE_FILES = (*_RULE_FILES, *(f"*/{name}" for name in _RULE_FILES))
 """Files that hold the rules of agents, as patterns of `edit`. An agent that changes one changes its own bounds."""
 
 BUILD, PLAN, BYPASS = "build", "plan", "bypass"
-"""Ids of the modes in which files are never edited, and in which only written rules are applied."""
+"""Ids of modes: the usual one, that in which files are never edited, and that in which only written rules are applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,15 +223,11 @@ class Policy:
 
     def _is_kept_open(self, access: Access) -> bool:
         """Whether a person must be asked although the last match allows: they said "ask", or it is a file with rules."""
-        if decide(access.permission, access.patterns, self.grants) == "allow":
-            return False
-        if decide(access.permission, access.patterns, self.person) == "ask":
-            return True
-        is_rule_file = any(matches(rule_file, name) for name in access.patterns for rule_file in RULE_FILES)
-        if access.permission != "edit" or not is_rule_file:
-            return False
-        named = (rule for rule in (*self.config, *self.session) if rule.pattern.strip("*/"))
-        return decide("edit", access.patterns, named) != "allow"
+        if access.permission == "edit" and any(matches(file, name) for name in access.patterns for file in RULE_FILES):
+            named = (rule for rule in (*self.person, *self.session, *self.grants) if rule.pattern.strip("*/"))
+            return decide("edit", access.patterns, named) != "allow"  # a project does not open its own rules
+        is_answered = decide(access.permission, access.patterns, self.grants) == "allow"
+        return not is_answered and decide(access.permission, access.patterns, self.person) == "ask"
 
     def _without_case(self) -> Policy:
         sources = (self.defaults, self.config, self.session, self.grants, self.person)

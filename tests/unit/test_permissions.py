@@ -282,8 +282,10 @@ def test_an_edit_of_a_file_with_rules_is_asked_about(name: str, mode: str) -> No
     for rules in ((), everything):
         assert Policy((), rules, mode=mode).action(call) == "ask"
         assert Policy((), rules, mode=mode).action(redirection) == "ask"
-    assert Policy((), this, mode=mode).action(call) == "allow", "a rule that names it"
+    assert Policy((), this, mode=mode, person=this).action(call) == "allow", "a rule of the person that names it"
     assert Policy((), everything, grants=this, mode=mode).action(call) == "allow", "an answer"
+    assert Policy((), this, mode=mode).action(call) == "ask", "a project does not open its own rules"
+    assert Policy((), everything, grants=everything, mode=mode).action(call) == "ask", '"always" for another file'
     assert Policy((), everything, mode=mode).action(Access("edit", ("src/opencode.json.py",))) == "allow"
 
 

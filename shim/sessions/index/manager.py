@@ -572,7 +572,8 @@ class SessionManager:
         directory = record.directory
         rules = self.deps.config_rules(directory, mode, None)
         config = (state if parent is None or parent.state is None else parent.state).config_at_start
-        held = None if config is None else self.deps.config_rules(directory, mode, config)
+        is_unchanged = config is None or config is self.deps.config_now(directory)
+        held = None if is_unchanged else self.deps.config_rules(directory, mode, config)
         grants = self.grants.rules(directory, state.session.agent)
         return Policy(defaults, rules.all, session, grants, mode, rules.person, held)
 

@@ -22,10 +22,10 @@ from shim.lib.errors import InvalidRequest
 
 FILE_LIMIT_BYTES = 16 * 2**20
 """Maximum size of one file to show. Larger files are refused, because UIs would freeze."""
-MOST_INVALID = 0.1
-"""Share of characters that may be no UTF-8 in a text, such as one in Latin-1."""
-SOME_INVALID = 8
-"""So many may be in any text."""
+MOST_NOISE = 0.01
+"""Share of control characters, or of invalid UTF-16, in a text. Compressed and random bytes have ten and three times as many."""
+CONTROLS = bytes({*range(32)} - set(b"\t\n\v\f\r\b\x1b"))
+"""Control characters that texts do not have: all but white space, and what terminals print."""
 LIST_LIMIT = 10_000
 """Maximum entries of one folder."""
 IMAGES = frozenset({".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".ico", ".avif", ".heic", ".tiff"})
@@ -148,17 +148,15 @@ def _read(directory: str, path: str) -> Content:
 def decode(data: bytes) -> str | None:
     """Decode text by its byte order mark, else as UTF-8 with invalid bytes replaced; None for binary data.
 
-    All of it is looked at: what begins as text may be an archive.
+    All of it is looked at: what begins as text may be an archive. Text in another encoding (Latin-1, cp1251) is text.
     """
-    for mark, encoding in BOMS:
-        if data.startswith(mark):
-            text = data.decode(encoding, "replace")
-            noise = text.count("\ufffd") + text.count("\0")
-            return text if noise <= max(len(text) * MOST_INVALID / 10, SOME_INVALID) else None
-    if b"\0" in data:
+    encoding = next((encoding for mark, encoding in BOMS if data.startswith(mark)), None)
+    if encoding == "utf-16":
+        text = data.decode(encoding, "replace")
+        return text if text.count("\ufffd") + text.count("\0") <= len(text) * MOST_NOISE else None
+    if b"\0" in data or len(data) - len(data.translate(None, CONTROLS)) > len(data) * MOST_NOISE:
         return None
-    text = data.decode("utf-8", "replace")
-    return text if text.count("\ufffd") <= max(len(text) * MOST_INVALID, SOME_INVALID) else None
+    return data.decode(encoding or "utf-8", "replace")
 
 
 def sniff_type(content: bytes, name: str) -> str:

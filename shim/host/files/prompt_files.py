@@ -26,8 +26,6 @@ TEXT_LIMIT_BYTES = 512 * 1024
 """Maximum text of one attached file in the conversation. A longer text is cut, and says so."""
 BINARY_LIMIT_BYTES = 20 * 1024 * 1024
 """Maximum size of an attached image or document. A larger one is named, not sent."""
-ATTACHED, PDF = ("image/", "audio/", "video/"), "application/pdf"
-"""Media types that go to the model as they are."""
 LISTING_LIMIT = 1_000
 """Maximum listed entries of an attached directory."""
 
@@ -80,14 +78,13 @@ def _data_url(url: str, mime: str, filename: str | None) -> PromptFile:
         content = _content_of(url)
     except ValueError:  # binascii.Error is a ValueError
         return PromptFile(keep=False, error=f"The attachment {filename or ''} is not valid base64.")
-    kind = sniff_type(content, filename or "")
-    if mime.startswith("text/") and (kind.startswith(ATTACHED) or kind == PDF):
-        return PromptFile(attachment=Attachment(mime=kind, filename=filename, base64=base64.b64encode(content).decode()))
-    if mime.startswith("text/") and (text := decode(content)) is None:
-        return _unreadable(filename or "attachment")
-    if mime.startswith("text/"):
-        text = decode(content) or ""
+    kind = sniff_type(content, filename or "") if mime.startswith("text/") else mime
+    if mime.startswith("text/") and not _is_attached(kind):
+        text = decode(content)
+        if text is None:
+            return _unreadable(filename or "attachment")
         return PromptFile((_call(filename or "attachment"), text), attachment=Attachment(mime=mime, filename=filename, text=text))
+    mime = kind
     return PromptFile(attachment=Attachment(mime=mime, filename=filename, base64=base64.b64encode(content).decode()))
 
 
@@ -107,20 +104,23 @@ def _file_url(url: str, mime: str, filename: str | None, roots: Sequence[str]) -
     try:
         if disk.is_folder(file):
             return _directory(file, path)
-        head, _ = disk.head(file, TEXT_LIMIT_BYTES, roots)
-        kind = sniff_type(head, file.name)
-        if kind.startswith(ATTACHED) or kind == PDF:  # the TUI names every file that is mentioned text/plain
-            return _binary(file, path, kind, filename, roots)
-        if mime.startswith(ATTACHED) or mime == PDF:
+        if _is_attached(mime):
             return _binary(file, path, mime, filename, roots)
-        if decode(head) is None:
-            return _unreadable(path)
-        return _text(file, path, mime, filename, start, end, roots)
+        content, _ = disk.head(file, TEXT_LIMIT_BYTES + 1, roots)
+        kind = sniff_type(content, file.name)
+        if _is_attached(kind):  # the TUI names every file that is mentioned text/plain
+            return _binary(file, path, kind, filename, roots)
+        return _text(content, path, mime, filename, start, end)
     except OSError as problem:
         error = f"{path} cannot be read: {problem.strerror or problem}"
         return PromptFile(
             (_call(path), error), keep=False, error=error, attachment=Attachment(mime="text/plain", path=path, text=error)
         )
+
+
+def _is_attached(mime: str) -> bool:
+    """Whether a model gets content of this type as it is."""
+    return mime.startswith(("image/", "audio/", "video/")) or mime == "application/pdf"
 
 
 def _unreadable(path: str) -> PromptFile:
@@ -149,12 +149,12 @@ def _binary(file: Path, path: str, mime: str, filename: str | None, roots: Seque
     return PromptFile(attachment=attachment, url=f"data:{mime};base64,{encoded}")
 
 
-def _text(
-    file: Path, path: str, mime: str, filename: str | None, start: int | None, end: int | None, roots: Sequence[str]
-) -> PromptFile:
-    content, _ = disk.head(file, TEXT_LIMIT_BYTES + 1, roots)
+def _text(content: bytes, path: str, mime: str, filename: str | None, start: int | None, end: int | None) -> PromptFile:
     cut = len(content) > TEXT_LIMIT_BYTES
-    lines = (decode(content[:TEXT_LIMIT_BYTES]) or "").removesuffix("\n").split("\n")
+    decoded = decode(content[:TEXT_LIMIT_BYTES])
+    if decoded is None:
+        return _unreadable(path)
+    lines = decoded.removesuffix("\n").split("\n")
     total = len(lines)
     first = max(start or 1, 1)
     last = min(end or total, total)

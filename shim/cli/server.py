@@ -15,7 +15,6 @@ import asyncio
 import errno
 import gc
 import importlib.util
-import ipaddress
 import os
 import resource
 import select
@@ -35,6 +34,7 @@ from typing import Any
 from aiohttp import web
 
 from shim.host.files.roots import within
+from shim.http.access import is_loopback
 from shim.lib.bounded_output import last_words
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
@@ -157,13 +157,6 @@ def give_back_large_memory() -> None:
     mmap_threshold = -3  # M_MMAP_THRESHOLD of malloc.h
     with suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).mallopt(mmap_threshold, LARGE_BYTES)
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if only this machine reaches the IP address."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
 
 
 def _why_not(hostname: str, port: int, error: OSError) -> str:

@@ -13,7 +13,8 @@ from collections.abc import MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from shim.cli.server import ListenError, is_loopback, notice_the_gone
+from shim.cli.server import ListenError, notice_the_gone
+from shim.http.access import is_loopback
 
 FIRST_FD = 3
 """File descriptor of the first socket that systemd opened."""

@@ -184,13 +184,15 @@ def _is_loopback_or_address(name: str) -> bool:
     return True
 
 
-def _is_loopback(name: str) -> bool:
-    if LOOPBACK_NAMES.fullmatch(name):
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address or a name."""
+    if LOOPBACK_NAMES.fullmatch(host):
         return True
     try:
-        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
+        address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
 
 
 def same_origin(origin: str, host: str) -> bool:
@@ -239,7 +241,7 @@ class Access:
         On a loopback address it is not: a router may give it, and redirect it to us.
         """
         names = {settings.hostname.lower().replace("*", ""), *(name.lower() for name in settings.allowed_hosts)}
-        if not _is_loopback(settings.hostname):
+        if not is_loopback(settings.hostname):
             machine = socket.gethostname().lower()
             names |= {machine, f"{machine}.local"}
         password = settings.password.get_secret_value() if settings.password is not None else ""

@@ -23,8 +23,6 @@ PATH_LIMIT_BYTES = 4096 - 256
 """Maximum length of a path, with room for the names of its entries."""
 QUERY_NAMES = ("directory", "location[directory]")
 HEADER = "x-opencode-directory"
-
-
 LOOK_AGAIN_S = 0.25
 """Seconds for which it is cached where a directory's links lead: every request asks, and each look needs a thread."""
 LOOK_LIMIT_S = 5.0
@@ -39,21 +37,27 @@ class Links:
 
     def __init__(self) -> None:
         self._cache: dict[str, tuple[float, str]] = {}
+        self._looks: dict[str, asyncio.Future[str]] = {}
+        """One for each directory: a disk that hangs takes one thread, however many requests ask."""
 
     async def real(self, directory: str) -> str:
         """The directory without links on its way; as it is written if the disk does not answer within LOOK_LIMIT_S."""
-        now = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
         until, place = self._cache.get(directory, (0.0, directory))
-        if now < until:
+        if loop.time() < until:
             return place
+        look = self._looks.get(directory)
+        if look is None:
+            look = self._looks[directory] = loop.run_in_executor(None, os.path.realpath, directory)
+            look.add_done_callback(lambda _: self._looks.pop(directory, None))
         try:
             async with asyncio.timeout(LOOK_LIMIT_S):
-                place = await asyncio.to_thread(os.path.realpath, directory)
+                place = await asyncio.shield(look)
         except TimeoutError:
             log.warning("directory.slow", directory=directory, after_s=LOOK_LIMIT_S)
         if len(self._cache) >= CACHED_DIRECTORIES:
             self._cache.clear()
-        self._cache[directory] = (now + LOOK_AGAIN_S, place)
+        self._cache[directory] = (loop.time() + LOOK_AGAIN_S, place)
         return place
 
 

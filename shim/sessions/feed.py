@@ -126,7 +126,7 @@ class ChangeFeed:
     ) -> None:
         """Publish changes to all observers."""
         published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored)
-        is_text = bool(changes) and type(changes[0]) is TextGrew and type(changes[-1]) is TextGrew
+        is_text = set(map(type, changes)) == {TextGrew}
         for observer in self._text_observers if is_text else self._observers:
             observer(published)
 

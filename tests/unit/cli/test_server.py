@@ -28,13 +28,13 @@ from shim.cli.server import (
     HEADER_LIMIT_BYTES,
     ListenError,
     RunningServer,
-    is_loopback,
     listen,
     need_directory_inside,
     run,
     tls_of,
     url_of,
 )
+from shim.http.access import is_loopback
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 

@@ -136,7 +136,9 @@ FILTERS = ("order", "search", "parentID", "directory", "project", "subpath", "ar
 async def listing(ctx: Ctx, query: ListQuery) -> object:
     """A page of sessions, the last changed first."""
     if query.directory is not None:
-        ctx.services.sessions.visit(query.directory)
+        directory = await ctx.services.links.real(query.directory)
+        ctx.services.sessions.visit(directory)
+        query = query.model_copy(update={"directory": directory})
     anchor: JsonObject = {}
     if query.cursor is not None:
         cursor_fields = cursors.read(query.cursor)
@@ -144,8 +146,6 @@ async def listing(ctx: Ctx, query: ListQuery) -> object:
         if not {"id", "time", "direction"} <= anchor.keys():
             raise CursorInvalid
         query = query.model_copy(update={key: cursor_fields.get(key, ListQuery.model_fields[key].default) for key in FILTERS})
-    if query.directory is not None:
-        query = query.model_copy(update={"directory": await ctx.services.links.real(query.directory)})
     project = None if query.project is None else await ctx.services.projects.get(query.project)
     records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
     ordered = sorted(records, key=_at) if query.order == "asc" else _newest_first(records)

@@ -194,6 +194,9 @@ class Policy:
         return max(action, earlier._action_as_written(access), key=_STRICTNESS.__getitem__)
 
     def _action_as_written(self, access: Access) -> Action | None:
+        if access.implied and UNREAD_RULES in self.config:  # its call is asked about: once is enough
+            readable = tuple(rule for rule in self.config if rule != UNREAD_RULES)
+            return replace(self, config=readable)._action_as_written(access)
         action = self._action(access)
         if access.folds_case and action != "deny":
             folded = self._without_case()._action(replace(access, patterns=tuple(map(_fold, access.patterns))))

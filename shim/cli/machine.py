@@ -57,6 +57,7 @@ def examine(
     settings: Settings, build: Build, *, server: str | None, server_version: str, service: str, now: datetime
 ) -> list[Check]:
     """Run all checks. Blocks. `server` is the URL of the server on this data directory, `service` its state or ""."""
+    config = ConfigFiles(Path.home(), os.environ, tuple(map(str, settings.roots)))
     return [
         check_server(server, server_version, build),
         check_port(settings, server, is_taken=_is_taken(settings.hostname, settings.port)),
@@ -65,7 +66,7 @@ def examine(
         check_disk(settings.data_dir, _free_bytes(settings.data_dir)),
         check_clock(now.date(), build),
         check_release(now.date(), build),
-        check_rules(ConfigFiles(Path.home(), os.environ).load(str(settings.directory)), settings.directory),
+        check_rules(config.load(str(settings.directory)), settings.directory),
     ]
 
 

@@ -15,7 +15,7 @@ from shim.lib.ids import ID_LIMIT
 VALUES_LIMIT = 100_000
 """Maximum members of all arrays and objects of a body together."""
 UNPARSED_LIMIT = 10 * VALUES_LIMIT
-"""Maximum signs of values (`,`, `[`, `{`) before a body is parsed: 0.2 s of the event loop."""
+"""Maximum signs of values (`,`, `[`, `{`) before a body is parsed, which takes up to 0.25 s of the event loop."""
 IMPORT_VALUES_LIMIT = 5_000_000
 """The same maximum for an imported document."""
 IMPORTS = frozenset({"session.import", "experimental.session.import", "sync.replay"})

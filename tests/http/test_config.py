@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from shim.faces.opencode1.routes import event
 from tests.http.conftest import Place
 
 DEFAULTS = {
@@ -38,8 +41,9 @@ async def test_files_are_merged(place: Place) -> None:
     assert (await place.api.get("/global/config", status=200)).body["share"] == "manual"
 
 
-async def test_a_broken_file_is_reported_and_left_out(place: Place) -> None:
+async def test_a_broken_file_is_reported_and_left_out(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Native refuses every request of the directory then, and its TUI does not start."""
+    monkeypatch.setattr(event, "NOTICE_AFTER_S", 0.0)
     (place.project / "opencode.json").write_text('{"model": \n')
     async with place.api.stream("/event") as events:
         assert (await place.api.get("/config", status=200)).body == DEFAULTS

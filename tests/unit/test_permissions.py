@@ -215,6 +215,13 @@ CALLS = [Access("bash", ("touch x",)), Access("bash", ("ls",)), Access("edit", (
 STRICTNESS = {"deny": 2, "ask": 1, "allow": 0, None: 0}
 
 
+def test_a_call_is_asked_about_once_while_rules_cannot_be_read() -> None:
+    policy = Policy(config=combine((Rule("read", "*.key", "deny"),), (), unread=True))
+    assert policy.action(Access("bash", ("cat a",))) == "ask"
+    assert policy.action(Access("read", ("a",), implied=True)) is None
+    assert policy.action(Access("read", ("b.key",), implied=True)) == "deny"
+
+
 ACTIONS = st.sampled_from(["allow", "ask", "deny", None])
 PATTERNS = st.sampled_from(["*", "touch *", "touch x", "ls", "x", "?s"])
 SOURCES = st.one_of(

@@ -93,6 +93,17 @@ def sent_ms() -> int:
     return SENT_MS
 
 
+REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
+ASK = OpenCodeEvent("permission.asked", REQUEST, scope="/p", urgent=True, subject=("permission.asked", "per_1"))
+ASK_2 = OpenCodeEvent(
+    "question.asked",
+    {"id": "que_1", "sessionID": "ses_2", "questions": []},
+    scope="/q",
+    urgent=True,
+    subject=("question.asked", "que_1"),
+)
+
+
 def encoder(*, wrapped: bool = False, legacy: bool = False, oldest: bool = False, sync: bool = False) -> EventEncoder:
     """The encoder of a client: `legacy`, one of 1.1; `oldest`, one of 1.0."""
     return encoder_of(sent_ms, "v1.0" if oldest else "v1.1" if legacy else "v1.18", wrapped=wrapped, twins=sync)

@@ -21,16 +21,16 @@ from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import Face, Hub, HubBounds
 from shim.stream.scheduling import APART_S
 from shim.stream.subscription import Bounds, Subscription
-from tests.unit.stream.reading import ReceivedFrame, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
-
-REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
-ASK = OpenCodeEvent("permission.asked", REQUEST, scope="/p", urgent=True, subject=("permission.asked", "per_1"))
-ASK_2 = OpenCodeEvent(
-    "question.asked",
-    {"id": "que_1", "sessionID": "ses_2", "questions": []},
-    scope="/q",
-    urgent=True,
-    subject=("question.asked", "que_1"),
+from tests.unit.stream.reading import (
+    ASK,
+    ASK_2,
+    ReceivedFrame,
+    drain,
+    make_hub,
+    numbered_event,
+    numbers,
+    parse_batches,
+    subscribe,
 )
 
 

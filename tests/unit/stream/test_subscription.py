@@ -11,16 +11,15 @@ from structlog.testing import capture_logs
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.stream.hub import HubBounds
 from shim.stream.subscription import Bounds, State
-from tests.unit.stream.reading import ReceivedFrame, delta, drain, make_hub, numbered_event, numbers, parse_batches, subscribe
-
-REQUEST = {"id": "per_1", "sessionID": "ses_1", "permission": "bash", "patterns": ["ls"], "metadata": {}, "always": []}
-ASK = OpenCodeEvent("permission.asked", REQUEST, scope="/p", urgent=True, subject=("permission.asked", "per_1"))
-ASK_2 = OpenCodeEvent(
-    "question.asked",
-    {"id": "que_1", "sessionID": "ses_2", "questions": []},
-    scope="/q",
-    urgent=True,
-    subject=("question.asked", "que_1"),
+from tests.unit.stream.reading import (
+    ReceivedFrame,
+    delta,
+    drain,
+    make_hub,
+    numbered_event,
+    numbers,
+    parse_batches,
+    subscribe,
 )
 
 SMALL = HubBounds(reader=Bounds(frames=10, bytes=5_000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -19,11 +20,16 @@ from shim.http.streams import subscribe as subscribe_reader
 from shim.stream.compression import wants_gzip
 from shim.stream.frame import normal_scope
 from shim.stream.response import stream
+from shim.stream.subscription import Subscription
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shim.faces.opencode1._generated.event_types import SessionEvent
+
+
+NOTICE_AFTER_S = 3.0
+"""Seconds from the begin of a stream to a toast. The TUI 1.18.33 draws none before its first page."""
 
 
 @operation("event.subscribe")
@@ -46,25 +52,30 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
     generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
     encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
-    toasts = await _notices(ctx, named, project)
     subscription = await subscribe_reader(
         ctx.services,
         encoder,
         scope=scope,
         last_event_id=last,
-        greeting=lambda is_shown: [*toasts, *running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
+        greeting=lambda is_shown: [*running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
     )
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
-    return await stream(request, subscription, gzip=gzip, write_queue=ctx.services.hub.write_queue)
+    notice = asyncio.create_task(_send_notice(ctx, subscription, named, project), name=f"notice {named}")
+    try:
+        return await stream(request, subscription, gzip=gzip, write_queue=ctx.services.hub.write_queue)
+    finally:
+        notice.cancel()
 
 
-async def _notices(ctx: Ctx, directory: str, project: str) -> list[OpenCodeEvent]:
-    """What every client of a directory must know, also one that connects late: that its rules cannot be read."""
-    notice = unread_rules_notice(await ctx.services.config.fresh(directory))
-    toast = HostChanged(TuiToast(notice, "warning", title=RULES_TITLE), directory, project)
-    return host.events_of(toast) if notice else []
+async def _send_notice(ctx: Ctx, subscription: Subscription, directory: str, project: str) -> None:
+    """Tell a client that has connected that the rules of its directory cannot be read."""
+    await asyncio.sleep(NOTICE_AFTER_S)
+    if notice := unread_rules_notice(await ctx.services.config.fresh(directory)):
+        toast = HostChanged(TuiToast(notice, "warning", title=RULES_TITLE), directory, project)
+        for event in host.events_of(toast):
+            ctx.services.hub.send(event, (subscription,))
 
 
 def open_requests(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:

@@ -1,0 +1,30 @@
+"""A fault in a file of permission rules, as a person meets it in the TUI 1.18.33 with the real Claude Code."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+
+from .support.bench import Bench
+from .support.scenes import wait_for_turns
+from .support.tui import tui
+
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.timeout(180),
+    pytest.mark.parametrize("server", ["claude"], indirect=True, scope="module"),
+]
+
+
+def test_the_file_is_named_before_the_first_prompt_and_a_call_is_asked_about_once(server: Bench) -> None:
+    project = server.place.project
+    (project / "opencode.json").write_text('{"permission": {"bash": "denied"}}')
+    with closing(tui(server.place, server.url)) as terminal:
+        screen = terminal.wait("Permission rules", 20)
+        assert "opencode.json" in screen
+        terminal.submit("[scene:bash:touch made.txt && echo made] make it")
+        assert "$ touch made.txt" in terminal.wait("Permission required", 40)
+        terminal.key("Enter", pause_s=0.5)
+        wait_for_turns(terminal)
+    assert (project / "made.txt").exists()

@@ -75,15 +75,15 @@ def combine(person: tuple[Rule, ...], project: tuple[Rule, ...], *, unread: bool
     The person's rules from the first of them on come again after the project's, then the project's denies, which the exceptions
     of the person's rules would hide. With `unread`, everything is asked about that no rule denies.
     """
-    rules = _layers(person, project, held=("deny", "ask"))
+    rules = _layers(person, project, kept=("deny", "ask"))
     if not unread:
         return rules
     return (UNREAD_RULES, *(rule for rule in rules if rule.action != "allow"))
 
 
-def _layers(strong: tuple[Rule, ...], weak: tuple[Rule, ...], *, held: tuple[Action, ...]) -> tuple[Rule, ...]:
-    """One list, in which the last match decides and `weak` does not weaken the first of the `held` actions of `strong`."""
-    start = next((index for index, rule in enumerate(strong) if rule.action in held), len(strong))
+def _layers(strong: tuple[Rule, ...], weak: tuple[Rule, ...], *, kept: tuple[Action, ...]) -> tuple[Rule, ...]:
+    """One list, in which the last match decides and `weak` does not weaken the first of the `kept` actions of `strong`."""
+    start = next((index for index, rule in enumerate(strong) if rule.action in kept), len(strong))
     names = {rule.permission for rule in weak if rule.action != "deny"}
     is_touched = any(rule.permission in names or _WILDCARDS & set("".join((rule.permission, *names))) for rule in strong[start:])
     again = strong[start:] if names and is_touched else ()
@@ -212,7 +212,7 @@ class Policy:
         defaults = () if self.mode == BYPASS or access.implied else self.defaults
         rules = (*defaults, *user_rules, *self.grants)
         action = decide(access.permission, access.patterns, rules)
-        if action in ("allow", None) and self._is_kept_open(access):
+        if action in ("allow", None) and self._must_ask(access):
             return "ask"
         if action == "ask" or (access.understood and not access.opaque):
             return action
@@ -224,7 +224,7 @@ class Policy:
             return action
         return decide(access.permission, access.patterns, (rule for rule in rules if rule.pattern == "*"))
 
-    def _is_kept_open(self, access: Access) -> bool:
+    def _must_ask(self, access: Access) -> bool:
         """Whether a person must be asked although the last match allows: they said "ask", or it is a file with rules."""
         if access.permission == "edit" and any(matches(file, name) for name in access.patterns for file in RULE_FILES):
             named = (rule for rule in (*self.person, *self.session, *self.grants) if rule.pattern.strip("*/"))
@@ -248,7 +248,7 @@ class Policy:
     def for_agent(self) -> tuple[Rule, ...]:
         """The written rules as one list, for agents that enforce them: without what only answers their questions (grants,
         allows of the session), which could undo a deny of the configuration."""
-        return _layers(self.config, self.session_for_agent(), held=("deny",))
+        return _layers(self.config, self.session_for_agent(), kept=("deny",))
 
     def session_for_agent(self) -> tuple[Rule, ...]:
         """Return the session's part of `for_agent`."""
@@ -265,7 +265,7 @@ class Policy:
         else:
             start = next((index for index, rule in enumerate(self.person) if rule.action == "deny"), len(self.person))
             held = tuple(rule for rule in self.person[start:] if rule.action != "ask") if self.config != self.person else ()
-            rules = _layers(held, self.session_for_agent(), held=("deny",))
+            rules = _layers(held, self.session_for_agent(), kept=("deny",))
         return rules if self.mode in ("", BUILD, PLAN) else tuple(rule for rule in rules if rule.action != "allow")
 
 

@@ -30,6 +30,7 @@ from universal.codec import (
     PermissionReply,
     Prompt,
     QuestionReply,
+    SetTimer,
     Signal,
     WriteLine,
 )
@@ -172,6 +173,8 @@ class MockSession:
                 case Fact():
                     self.outputs.append(output)
                     self._fact(output)
+                case SetTimer():
+                    pass  # an agent that plays a scene answers at once
                 case _:
                     raise AssertionError(output)
 

@@ -22,7 +22,7 @@ from tests.support.mock_replay import MockReplay
 from tests.support.opencode1_views import view
 from tests.support.two_faces import check_opencode2
 from universal.agents.mock.codec import MockCodec
-from universal.codec import Fact, Output, Signal, WriteLine
+from universal.codec import Fact, Output, SetTimer, Signal, WriteLine
 
 FIXTURES = Path(__file__).parents[2] / "compat_fixtures" / "agents" / "mock"
 DIRECTORY = "/project"
@@ -88,7 +88,7 @@ def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
     recording = recordings.read(f"mock/{name}")
     played = Compact(codec=MockCodec(counting_ids())).play(recording)
     assert played.written_lines() == [row.msg for row in recording.rows if row.direction == "in"]
-    rows = [translation_row(output) for output in played.outputs if not isinstance(output, WriteLine)]
+    rows = [translation_row(output) for output in played.outputs if not isinstance(output, WriteLine | SetTimer)]
     path = FIXTURES / "universal" / f"{name}.jsonl"
     if ACCEPT:
         dump(path, rows)

@@ -33,6 +33,7 @@ from universal.agents.amp.wire import (
     DEFAULT_MODEL,
     FINISH,
     LOGIN_NEEDED,
+    MODEL_REFUSALS,
     NAME,
     Msg,
     error_of,
@@ -89,6 +90,13 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         self._fresh = False
         """True while a resumed thread has no message yet."""
         self._usage: dict[str, int] = {}
+        self._has_begun = False
+        """True since Amp's first message."""
+
+    @property
+    def has_conversation(self) -> bool:
+        """Whether Amp has said something in a thread that it continues, or has begun a new one."""
+        return not self._fresh
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """Return argv. `threads continue` resumes a thread, which Amp keeps on its server."""
@@ -126,12 +134,18 @@ class AmpCodec(kit.LineCodec[kit.Context]):
                     return [Stop("other permission rules need another process", again=True)]
                 self._prompt_count += 1
                 self._stopping = False
-                return [prompt_line(command.text, command.attachments, command.system)]
+                line = prompt_line(command.text, command.attachments, command.system)
+                return [line] if self._has_begun else [line, kit.await_handshake()]
             case Interrupt():
                 self._stopping = True
                 return [InterruptProcess()]
             case PermissionReply() | QuestionReply():
                 return []
+
+    def on_timer(self, key: str) -> list[Output]:
+        """Give up the handshake: Amp has a prompt, and has said nothing."""
+        late = kit.handshake_failed("Amp", "the first prompt with `system/init`", resumes=self._fresh)
+        return [late] if self._prompt_count and not self._has_begun else []
 
     # --- lines ----------------------------------------------------------------------------------------
 
@@ -174,8 +188,9 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         yield from self._end_turn(error)
 
     def _on_init(self, msg: Msg) -> Iterator[Output]:
+        self._has_begun = True
+        yield kit.end_handshake()
         self.native_session_id = get_text(msg, "session_id") or self.native_session_id
-        yield from ()
 
     def _on_user(self, msg: Msg) -> Iterator[Output]:
         """The echo of a prompt, or results of tools."""
@@ -233,8 +248,8 @@ class AmpCodec(kit.LineCodec[kit.Context]):
     def _on_result(self, msg: Msg) -> Iterator[Output]:
         """Handle `result`, after which the process ends. If the turn has not ended yet, it failed.
 
-        A tool that needs approval by Amp's rules ends the turn, and the resumed thread fails at once with the same text. So the
-        conversation is lost, and the session begins a new thread.
+        A thread that is continued may fail at once: Amp does not have it, or a tool needed approval by Amp's rules. Then the
+        conversation is lost, whatever the reason, and the session begins a new thread. A model that refuses is no such reason.
         """
         yield from self._speech.close(msg)
         yield Stop("Amp has said its result")
@@ -249,7 +264,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             yield from self._end_turn(dict(ABORTED))
             return
         error = error_of(words)
-        if error["code"] == "approval_needed" and self._fresh:
+        if self._fresh and error["code"] not in MODEL_REFUSALS:
             error["code"] = "session_not_found"
         yield kit.error_fact(error, msg)
         yield from self._end_turn(error)

@@ -35,6 +35,15 @@ ABORTED: dict[str, Json] = {"message": "Interrupted", "code": "aborted"}
 """The error of a stopped turn."""
 
 
+ENDS: dict[str, kit.Sign] = {
+    "assistant": kit.Sign("a message that calls no tools; with `stop_reason` null it is the token limit, and nothing follows"),
+    "result": kit.Sign("the end of the process, with its error"),
+    "no login": kit.Sign("the text that asks for a login; Amp then waits for a browser"),
+    "eof": kit.Sign("the process has ended"),
+}
+"""Sign of a turn's end -> what it shows. Nothing follows any of them. Amp cannot be asked."""
+
+
 def write(msg: Mapping[str, Json]) -> WriteLine:
     """A message as a line, in ASCII."""
     return WriteLine(json.dumps(msg, separators=(",", ":")).encode())
@@ -128,6 +137,10 @@ def error_of(message: str) -> dict[str, Json]:
         code, details["hint"] = "context_full", "Start a new session."
     words = f"{status}: {inner[1]}" if status and inner else message
     return {"message": words or "Amp ended the turn with an error.", "code": code, "details": details}
+
+
+MODEL_REFUSALS = frozenset({"api_error", "overloaded", "authentication_failed", "context_full"})
+"""Codes of errors of the model's API, which say nothing about the thread."""
 
 
 def login_error(line: str) -> dict[str, Json]:

@@ -22,6 +22,7 @@ from universal.agents.claude.tasks import INTERRUPTED, Crew
 from universal.agents.claude.tools import Todos, read_result
 from universal.agents.claude.turns import Turns
 from universal.agents.claude.wire import (
+    ENDS,
     IGNORED,
     MODE_ID,
     NAME,
@@ -45,6 +46,7 @@ from universal.codec import (
     PermissionReply,
     Prompt,
     QuestionReply,
+    SetTimer,
     Signal,
 )
 from universal.events import ErrorData, EventType
@@ -64,6 +66,8 @@ SHELL_LINES_OFF = (
     "Shell lines (!`...`) of Claude Code's commands and skills do not run in this session: a permission rule for `bash` denies "
     "or asks, or the project is not trusted, and Claude Code runs them without asking. Ask for the command in your prompt."
 )
+_AFTER_RESULT = frozenset({"result", "system/session_state_changed", "command_lifecycle"})
+"""Lines about turns that come after a `result`."""
 BACKGROUND: Msg = {"subtype": "background_tasks"}
 
 
@@ -90,6 +94,11 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """A synthetic error message. It is reported with the result that follows, which repeats it."""
         self._anchor = ""
         """uuid of the last message of the main transcript."""
+        self._held: list[Msg] = []
+        """A `result` that came before results of its calls, and lines about turns after it."""
+        self._resumed = False
+        self._has_begun = False
+        """True since the first turn of this process."""
 
     # --- start ----------------------------------------------------------------------------------------
 
@@ -97,7 +106,13 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """Return argv and environment; see `settings`."""
         self.native_session_id = options.native_session_id or None
         self._has_rules = bool(options.rules)
+        self._resumed = bool(options.resume and options.native_session_id)
         return self._settings.launch(options)
+
+    @property
+    def has_conversation(self) -> bool:
+        """Whether Claude has begun a turn in the conversation, or has begun a new one."""
+        return self._has_begun or not self._resumed
 
     def adopt(self, options: LaunchOptions) -> bool:
         """Begin a session in a process that waits. Model, effort and mode are set before its first prompt."""
@@ -155,6 +170,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield self._settings.request({**BACKGROUND, "tool_use_id": call_id})
 
     def _prompt(self, command: Prompt) -> Iterator[Output]:
+        yield from self._release()
+        if self._settings.is_starting:
+            yield kit.await_handshake()
         yield from self._settings.changes_for(command)
         if command.text.startswith("/") and not self._settings.has_skill_shell and not self._is_told_of_skill_shell:
             self._is_told_of_skill_shell = True  # once is enough
@@ -193,6 +211,12 @@ class ClaudeCodec(kit.LineCodec[Context]):
         kind = kind_of(message)
         if kind == "assistant" and not message.get("parent_tool_use_id"):
             self._anchor = get_text(message, "uuid")
+        if self._held:
+            if kind in _AFTER_RESULT:
+                self._held.append(message)
+                return []
+            if kind == "system/init":  # another turn
+                return [*self._stamp(self._release()), *self._handle(kind, message, line)]
         return self._handle(kind, message, line)
 
     def eof(self, exit_: Exit) -> list[Output]:
@@ -200,6 +224,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         return self._stamp(self._eof(exit_))
 
     def _eof(self, exit_: Exit) -> Iterator[Output]:
+        yield from self._release()
         yield from self._asks.close()
         yield from self._notes.end_compaction(None)
         if self._error_line:  # its result will not come
@@ -231,6 +256,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
     def _on_init(self, msg: Msg) -> Iterator[Output]:
         """Handle `system/init`, with which every turn begins. After `/clear` it has another session id."""
         self.native_session_id = get_text(msg, "session_id") or self.native_session_id
+        self._has_begun = True
         yield from self._turns.init()
         yield from self._note_begin()
         yield from self._on_mode(msg)
@@ -243,21 +269,50 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._turns.state(state)
         if state == "running":
             yield from self._note_begin()
+        elif state == "idle" and self._turns.unbegun:
+            yield SetTimer(f"idle {self._turns.unbegun}", ENDS["idle"].wait_s)
 
     def _on_lifecycle(self, msg: Msg) -> Iterator[Output]:
-        for signal in self._turns.lifecycle(get_text(msg, "command_uuid"), get_text(msg, "state")):
-            if signal.error is not None and not signal.aborted:
-                yield kit.error_fact(signal.error, msg)
-            yield signal
+        uuid = get_text(msg, "command_uuid")
+        yield from self._report_errors(self._turns.lifecycle(uuid, get_text(msg, "state")), msg)
+        if self._turns.awaits_result(uuid):
+            yield SetTimer(f"command_lifecycle {uuid}", ENDS["command_lifecycle"].wait_s)
         if get_text(msg, "state") == "started":
             yield from self._note_begin()
 
+    def _report_errors(self, signals: Iterable[Signal], raw: Json) -> Iterator[Output]:
+        """The signals, each after its error."""
+        for signal in signals:
+            if signal.error is not None and not signal.aborted:
+                yield kit.error_fact(signal.error, raw)
+            yield signal
+
     def _on_result(self, msg: Msg) -> Iterator[Output]:
+        """Handle the end of a turn. Results of complete calls may come a little later, unless it was cut off."""
+        is_whole = result_error(msg, "") is None and not get_text(msg, "terminal_reason").startswith("aborted")
+        if is_whole and any(self._calls[call_id].arguments is not None for call_id in self._open_calls()):
+            self._held = [msg]
+            yield SetTimer("result", ENDS["result"].wait_s)
+        else:
+            yield from self._end(msg)
+
+    def _open_calls(self) -> list[str]:
+        return [call.call_id for call in self._calls.values() if call.thread is None]
+
+    def _release(self) -> Iterator[Output]:
+        """Handle a `result` that was held back, and what came after it."""
+        held, self._held = self._held, []
+        for number, msg in enumerate(held):
+            yield from self._end(msg) if number == 0 else self.HANDLERS[kind_of(msg)](self, msg)
+
+    def _end(self, msg: Msg) -> Iterator[Output]:
         error = result_error(msg, get_text(self._error_line, "error"))
+        if error is not None and not self.has_conversation:
+            error["code"] = "session_not_found"
         if self._error_line and error is None:
             yield from self._main.assistant(self._error_line)
         self._error_line = {}
-        calls = [call.call_id for call in self._calls.values() if call.thread is None]
+        calls = self._open_calls()
         yield from self._main.close(msg)
         yield from self._crew.abandon(calls, msg)
         yield from self._notes.end_compaction(msg)
@@ -270,6 +325,46 @@ class ClaudeCodec(kit.LineCodec[Context]):
         elif aborted:
             error = dict(INTERRUPTION)
         yield from self._turns.result(msg, error, aborted=aborted)
+        yield from self._await_idle()
+
+    # --- other signs of an end ------------------------------------------------------------------------
+
+    def _await_idle(self) -> Iterator[Output]:
+        if self._turns.is_resting:
+            yield SetTimer("no idle", ENDS["no idle"].wait_s)
+
+    def on_timer(self, key: str) -> list[Output]:
+        """Give up the handshake, or end a turn by a sign that no other has followed (`ENDS`)."""
+        if key == kit.HANDSHAKE:
+            late = kit.handshake_failed("Claude Code", "initialize", resumes=not self.has_conversation)
+            return [late] if self._settings.is_starting and not self._has_begun else []
+        return self._stamp(self._by_sign(*key.split(" ", 1)))
+
+    def _by_sign(self, sign: str, subject: str = "") -> Iterator[Output]:
+        if sign == "result":
+            yield from self._release()
+        elif sign == "idle":
+            yield from self._report_errors(self._turns.give_up(subject), None)
+        elif sign == "command_lifecycle" and self._turns.awaits_result(subject):
+            yield from self._close(None)
+            yield from self._report_errors(self._turns.end_without_result(subject), None)
+            yield from self._await_idle()
+        elif sign == "end_turn" and subject == self._anchor and not self._open_calls():
+            yield from self._close(None)
+            yield from self._turns.rest()
+        elif sign == "no" and self._turns.is_resting:
+            if self._crew.background():  # it holds the turn
+                yield from self._await_idle()
+            else:
+                yield from self._crew.settle({})
+                yield from self._turns.rest()
+
+    def _close(self, raw: Json) -> Iterator[Output]:
+        """Complete what a turn leaves open, because its `result` does not come."""
+        self._ctx.counters["result missing"] += 1
+        yield from self._show_error_line()
+        yield from self._main.close(raw)
+        yield from self._notes.end_compaction(raw)
 
     # --- messages -----------------------------------------------------------------------------
 
@@ -289,6 +384,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield from self._notes.no_summary()
             yield from self._note_begin()
         yield from self._transcript(msg).stream(event, msg)
+        is_last = obj(event.get("delta")).get("stop_reason") == "end_turn" and not get_text(msg, "parent_tool_use_id")
+        if is_last and not self._turns.has_states:
+            yield SetTimer(f"end_turn {self._anchor}", ENDS["end_turn"].wait_s)
 
     def _show_error_line(self) -> Iterator[Output]:
         """Show an error message that no result repeats, because Claude goes on after it."""
@@ -352,6 +450,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
                 yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, msg, child=call.thread)
         yield from self._crew.of(call.thread, self._main).result(call, result, msg)
         yield from self._crew.on_result(call, result, msg)
+        if self._held and not self._open_calls():
+            yield from self._release()
 
     def _on_local_output(self, msg: Msg) -> Iterator[Output]:
         """Handle `local_command_output`: the output of a slash command that is no `assistant` line."""

@@ -117,6 +117,11 @@ class Settings:
         self._waiting[request_id] = (get_text(request, "subtype"), undo)
         return control_request(request_id, request)
 
+    @property
+    def is_starting(self) -> bool:
+        """Whether Claude has not answered the handshake."""
+        return any(subtype == "initialize" for subtype, _ in self._waiting.values())
+
     def prepare(self) -> Iterator[Output]:
         """Tell Claude that a prompt may come: it uses the time to get the next request ready (2.1.330). An older one refuses."""
         yield self.request({"subtype": _DRAFT})

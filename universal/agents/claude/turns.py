@@ -37,6 +37,13 @@ ALREADY_ANSWERED: dict[str, Json] = {
 """The error of a prompt that Claude calls completed without having begun it (a conversation that was cut off and resumed)."""
 
 
+NOT_BEGUN: dict[str, Json] = {
+    "message": "Claude Code is idle and has not begun this prompt. Send it once more.",
+    "code": "prompt_not_begun",
+}
+"""The error of a prompt that was written and lost."""
+
+
 @dataclass(slots=True)
 class _Prompt:
     """A prompt that was written to the CLI and is not answered."""
@@ -45,6 +52,8 @@ class _Prompt:
     has_begun: bool = False
     lifecycle: bool = False
     """True if the CLI reports on this prompt by its uuid. Other signs then do not count."""
+    outcome: str = ""
+    """The CLI's word on its end, which a `result` should say too."""
 
 
 @dataclass(slots=True)
@@ -97,6 +106,21 @@ class Turns:
     def is_stopping(self) -> bool:
         """True after an interrupt, until the interrupted work has ended."""
         return self._stopping
+
+    @property
+    def unbegun(self) -> str:
+        """The uuid of a prompt that was written and has not begun, or ""."""
+        return next((prompt.uuid for prompt in self._prompts if not prompt.has_begun), "")
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether all is answered, and only the CLI's running state keeps the turn open."""
+        return self._opened and not self._prompts and not self._turning
+
+    @property
+    def has_states(self) -> bool:
+        """Whether this version reports its state."""
+        return bool(self._state)
 
     # --- signs of work --------------------------------------------------------------------------------
 
@@ -154,8 +178,35 @@ class Turns:
             yield Signal(Input.FAILED, error=dict(ALREADY_ANSWERED))
         elif state in ("cancelled", "discarded", "refused") and not prompt.has_begun:
             self._prompts.remove(prompt)
-            message = f"Claude Code did not take the prompt ({state})."
-            yield Signal(Input.FAILED, aborted=state == "cancelled", error={"message": message, "code": f"prompt_{state}"})
+            yield _untaken(state)
+        elif state != "queued":
+            prompt.outcome = state
+
+    # --- ends without a result -----------------------------------------------------------------------
+
+    def awaits_result(self, uuid: str) -> bool:
+        """Whether this prompt is over by its lifecycle, and its `result` has not come."""
+        return any(prompt.uuid == uuid and prompt.outcome for prompt in self._prompts)
+
+    def end_without_result(self, uuid: str) -> Iterator[Signal]:
+        """End a prompt by its lifecycle."""
+        prompt = next(prompt for prompt in self._prompts if prompt.uuid == uuid)
+        self._prompts.remove(prompt)
+        self._turning = self._in_flight = False
+        if prompt.outcome == "completed":
+            yield Signal(Input.DONE, metadata=self._take_carried())
+        else:
+            yield _untaken(prompt.outcome)
+
+    def give_up(self, uuid: str) -> Iterator[Signal]:
+        """Fail a prompt that has not begun, if the CLI is idle."""
+        if self._state == "idle" and any(prompt.uuid == uuid and not prompt.has_begun for prompt in self._prompts):
+            self._prompts = [prompt for prompt in self._prompts if prompt.uuid != uuid]
+            yield Signal(Input.FAILED, error=dict(NOT_BEGUN))
+
+    def rest(self) -> Iterator[Signal]:
+        """End all work, as `idle` does, because that has not come."""
+        yield from self._idle()
 
     # --- results --------------------------------------------------------------------------------------
 
@@ -212,3 +263,9 @@ class Turns:
     def _take_carried(self) -> dict[str, Json] | None:
         carried, self._carried = self._carried, {}
         return carried or None
+
+
+def _untaken(state: str) -> Signal:
+    """The end of a prompt that the CLI did not take, or gave up."""
+    message = f"Claude Code did not take the prompt ({state})."
+    return Signal(Input.FAILED, aborted=state == "cancelled", error={"message": message, "code": f"prompt_{state}"})

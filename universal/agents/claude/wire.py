@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
+from universal.agents import kit
 from universal.codec import Attachment, Catalogue, Mode, Model, SlashCommand, WriteLine
 from universal.items import Json
 from universal.lib.jsonline import digest as digest
@@ -201,6 +202,28 @@ def plain_model(model: str) -> str:
     return model.partition("[")[0]
 
 
+# --- the ends of a turn -------------------------------------------------------------------------------
+
+CALLS_S = 1.0
+"""Seconds for the results of calls that are open when a turn's `result` comes."""
+ACCEPT_S = 60.0
+"""Seconds for the begin of a prompt that was written, while Claude Code is idle. Hooks of the prompt may take that long."""
+REST_S = 30.0
+"""Seconds for `idle` after the last `result`, without live work in the background."""
+HOOKS_S = 600.0
+"""Seconds for `result` after an answer that calls no tools, from a version that reports no states. Stop hooks run before it."""
+
+ENDS: dict[str, kit.Sign] = {
+    "result": kit.Sign("the end itself. With open calls, their results are waited for", CALLS_S),
+    "idle": kit.Sign("answers all prompts that have begun. One that has not, and does not begin, is lost", ACCEPT_S),
+    "command_lifecycle": kit.Sign("`completed` or `cancelled` of a prompt that has begun", kit.END_S),
+    "end_turn": kit.Sign("a message that calls no tools, from a version without states", HOOKS_S),
+    "no idle": kit.Sign("`result`, and no `idle` after it", REST_S),
+    "eof": kit.Sign("the process has ended"),
+}
+"""Sign of a turn's end -> what it shows, and how long the others are waited for. Claude Code has no request for its state."""
+
+
 # --- what is known and not used -----------------------------------------------------------------------
 
 _OTHER_HOST = "for other hosts (terminal, desktop, cloud); a session driven by stdio has no use for it"
@@ -279,6 +302,8 @@ IGNORED: dict[str, str] = {
     "system/ui_invalidate": _OTHER_HOST,
     "system/ui_focus": _OTHER_HOST,
     "system/ui_scroll": _OTHER_HOST,
+    "system/model_refusal_no_fallback": "the message and the result after it say it",
+    "active_goal": _OTHER_HOST,
 }
 """Kind of line -> why it is not used. What is in neither this table nor the codec's is `agent.unparsed`."""
 

@@ -1,12 +1,13 @@
 """Shared parts of all codecs. Packages that add an agent may use them too.
 
 codec    BaseCodec, LineCodec: read lines, stamp facts with the agent's id of the conversation, count
-http     HttpCodec: make requests and read answers and events, for agents that are HTTP servers
+http     HttpCodec, WatchedCodec: make requests and read answers and events, for agents that are HTTP servers
 context  Context: ids, counts, and facts about status, errors and unparsed lines
 items    Items, Part, Call: build the items of the universal schema
 speech   Speech: messages, tool calls and results of an agent with a simple protocol
 forms    form_questions, form_content: forms of MCP servers as questions
 asks     Ask, OpenAsks: open permissions and questions, each resolved exactly once
+ends     Sign, Watch: signs of a turn's end, and whether an agent that can be asked still works
 """
 
 from universal.agents.kit.asks import Answers, Ask, OpenAsks
@@ -21,8 +22,9 @@ from universal.agents.kit.codec import (
     handshake_failed,
 )
 from universal.agents.kit.context import Context, add_usage, error_data, error_fact, is_context_full
+from universal.agents.kit.ends import ASK_S, END, END_S, Sign, Watch, unresponsive
 from universal.agents.kit.forms import form_content, form_questions
-from universal.agents.kit.http import HttpCodec, attachment_url
+from universal.agents.kit.http import HttpCodec, WatchedCodec, attachment_url
 from universal.agents.kit.items import (
     ABANDONED,
     INTERRUPTED,
@@ -42,6 +44,9 @@ from universal.agents.kit.speech import Speech
 
 __all__ = [
     "ABANDONED",
+    "ASK_S",
+    "END",
+    "END_S",
     "HANDSHAKE",
     "HANDSHAKE_S",
     "INTERRUPTED",
@@ -58,7 +63,10 @@ __all__ = [
     "OpenAsks",
     "Part",
     "PartKind",
+    "Sign",
     "Speech",
+    "Watch",
+    "WatchedCodec",
     "add_usage",
     "attachment_url",
     "await_handshake",
@@ -75,4 +83,5 @@ __all__ = [
     "message_item",
     "output_part",
     "result_item",
+    "unresponsive",
 ]

@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 from urllib.parse import quote
 
-from universal.agents.kit.codec import BaseCodec
+from universal.agents.kit.codec import HANDSHAKE, BaseCodec, await_handshake, end_handshake, handshake_failed
 from universal.agents.kit.context import ContextT
-from universal.codec import Attachment, Fact, Output, WriteLine
+from universal.agents.kit.ends import ASK_S, END, Watch, unresponsive
+from universal.codec import Attachment, Fact, Output, SetTimer, Stop, WriteLine
 from universal.items import Json
 from universal.lib.jsonline import digest
 from universal.lib.jsonvalue import obj, text
@@ -27,13 +28,15 @@ class HttpCodec(BaseCodec[ContextT]):
         super().__init__(context)
         self._purposes: dict[str, str] = {}
         """Request without an answer -> its purpose."""
+        self._asked: dict[str, str] = {}
+        """Request without an answer -> its method and path."""
         self._requests = 0
 
     def _request(self, purpose: str, method: str, path: str, body: Json = None) -> WriteLine:
         """A request line. Its answer comes with `purpose`. Without `body`, none is sent."""
         self._requests += 1
         id_ = f"r{self._requests}"
-        self._purposes[id_] = purpose
+        self._purposes[id_], self._asked[id_] = purpose, f"{method} {path}"
         message: dict[str, Any] = {"id": id_, "method": method, "path": path}
         if body is not None:
             message["body"] = body
@@ -47,7 +50,9 @@ class HttpCodec(BaseCodec[ContextT]):
         if "event" in message:
             return self._stamp(self._event(obj(message["event"]), digest(line)))
         if "status" in message:
-            return self._stamp(self._answer(self._purposes.pop(text(message.get("id")), ""), message))
+            id_ = text(message.get("id"))
+            self._asked.pop(id_, None)
+            return self._stamp(self._answer(self._purposes.pop(id_, ""), message))
         return self._stamp((self._ctx.report_unparsed("line", "neither an event nor an answer", message, digest(line)),))
 
     @staticmethod
@@ -61,6 +66,99 @@ class HttpCodec(BaseCodec[ContextT]):
     def _answer(self, purpose: str, answer: dict[str, Any]) -> Iterable[Output]:
         """Handle the answer to a request. `purpose` is empty if no such request is open."""
         raise NotImplementedError
+
+
+class WatchedCodec(HttpCodec[ContextT]):
+    """A codec whose server is asked which sessions work: after a sign that one is over, and now and then.
+
+    It also bounds the time until the server has taken a prompt, and knows whether it has the conversation.
+    """
+
+    TITLE: ClassVar[str]
+    """The agent's name for a person."""
+    STATUS_PATH: ClassVar[str]
+    """The path whose answer lists the sessions that work."""
+
+    def __init__(self, context: ContextT) -> None:
+        super().__init__(context)
+        self._watch = Watch()
+        self._resumed = False
+        self._is_awaited = False
+        """True while the server has not taken the prompt."""
+        self._has_answered = False
+        """True since a prompt was taken in this process."""
+
+    @property
+    def has_conversation(self) -> bool:
+        """Whether the server has taken a prompt of the conversation, or has begun a new one."""
+        return self._has_answered or not self._resumed
+
+    def _await(self) -> SetTimer:
+        """Begin to wait for the server to take a prompt."""
+        self._is_awaited = True
+        return await_handshake()
+
+    def _accept(self) -> Iterator[Output]:
+        """Note that the server has the prompt, and begin to ask whether it works."""
+        if self._is_awaited:
+            self._is_awaited, self._has_answered = False, True
+            yield end_handshake()
+            yield self._watch.begin(self.native_session_id or "")
+
+    def _is_lost(self, status: int) -> bool:
+        """Return whether this refusal means that a resumed conversation cannot be opened, whatever the reason."""
+        return not self.has_conversation and (status == 404 or not 400 <= status < 500)
+
+    def _active(self) -> Sequence[str]:
+        """Ids of the sessions that have something to answer, which the server has."""
+        raise NotImplementedError
+
+    def _at_work(self, body: Json) -> Collection[str]:
+        """Ids of the sessions that work, in the answer of `STATUS_PATH`."""
+        raise NotImplementedError
+
+    def _end_by_sign(self, session_id: str, msg: dict[str, Any]) -> Iterator[Output]:
+        """End an answer whose end was not told, or a prompt that the server has taken and does not work on."""
+        raise NotImplementedError
+
+    def on_timer(self, key: str) -> list[Output]:
+        """Give up the handshake, or ask which sessions work."""
+        if key == HANDSHAKE:
+            missing = next(reversed(self._asked.values()), "the prompt")
+            late = handshake_failed(self.TITLE, missing, resumes=not self.has_conversation)
+            return [late] if self._is_awaited else []
+        return self._stamp(self._look())
+
+    def _look(self) -> Iterator[Output]:
+        if not self._active():
+            return
+        if self._watch.must_ask():
+            yield self._request("status", "GET", self.STATUS_PATH)
+            yield SetTimer(END, ASK_S)
+            return
+        for session_id in self._watch.over_by_signs(self._active()):
+            yield from self._end_by_sign(session_id, {})
+        if self._watch.has_lost_agent:
+            yield Stop(f"no answer to GET {self.STATUS_PATH}", error=unresponsive(self.TITLE))
+        elif self._active():
+            yield SetTimer(END, ASK_S)
+
+    def _on_status_answer(self, good: bool, body: Json, msg: dict[str, Any]) -> Iterator[Output]:
+        """Handle the server's word on what works. A refusal is no answer."""
+        if not good:
+            self._ctx.ignore("status: refused")
+            return
+        over, timer = self._watch.on_answer(self._active(), self._at_work(body))
+        for session_id in over:
+            yield from self._end_by_sign(session_id, msg)
+        if self._active():
+            yield timer
+
+    def _not_begun(self) -> dict[str, Json]:
+        """The error of a prompt that the server has taken and does not work on."""
+        details: dict[str, Json] = {"is_retryable": True, "hint": "Send the prompt again."}
+        message = f"{self.TITLE} has taken the prompt and does not work on it."
+        return {"message": message, "code": "prompt_not_begun", "details": details}
 
 
 def attachment_url(attachment: Attachment) -> str:

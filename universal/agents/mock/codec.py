@@ -70,12 +70,14 @@ class MockCodec(kit.LineCodec[kit.Context]):
         self._error: dict[str, Json] | None = None
         self._variant: str | None = None
         self._closed: deque[str] = deque(maxlen=CLOSED_KEPT)
+        self._resumed = self._has_answered = False
 
     # --- to the agent --------------------------------------------------------------------------------
 
     def launch(self, options: c.LaunchOptions) -> c.LaunchSpec:
         """Return argv: `mock --session=ID [--resume]`. We choose the id, so that it is known at once."""
         self.native_session_id = options.native_session_id or f"mock-{self._ctx.ids('item')}"
+        self._resumed = options.resume
         argv = [options.binary or "mock", f"--session={self.native_session_id}"]
         argv += ["--resume"] if options.resume else []
         argv += [f"--mode={options.mode}"] if options.mode else []
@@ -106,7 +108,18 @@ class MockCodec(kit.LineCodec[kit.Context]):
         optional = {"model": prompt.model, "variant": prompt.variant, "mode": prompt.mode, "system": prompt.system}
         attachments = [wire.attachment(a) for a in prompt.attachments]
         frame = {"type": "prompt", "run": prompt.key, "text": prompt.text, "attachments": attachments, **optional}
-        return [wire.write(**{key: value for key, value in frame.items() if value not in (None, [])})]
+        line = wire.write(**{key: value for key, value in frame.items() if value not in (None, [])})
+        return [line] if self._has_answered else [line, kit.await_handshake()]
+
+    @property
+    def has_conversation(self) -> bool:
+        """Whether the agent has answered the handshake, or has begun a new conversation."""
+        return self._has_answered or not self._resumed
+
+    def on_timer(self, key: str) -> list[Output]:
+        """Give up the handshake."""
+        late = kit.handshake_failed("The mock agent", "hello", resumes=not self.has_conversation)
+        return [late] if self._runs and not self._has_answered else []
 
     def _send_permission(self, reply: c.PermissionReply) -> list[Output]:
         ask = self._asks.permission(reply.permission_id)
@@ -200,6 +213,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
     # --- handlers ------------------------------------------------------------------------------------
 
     def _hello(self, frame: Frame) -> list[Output]:
+        self._has_answered = True
         models = tuple(wire.model_of(obj(m)) for m in arr(frame.get("models")))
         commands = tuple(
             c.SlashCommand(need(obj(m), "name"), text(obj(m).get("description"))) for m in arr(frame.get("commands"))

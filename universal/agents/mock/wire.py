@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias, cast
 
 from universal import codec as c
+from universal.agents import kit
 from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj, text, whole
@@ -21,6 +22,12 @@ RESULT_META = ("exit_code", "stdout", "stderr", "duration_ms", "interrupted", "a
 
 DEEPEST = 50
 """Levels of nesting; the protocol needs 5."""
+
+ENDS: dict[str, kit.Sign] = {
+    "done": kit.Sign("the end of a run. That of an older run, or of work of its own, ends no prompt"),
+    "eof": kit.Sign("the process has ended"),
+}
+"""Sign of a turn's end -> what it shows. The protocol is ours, and has no other."""
 
 Frame: TypeAlias = dict[str, Any]
 """A line of the protocol, parsed."""

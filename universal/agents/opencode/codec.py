@@ -20,6 +20,7 @@ from universal.agents.opencode.rewind import after
 from universal.agents.opencode.speech import Context, Thread
 from universal.agents.opencode.turns import ABORT_ERROR, UNKNOWN_AGENT, Course
 from universal.agents.opencode.wire import (
+    ENDS,
     IGNORED,
     IGNORED_FAMILIES,
     NAME,
@@ -91,10 +92,12 @@ def _with_instructions(content: str, file: str) -> dict[str, str | None]:
     return {CONFIG_CONTENT: json.dumps({**settings, "instructions": [*cast("list[Any]", instructions), file]})}
 
 
-class OpenCodeCodec(kit.HttpCodec[Context]):
+class OpenCodeCodec(kit.WatchedCodec[Context]):
     """The codec of OpenCode; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
+    TITLE = "OpenCode"
+    STATUS_PATH = "/session/status"
 
     def __init__(self, ids: IdFactory) -> None:
         super().__init__(Context(NAME, ids))
@@ -112,7 +115,6 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         """True until the rest of the preparation can be asked for."""
         self._rules: tuple[Rule, ...] = ()
         """The session's permission rules that OpenCode has. It keeps them when its process ends."""
-        self._resumed = False
         self._anchor = ""
         """The message after which the conversation is cut, before the first prompt."""
         self._to_delete: list[str] = []
@@ -184,6 +186,7 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
 
     def _hand(self, prompt: Prompt) -> Iterator[Output]:
         self._main.course.start()
+        yield self._await()
         if self._anchor and self.native_session_id is not None:
             self._prompt = prompt
             yield self._request("history", "GET", self._path("/message"))
@@ -277,7 +280,9 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         elif purpose == "delete":
             yield from self._cut(self._to_delete if good or status == 404 else None, answer)
         elif purpose in ("prompt", "command"):
-            yield from self._prompt_accepted(good, status, body, answer)
+            yield from self._prompt_accepted(purpose, good, status, body, answer)
+        elif purpose == "status":
+            yield from self._on_status_answer(good, body, answer)
         elif not good:
             # A late reply, or an abort without a turn: the events have the truth.
             self._ctx.ignore(f"{purpose or 'unknown request'}: status {status}")
@@ -297,7 +302,7 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         prompt, self._prompt = self._prompt, None
         if not good:
             self._rules = ()
-            yield from self._fail_prompt(refusal(status, body, error_of(body)), msg)
+            yield from self._fail_prompt(self._refusal(status, body), msg)
         elif prompt is not None:
             yield from self._first_prompt(prompt)
 
@@ -305,6 +310,7 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         """Send the prompt that waited for the session."""
         if self._main.course.stopping:
             self._main.course.end()
+            self._is_awaited = False
             yield Signal(Input.FAILED, error=ABORTED, aborted=True)
             return
         yield from self._send_with_rules(prompt)
@@ -325,18 +331,49 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         if prompt is not None:
             yield from self._first_prompt(prompt)
 
-    def _prompt_accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
-        if good or not self._main.course.active:
+    def _prompt_accepted(self, purpose: str, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
+        """Handle the answer to a prompt. That to a command comes when its work is over."""
+        if good:
+            yield from self._accept()
+        if not self._main.course.active:
             return
+        if not good:
+            yield from self._fail_prompt(self._refusal(status, body), msg)
+        elif purpose == "command":
+            yield self._watch.on_sign(self._main.thread.session_id, ENDS["POST /session/ID/command"])
+
+    def _refusal(self, status: int, body: Json) -> dict[str, Json]:
+        """The error of a refused request."""
         error = refusal(status, body, error_of(body))
-        if status == 404 and self._resumed:
+        if self._is_lost(status):
             error["code"] = "session_not_found"
-        yield from self._fail_prompt(error, msg)
+        return error
 
     def _fail_prompt(self, error: dict[str, Json], raw: Json) -> Iterator[Output]:
         self._main.course.end()
+        self._is_awaited = False
         yield kit.error_fact(error, raw)
         yield Signal(Input.FAILED, error=error)
+
+    # --- signs of an end ------------------------------------------------------------------------------
+
+    def _active(self) -> list[str]:
+        sessions = [*self._children.values(), *(() if self._is_awaited else (self._main,))]
+        return [session.thread.session_id for session in sessions if session.course.active]
+
+    def _at_work(self, body: Json) -> list[str]:
+        return [key for key, row in obj(body).items() if obj(row).get("type") != "idle"]
+
+    def _end_by_sign(self, session_id: str, msg: Msg) -> Iterator[Output]:
+        session = self._session(session_id) or self._main
+        self._ctx.counters["idle missing"] += 1
+        if session.course.has_begun:
+            yield from self._end(session, msg)
+        elif session.course.stopping:
+            session.course.end()
+            yield Signal(Input.FAILED, error=ABORTED, aborted=True, child=session.thread.child)
+        else:
+            yield from self._fail_prompt(self._not_begun(), msg)
 
     # --- events ---------------------------------------------------------------------------------------
 
@@ -382,6 +419,8 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         kind, course, thread = text(status.get("type")), session.course, session.thread
         if kind == "idle":
             course.idle = course.has_begun
+            if course.idle and thread.is_speaking:
+                yield self._watch.on_sign(thread.session_id, ENDS["session.status"])
         elif kind in ("busy", "retry"):
             yield from self._work(session)
             if kind == "busy":
@@ -404,14 +443,17 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
             # aborted between the last idle and this: it must not run
             course.stopping = stopping and child is None
             yield Signal(Input.ACTIVITY, child=child)
+        self._watch.on_work(session.thread.session_id)
+        if child is None:
+            yield from self._accept()
         if course.busy() and course.stopping and child is None:
             yield self._abort()
 
     def _on_idle(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
-        """Handle `session.idle`, which repeats the status."""
+        """Handle `session.idle`, which repeats the status: a sign if that has not come."""
         self._ctx.ignore("session.idle")
-        return
-        yield
+        if session.course.active and session.course.has_begun:
+            yield self._watch.on_sign(session.thread.session_id, ENDS["session.idle"])
 
     def _on_error(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         """Keep an error for the end of the turn, because a later one may be clearer, or the turn may go on."""
@@ -420,6 +462,7 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
             course.aborted = True
         elif course.active:
             course.error = native
+            yield self._watch.on_sign(session.thread.session_id, ENDS["session.error"])
             if not course.has_begun and text(obj(native.get("data")).get("message")).startswith(UNKNOWN_AGENT):
                 yield from self._fail_prompt(error_of(native), event)
         else:
@@ -427,9 +470,12 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
 
     def _rest(self, session: _Session, event: Msg) -> Iterator[Output]:
         """Check after each event whether the session has answered."""
+        if session.course.rests(speaking=session.thread.is_speaking):
+            yield from self._end(session, event)
+
+    def _end(self, session: _Session, event: Msg) -> Iterator[Output]:
+        """Signal the end of an answer."""
         course, thread = session.course, session.thread
-        if not course.rests(speaking=thread.is_speaking):
-            return
         course.end()
         child = thread.child
         yield from self._asks.close(thread)
@@ -453,6 +499,9 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         info = obj(p.get("info"))
         if session.course.active or info.get("role") == "user":
             yield from session.thread.message(info, event)
+            is_last = text(info.get("finish"), "tool-calls") != "tool-calls" and not session.thread.is_speaking
+            if is_last and session.course.active:
+                yield self._watch.on_sign(session.thread.session_id, ENDS["message.updated"])
         else:
             self._ctx.ignore("message.updated while idle")
 
@@ -493,7 +542,7 @@ class OpenCodeCodec(kit.HttpCodec[Context]):
         yield from self._asks.on_reply_event(p, event)
 
     HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
-        "session.created": _on_idle,
+        "session.created": _on_idle,  # see `_session_created`
         "session.status": _on_status,
         "session.idle": _on_idle,
         "session.error": _on_error,

@@ -32,6 +32,17 @@ DEFAULT_MODEL = Model("default", "Default (as OpenCode is configured)")
 DEFAULT_CATALOGUE = Catalogue(models=(DEFAULT_MODEL,), default_model=DEFAULT_MODEL.id)
 """The catalogue until OpenCode has sent its own, which takes 3 s or more."""
 
+ENDS: Mapping[str, kit.Sign] = {
+    "session.status": kit.Sign("`idle` after `busy`, at once if all messages are complete", kit.END_S),
+    "session.idle": kit.Sign("repeats `session.status`", kit.END_S),
+    "session.error": kit.Sign("an error; `Agent not found` ends the turn at once, because nothing follows", kit.END_S),
+    "message.updated": kit.Sign("an answer that is complete and calls no tools", kit.END_S),
+    "POST /session/ID/command": kit.Sign("its answer, and that of `summarize`", kit.END_S),
+    "GET /session/status": kit.Sign("lists only sessions that work; asked after a sign and each POLL_S", kit.END_S),
+    "eof": kit.Sign("the process has ended"),
+}
+"""Sign of a turn's end -> what it shows, and how long the others are waited for before OpenCode is asked."""
+
 IGNORED: Mapping[str, str] = {
     "server.connected": "the stream is open: the runtime waits for it",
     "server.heartbeat": "no content",

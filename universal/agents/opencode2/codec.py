@@ -30,6 +30,7 @@ from universal.agents.opencode2.speech import Context, Thread
 from universal.agents.opencode2.turns import Course
 from universal.agents.opencode2.wire import (
     CATALOGUE_EVENTS,
+    ENDS,
     EVENTS_PATH,
     IGNORED,
     IGNORED_FAMILIES,
@@ -82,6 +83,8 @@ UNDO_FAILED: Mapping[str, Json] = {
     "code": "session_not_found",
 }
 """The server then begins a new conversation, and tells it what stays."""
+ACTIVE_PATH = "/api/session/active"
+"""Path of the list of sessions that work."""
 GLOBAL_FORMS = "global"
 """Pseudo session of forms that belong to no session."""
 
@@ -94,10 +97,12 @@ class _Session:
     course: Course = field(default_factory=Course)
 
 
-class OpenCode2Codec(kit.HttpCodec[Context]):
+class OpenCode2Codec(kit.WatchedCodec[Context]):
     """The codec of OpenCode 2; see `universal.codec.Codec` for the methods' contract."""
 
     name = NAME
+    TITLE = "OpenCode 2"
+    STATUS_PATH = ACTIVE_PATH
 
     def __init__(self, ids: IdFactory, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
         """`arguments` stand before `serve`; `environment` is added to that of the process. Both come from a person's settings."""
@@ -124,7 +129,6 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         """What is left to request for the prompt."""
         self._settings: dict[str, Json] = {}
         """Rules, agent, model and instructions that the session has."""
-        self._resumed = False
         self._anchor = ""
         """The answer after which the conversation is cut, before the first prompt."""
         self._undone_prompt = ""
@@ -182,6 +186,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
     def _take_prompt(self, prompt: Prompt) -> Iterator[Output]:
         self._main.course.start(delivered=False)
         self._prompt = prompt
+        yield self._await()
         if self._trouble is not None:
             yield from self._fail_prompt(self._trouble, None)
         elif self._dialect is not None:
@@ -232,7 +237,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         """Make the next request of the prompt, the prompt itself at the end. An interrupt before it keeps it back."""
         if self._main.course.stopping:
             self._steps.clear()
-            self._prompt = None
+            self._prompt, self._is_awaited = None, False
             self._main.course.end()
             yield Signal(Input.FAILED, error=ABORTED, aborted=True)
         elif self._steps:
@@ -312,6 +317,8 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
             yield from self._on_offer(purpose.removeprefix("offer:"), body if good else None)
         elif purpose == "active":
             yield from self._on_active(body if good else None, answer)
+        elif purpose == "status":
+            yield from self._on_status_answer(good, body, answer)
         elif purpose == "prompt":
             yield from self._on_prompt_accepted(good, status, body, answer)
         elif self._steps and purpose == self._steps[0].purpose:
@@ -394,6 +401,8 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
 
     def _on_prompt_accepted(self, good: bool, status: int, body: Json, msg: Msg) -> Iterator[Output]:
         course = self._main.course
+        if good:
+            yield from self._accept()
         if not good and course.active:
             yield from self._fail_prompt(self._refusal(status, body), msg)
         elif course.active and self._dialect is not None and not self._dialect.tells_end:
@@ -401,14 +410,16 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
             yield from self._look_for_end(reads=1)
 
     def _refusal(self, status: int, body: Json) -> dict[str, Json]:
-        """Return the error of an answer that is none."""
+        """Return the error of a refused request."""
         error = refusal(status, body, error_of(body))
-        if error["code"] == "SessionNotFoundError" and self._resumed:
+        is_unknown = error["code"] == "SessionNotFoundError" and self._resumed
+        if is_unknown or self._is_lost(status):
             error["code"] = "session_not_found"
         return error
 
     def _fail_prompt(self, error: dict[str, Json], raw: Json, *, is_told: bool = False) -> Iterator[Output]:
         self._prompt = None
+        self._is_awaited = False
         self._steps.clear()
         self._main.course.end()
         if not is_told:
@@ -480,15 +491,13 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
 
     # --- turns ----------------------------------------------------------------------------------------
 
-    def _on_started(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._work(session)
-
     def _work(self, session: _Session) -> Iterator[Output]:
         """Handle the start of work in a session."""
         course, child = session.course, session.thread.child
         if not course.active:
             course.start(delivered=True)
             yield Signal(Input.ACTIVITY, child=child)
+        self._watch.on_work(session.thread.session_id)
         if not course.running:
             course.running = True
             if course.stopping and child is None:
@@ -504,14 +513,8 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
             session.course.delivered = True
         yield from session.thread.on_delivered(data, event)
 
-    def _on_succeeded(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._rest(session, "succeeded", {}, event)
-
     def _on_failed(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         yield from self._rest(session, "failed", error_of(data.get("error")), event)
-
-    def _on_interrupted(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._rest(session, "interrupted", {}, event)
 
     def _rest(self, session: _Session, outcome: str, error: dict[str, Json], event: Msg) -> Iterator[Output]:
         """Handle the end of an execution: the session has answered, or the prompt is still to come."""
@@ -519,7 +522,14 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         if not course.is_answered(outcome):
             course.running = False
             self._ctx.ignore("the end of an execution without our prompt")
+            if course.active:
+                yield self._watch.on_sign(thread.session_id, ENDS["session.execution.succeeded"])
             return
+        yield from self._end(session, outcome, error, event)
+
+    def _end(self, session: _Session, outcome: str, error: dict[str, Json], event: Msg) -> Iterator[Output]:
+        """Signal the end of an answer."""
+        course, thread = session.course, session.thread
         is_stopped = course.stopping or (outcome == "interrupted" and not course.rejected)
         course.end()
         yield from self._asks.close(thread)
@@ -536,13 +546,33 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
             yield Signal(Input.DONE, metadata=usage, child=thread.child)
         yield from self._renew_offers()
 
+    # --- signs of an end ------------------------------------------------------------------------------
+
+    def _active(self) -> list[str]:
+        sessions = [*self._children.values(), *(() if self._is_awaited else (self._main,))]
+        return [session.thread.session_id for session in sessions if session.course.active]
+
+    def _at_work(self, body: Json) -> list[str]:
+        return list(obj(obj(body).get("data")))
+
+    def _end_by_sign(self, session_id: str, msg: Msg) -> Iterator[Output]:
+        session = self._session(session_id) or self._main
+        self._ctx.counters["execution's end missing"] += 1
+        course = session.course
+        if course.delivered or course.stopping:
+            error = session.thread.take_error()
+            outcome = "interrupted" if course.stopping else "failed" if error else "succeeded"
+            yield from self._end(session, outcome, error, msg)
+        else:
+            yield from self._fail_prompt(self._not_begun(), msg)
+
     # --- the end of a turn of the preview -------------------------------------------------------------
 
     def _look_for_end(self, reads: int = 0) -> Iterator[Output]:
         """Ask whether the session still works, for a build that does not say when it rests."""
         if self._dialect is not None and not self._dialect.tells_end and self._main.course.active:
             if "active" not in self._purposes.values():
-                yield self._request("active", "GET", "/api/session/active")
+                yield self._request("active", "GET", ACTIVE_PATH)
             self._reads_left, self._idle_reads = reads or ACTIVE_READS, 0
 
     def _on_active(self, body: Json, msg: Msg) -> Iterator[Output]:
@@ -554,7 +584,7 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         self._idle_reads = 0 if is_running else self._idle_reads + 1
         if is_running or (self._main.thread.is_speaking and self._idle_reads < IDLE_READS):
             if self._reads_left > 0:
-                yield self._request("active", "GET", "/api/session/active")
+                yield self._request("active", "GET", ACTIVE_PATH)
             return
         self._main.course.delivered = True
         yield from self._rest(self._main, "succeeded", self._main.thread.take_error(), msg)
@@ -568,27 +598,11 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
     def _on_step_ended(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         yield from session.thread.step_ended(data, event)
         yield from self._look_for_end()
-
-    def _on_text_delta(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.piece("text", data, event)
-
-    def _on_text_ended(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.whole_part("text", data, event)
-
-    def _on_reasoning_delta(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.piece("reasoning", data, event)
-
-    def _on_reasoning_ended(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.whole_part("reasoning", data, event)
-
-    def _on_input_started(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.input_started(data, event)
-
-    def _on_input_delta(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.input_piece(data, event)
-
-    def _on_called(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from session.thread.on_tool_called(data, event)
+        is_failed = "error" in data
+        if session.course.active and (is_failed or text(data.get("finish"), "tool-calls") != "tool-calls"):
+            yield self._watch.on_sign(
+                session.thread.session_id, ENDS["session.step.failed" if is_failed else "session.step.ended"]
+            )
 
     def _on_progress(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
         yield from self._name_child(session, data, event)
@@ -632,36 +646,24 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         todos = [obj(todo) for todo in arr(data.get("todos"))]
         yield self._ctx.status("todo", f"{len(todos)} todos", {"todos": todos}, event, session.thread.child)
 
-    def _on_permission(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._asks.permission(data, session.thread, event)
-
-    def _on_form(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._asks.form(data, session.thread, event)
-
-    def _on_question(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._asks.question(data, session.thread, event)
-
-    def _on_settled(self, session: _Session, data: Msg, event: Msg) -> Iterator[Output]:
-        yield from self._asks.on_reply_event(data, event)
-
     HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
-        "session.created": _on_started,  # see `_on_session_created`
-        "session.execution.started": _on_started,
-        "session.execution.succeeded": _on_succeeded,
+        "session.created": lambda codec, session, data, event: codec._work(session),  # see `_on_session_created`
+        "session.execution.started": lambda codec, session, data, event: codec._work(session),
+        "session.execution.succeeded": lambda codec, session, data, event: codec._rest(session, "succeeded", {}, event),
         "session.execution.failed": _on_failed,
-        "session.execution.interrupted": _on_interrupted,
+        "session.execution.interrupted": lambda codec, session, data, event: codec._rest(session, "interrupted", {}, event),
         "session.inbox.enqueued": _on_enqueued,
         "session.inbox.delivered": _on_delivered,
         "session.step.started": _on_step_started,
         "session.step.ended": _on_step_ended,
         "session.step.failed": _on_step_ended,
-        "session.text.delta": _on_text_delta,
-        "session.text.ended": _on_text_ended,
-        "session.reasoning.delta": _on_reasoning_delta,
-        "session.reasoning.ended": _on_reasoning_ended,
-        "session.tool.input.started": _on_input_started,
-        "session.tool.input.delta": _on_input_delta,
-        "session.tool.called": _on_called,
+        "session.text.delta": lambda codec, session, data, event: session.thread.piece("text", data, event),
+        "session.text.ended": lambda codec, session, data, event: session.thread.whole_part("text", data, event),
+        "session.reasoning.delta": lambda codec, session, data, event: session.thread.piece("reasoning", data, event),
+        "session.reasoning.ended": lambda codec, session, data, event: session.thread.whole_part("reasoning", data, event),
+        "session.tool.input.started": lambda codec, session, data, event: session.thread.input_started(data, event),
+        "session.tool.input.delta": lambda codec, session, data, event: session.thread.input_piece(data, event),
+        "session.tool.called": lambda codec, session, data, event: session.thread.on_tool_called(data, event),
         "session.tool.progress": _on_progress,
         "session.tool.success": _on_success,
         "session.tool.failed": _on_tool_failed,
@@ -671,13 +673,13 @@ class OpenCode2Codec(kit.HttpCodec[Context]):
         "session.compaction.failed": _on_compaction_failed,
         "session.renamed": _on_renamed,
         "todo.updated": _on_todo,
-        "permission.asked": _on_permission,
-        "permission.replied": _on_settled,
-        "form.created": _on_form,
-        "form.replied": _on_settled,
-        "form.cancelled": _on_settled,
-        "question.asked": _on_question,
-        "question.replied": _on_settled,
-        "question.rejected": _on_settled,
+        "permission.asked": lambda codec, session, data, event: codec._asks.permission(data, session.thread, event),
+        "permission.replied": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
+        "form.created": lambda codec, session, data, event: codec._asks.form(data, session.thread, event),
+        "form.replied": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
+        "form.cancelled": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
+        "question.asked": lambda codec, session, data, event: codec._asks.question(data, session.thread, event),
+        "question.replied": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
+        "question.rejected": lambda codec, session, data, event: codec._asks.on_reply_event(data, event),
     }
     """Type of event, by the names of 2.x -> what is done with it."""

@@ -247,6 +247,17 @@ def error_of(native: Json) -> dict[str, Json]:
     return {"message": text(values.get("message")) or kind, "code": code, "details": details}
 
 
+ENDS: Mapping[str, kit.Sign] = {
+    "session.execution.succeeded": kit.Sign("the end itself. Without our prompt, that is still to come", kit.END_S),
+    "session.execution.failed": kit.Sign("the end itself, with its error"),
+    "session.execution.interrupted": kit.Sign("the end itself, after an interrupt or a rejection"),
+    "session.step.ended": kit.Sign("a step that calls no tools", kit.END_S),
+    "session.step.failed": kit.Sign("a step with an error", kit.END_S),
+    "GET /api/session/active": kit.Sign("lists only sessions that work; asked after a sign and each POLL_S", kit.END_S),
+    "eof": kit.Sign("the process has ended"),
+}
+"""Sign of a turn's end -> what it shows, and how long the others are waited for before OpenCode is asked."""
+
 UNDO = frozenset({"history", "stage", "commit"})
 """Purposes of the requests that cut a conversation."""
 

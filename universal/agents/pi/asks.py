@@ -55,6 +55,11 @@ class Asks:
     mode: str = "build"
     _asks: kit.OpenAsks[_Ask] = field(default_factory=kit.OpenAsks[_Ask])
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a dialog waits for the person."""
+        return bool(self._asks)
+
     def ask(self, msg: Msg) -> Iterator[Output]:
         """Handle a dialog: `select`, `confirm`, `input` or `editor`."""
         gate = self._gate(msg)

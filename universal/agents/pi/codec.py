@@ -27,6 +27,7 @@ from universal.agents.pi.tools import text_of
 from universal.agents.pi.wire import (
     ABORTED,
     ANCHOR_KEY,
+    ENDS,
     IGNORED,
     NAME,
     Msg,
@@ -57,7 +58,9 @@ from universal.codec import (
     PermissionReply,
     Prompt,
     QuestionReply,
+    SetTimer,
     Signal,
+    Stop,
 )
 from universal.events import ErrorData, EventType
 from universal.items import Json
@@ -67,6 +70,11 @@ from universal.turn import Input
 
 GATE = __file__.rpartition("/")[0] + "/gate.ts"
 """The extension that asks. A path, not read here."""
+
+COMMAND_S = 1800.0
+"""Seconds for a compaction, or for a command of an extension, which may ask and wait."""
+_PAUSE = "pause"
+"""Key of the timer for the longest time without a run inside of a turn."""
 
 _ENVIRONMENT: dict[str, str | None] = {"PI_SKIP_VERSION_CHECK": "1"}
 
@@ -105,6 +113,14 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """The last assistant message of the run, which shows how the run ended."""
         self._usage: dict[str, int] = {}
         self._cost = 0.0
+        self._watch = kit.Watch()
+        self._resumed = False
+        self._is_awaited = False
+        """True while Pi has not taken the prompt."""
+        self._is_command = False
+        """The prompt is a compaction, or may be a command of an extension. Pi answers both when they are over."""
+        self._is_paused = False
+        """True while Pi compacts or waits for a retry, which its state does not always show."""
 
     # --- start ----------------------------------------------------------------------------------------
 
@@ -117,11 +133,17 @@ class PiCodec(kit.LineCodec[kit.Context]):
             argv += ["--thinking", options.variant]
         if options.resume and options.native_session_id:
             self.native_session_id = options.native_session_id
+            self._resumed = True
             argv += ["--session", options.native_session_id]
             self._rewind = options.resume_at or ""
         self._model, self._level = options.model or "", options.variant or ""
         self._asks.mode, self._voice.directory = options.mode or "build", options.directory
         return LaunchSpec(argv=tuple(argv), cwd=options.directory, env=dict(_ENVIRONMENT))
+
+    @property
+    def has_conversation(self) -> bool:
+        """Whether Pi has opened the conversation, or has begun a new one."""
+        return not self._resumed or "get_state" in self._start_answers
 
     def adopt(self, options: LaunchOptions) -> bool:
         """Begin a session in a process that waits. Model and effort are set before its first prompt."""
@@ -181,6 +203,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         message, images = prompt_of(command.text, list(command.attachments), notes)
         if not self._running:
             self._stopping = self._has_begun = False
+        self._is_awaited, self._is_command = True, command.compact or command.text.startswith("/")
+        has_started = "get_state" in self._start_answers
+        yield kit.await_handshake(COMMAND_S if has_started and self._is_command else kit.HANDSHAKE_S)
         if command.compact:
             yield from self._when_settled(self._command("compact"))
             return
@@ -244,7 +269,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             if get_text(msg, "id") == self._prompt:
                 yield from self._compact_answered(msg, failure)
         elif kind == "abort":
-            yield self._command("get_state", "abort")
+            yield from self._ask_state("response", "abort")
         elif kind in ("get_fork_messages", "fork"):
             yield from self._rewound(kind, data, failure, msg)
         elif kind and failure:
@@ -296,7 +321,8 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield kit.error_fact(error, msg)
             yield from self._end_turn(msg, error)
         elif not self._has_begun:
-            yield self._command("get_state", "prompt")
+            yield from self._accept()
+            yield from self._ask_state("response", "prompt")
 
     def _compact_answered(self, msg: Msg, failure: str) -> Iterator[Output]:
         """Handle the end of our compaction. Pi does not report itself as working in it."""
@@ -311,12 +337,84 @@ class PiCodec(kit.LineCodec[kit.Context]):
 
     def _state(self, data: Msg, purpose: str, msg: Msg) -> Iterator[Output]:
         """Handle Pi's state, which was requested because something may have ended without a message."""
+        if purpose == "watch":
+            yield from self._on_watch(data, msg)
+            return
         if data.get("isStreaming") is True or data.get("isCompacting") is True:
             return
         if purpose == "prompt" and self._prompt and not self._has_begun:
             yield from self._end_turn(msg, dict(ABORTED) if self._stopping else None)  # a command of an extension
         elif (purpose == "end" and self._ending) or (purpose == "abort" and self._running):
             yield from self._finish(msg)
+
+    # --- other signs of an end ------------------------------------------------------------------------
+
+    def _accept(self) -> Iterator[Output]:
+        """Note that Pi has the prompt, or works without one, and begin to ask whether it works."""
+        if self._is_awaited:
+            yield kit.end_handshake()
+        self._is_awaited = False
+        yield self._watch.begin("")
+
+    def _ask_state(self, sign: str, purpose: str) -> Iterator[Output]:
+        """Ask whether Pi works, because a sign says that it does not."""
+        yield self._command("get_state", purpose)
+        yield self._watch.on_sign("", ENDS[sign]._replace(wait_s=kit.ASK_S))
+
+    def on_timer(self, key: str) -> list[Output]:
+        """Give up the handshake, or ask whether Pi works."""
+        if key == kit.HANDSHAKE:
+            return self._on_late_handshake()
+        if key == _PAUSE:
+            self._is_paused = False
+            return []
+        return self._stamp(self._look())
+
+    def _on_late_handshake(self) -> list[Output]:
+        has_started = "get_state" in self._start_answers
+        if not self._is_awaited:
+            return []
+        if has_started and self._asks.is_open:  # an extension asks the person before it lets Pi take the prompt
+            return [kit.await_handshake()]
+        missing = "prompt" if has_started else "get_state"
+        after_s = COMMAND_S if has_started and self._is_command else kit.HANDSHAKE_S
+        return [kit.handshake_failed("Pi", missing, resumes=not self.has_conversation, after_s=after_s)]
+
+    def _begin_pause(self, at_most_s: float) -> SetTimer:
+        self._is_paused = True
+        return SetTimer(_PAUSE, at_most_s)
+
+    def _look(self) -> Iterator[Output]:
+        if self._is_awaited or not (self._prompt or self._running):
+            return
+        if self._watch.must_ask():
+            yield self._command("get_state", "watch")
+            yield SetTimer(kit.END, kit.ASK_S)
+        elif self._watch.over_by_signs([""]):
+            yield from self._end_by_sign({})
+        elif self._watch.has_lost_agent:
+            yield Stop("no answer to get_state", error=kit.unresponsive("Pi"))
+        else:
+            yield SetTimer(kit.END, kit.ASK_S)
+
+    def _on_watch(self, data: Msg, msg: Msg) -> Iterator[Output]:
+        is_at_work = data.get("isStreaming") is True or data.get("isCompacting") is True
+        is_at_work = is_at_work or self._is_paused or self._asks.is_open
+        over, timer = self._watch.on_answer([""], [""] if is_at_work else [])
+        if over:
+            yield from self._end_by_sign(msg)
+        elif self._prompt or self._running:
+            yield timer
+
+    def _end_by_sign(self, msg: Msg) -> Iterator[Output]:
+        """End a run whose end Pi has not told."""
+        if not (self._prompt or self._running):
+            return
+        self._ctx.counters["agent_settled missing"] += 1
+        if self._running:
+            yield from self._finish(msg)
+        else:
+            yield from self._end_turn(msg, dict(ABORTED) if self._stopping else None)
 
     # --- runs -----------------------------------------------------------------------------------------
 
@@ -329,6 +427,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         must_abort = self._stopping and not self._running
         self._running, self._ending, self._retrying = True, False, False
         self._has_begun = self._has_begun or bool(self._prompt)
+        self._is_paused = False
+        self._watch.on_work("")
+        yield from self._accept()
         if must_abort:
             yield self._command("abort")
 
@@ -336,7 +437,9 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield from self._speech.close(msg)
         if "willRetry" not in msg and self._running:
             self._ending = True
-            yield self._command("get_state", "end")
+            yield from self._ask_state("agent_end", "end")
+        elif msg.get("willRetry") is False and self._running:
+            yield self._watch.on_sign("", ENDS["agent_end"])
 
     def _on_settled(self, msg: Msg) -> Iterator[Output]:
         if self._running:
@@ -361,7 +464,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         metadata: dict[str, Json] = {"usage": self._usage, "cost": self._cost} if self._usage else {}
         if self._anchor:
             metadata["anchor"] = self._anchor
-        self._usage, self._cost, self._prompt = {}, 0.0, ""
+        self._usage, self._cost, self._prompt, self._is_awaited = {}, 0.0, "", False
         self._has_begun = self._running = self._ending = self._retrying = self._stopping = False
         yield from self._asks.close()
         if error is None:
@@ -377,20 +480,24 @@ class PiCodec(kit.LineCodec[kit.Context]):
             "message": why,
             "delay_ms": max(get_int(msg, "delayMs"), 0),
         }
+        yield self._begin_pause(max(get_int(msg, "delayMs"), 0) / 1000 + kit.HANDSHAKE_S)
         yield self._ctx.status("retry", why, metadata, msg)
 
     def _on_retry_end(self, msg: Msg) -> Iterator[Output]:
         """Handle the end of retries: given up, or aborted during the wait, after which 0.73 sends nothing more."""
+        self._is_paused = False
         if msg.get("success") is not True and self._running and not self._ending:
             self._ending = True
-            yield self._command("get_state", "end")
+            yield from self._ask_state("auto_retry_end", "end")
 
     def _on_compaction(self, msg: Msg) -> Iterator[Output]:
         self._ending = False
+        yield self._begin_pause(COMMAND_S)
         metadata: dict[str, Json] = {"phase": "started", "auto": msg.get("reason") != "manual"}
         yield self._ctx.status("compaction", "Compacting the conversation", metadata, msg)
 
     def _on_compacted(self, msg: Msg) -> Iterator[Output]:
+        self._is_paused = False
         failure = get_text(msg, "errorMessage") or ("The compaction was interrupted" if msg.get("aborted") is True else "")
         phase = "failed" if failure else "completed"
         metadata: dict[str, Json] = {"phase": phase, "auto": msg.get("reason") != "manual"}
@@ -400,7 +507,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         yield self._ctx.status("compaction", failure or "The conversation was compacted", metadata, msg)
         if self._running and msg.get("willRetry") is not True:
             self._ending = True
-            yield self._command("get_state", "end")
+            yield from self._ask_state("compaction_end", "end")
 
     # --- messages -----------------------------------------------------------------------------------
 

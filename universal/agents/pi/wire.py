@@ -23,6 +23,17 @@ NAME = "pi"
 Msg: TypeAlias = dict[str, Any]
 """One JSON object of the wire."""
 
+ENDS: dict[str, kit.Sign] = {
+    "agent_settled": kit.Sign("the end itself (0.87)"),
+    "agent_end": kit.Sign("a run is over. 0.73, which has no `agent_settled`, is asked at once", kit.END_S),
+    "auto_retry_end": kit.Sign("no more retries: Pi is asked at once", kit.ASK_S),
+    "compaction_end": kit.Sign("a compaction in a run: Pi is asked at once", kit.ASK_S),
+    "response": kit.Sign("the answer to a prompt or an abort: Pi is asked at once", kit.ASK_S),
+    "get_state": kit.Sign("neither streams nor compacts; asked after a sign and each POLL_S", kit.END_S),
+    "eof": kit.Sign("the process has ended"),
+}
+"""Sign of a turn's end -> what it shows, and how long the others, or Pi's answer, are waited for."""
+
 IGNORED: dict[str, str] = {
     "turn_start": "a round of the model, not a turn",
     "turn_end": "says again what message_end and tool_execution_end have said",

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from shim.dev.record.driver import counting_ids
 from tests.support.recordings import load
+from universal.agents import kit
 from universal.agents.amp.codec import AmpCodec
 from universal.agents.amp.spec import AMP
 from universal.agents.amp.wire import read_result
@@ -49,7 +50,8 @@ def test_launch() -> None:
 def test_a_prompt_with_a_file() -> None:
     codec, _ = launch_argv()
     file = Attachment(mime="text/plain", path="/a.txt", text="content")
-    [line] = codec.send(Prompt("k", "look", attachments=[file], system="be brief"))
+    line, timer = codec.send(Prompt("k", "look", attachments=[file], system="be brief"))
+    assert timer == kit.await_handshake()
     assert isinstance(line, WriteLine)
     [block] = json.loads(line.data)["message"]["content"]
     expected = ["<system-reminder>\nbe brief\n</system-reminder>", '<file path="/a.txt">\ncontent\n</file>', "look"]

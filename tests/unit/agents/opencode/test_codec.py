@@ -186,7 +186,7 @@ def test_the_first_idle_after_an_error_is_too_early() -> None:
     server = Server()
     server.start_prompt()
     error = {"name": "APIError", "data": {"message": "no", "statusCode": 400, "isRetryable": False}}
-    assert server.event("session.error", error=error) == []
+    assert signals(server.event("session.error", error=error)) == []
     assert signals(server.status("idle")) == []
     out = server.assistant(error=error, time={"created": 1, "completed": 2})
     assert [f.data.code for f in out if isinstance(f, Fact) and f.type is EventType.ERROR] == ["APIError"]

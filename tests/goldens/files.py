@@ -1,7 +1,8 @@
 """Goldens on disk, and what differs from them.
 
-`compat_fixtures/goldens/AGENT/VERSION/SCENE.jsonl.xz` holds what clients saw of one recording. `differences.toml` beside them
-lists differences that are wanted; one that no recording shows any more is an error.
+`compat_fixtures/goldens/AGENT/VERSION.jsonl.xz` holds what clients saw of each recording of a version: scenes are much alike, so
+together they take a quarter of the room. The first line is {SCENE: number of lines}, in a stream of its own; then come the lines.
+`differences.toml` beside them lists differences that are wanted; one that no recording shows any more is an error.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import difflib
 import json
 import lzma
+import subprocess
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,29 +71,83 @@ def accepted_differences(listed: Path | None = None) -> list[AcceptedDifference]
     ]
 
 
-def path_of(name: str) -> Path:
-    """Where the golden of a recording lies."""
-    return GOLDENS / f"{name}{ENDING}"
+def folder_of(name: str) -> str:
+    """The agent and the version of a recording."""
+    return name.rpartition("/")[0]
+
+
+def path_of(folder: str) -> Path:
+    """Where the goldens of a version lie."""
+    return GOLDENS / f"{folder}{ENDING}"
+
+
+def folders_on_disk() -> list[str]:
+    """Versions that have goldens."""
+    return sorted(str(path.relative_to(GOLDENS))[: -len(ENDING)] for path in GOLDENS.rglob(f"*{ENDING}"))
 
 
 def names_on_disk() -> list[str]:
     """Recordings that have a golden."""
-    return sorted(str(path.relative_to(GOLDENS))[: -len(ENDING)] for path in GOLDENS.rglob(f"*{ENDING}"))
+    return sorted(f"{folder}/{scene}" for folder in folders_on_disk() for scene in _counts(path_of(folder).read_bytes()))
 
 
-def write(name: str, lines: Sequence[str]) -> None:
-    """Store a golden; an equal one is left alone."""
-    path = path_of(name)
-    data = "\n".join(lines).encode()
-    if path.exists() and lzma.decompress(path.read_bytes()) == data:
+def write(folder: str, scenes: Mapping[str, Sequence[str]]) -> None:
+    """Store the goldens of all scenes of a version; equal ones are left alone."""
+    path = path_of(folder)
+    if path.exists() and dict(_scenes(path)) == {scene: list(lines) for scene, lines in scenes.items()}:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(lzma.compress(data, preset=9))
+    counts = {scene: len(lines) for scene, lines in sorted(scenes.items())}
+    words = "".join(f"{line}\n" for scene in counts for line in scenes[scene])
+    path.write_bytes(b"".join(lzma.compress(text.encode(), preset=9) for text in (json.dumps(counts) + "\n", words)))
+    _scenes.cache_clear()
 
 
 def read(name: str) -> list[str]:
     """The lines of a golden. Raises FileNotFoundError."""
-    return lzma.decompress(path_of(name).read_bytes()).decode().split("\n")
+    scenes = _scenes(path_of(folder_of(name)))
+    if (scene := name.rpartition("/")[2]) not in scenes:
+        raise FileNotFoundError(name)
+    return scenes[scene]
+
+
+def scenes_of(folder: str) -> dict[str, list[str]]:
+    """All goldens of a version, by scene; none if it has no file."""
+    return dict(_scenes(path_of(folder))) if path_of(folder).exists() else {}
+
+
+def folders_changed_since(commit: str) -> list[str]:
+    """Versions whose goldens are not those of a commit."""
+    changed = _git("diff", "--name-only", "--relative", commit, "--", ".").decode().splitlines()
+    new = _git("ls-files", "--others", "--exclude-standard", "--", ".").decode().splitlines()
+    return sorted({name[: -len(ENDING)] for name in changed + new if name.endswith(ENDING)})
+
+
+def scenes_at(commit: str, folder: str) -> dict[str, list[str]]:
+    """All goldens of a version in a commit, by scene; none if it had no file."""
+    name = f"{folder}{ENDING}"
+    if not _git("ls-tree", "--name-only", commit, "--", name):
+        return {}
+    return _unpack(_git("show", f"{commit}:./{name}"))
+
+
+def _git(*arguments: str) -> bytes:
+    return subprocess.run(["git", *arguments], cwd=GOLDENS, check=True, capture_output=True).stdout
+
+
+@lru_cache(maxsize=2)
+def _scenes(path: Path) -> Mapping[str, list[str]]:
+    return _unpack(path.read_bytes())
+
+
+def _unpack(data: bytes) -> dict[str, list[str]]:
+    lines = iter(lzma.decompress(data).decode().split("\n")[1:])
+    return {scene: [next(lines) for _ in range(count)] for scene, count in _counts(data).items()}
+
+
+def _counts(data: bytes) -> dict[str, int]:
+    """Scene -> number of its lines: the first stream alone is unpacked."""
+    return json.loads(lzma.LZMADecompressor().decompress(data))
 
 
 def compare(name: str, before: Sequence[str], after: Sequence[str]) -> list[Difference]:

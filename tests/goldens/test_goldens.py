@@ -15,7 +15,7 @@ from shim.sessions.history import checkpoint_writer, checkpoints
 from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from tests.goldens import files, journals
-from tests.goldens.command import compare_golden, split_differences
+from tests.goldens.command import compare_golden, differences_since, split_differences
 from tests.goldens.files import AcceptedDifference, Difference
 from tests.goldens.play import play
 from tests.goldens.timeline import Timeline, names, timeline
@@ -72,6 +72,34 @@ def test_clients_see_the_same_of_sessions_that_were_opened_from_checkpoints(name
     left, _ = split_differences(compare_golden(name), files.accepted_differences())
     assert [str(difference) for difference in left] == []
     assert any(opened)
+
+
+def test_goldens_of_a_version_are_read_as_they_were_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "GOLDENS", tmp_path)
+    scenes = {"b.1": ['["s",1]', '["s","\u2028"]'], "a": ['["t",{}]']}
+    files.write("agent/1.2", scenes)
+    assert (files.scenes_of("agent/1.2"), files.names_on_disk()) == (scenes, ["agent/1.2/a", "agent/1.2/b.1"])
+    assert files.read("agent/1.2/b.1") == scenes["b.1"]
+    files.write("agent/1.2", {"a": ['["t",2]']})
+    assert files.scenes_of("agent/1.2") == {"a": ['["t",2]']}
+    with pytest.raises(FileNotFoundError):
+        files.read("agent/1.2/b.1")
+    assert files.scenes_of("agent/1.3") == {}
+
+
+def test_goldens_are_compared_with_those_of_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "GOLDENS", tmp_path)
+    git = ("git", "-c", "user.name=a", "-c", "user.email=a@example.com")
+    files.write("agent/1.2", {"a": ['["s",{"n":1}]'], "b": ['["s",{"n":1}]']})
+    files.write("agent/1.1", {"a": ['["s",1]']})
+    for command in (("init", "-q"), ("add", "."), ("commit", "-qm", "before")):
+        subprocess.run([*git, *command], cwd=tmp_path, check=True)
+    assert differences_since("HEAD", None) == []
+    files.write("agent/1.2", {"a": ['["s",{"n":1}]'], "b": ['["s",{"n":2}]']})
+    files.write("agent/1.3", {"a": ['["s",3]']})
+    changed = Difference("agent/1.2/b", "s", "[0].n", "1", "2")
+    assert differences_since("HEAD", None) == [changed, Difference("agent/1.3/a", "s", "[0] +", "", "3")]
+    assert differences_since("HEAD", {"agent/1.2/b"}) == [changed]
 
 
 def test_every_recording_has_a_golden() -> None:

@@ -37,7 +37,7 @@ import structlog
 from shim.lib.errors import AgentError, AgentGone, AgentNotFound, AgentStartFailed, AgentStuck
 from shim.lib.redaction import clean, secrets_of
 from shim.processes import child_process, process_family
-from shim.processes.child_environment import child_environment
+from shim.processes.child_environment import agent_shell, child_environment
 from shim.processes.tail import Tail
 from universal.codec import Exit, LaunchSpec
 from universal.lib.framing import LIMIT_BYTES, Framed, FrameError, LineFramer, ShortLine
@@ -228,7 +228,7 @@ class AgentProcess:
         Raises AgentNotFound, AgentStartFailed.
         """
         token = secrets.token_hex(8)
-        environment = child_environment(env, spec.env, token)
+        environment = child_environment(env, {**agent_shell(env), **spec.env}, token)
         try:
             transport, pipes = await child_process.connect(_Pipes, spec.argv, cwd=spec.cwd, environment=environment)
         except (OSError, ValueError) as error:

@@ -6,6 +6,7 @@ must reach them, so it removes names from a deny-list. `shim.processes.child_pro
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NewType
@@ -50,6 +51,16 @@ that people set themselves.
 
 DENIED_PREFIX = "SHIM_"
 """Prefix of this server's settings, which include its password."""
+
+
+_SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
+"""Shells whose lines the permission rules can read (`universal.shell`)."""
+
+
+def agent_shell(inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return the shell for an agent's commands, if the person's own is one whose lines no rule can read (fish, nu ...)."""
+    name = inherited.get("SHELL", "").rpartition("/")[2]
+    return {} if name in _SHELLS or not name else {"SHELL": "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"}
 
 
 OWN_PASSWORDS = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD", "SHIM_CLUSTER_PASSWORD")

@@ -69,6 +69,65 @@ async def test_an_untrusted_project_lists_nothing_and_runs_nothing(tmp_path: Pat
         assert "hello" in await names(server)
 
 
+# --- shell lines of templates of OpenCode, which this server runs ---------------------------------------------------
+
+LINE = "Look: !`touch ran.txt && echo here`"
+
+
+async def peek(server: Live) -> tuple[str, list[str]]:
+    """Run the command; what the agent was sent, and what the person was told."""
+    session = await server.session()
+    async with server.api.stream("/event") as events:
+        await server.api.post(
+            f"/session/{session}/command", {"command": "peek", "arguments": "", "model": "mock/mock"}, status=200
+        )
+        seen = await events.until("session.idle")
+    notices = [event["properties"]["message"] for event in seen if event["type"] == "tui.toast.show"]
+    return (await server.messages(session))[0]["parts"][0]["text"], notices
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("deny", "denies it"),
+        ({"touch *": "deny"}, "denies it"),
+        ("ask", "asks about it"),
+        ({"*": "ask", "touch *": "allow"}, "asks"),
+    ],
+)
+async def test_a_shell_line_of_a_template_is_held_by_the_rules(tmp_path: Path, rule: Any, reason: str) -> None:
+    plant(tmp_path / "home/.config/opencode", "opencode.json", json.dumps({"permission": {"bash": rule}}))
+    plant(tmp_path / "home/.config/opencode", "command/peek.md", LINE)
+    async with live(tmp_path) as server:
+        text, notices = await peek(server)
+        assert not (server.directory / "ran.txt").exists()
+    assert "not run" in text and "here" not in text
+    assert [reason in notice for notice in notices] == [True]
+
+
+@pytest.mark.parametrize("rule", [{}, {"bash": "allow"}, {"bash": {"rm *": "deny"}}])
+async def test_a_shell_line_of_a_template_runs_where_no_rule_holds_it(tmp_path: Path, rule: Any) -> None:
+    plant(tmp_path / "home/.config/opencode", "opencode.json", json.dumps({"permission": rule}))
+    plant(tmp_path / "home/.config/opencode", "command/peek.md", LINE)
+    async with live(tmp_path) as server:
+        text, notices = await peek(server)
+        assert (server.directory / "ran.txt").exists()
+    assert (text, notices) == ("Look: here\n", [])
+
+
+@pytest.mark.parametrize("place", [".opencode/command/peek.md", "opencode.json"])
+async def test_a_shell_line_of_a_project_waits_for_trust(tmp_path: Path, place: str) -> None:
+    project = tmp_path / "project"
+    plant(project, place, LINE if place.endswith(".md") else json.dumps({"command": {"peek": {"template": LINE}}}))
+    async with live(tmp_path, trust_question_s=0.05) as server:
+        text, notices = await peek(server)
+        assert not (project / "ran.txt").exists()
+    assert "not run" in text and any("shell line" in notice and "trusted this project" in notice for notice in notices)
+    async with live(tmp_path, trusted_roots=[project]) as server:
+        assert (await peek(server))[0] == "Look: here\n"
+        assert (project / "ran.txt").exists()
+
+
 @pytest.fixture(params=["no files"])
 async def talkative(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Live]:
     """A server whose agent has no files of commands, and tells one of the project when it runs there."""

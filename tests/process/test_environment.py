@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from shim.processes.child_environment import DENIED, MARK, child_environment
+import pytest
+
+from shim.processes.child_environment import DENIED, MARK, agent_shell, child_environment
 
 
 def test_the_persons_environment_passes() -> None:
@@ -41,3 +43,13 @@ def test_the_callers_environment_is_not_changed() -> None:
     person, changes = {"A": "1", "CLAUDECODE": "1"}, {"A": None}
     child_environment(person, changes, "t")
     assert (person, changes) == ({"A": "1", "CLAUDECODE": "1"}, {"A": None})
+
+
+@pytest.mark.parametrize("shell", ["/bin/bash", "/usr/bin/zsh", "sh", "/bin/dash", ""])
+def test_an_agent_keeps_a_shell_that_rules_can_read(shell: str) -> None:
+    assert agent_shell({"SHELL": shell}) == {}
+
+
+@pytest.mark.parametrize("shell", ["/usr/bin/fish", "/opt/nu", "/bin/ksh", "/bin/tcsh"])
+def test_an_agent_gets_another_shell_than_one_that_no_rule_can_read(shell: str) -> None:
+    assert agent_shell({"SHELL": shell})["SHELL"] in ("/bin/bash", "/bin/sh")

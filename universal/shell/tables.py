@@ -40,9 +40,9 @@ SHELLS = frozenset({"sh", "bash", "dash"})
 SET_OPTIONS = re.compile(r"[-+][eux]+o?|pipefail|errexit|nounset")
 RUNNERS = word_set(
     """
-    ash busybox chroot chronic csh doas entr eval exec expect fish flock gdb ionice ksh lldb ltrace mksh nsenter parallel
+    ash busybox chroot chronic csh doas elvish entr eval exec expect fish flock gdb ionice ksh lldb ltrace mksh nsenter parallel
     pkexec pwsh run0 runuser script setarch setpriv setsid stdbuf strace su sudo systemd-run taskset tcsh toybox unbuffer
-    unshare watch xvfb-run yash zsh
+    unshare watch xvfb-run yash zsh nu osh powershell xonsh ysh
     """
 )
 """Programs that run the command or the text in their arguments, in more forms than are read here."""

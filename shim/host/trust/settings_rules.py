@@ -1,7 +1,7 @@
 """Tables and parsers of the project files that agents read, and of their entries that run a program or allow a call. Pure.
 
 `FILES` lists the files. `SAFE` lists keys that neither run nor allow anything; every unknown key counts as one that does.
-Instructions (CLAUDE.md, AGENTS.md), plain skills and command templates never count.
+Instructions (CLAUDE.md, AGENTS.md), plain skills and command templates without shell lines never count.
 Sources: documentation of the agents; runs of Claude Code 2.1.330, Codex 0.169.0, Pi 0.87.1 and OpenCode 1.18.33 (docs/trust.md).
 """
 
@@ -190,8 +190,19 @@ def _opencode_config(source: str) -> Iterator[Finding]:
     yield from _rest("opencode", values, handled)
 
 
-def _opencode_permission(source: str) -> Iterator[Finding]:
-    return _allow_findings("permission", obj(jsonc.loads(source)).get("permission"))
+def _server_settings(source: str) -> Iterator[Finding]:
+    """Yield what this server takes from `opencode.json` for every agent: permissions, and shell lines of commands."""
+    values = obj(jsonc.loads(source))
+    yield from _allow_findings("permission", values.get("permission"))
+    for name, command in obj(values.get("command")).items():
+        for line in _SHELL_LINE.findall(text(obj(command).get("template"))):
+            yield f"command.{name}", line, "runs"
+
+
+def _command_template(source: str) -> Iterator[Finding]:
+    """Yield the shell lines of a command of OpenCode, which this server runs."""
+    for line in _SHELL_LINE.findall(source):
+        yield "shell line", line, "runs"
 
 
 def _codex_config(source: str) -> Iterator[Finding]:
@@ -280,10 +291,11 @@ FILES: tuple[File, ...] = (
     *(File("opencode", name, _opencode_config) for name in ("opencode.json", "opencode.jsonc")),
     *(File("opencode", f".opencode/{name}", _opencode_config) for name in ("opencode.json", "opencode.jsonc")),
     *(
-        File(ANY, f"{folder}{name}", _opencode_permission)
+        File(ANY, f"{folder}{name}", _server_settings)
         for folder in ("", ".opencode/")
         for name in ("opencode.json", "opencode.jsonc")
     ),
+    *(File(ANY, f".opencode/{folder}", _command_template, _MARKDOWN) for folder in ("command", "commands")),
     *(File("opencode", f".opencode/{folder}", _is_plugin, _SOURCE) for folder in ("plugin", "plugins")),
     *(File("opencode", f".opencode/{folder}", _is_code, _SOURCE) for folder in ("tool", "tools")),
     *(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import mimetypes
+import os
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,13 +26,25 @@ from shim.sessions.prompts.prompt_request import CAREFUL, SUBTASK, PromptRequest
 from shim.sessions.prompts.submit import submit
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.session_state import SessionState
+from universal.events import PermissionData
+from universal.permissions import Action
 from universal.session.changes import PromptFailed
 from universal.session.model import Failure
 from universal.session.values import File, ModelRef, OtherPart, Part, Text
 from universal.slash_commands import SlashCommand
+from universal.tools.accesses import Place, accesses_of
 
 SHELL_TIMEOUT_S = 30.0
 """Timeout in seconds of one !`command` in a template."""
+NOT_RUN = "[shell line not run: the permission rules of this project do not allow it]"
+"""What the model sees in place of the output of a shell line that did not run."""
+_DENIED = "A permission rule denies it."
+_ASKED = "A permission rule asks about it, which cannot be done before the prompt is sent: ask for the command in your prompt."
+_UNTRUSTED = (
+    "Nobody has trusted this project's settings: answer the question that its next prompt asks, and send the command again."
+)
+_OWN_TOOLS = "opencode"
+"""The agent whose table of tools has the shell by the name `bash`."""
 _NUMBERED = re.compile(r"\$(\d+)")
 _VARIABLE = re.compile(r"\$(?:(\d+)|ARGUMENTS)")
 _SHELL = re.compile(r"!`([^`]+)`")
@@ -125,7 +139,7 @@ async def _run(
     if template is not None:
         subagents = not (template.subtask or template.agent == GENERAL.name) or await _has_subagents(manager, state, body)
         wish = body
-        body = await _expand(manager, actor.directory, template, arguments, body, subagents=subagents)
+        body = await _expand(manager, actor, template, arguments, body, subagents=subagents)
         body = await _leave_out_unknown(manager, state, template, body, wish)
     else:
         choice = await choose(manager.deps.agents, state.session, body)
@@ -200,11 +214,16 @@ async def _has_subagents(manager: SessionManager, state: SessionState, body: Pro
 
 
 async def _expand(
-    manager: SessionManager, directory: str, command: Template, arguments: str, body: PromptRequest, *, subagents: bool
+    manager: SessionManager, actor: SessionActor, command: Template, arguments: str, body: PromptRequest, *, subagents: bool
 ) -> PromptRequest:
     """The prompt of a template. `subagents`: whether the agent has any; without, it does a subtask itself."""
+    directory = actor.directory
     pieces = fill(command.template, arguments)
-    outputs = {line: await _output_of(line, directory, manager) for line in dict.fromkeys(p.text for p in pieces if p.is_command)}
+    lines = list(dict.fromkeys(piece.text for piece in pieces if piece.is_command))
+    refusals = await _refusals_of(lines, manager, actor, command.agent or body.mode or "", body)
+    for line, why in refusals.items():
+        actor.main.status("notice", f"A shell line of /{command.name} did not run: {line.strip()}. {why}")
+    outputs = {line: NOT_RUN if line in refusals else await _output_of(line, directory, manager) for line in lines}
     text = "".join(outputs[piece.text] if piece.is_command else piece.text for piece in pieces)
     mentions = "\0".join(piece.text for piece in pieces if not piece.is_command)
     parts: list[Part] = [Text("", text)]
@@ -237,6 +256,33 @@ def _files_in(text: str, directory: str) -> list[Part]:
             mime = mime if mime.startswith("image/") or mime == "application/pdf" else "text/plain"
             parts.append(File("", mime, f"file://{file}", path))
     return parts
+
+
+async def _refusals_of(
+    lines: Sequence[str], manager: SessionManager, actor: SessionActor, mode: str, body: PromptRequest
+) -> dict[str, str]:
+    """Shell lines that do not run -> why: nobody has trusted the project, or a permission rule denies them or asks.
+
+    They run before the agent gets the prompt, so nobody could be asked.
+    """
+    if not lines:
+        return {}
+    deps, directory = manager.deps, actor.directory
+    agent = (await choose(deps.agents, actor.main.session, body)).agent.spec
+    if deps.trust is not None and not await asyncio.to_thread(deps.trust.is_trusted, directory, agent.project_settings.reads):
+        return dict.fromkeys(lines, _UNTRUSTED)
+    policy = manager.policy(actor.main, mode)
+    place = Place(directory, (repository_of(directory),), deps.home, os.path.realpath, os.path.isdir)
+
+    def actions(line: str) -> set[Action | None]:
+        call = PermissionData(
+            permission_id="", action="bash", status="requested", metadata={"tool": "bash", "input": {"command": line}}
+        )
+        return {policy.action(access) for access in accesses_of(_OWN_TOOLS, call, place)}
+
+    judged = {line: await asyncio.to_thread(actions, line) for line in lines}
+    why = {line: _DENIED if "deny" in found else _ASKED if "ask" in found else "" for line, found in judged.items()}
+    return {line: reason for line, reason in why.items() if reason}
 
 
 async def _output_of(line: str, directory: str, manager: SessionManager) -> str:

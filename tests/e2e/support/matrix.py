@@ -153,6 +153,7 @@ ROWS: Mapping[str, Row] = {
     "bash touch": Row("bash", {"bash": ACTION}, lambda s: s.file("touched.txt")),
     "bash cat": Row("bash", {"bash": {"*": "allow", "cat *": ACTION}}, lambda s: s.model_saw(SECRET)),
     "bash in background": Row("bash", {"bash": ACTION}, lambda s: s.file("monitored.txt")),
+    "shell line of a skill": Row("bash", {"bash": ACTION}, lambda s: s.file("skilled.txt")),
     "read": Row("read", {"read": ACTION}, lambda s: s.model_saw(SECRET)),
     "read a path": Row("read", {"read": {"*": "allow", "secret.txt": ACTION}}, lambda s: s.model_saw(SECRET)),
     "read an image": Row("read", {"read": ACTION}, lambda s: s.tool_result_has(IMAGE_WORDS)),

@@ -31,6 +31,10 @@ def _claude_home(bench: Bench) -> None:
     file = bench.place.home / ".claude" / ".claude.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps({"mcpServers": {"scripted": server}, "hasCompletedOnboarding": True}))
+    skill = file.parent / "skills" / "shelly" / "SKILL.md"  # the person's own: one of the project would wait for trust
+    skill.parent.mkdir(parents=True, exist_ok=True)
+    head = "---\nname: shelly\ndescription: Touches a file.\nallowed-tools: Bash(touch:*)\n---\n"
+    skill.write_text(f"{head}Look: !`touch skilled.txt`\n")
     (file.parent / "settings.json").write_text(json.dumps({"skipWebFetchPreflight": True, "useAutoModeDuringPlan": False}))
 
 
@@ -58,9 +62,13 @@ _CLAUDE_SCENES = {
     "write of a subagent in background": _agent(f"[scene:{_call('Write', _WRITE)}] {TASK_WORDS}", run_in_background=True),
     "loop": _call("Bash", *[{"command": "echo again >> count.txt", "description": "count"}] * LOOPS),
     "skill": _call("Skill", {"skill": "probe"}),
+    "shell line of a skill": _call("Skill", {"skill": "shelly"}),
     "todo": "todo",
     "mcp": _call("mcp__scripted__echo", {"text": "from the server"}),
 }
+_NO_SHELL_LINES = {("shell line of a skill", "*"): "before 2.1.332 it asks nobody, so they are off"}
+_PLAN_LACKS = frozenset({("shell line of a skill", "plan")})
+"""Plan mode runs no shell line that writes."""
 CLAUDE = Driver(
     modes=("build", "plan", "accept-edits", "bypass"),
     scenes=_CLAUDE_SCENES,
@@ -71,8 +79,11 @@ CLAUDE = Driver(
             ("bash cat", "accept-edits"),
             ("read outside", "bypass"),
             ("write of a subagent in background", "bypass"),
+            ("shell line of a skill", "bypass"),
         }
     ),
+    switched_off=_NO_SHELL_LINES,
+    lacks=_PLAN_LACKS,
     arrange=_claude_home,
     settings={"IS_SANDBOX": "1"},  # `bypass` may be chosen by root only where the person says that this is a sandbox
 )
@@ -229,6 +240,8 @@ CLAUDE_ACP = Driver(
     modes=("build", "plan", "accept-edits", "bypass"),
     scenes=_CLAUDE_ACP_SCENES,
     in_e2e=frozenset({("write", "bypass")}),
+    switched_off={("shell line of a skill", "*"): "Claude Code refuses shell lines where it is made to ask for every call"},
+    lacks=_PLAN_LACKS,
     arrange=_claude_home,
     settings={"IS_SANDBOX": "1"},
 )

@@ -34,18 +34,24 @@ _KEEP_PLANNING = "The user wants to keep planning. Do not start yet."
 
 HOOK_S = 2_000_000
 """Timeout in seconds of the hook: a person may think for weeks. Claude counts milliseconds in 31 bits."""
-HOOKS: Json = {"PreToolUse": [{"matcher": "*", "hookCallbackIds": ["permission"], "timeout": HOOK_S}]}
-"""`hooks` of `initialize`: all calls wait for our answer."""
+SHELL_HOOK = "PreSkillShellCommand"
+"""The hook before each shell line of a command or skill, from 2.1.332 on. An older version takes no notice of it."""
+HOOKS: Json = {
+    "PreToolUse": [{"matcher": "*", "hookCallbackIds": ["permission"], "timeout": HOOK_S}],
+    SHELL_HOOK: [{"matcher": "*", "hookCallbackIds": ["shell"], "timeout": HOOK_S, "onFailure": "block"}],
+}
+"""`hooks` of `initialize`: all calls, and shell lines of commands and skills, wait for our answer."""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Ask(kit.Ask):
-    """An open request of the CLI. `hook`: a call that waits for our hook."""
+    """An open request of the CLI."""
 
     request_id: str
     arguments: Msg
     call: Call | None
-    hook: bool = False
+    hook: str = ""
+    """The hook that a call, or a shell line, waits for."""
     form: Msg | None = None
     """The fields of a form of an MCP server; {} for one without fields, or a link."""
 
@@ -62,25 +68,31 @@ class Asks:
     """Calls without a result that have waited for the hook."""
 
     def check(self, msg: Msg, call: Call | None, child: str | None) -> Iterator[Output]:
-        """Handle a `hook_callback` request: a call waits for our answer."""
+        """Handle a `hook_callback` request: a call, or a shell line of a command or skill, waits for our answer."""
         hook = obj(obj(msg.get("request")).get("input"))
         tool, arguments = get_text(hook, "tool_name"), obj(hook.get("tool_input"))
-        if tool in UNCHECKED or get_text(hook, "hook_event_name") != "PreToolUse":
+        event = get_text(hook, "hook_event_name")
+        is_shell_line = event == SHELL_HOOK
+        if (tool in UNCHECKED and not is_shell_line) or event not in ("PreToolUse", SHELL_HOOK):
             self.ctx.ignore("hook_callback of a call that needs no check")
             yield control_answer(get_text(msg, "request_id"), {})
             return
-        metadata: dict[str, Json] = {"tool": tool, "call_id": get_text(hook, "tool_use_id"), "input": arguments}
+        call_id = "" if is_shell_line else get_text(hook, "tool_use_id")
+        metadata: dict[str, Json] = {"tool": tool, "call_id": call_id, "input": arguments}
+        metadata |= {**_display(tool, arguments), **access_metadata(tool, arguments)}
+        if is_shell_line:
+            metadata["description"] = f"A shell line of /{get_text(hook, 'command_name')}, which runs before its text is sent."
         ask = _Ask(
             ask_id=self.ctx.ids("permission"),
             request_id=get_text(msg, "request_id"),
             action=tool or "unknown",
             arguments=arguments,
-            metadata={**metadata, **_display(tool, arguments), **access_metadata(tool, arguments)},
+            metadata=metadata,
             child=child,
             call=call,
-            hook=True,
+            hook=event,
         )
-        self._checked.add(get_text(hook, "tool_use_id"))
+        self._checked |= {call_id} if call_id else set()
         yield ToolCheck(self._asks.begin(ask, msg))
 
     def proceed(self, permission_id: str) -> list[Output]:
@@ -153,11 +165,12 @@ class Asks:
             return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, command.decision, command.message)]
         if command.decision == "reject":
             reason = command.message or _NO_REASON
-            answer = _hook_answer("deny", reason) if ask.hook else {"behavior": "deny", "message": reason}
+            answer = _hook_answer(ask.hook, "deny", reason) if ask.hook else {"behavior": "deny", "message": reason}
             return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, "reject", command.message)]
         if ask.hook:
-            answer = _hook_answer("allow", _ALLOWED)
-            self._approved[as_text(ask.metadata["call_id"])] = ask.arguments
+            answer = _hook_answer(ask.hook, "allow", _ALLOWED)
+            if call_id := as_text(ask.metadata["call_id"]):
+                self._approved[call_id] = ask.arguments
         else:
             answer = {"behavior": "allow", "updatedInput": ask.arguments}
         return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, command.decision)]
@@ -205,8 +218,8 @@ class Asks:
         self._checked.clear()
 
 
-def _hook_answer(decision: Literal["allow", "deny"], reason: str) -> Msg:
-    output = {"hookEventName": "PreToolUse", "permissionDecision": decision, "permissionDecisionReason": reason}
+def _hook_answer(hook: str, decision: Literal["allow", "deny"], reason: str) -> Msg:
+    output = {"hookEventName": hook, "permissionDecision": decision, "permissionDecisionReason": reason}
     return {"hookSpecificOutput": output}
 
 

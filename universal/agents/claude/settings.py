@@ -44,6 +44,8 @@ PREPARATION = (_DRAFT, _CONTEXT)
 
 SKILL_SHELL = "disableSkillShellExecution"
 """Switches off the shell lines of skills and commands. They are no tool calls, so that no hook before calls sees them."""
+_ASKS_SHELL = (2, 1, 332)
+"""The first version that asks a hook before each of these lines."""
 _ENVIRONMENT: dict[str, str | None] = {
     "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
     "CLAUDE_CODE_BG_TASKS_REPORT_RUNNING": "1",
@@ -78,6 +80,8 @@ class Settings:
     _request_count: int = 0
     has_skill_shell: bool = True
     """Whether skills may run their shell lines. Once switched off, they stay so in this process."""
+    _asks_shell: bool = False
+    """Whether Claude asks before each such line, so that rules hold without the switch."""
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv and environment.
@@ -99,7 +103,10 @@ class Settings:
         if options.resume and options.resume_at:  # tried with 2.1.330 and 2.1.197; the fork gets an id of its own
             argv += [f"--resume-session-at={options.resume_at}", "--fork-session"]
         environment = dict(_ENVIRONMENT)
-        self.has_skill_shell = options.project_settings and not may_forbid(options.rules, ("bash",))
+        numbers = tuple(int(part) for part in (options.version or "").partition(" ")[0].split(".") if part.isdecimal())
+        self._asks_shell = numbers >= _ASKS_SHELL
+        may_run = options.project_settings and not may_forbid(options.rules, ("bash",))
+        self.has_skill_shell = self._asks_shell or may_run
         if not self.has_skill_shell:
             argv.append(f"--settings={json.dumps({SKILL_SHELL: True})}")
         if not options.project_settings:
@@ -158,7 +165,7 @@ class Settings:
         if model != self._model:
             yield self.request({"subtype": "set_model", "model": model}, self._undo("_model"))
             self._model = model
-        if self.has_skill_shell and may_forbid(prompt.rules, ("bash",)):
+        if self.has_skill_shell and not self._asks_shell and may_forbid(prompt.rules, ("bash",)):
             self.has_skill_shell = False
             yield self.request({"subtype": "apply_flag_settings", "settings": {SKILL_SHELL: True}})
         if variant != self._variant:

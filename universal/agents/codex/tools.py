@@ -7,6 +7,7 @@ Source: recordings of 0.169.0; the schema for mcpToolCall, dynamicToolCall, webS
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResul
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
+from universal.shell.tables import RUNNERS, SHELLS
 
 DECLINED = "The user declined this."
 BACKGROUND = "(still running in the background)"
@@ -44,6 +46,10 @@ class Outcome:
 # --- commands -----------------------------------------------------------------------------------------
 
 
+_READ_SHELLS = SHELLS | {"zsh"}
+"""Shells whose lines `universal.shell` reads: all of them read its proved subset alike."""
+
+
 def bare_command(item: Msg) -> str:
     """The command without the shell around it (`/bin/bash -lc '...'`)."""
     command = get_text(item, "command")
@@ -51,8 +57,11 @@ def bare_command(item: Msg) -> str:
         words = shlex.split(command)
     except ValueError:
         words = []
-    if len(words) == 3 and words[1] in ("-lc", "-c"):
+    program = posixpath.basename(words[0]) if words else ""
+    if len(words) == 3 and words[1] in ("-lc", "-c") and program in _READ_SHELLS:
         return words[2]
+    if program in RUNNERS:  # it reads lines in its own way, so nobody knows what it runs
+        return command
     actions = [get_text(obj(action), "command") for action in arr(item.get("commandActions"))]
     return actions[0] if len(actions) == 1 and actions[0] else command
 

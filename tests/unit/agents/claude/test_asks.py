@@ -18,6 +18,7 @@ from tests.support.claude_lines import (
     tool_result,
     tool_use,
 )
+from universal.agents.claude.asks import HOOKS
 from universal.agents.claude.codec import NOT_HELD
 from universal.claude_code import UNCHECKED
 from universal.codec import CheckingCodec, Exit, ModedCodec, PermissionReply, QuestionReply, ToolCheck
@@ -266,3 +267,39 @@ def test_a_form_without_fields_and_a_link_are_permissions(request_: Msg, decisio
     (line,) = story.does(PermissionReply(asked.data.permission_id, decision))
     assert line["response"]["response"]["action"] == action
     assert [fact.data.status for fact in story.facts(EventType.PERMISSION_RESOLVED)] == [decision]
+
+
+# --- shell lines of commands and skills (2.1.332) ---------------------------------------------------------------
+
+
+def story_with_shell_line() -> Story:
+    story = turn_story()
+    line = hook("h1", "Bash", "u1:inner:preamble-0", command="touch ran.txt")
+    line["request"]["input"] |= {"hook_event_name": "PreSkillShellCommand", "command_name": "peek", "invoked_by": "user"}
+    assert story.hears(line) == []
+    return story
+
+
+def test_a_shell_line_of_a_command_is_judged_as_a_call_of_bash() -> None:
+    (request,) = checks(story_with_shell_line())
+    metadata = request.data.metadata
+    assert (metadata["tool"], metadata["input"], metadata["call_id"]) == ("Bash", {"command": "touch ran.txt"}, "")
+    assert "/peek" in metadata["description"]
+
+
+@pytest.mark.parametrize("reply", ["accept", "reject"])
+def test_the_answer_to_a_shell_line_is_that_of_its_own_hook(reply: Any) -> None:
+    (answer,) = answers(story_with_shell_line().does(PermissionReply("permission_1", reply)))
+    assert answer["hookSpecificOutput"]["hookEventName"] == "PreSkillShellCommand"
+    assert decision(answer) == ("allow" if reply == "accept" else "deny")
+
+
+def test_a_shell_line_that_no_rule_concerns_goes_on() -> None:
+    story = story_with_shell_line()
+    story.take(story.codec.proceed("permission_1"))
+    assert story.written_lines()[-1]["response"]["response"] == {}
+
+
+def test_the_shell_hook_blocks_what_is_not_answered() -> None:
+    registered: Any = HOOKS
+    assert registered["PreSkillShellCommand"][0]["onFailure"] == "block"

@@ -22,11 +22,22 @@ DENIED = (Rule("bash", "*", "deny"),)
         ((), False, True),
     ],
 )
-def test_shell_lines_of_skills_are_off_where_a_rule_could_forbid_them(
-    rules: tuple[Rule, ...], trusted: bool, is_off: bool
+@pytest.mark.parametrize(
+    ("version", "is_asked"),
+    [(None, False), ("2.1.331 (Claude Code)", False), ("2.1.332 (Claude Code)", True), ("3.0", True), ("later", False)],
+)
+def test_shell_lines_of_skills_are_off_where_a_rule_could_forbid_them_and_no_hook_asks(
+    rules: tuple[Rule, ...], trusted: bool, is_off: bool, version: str | None, is_asked: bool
 ) -> None:
-    argv = Settings().launch(LaunchOptions("claude", "/p", rules=rules, project_settings=trusted)).argv
-    assert any("disableSkillShellExecution" in word for word in argv) is is_off
+    options = LaunchOptions("claude", "/p", rules=rules, project_settings=trusted, version=version)
+    argv = Settings().launch(options).argv
+    assert any("disableSkillShellExecution" in word for word in argv) is (is_off and not is_asked)
+
+
+def test_a_rule_that_comes_later_leaves_shell_lines_to_the_hook_that_asks() -> None:
+    settings = Settings()
+    settings.launch(LaunchOptions("claude", "/p", version="2.1.332"))
+    assert list(settings.changes_for(Prompt("itm_1", "x", rules=DENIED))) == []
 
 
 def test_shell_lines_of_skills_are_switched_off_by_a_rule_that_comes_later() -> None:

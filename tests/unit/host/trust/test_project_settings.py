@@ -118,7 +118,17 @@ PLANTED: dict[str, tuple[str, object, list[tuple[str, str, str]]]] = {
     ),
     "opencode plugin": (".opencode/plugins/p.ts", "code", [("opencode", "plugin", "")]),
     "opencode tool": (".opencode/tool/t.ts", "code", [("opencode", "code", "")]),
-    "opencode command": (".opencode/command/c.md", "!`touch x`", []),
+    "opencode command": (".opencode/command/c.md", "say hello", []),
+    "opencode command with a shell line": (
+        ".opencode/commands/sub/c.md",
+        "---\ndescription: c\n---\nSee !`touch x` and !`ls`",
+        [("any", "shell line", "!`touch x`"), ("any", "shell line", "!`ls`")],
+    ),
+    "opencode command of the configuration": (
+        "opencode.json",
+        {"command": {"c": {"template": "see !`touch x`"}, "d": {"template": "hello"}}},
+        [("any", "command.c", "!`touch x`")],
+    ),
     "codex": (
         ".codex/config.toml",
         'approval_policy = "never"\nsandbox_mode = "danger-full-access"\n[mcp_servers.s]\ncommand = "sh"\n',

@@ -18,8 +18,8 @@ AGENTS = ROOT / "compat_fixtures" / "agents"
 HEAD = """<!-- Written by tools/recordings.py (`make gen`); do not edit. -->
 # What changed from version to version of an agent?
 
-A recording, `compat_fixtures/agents/AGENT/VERSION/SCENE.jsonl`, is one process of a real agent: what we wrote, what it said,
-how it ended. Each run of the tests plays all of them to our code. No line may be unparsed, and the laws of turns, items and
+A recording is one process of a real agent: what we wrote, what it said, how it ended. `scripts/recordings show
+agents/AGENT/VERSION/SCENE` prints one of those in `compat_fixtures/agents`. Each run of the tests plays all of them to our code. No line may be unparsed, and the laws of turns, items and
 requests hold (`tests/translate`).
 
 ## Is there a newer version than the tested one?
@@ -182,10 +182,11 @@ def render() -> str:
     """Text of docs/recordings.md."""
     from shim.dev.record.driver import is_own
     from shim.dev.record.homes import CANNOT
+    from shim.dev.record.packs import recordings_in
 
     rows: list[str] = []
     for folder in folders():
-        files = sorted(folder.glob("*.jsonl"))
+        files = recordings_in(folder)
         scenes = {re.sub(r"\.\d+.*$", "", path.stem) for path in files}
         how = "`opencode-shim record`" if all(map(is_own, files)) else "an earlier recorder"
         agent, version = _name(folder)

@@ -9,9 +9,11 @@ import shlex
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 
 from shim.dev.record.homes import foreign
+from shim.dev.record.packs import read_text, recordings_in
 from shim.dev.record.report import lines
 from shim.dev.record.take import RecordingResult, take
 from shim.lib.errors import ShimError
@@ -82,16 +84,16 @@ def _pair(word: str) -> tuple[str, str]:
 
 def pack(result: RecordingResult) -> Path | None:
     """All recordings as one file beside their folder, to be sent; None when there are none."""
-    files = sorted(result.folder.glob("*.jsonl"))
+    files = recordings_in(result.folder)
     if not files:
         return None
     path = result.folder.parent / f"{result.agent}-{result.version}.tar.xz"
     with tarfile.open(path, "w:xz") as archive:
         for file in files:
             row = tarfile.TarInfo(f"{result.agent}/{result.version}/{file.name}")  # no owner, no time of this machine
-            row.size = file.stat().st_size
-            with file.open("rb") as content:
-                archive.addfile(row, content)
+            content = read_text(file).encode()
+            row.size = len(content)
+            archive.addfile(row, BytesIO(content))
     return path
 
 

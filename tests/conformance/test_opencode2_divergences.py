@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from shim.dev.record.packs import read_text, recordings_in
 from shim.faces.opencode2.dialects import DIALECTS
 from tests.support.opencode2_story import Story
 from tools.generate_opencode2 import FIXTURES
 
 EVENTS: list[dict[str, Any]] = tomllib.loads((FIXTURES / "divergences.toml").read_text())["event"]
-RECORDINGS = [*FIXTURES.glob("v2-20260717/*.jsonl"), *FIXTURES.glob("lildax-1.18.18/*.jsonl")]
+RECORDINGS = [path for build in ("v2-20260717", "lildax-1.18.18") for path in recordings_in(FIXTURES / build)]
 
 
 @pytest.mark.parametrize("row", EVENTS, ids=lambda row: row["type"])
@@ -21,7 +22,7 @@ def test_native_lists_the_event_and_does_not_send_it(row: dict[str, Any]) -> Non
     declared = {one["type"] for one in json.loads((FIXTURES / "events.json").read_text())["events"]}
     assert row["type"] in declared
     assert RECORDINGS
-    assert [path.name for path in RECORDINGS if f'"{row["type"]}"' in path.read_text()] == []
+    assert [path.name for path in RECORDINGS if f'"{row["type"]}"' in read_text(path)] == []
 
 
 @pytest.mark.parametrize("row", EVENTS, ids=lambda row: row["type"])

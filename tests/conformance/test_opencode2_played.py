@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from shim.dev.record.packs import read_rows, recordings_in
 from shim.faces.opencode2.stream import HEARTBEAT_S
 from tests.http.conftest import repository
 from tests.support.live import live
@@ -37,7 +38,7 @@ Wire = dict[str, Any]
 Found = set[tuple[str, ...]]
 
 BUILDS = {"v2_july": "v2-20260717", "preview": "lildax-1.18.18"}
-SCENES = [f"{dialect}/{path.stem}" for dialect, build in BUILDS.items() for path in sorted((SECOND / build).glob("*.jsonl"))]
+SCENES = [f"{dialect}/{path.stem}" for dialect, build in BUILDS.items() for path in recordings_in(SECOND / build)]
 FILES = {"README.md": "Hello\n", "notes.txt": "one\ntwo\nthree\n"}
 MORE_FILES = {"extras": {".opencode/skill/demo/SKILL.md": "---\nname: demo\ndescription: a demo skill\n---\nDo the demo.\n"}}
 """What scenes found beside `FILES`. That of `extras` had a command, too, which native did not know yet when it was asked."""
@@ -66,8 +67,7 @@ def table(name: str) -> tuple[Wire, ...]:
 def rows(scene: str) -> list[Wire]:
     """The recording of `v2_july/text`, say."""
     dialect, name = scene.split("/")
-    lines = (SECOND / BUILDS[dialect] / f"{name}.jsonl").read_text("utf-8").split("\n")
-    return [json.loads(line) for line in lines if line]
+    return read_rows(SECOND / BUILDS[dialect] / f"{name}.jsonl")
 
 
 @asynccontextmanager

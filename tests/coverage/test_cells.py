@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from shim.dev.record.packs import recordings_in
 from tests.coverage.cells import COLUMNS, Cell
 from tests.coverage.evidence import Evidence, look
 from tests.coverage.features import FEATURES
@@ -71,7 +72,7 @@ def test_no_cell_names_what_is_not_there() -> None:
     assert {feature for column in COLUMNS.values() for feature in column.differs} <= FEATURES.keys()
     for column in COLUMNS.values():
         for folder in column.folders:
-            assert list((ROOT / folder).glob("*.jsonl")) or list(ROOT.glob(f"{folder}/*")), folder
+            assert recordings_in(ROOT / folder) or list(ROOT.glob(f"{folder}/*")), folder
 
 
 def test_a_cell_that_fails_has_no_tick() -> None:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shim.dev.record.packs import read_rows, recordings_below
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.store.rows import row_of
@@ -53,9 +54,8 @@ def corpus(agent: str) -> list[list[bytes]]:
     """What the agent said in each recording, as lines. Agents behind ACP share theirs; unknown ones get them all."""
     own = ROOT / agent if (ROOT / agent).is_dir() else ROOT / "acp"
     found: list[list[bytes]] = []
-    for path in sorted(own.rglob("*.jsonl")):
-        rows = [json.loads(text) for text in path.read_text("utf-8").split("\n") if text]
-        said = [row["msg"] for row in rows if isinstance(row, dict) and row.get("dir") == "out" and "msg" in row]
+    for path in recordings_below(own):
+        said = [row["msg"] for row in read_rows(path) if row.get("dir") == "out" and "msg" in row]
         if said:
             found.append([msg.encode() if isinstance(msg, str) else json.dumps(msg).encode() for msg in said[:LINES]])
     return found

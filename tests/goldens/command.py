@@ -100,7 +100,7 @@ def main() -> int:
     parser.add_argument(
         "--since", default="HEAD", metavar="COMMIT", help="diff: the commit whose goldens are compared with those here"
     )
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     began = time.monotonic()
     todo = matching_names(given.names)
     if not todo:

@@ -1,7 +1,7 @@
 """Goldens on disk, and what differs from them.
 
 `compat_fixtures/goldens/AGENT/VERSION.jsonl.xz` holds what clients saw of each recording of a version: scenes are much alike, so
-together they take a quarter of the room. The first line is {SCENE: number of lines}, in a stream of its own; then come the lines.
+together they take a third of the room (`shim.dev.record.packs`).
 `differences.toml` beside them lists differences that are wanted; one that no recording shows any more is an error.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import lzma
 import subprocess
 import tomllib
 from collections import defaultdict
@@ -19,6 +18,8 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+from shim.dev.record.packs import compress, decompress, line_counts
 
 GOLDENS = Path(__file__).parents[2] / "compat_fixtures" / "goldens"
 DIFFERENCES = GOLDENS / "differences.toml"
@@ -88,7 +89,7 @@ def folders_on_disk() -> list[str]:
 
 def names_on_disk() -> list[str]:
     """Recordings that have a golden."""
-    return sorted(f"{folder}/{scene}" for folder in folders_on_disk() for scene in _counts(path_of(folder).read_bytes()))
+    return sorted(f"{folder}/{scene}" for folder in folders_on_disk() for scene in line_counts(path_of(folder).read_bytes()))
 
 
 def write(folder: str, scenes: Mapping[str, Sequence[str]]) -> None:
@@ -97,9 +98,7 @@ def write(folder: str, scenes: Mapping[str, Sequence[str]]) -> None:
     if path.exists() and dict(_scenes(path)) == {scene: list(lines) for scene, lines in scenes.items()}:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    counts = {scene: len(lines) for scene, lines in sorted(scenes.items())}
-    words = "".join(f"{line}\n" for scene in counts for line in scenes[scene])
-    path.write_bytes(b"".join(lzma.compress(text.encode(), preset=9) for text in (json.dumps(counts) + "\n", words)))
+    path.write_bytes(compress({scene: "".join(f"{line}\n" for line in lines) for scene, lines in scenes.items()}))
     _scenes.cache_clear()
 
 
@@ -141,13 +140,7 @@ def _scenes(path: Path) -> Mapping[str, list[str]]:
 
 
 def _unpack(data: bytes) -> dict[str, list[str]]:
-    lines = iter(lzma.decompress(data).decode().split("\n")[1:])
-    return {scene: [next(lines) for _ in range(count)] for scene, count in _counts(data).items()}
-
-
-def _counts(data: bytes) -> dict[str, int]:
-    """Scene -> number of its lines: the first stream alone is unpacked."""
-    return json.loads(lzma.LZMADecompressor().decompress(data))
+    return {scene: text.split("\n")[:-1] for scene, text in decompress(data).items()}
 
 
 def compare(name: str, before: Sequence[str], after: Sequence[str]) -> list[Difference]:

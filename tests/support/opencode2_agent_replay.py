@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from shim.dev.record.packs import read_rows, recordings_in
 from tests.support.recordings import ROOT, Recording, Row
 from tests.support.replay import Replay, codec_of
 from universal.codec import PermissionReply, Prompt, QuestionReply
@@ -34,14 +34,13 @@ Wire = dict[str, Any]
 
 def scenes(build: str) -> list[str]:
     """The recorded scenes of a build."""
-    return sorted(path.stem for path in (RECORDINGS / (JULY if build == PUBLISHED else build)).glob("*.jsonl"))
+    return [path.stem for path in recordings_in(RECORDINGS / (JULY if build == PUBLISHED else build))]
 
 
 def read(build: str, scene: str) -> Recording:
     """One recording, as the replay engine takes it. For `PUBLISHED`: that of July, with the events of the release."""
     folder = JULY if build == PUBLISHED else build
-    rows = [json.loads(line) for line in Path(RECORDINGS, folder, f"{scene}.jsonl").read_text("utf-8").split("\n") if line]
-    rows = [row for row in rows if row.get("stream", STREAM) == STREAM]
+    rows = [row for row in read_rows(RECORDINGS / folder / f"{scene}.jsonl") if row.get("stream", STREAM) == STREAM]
     if build == PUBLISHED:
         rows = [{**row, "data": event_of_release(row["data"])} if "data" in row else row for row in rows]
         rows = [row for row in rows if row.get("data", True) is not None]

@@ -7,7 +7,6 @@ the order and the fields of our events against a build's, but for the rows of it
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from shim.dev.record.packs import read_rows, recordings_in
 from shim.faces.opencode2.dialects import DIALECTS
 from tests.support.opencode2_fold import ENDS
 from tests.support.recordings import ROOT, has_commands, names
@@ -73,13 +73,13 @@ class Native:
 
 def native_scenes(build: Path = NATIVE) -> list[str]:
     """All scenes of a build, July's if none is named."""
-    return [path.stem for path in sorted(build.glob("*.jsonl"))]
+    return [path.stem for path in recordings_in(build)]
 
 
 @cache
 def native(scene: str, build: Path = NATIVE) -> Native:
     """One scene."""
-    return Native(tuple(json.loads(line) for line in (build / f"{scene}.jsonl").read_text("utf-8").split("\n") if line))
+    return Native(tuple(read_rows(build / f"{scene}.jsonl")))
 
 
 # --- of both --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Recordings of real agents: `compat_fixtures/agents/AGENT/VERSION/SCENE.jsonl`, and `mock/SCENE.jsonl`.
+"""Recordings of real agents: `AGENT/VERSION/SCENE` and `mock/SCENE` of `compat_fixtures/agents` (`shim.dev.record.packs`).
 
 The first line is {cmd, env, agent, version, scene}; then one line per message, {t, dir, msg}: `in` what was written to
 the agent, `out` what it said, `err` its stderr, `sig` what was done to the process, `exit` {code} or {signal}. What
@@ -7,13 +7,13 @@ the agent, `out` what it said, `err` its stderr, `sig` what was done to the proc
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shim.dev.record.driver import is_own
+from shim.dev.record.packs import read_rows, recordings_below
 
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents"
 NATIVE = "opencode"
@@ -50,7 +50,7 @@ class Recording:
 
 
 def path_of(name: str) -> Path:
-    """The file of a recording, by its path below compat_fixtures/agents without the ending."""
+    """The path of a recording, by the one below compat_fixtures/agents without the ending."""
     return ROOT / f"{name}.jsonl"
 
 
@@ -61,7 +61,7 @@ def has_commands(name: str) -> bool:
 
 def names(agent: str = "") -> list[str]:
     """All recordings of an agent, or of all of them but the mock."""
-    found = [path for path in sorted(ROOT.glob("**/*.jsonl")) if path.parent.name != "universal"]
+    found = [path for path in recordings_below(ROOT) if path.parent.name != "universal"]
     names = [str(path.relative_to(ROOT))[: -len(".jsonl")] for path in found]
     return [name for name in names if (name.startswith(f"{agent}/") if agent else not name.startswith("mock/"))]
 
@@ -69,7 +69,7 @@ def names(agent: str = "") -> list[str]:
 def read(name: str) -> Recording:
     """One recording, whatever its form."""
     agent, *_, scene = name.split("/")
-    rows = [json.loads(line) for line in path_of(name).read_text("utf-8").split("\n") if line]
+    rows = read_rows(path_of(name))
     version = name.split("/")[1] if name.count("/") == 2 else ""
     if agent == NATIVE and "cmd" not in rows[0]:
         messages = [Row(row["dir"], row, 0.0) for row in rows]

@@ -7,6 +7,7 @@ because it looks at nothing would pass for ever.
 from __future__ import annotations
 
 import ast
+import lzma
 import re
 import subprocess
 import tomllib
@@ -15,6 +16,9 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path, PurePosixPath
 
 import pytest
+
+from shim.dev.record.packs import PACK
+from tools.recording_packs import recordings
 
 REPO = Path(__file__).resolve().parents[2]
 PACKAGES = ("universal", "shim")
@@ -61,6 +65,10 @@ def git_files() -> list[str]:
 
 
 FILES = git_files()
+MAX_FIXTURE_BYTES, MAX_FIXTURES = 7_000_000, 290
+"""Of `compat_fixtures`. Like the next one it may only shrink: who takes some away lowers it."""
+MAX_CHARACTERS = 14_000_000
+"""Of all texts of the repository, so that tools can read all of it."""
 OURS = [name for name in FILES if name.endswith(".py") and name.startswith(tuple(f"{package}/" for package in PACKAGES))]
 TESTS = [name for name in FILES if name.endswith(".py") and name.startswith("tests/")]
 
@@ -76,8 +84,13 @@ OF_NO_MODULE = frozenset(
 """Tests of the repository as a whole, of its documents, and of tools of the tests."""
 
 
+PACKED = [name for name in FILES if name.endswith(f"/{PACK}")]
+"""Recordings."""
+
+
 def read(name: str) -> str:
-    return (REPO / name).read_text("utf-8")
+    raw = (REPO / name).read_bytes()
+    return (lzma.decompress(raw) if name.endswith(".xz") else raw).decode()
 
 
 def imports(tree: ast.AST) -> Iterator[str]:
@@ -244,6 +257,15 @@ def odd_without_reason(_name: str, text: str) -> list[str]:
 
 Rule = Callable[[str, str], list[str]]
 
+
+def characters(name: str) -> int:
+    """Characters of a text; 0 for what is none."""
+    try:
+        return len((REPO / name).read_bytes().decode())
+    except UnicodeDecodeError:
+        return 0
+
+
 RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     "no module over 700 lines": (too_long, [*OURS, *TESTS]),
     "a class of shim owns one thing": (is_too_large, [n for n in OURS if n.startswith("shim/") and n != RECORD_DRIVER]),
@@ -255,7 +277,7 @@ RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     "tests do not wait by sleeping": (sleeps, TESTS),
     "nothing names a path of one machine": (
         names_a_machine,
-        [name for name in FILES if Path(name).suffix in TEXT_ENDINGS and name != "uv.lock"],
+        [*(name for name in FILES if Path(name).suffix in TEXT_ENDINGS and name != "uv.lock"), *PACKED],
     ),
     "checks are switched off with a reason": (silent_switch_off, OURS),
     "what catches everything or gives the loop a turn says why": (odd_without_reason, OURS),
@@ -414,3 +436,21 @@ def test_each_agent_is_named_in_the_contract_of_independence() -> None:
 def test_no_contract_ignores_more_than_three_imports() -> None:
     contracts = tomllib.loads((REPO / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     assert {contract["name"] for contract in contracts if len(contract.get("ignore_imports", ())) > 3} == set()
+
+
+def test_fixtures_and_texts_only_shrink() -> None:
+    fixtures = [name for name in FILES if name.startswith("compat_fixtures/")]
+    assert len(fixtures) <= MAX_FIXTURES
+    assert sum((REPO / name).stat().st_size for name in fixtures) <= MAX_FIXTURE_BYTES
+    assert sum(map(characters, FILES)) <= MAX_CHARACTERS
+
+
+def test_characters_are_those_of_texts() -> None:
+    assert characters("LICENSE") == len(read("LICENSE")) > 0
+    assert characters(PACKED[0]) == 0
+
+
+def test_recordings_are_packed() -> None:
+    paths = recordings()
+    assert paths
+    assert [path for path in paths if path.exists()] == [], "scripts/recordings pack"

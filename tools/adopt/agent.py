@@ -23,6 +23,7 @@ from xml.etree import ElementTree as ET
 
 from shim.cli.record import report_lines
 from shim.dev.record.homes import target
+from shim.dev.record.packs import pack_folder
 from shim.dev.record.take import RecordingResult, scenes_in, take
 from shim.lib.errors import ShimError
 from tools.adopt.edits import set_pin, set_tested
@@ -91,11 +92,13 @@ def adopt(agent: str, version: str, *, dry: bool = False) -> Findings:
 
 
 def record(agent: str, version: str, installed: InstalledProgram, scenes: tuple[str, ...] = ()) -> RecordingResult:
-    """Record scenes (all, or the named ones) of the program into the fixtures."""
+    """Record scenes (all, or the named ones) of the program into the fixtures, and pack them."""
     spec = agents()[agent]
     os.environ["PATH"] = installed.path
     environ = {**os.environ, spec.env_override: str(installed.program)}
-    return asyncio.run(take(spec, RECORDINGS, environ, names=scenes, version=version, say=say))
+    taken = asyncio.run(take(spec, RECORDINGS, environ, names=scenes, version=version, say=say))
+    pack_folder(taken.folder)
+    return taken
 
 
 def note(found: Findings, taken: RecordingResult) -> None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from shim.dev.record.homes import Place
+from shim.dev.record.packs import read_rows, read_text
 from shim.dev.record.scenes import Abort, Again, End, Kill, Say, Scene, Step
 from shim.dev.record.scrub import without_skill_texts
 from shim.host.terminals.host_calls import HostCalls
@@ -473,12 +474,11 @@ def text_of(part: Part) -> str:
 def recorded_rows(path: Path) -> list[dict[str, Any]]:
     """Return the rows of a recording on disk, or [] if it cannot be read."""
     try:
-        return [json.loads(line) for line in path.read_text("utf-8").split("\n")[1:] if line]
+        return read_rows(path)[1:]
     except (OSError, ValueError):
         return []
 
 
 def is_own(path: Path) -> bool:
     """Whether this driver wrote a recording on disk, so that it holds the session's commands (`FORM`)."""
-    with path.open(encoding="utf-8") as file:
-        return json.loads(file.readline()).get("form") == FORM
+    return json.loads(read_text(path).partition("\n")[0]).get("form") == FORM

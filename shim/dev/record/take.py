@@ -11,6 +11,7 @@ from pathlib import Path
 
 from shim.dev.record.driver import TURN_S, Driver, SceneFailed, is_own, recorded_rows, text_of
 from shim.dev.record.homes import Place, Target, target
+from shim.dev.record.packs import recordings_in
 from shim.dev.record.report import Difference, Kinds, compare, kinds_of
 from shim.dev.record.scenes import SCENES, Scene
 from shim.dev.record.scrub import leaks, scrub
@@ -85,7 +86,7 @@ async def take(
     if actual_version is None:
         raise ShimError(f"{located.path} does not tell its version. Name it with --version.")
     folder = out / f"{to.folder}{actual_version}" if to.folder else out / spec.name / actual_version
-    if not all(map(is_own, folder.glob("*.jsonl"))):
+    if not all(map(is_own, recordings_in(folder))):
         folder = folder.with_name(folder.name + AGAIN)  # tests read those of an earlier recorder by their names
     result = RecordingResult(spec.name, actual_version, folder)
     async with serve(ScriptedModel()) as port:
@@ -189,7 +190,7 @@ class _Stage:
             result.possible[need] = list(names)
             return
         for path in [path for name in attempt.scenes for path in scene_files(result.folder, name)]:
-            path.unlink()
+            path.unlink(missing_ok=True)
         result.skipped.update(dict.fromkeys(names, why))
 
 
@@ -225,7 +226,7 @@ def version_before(folder: Path) -> Path | None:
 
 def is_own_folder(folder: Path) -> bool:
     """Whether this recorder wrote all recordings of a folder."""
-    files = sorted(folder.glob("*.jsonl"))
+    files = recordings_in(folder)
     return bool(files) and all(map(is_own, files))
 
 
@@ -236,17 +237,17 @@ def scene_of(path: Path) -> str:
 
 def scene_files(folder: Path, scene: str) -> list[Path]:
     """The recordings of a scene, one for each process."""
-    return [path for path in sorted(folder.glob("*.jsonl")) if scene_of(path) == scene]
+    return [path for path in recordings_in(folder) if scene_of(path) == scene]
 
 
 def scenes_in(folder: Path) -> set[str]:
     """Names of the scenes of a folder."""
-    return {scene_of(path) for path in folder.glob("*.jsonl")}
+    return {scene_of(path) for path in recordings_in(folder)}
 
 
 def kinds_in(folder: Path, scenes: Collection[str]) -> Kinds:
     """Kinds and fields of the recordings of some scenes of a folder."""
-    return kinds_of(recorded_rows(path) for path in sorted(folder.glob("*.jsonl")) if scene_of(path) in scenes)
+    return kinds_of(recorded_rows(path) for path in recordings_in(folder) if scene_of(path) in scenes)
 
 
 def difference_of(before: Path, now: Path) -> Difference:

@@ -22,6 +22,7 @@ from universal.lib.jsonvalue import obj
 
 if TYPE_CHECKING:
     from shim.host.config.config_schema import ValidConfig
+    from shim.lib.complaints import Fault
 
 Origin: TypeAlias = Literal["personal", "project"]
 """Who wrote a source: the user (home, environment), or the repository that they work in."""
@@ -187,8 +188,8 @@ class ConfigReader:
             self.has_unread_rules = True
             if "\ufffd" in text:
                 self.problem(name, NOT_UTF8)
-        for problem in admitted.problems:
-            self.problem(name, problem)
+        for fault in admitted.problems:
+            self.problem(name, _at_line(jsonc.line_of(text, fault.path), fault))
         if admitted.values:
             self._sources.append(Source(name, origin, _with_permissions(admitted.values)))
 
@@ -203,7 +204,9 @@ class ConfigReader:
                     values, faults = _agent_of(text, mode)
                     if text is not None:
                         admitted = _admit({"agent": {name: values}})
-                        faults += admitted.problems
+                        places = (fault.path[2:] for fault in admitted.problems)  # below `agent` and its name
+                        lines = (markdown.line_of(text, place) for place in places)
+                        faults += tuple(map(_at_line, lines, admitted.problems))
                         for key, value in obj(_with_permissions(admitted.values).get("agent")).items():
                             _merge(agents, key, value)
                     if text is None or faults or "\ufffd" in text:
@@ -229,8 +232,8 @@ class ConfigReader:
                     document = markdown.parse(text)
                     name = disk.printable(path.relative_to(folder / kind).with_suffix("").as_posix())
                     admitted = _admit({"command": {name: {**document.head, "template": document.body}}})
-                    for problem in admitted.problems:
-                        self.problem(str(path), problem)
+                    for fault in admitted.problems:
+                        self.problem(str(path), _at_line(markdown.line_of(text, fault.path[2:]), fault))
                     commands.update(admitted.values.get("command") or {})
         self.has_unread_rules = unread
         return commands
@@ -393,6 +396,11 @@ def _admit(values: Mapping[str, Any]) -> ValidConfig:
     from shim.host.config.config_schema import admit
 
     return admit(values)
+
+
+def _at_line(line: int, fault: Fault) -> str:
+    """The sentence of a fault with its line, if that is known."""
+    return f"line {line}: {fault.message}" if line else fault.message
 
 
 def _agent_of(text: str | None, mode: str | None) -> tuple[dict[str, Any], tuple[str, ...]]:

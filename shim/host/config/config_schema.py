@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from shim.lib.complaints import Located, fault_of, located_errors
+from shim.lib.complaints import Fault, Located, fault_of, located_errors
 
 
 def _tuple_of(value: Any) -> Any:
@@ -377,16 +377,16 @@ class Config(_Part):
 
 
 class ValidConfig(NamedTuple):
-    """The valid values of a config, and one sentence for each fault."""
+    """The valid values of a config, and its faults, each with its place in the values."""
 
     values: dict[str, Any]
-    problems: tuple[str, ...]
+    problems: tuple[Fault, ...]
 
 
 def admit(values: Mapping[str, Any]) -> ValidConfig:
     """Return the valid part of a config. In the keys of `NAMED_ENTRIES`, only the faulty entry is dropped."""
     rest = json.loads(json.dumps(values))
-    problems: list[str] = []
+    problems: list[Fault] = []
     undescribed = 0
     while True:
         try:
@@ -394,12 +394,12 @@ def admit(values: Mapping[str, Any]) -> ValidConfig:
         except ValidationError as error:
             for path, errors in _faulty(error, rest).items():
                 if len(problems) < DESCRIBED_LIMIT:
-                    problems.append(fault_of(errors).message)
+                    problems.append(fault_of(errors))
                 else:
                     undescribed += 1
                 _drop(rest, path)
         else:
-            more = [f"and {undescribed} more faults"] if undescribed else []
+            more = [Fault(f"and {undescribed} more faults", [])] if undescribed else []
             return ValidConfig(admitted, (*problems, *more))
 
 

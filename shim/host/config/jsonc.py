@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,17 @@ def parse(text: str) -> Node:
 def loads(text: str) -> Any:
     """Parse a text into a value. Raises JsoncError."""
     return parse(text).value
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int:
+    """Return the line, from 1, of the value at a path of keys, or of the last key of it that is there. Raises JsoncError."""
+    node, start = parse(text), 0
+    for key in path:
+        member = next((member for member in reversed(node.members) if member.key == key), None)
+        if member is None:
+            break
+        node, start = member.node, member.start
+    return text.count("\n", 0, start) + 1
 
 
 def edit(text: str, changes: Mapping[str, Any]) -> str:

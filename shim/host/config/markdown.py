@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import yaml
@@ -68,6 +69,23 @@ def nested_head(text: str) -> tuple[dict[str, Any], str]:
     if value is not None and not isinstance(value, dict):
         raise ValueError("its head has no `key: value` lines")
     return obj(value), text[match.end() :].strip()
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int:
+    """Return the line, from 1, of a path of keys of the head, or of the last of them that is there; 0 if none is."""
+    match = HEAD.match(text.removeprefix("\ufeff"))
+    try:
+        node: Any = yaml.compose(match[1], Loader=yaml.SafeLoader) if match is not None else None
+    except (yaml.YAMLError, RecursionError):
+        return 0
+    line = 0
+    for key in path:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        name, node = next(((name, value) for name, value in pairs if name.value == str(key)), (None, None))
+        if name is None:
+            break
+        line = name.start_mark.line + 2  # after the line that opens the head
+    return line
 
 
 def _block(lines: list[str], *, folded: bool) -> str:

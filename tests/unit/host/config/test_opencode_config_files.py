@@ -87,8 +87,12 @@ def test_no_placeholder_is_this_servers_password(home: Path, project: Path, name
     [
         ("{", "is no JSON: line 1, column 2: expected a string, the file ends"),
         ("[]", "must hold an object"),
-        ('{"share": "often"}', 'Expected "manual" | "auto" | "disabled", got "often"  at ["share"]'),
-        ('{"command": {"x": {}}}', 'Missing key  at ["command"]["x"]["template"]'),
+        ('{"share": "often"}', 'line 1: Expected "manual" | "auto" | "disabled", got "often"  at ["share"]'),
+        ('{"command": {"x": {}}}', 'line 1: Missing key  at ["command"]["x"]["template"]'),
+        (
+            '{\n  // mine\n  "permission": {\n    "bash": {\n      "rm *": "denied"\n    }\n  }\n}',
+            'line 5: Expected "ask" | "allow" | "deny", got "denied"  at ["permission"]["bash"]["rm *"]',
+        ),
         (" " * (FILE_LIMIT_BYTES + 1), f"is larger than {FILE_LIMIT_BYTES} bytes"),
     ],
 )
@@ -172,3 +176,9 @@ def test_a_variable_leaves_out_the_files_of_projects(home: Path, project: Path, 
     values = ConfigFiles(home, {variable: "1"}).load(str(project)).values
     assert (values["username"], values["command"]) == ("person", {})
     assert ConfigFiles(home, {variable: "0"}).load(str(project)).values["username"] == "project"
+
+
+def test_a_wrong_value_of_an_agents_head_is_reported_with_its_line(home: Path, project: Path) -> None:
+    write(project / ".opencode/agent/build.md", "---\ndescription: mine\npermission:\n  edit: allow\n  bash: denied\n---\nhi")
+    (problem,) = describe(ConfigFiles(home, {}).load(str(project)).problems)
+    assert problem.startswith(f"{project}/.opencode/agent/build.md line 5: Expected"), problem

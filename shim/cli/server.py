@@ -242,6 +242,7 @@ async def _serve(
             handler_cancellation=False,
             shutdown_timeout=DRAIN_S,
             access_log=None,
+            auto_decompress=False,  # a small body could become gigabytes before anybody looks at it
             max_line_size=HEADER_LIMIT_BYTES,
             max_field_size=HEADER_LIMIT_BYTES,
             max_headers=HEADER_LIMIT,

@@ -26,6 +26,7 @@ from shim.lib.errors import (
     DirectoryElsewhere,
     HttpRefused,
     InternalError,
+    InvalidRequest,
     MethodNotAllowed,
     NoServer,
     PasswordRefused,
@@ -52,6 +53,7 @@ SAFETY_HEADERS = {"X-Content-Type-Options": "nosniff", "X-Frame-Options": "SAMEO
 """Headers that keep other pages from framing ours (clickjacking), and our URLs, which may contain an `auth_token`, from other
 sites."""
 UNEXPECTED_ERROR = "Unexpected server error. Check server logs for details."
+ENCODED = "The body has a Content-Encoding, and this server reads bodies only as they are: send it without one"
 SHOWN_PATH_LENGTH = 300
 NOT_HERE = "X-Shim-Not-Here"
 """Marks the answer of a server that cannot take a session or has no such directory, so that another one is asked."""
@@ -97,8 +99,10 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 @web.middleware
 async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn exceptions of handlers into answers."""
+    """Turn exceptions of handlers into answers. A body that was made smaller is refused: nothing is inflated (`cli.server`)."""
     try:
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            raise InvalidRequest(ENCODED)
         return await handler(request)
     except RequestError as error:
         return _answer(request, error)
@@ -115,7 +119,11 @@ async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
         raise
     except Exception as error:  # no fault of a handler ends the server or shows a traceback
         reference = f"err_{secrets.token_hex(4)}"
-        log.exception("request.failed", ref=reference, method=request.method, path=request.path[:SHOWN_PATH_LENGTH])
+        where = {"ref": reference, "method": request.method, "path": request.path[:SHOWN_PATH_LENGTH]}
+        if isinstance(error, ShimError):  # such as a store that fails: its text says what happened, and no code of ours is wrong
+            log.error("request.failed", error=str(error), **where)
+        else:
+            log.exception("request.failed", **where)
         if request.get(_STARTED):
             # Part of the answer was sent. Only a broken connection tells the client that it is incomplete.
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +115,11 @@ async def test_answers_do_not_show_versions(tmp_path: Path) -> None:
         for path in ("/global/health", "/nosuch"):
             async with server.api.raw.get(path) as answer:
                 assert answer.headers["Server"] == "opencode-shim"
+
+
+@pytest.mark.parametrize("encoding", ["deflate", "gzip", "br", "zstd", "x-unknown"])
+@pytest.mark.parametrize("path", ["/session", "/api/session"])
+async def test_a_body_with_an_encoding_is_refused_before_it_is_inflated(server: Live, encoding: str, path: str) -> None:
+    bomb = zlib.compress(b"[]," * 10_000_000)
+    refused = await server.api.request("POST", path, data=bomb, headers={"Content-Encoding": encoding}, status=400)
+    assert "Content-Encoding" in str(refused.body)

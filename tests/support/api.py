@@ -107,7 +107,7 @@ class _Server(TestServer):
     """As in production: a handler is not cancelled when its client goes away; aiohttp's test server would."""
 
     async def _make_runner(self, **options: Any) -> BaseRunner[Any]:
-        return await super()._make_runner(**{**options, "handler_cancellation": False})
+        return await super()._make_runner(**{**options, "handler_cancellation": False, "auto_decompress": False})
 
 
 class ApiClient:

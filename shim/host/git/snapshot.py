@@ -53,7 +53,12 @@ TIDY_S = 600.0
 """Seconds for git to remove the old snapshots of one project."""
 ATTRIBUTES = "* -text !eol -filter -ident !working-tree-encoding !diff !merge\n"
 """git attributes that keep all bytes unchanged. They override all other attribute files."""
-SETTINGS = {"core.bare": "false", "core.untrackedCache": "false", "core.longPaths": "true"}
+SETTINGS = {
+    "core.bare": "false",
+    "core.untrackedCache": "false",
+    "core.longPaths": "true",
+    "core.sharedRepository": "0600",  # whatever the umask: they hold what the person's files hold
+}
 
 
 class SnapshotError(ShimError):
@@ -280,7 +285,7 @@ class Snapshots:
         ignored = await git(directory, "config", "--type=path", "--get", "core.excludesFile")
         if not await asyncio.to_thread(Path(git_dir, "HEAD").exists):
             await asyncio.to_thread(private_folder, git_dir)
-            result = await git_in(git_dir, here, "init", "-q", "--bare", "--template=", str(git_dir))
+            result = await git_in(git_dir, here, "init", "-q", "--bare", "--template=", "--shared=0600", str(git_dir))
             if not result.ok:
                 raise SnapshotError(f"git cannot create {git_dir}: {_git_message(result)}")
         folder = await asyncio.to_thread(self._folder.resolve)
@@ -432,6 +437,7 @@ def _put(path: Path, text: str) -> None:
     data = text.encode("utf-8", "surrogateescape")
     if not path.is_file() or path.read_bytes() != data:
         path.write_bytes(data)
+        path.chmod(0o600)
 
 
 def _configure(git_dir: Path, directory: str, exclude: str, lines: list[str], excludes_file: str) -> None:

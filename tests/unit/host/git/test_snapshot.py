@@ -375,3 +375,16 @@ async def test_a_descriptor_that_comes_too_late_is_closed(tmp_path: Path, monkey
     assert task.cancelled()
     go_on.set()
     await asyncio.wait_for(closed.wait(), WAIT_S)
+
+
+async def test_nobody_else_may_read_a_snapshot_whatever_the_umask(project: Path, trees: Snapshots, tmp_path: Path) -> None:
+    (project / "a.txt").write_text("mine")
+    before = os.umask(0)
+    try:
+        await trees.track(str(project))
+        (project / "a.txt").write_text("mine again")
+        await trees.track(str(project))
+    finally:
+        os.umask(before)
+    open_to_others = [path for path in (tmp_path / "snapshots").rglob("*") if path.is_file() and path.stat().st_mode & 0o077]
+    assert open_to_others == []

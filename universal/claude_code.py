@@ -16,6 +16,8 @@ from universal.slash_commands import CommandFolder, CommandSources, PluginFolder
 
 # --- its folders ----------------------------------------------------------------------------------------
 
+RULE_FILES = (".claude/settings.json", ".claude/settings.local.json", ".claude/agents/*", ".claude/hooks/*", ".claude.json")
+"""`ProjectSettingsUse.rule_files`."""
 OWN_FOLDER = AgentFolder("~/.claude", "CLAUDE_CONFIG_DIR")
 OWN_FOLDERS = (
     "~/.claude/plans/*",

@@ -537,11 +537,14 @@ class ProjectSettingsUse:
     reads       families of files that it reads (`shim.host.trust.project_settings.FILES`)
     leaves_out  True if it can start without them (`LaunchOptions.project_settings`)
     always      keys of entries that it reads even then
+    rule_files  files that hold its rules, of projects and of the person, as patterns of `edit`: an agent that changes one changes
+                its own bounds, so that a person is asked
     """
 
     reads: tuple[str, ...] = ()
     leaves_out: bool = False
     always: tuple[str, ...] = ()
+    rule_files: tuple[str, ...] = ()
 
 
 ALL_FAMILIES = ("claude", "opencode", "codex", "pi", "gemini", "qwen", "copilot", "amp")

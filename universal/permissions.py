@@ -125,17 +125,13 @@ class DirectoryRules(NamedTuple):
 
 
 _OPENCODE_FOLDERS = tuple(name + end for name in ("agent", "mode", "command", "plugin", "tool") for end in ("", "s"))
-_RULE_FILES = (
+RULE_FILES = (
     *("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
     *(f".opencode/{name}/*" for name in _OPENCODE_FOLDERS),
     *(f".config/opencode/{name}" for name in ("config.json", *(f"{name}/*" for name in _OPENCODE_FOLDERS))),
-    *(".claude/settings.json", ".claude/settings.local.json", ".claude/agents/*", ".claude/hooks/*", ".claude.json", ".mcp.json"),
-    *(".codex/config.toml", ".codex/hooks.json", ".codex/rules/*", ".amp/settings.json", ".config/amp/settings.json"),
-    *(".pi/settings.json", ".pi/extensions/*", ".pi/agent/settings.json", ".pi/agent/extensions/*"),
-    *(".gemini/settings.json", ".qwen/settings.json", ".kimi/config.toml", ".cursor/cli.json", ".config/goose/config.yaml"),
+    *(".mcp.json", ".cursor/cli.json"),
 )
-RULE_FILES = (*_RULE_FILES, *(f"*/{name}" for name in _RULE_FILES))
-"""Files that hold the rules of agents, as patterns of `edit`. An agent that changes one changes its own bounds."""
+"""Files with the rules that this server applies, and of programs that no row of the registry knows. See `Policy.rule_files`."""
 
 BUILD, PLAN, BYPASS = "build", "plan", "bypass"
 """Ids of modes: the usual one, that in which files are never edited, and that in which only written rules are applied."""
@@ -175,6 +171,7 @@ class Policy:
 
     person  the person's own rules, which are among `config`
     held    the rules of the configuration when the turn began: what these deny or ask is not allowed before its end
+    rule_files  files of agents that hold rules (`ProjectSettingsUse.rule_files`), beside RULE_FILES
     """
 
     defaults: tuple[Rule, ...] = DEFAULT_RULES
@@ -184,6 +181,7 @@ class Policy:
     mode: str = ""
     person: tuple[Rule, ...] = ()
     held: DirectoryRules | None = None
+    rule_files: tuple[str, ...] = ()
 
     def action(self, access: Access) -> Action | None:
         """Return the action of the rules for an access, or None if no rule concerns it and the agent's mode decides."""
@@ -226,18 +224,22 @@ class Policy:
 
     def _must_ask(self, access: Access) -> bool:
         """Whether a person must be asked although the last match allows: they said "ask", or it is a file with rules."""
-        if access.permission == "edit" and any(matches(file, name) for name in access.patterns for file in RULE_FILES):
+        if access.permission == "edit" and any(map(self._holds_rules, access.patterns)):
             named = (rule for rule in (*self.person, *self.session, *self.grants) if rule.pattern.strip("*/"))
             return decide("edit", access.patterns, named) != "allow"  # a project does not open its own rules
         is_answered = decide(access.permission, access.patterns, self.grants) == "allow"
         return not is_answered and decide(access.permission, access.patterns, self.person) == "ask"
+
+    def _holds_rules(self, path: str) -> bool:
+        """Whether an agent that edits this file changes its own bounds."""
+        return any(matches(file, path) or matches(f"*/{file}", path) for file in (*RULE_FILES, *self.rule_files))
 
     def _without_case(self) -> Policy:
         sources = (self.defaults, self.config, self.session, self.grants, self.person)
         defaults, config, session, grants, person = (
             tuple(replace(rule, pattern=_fold(rule.pattern)) for rule in rules) for rules in sources
         )
-        return Policy(defaults, config, session, grants, self.mode, person)
+        return Policy(defaults, config, session, grants, self.mode, person, rule_files=tuple(map(_fold, self.rule_files)))
 
     def is_held_by_plan(self, access: Access) -> bool:
         """Return True if plan mode forbids the access: an edit of any file except the agent's own plan."""

@@ -109,6 +109,9 @@ class AgentDirectory:
         traceparent: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._specs = dict(specs)
+        settings = (spec.project_settings for spec in self._specs.values())
+        self.rule_files = tuple(dict.fromkeys(name for use in settings for name in use.rule_files))
+        """Files that hold the rules of any agent, as patterns of `edit`."""
         self.broken = tuple(broken)
         self.packages = dict(packages or {})
         self.on_spawned: Callable[[str], None] | None = None

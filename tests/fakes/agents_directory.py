@@ -52,6 +52,7 @@ class FakeAgents:
         self.keys = KeyStore(None)
         self.packages: dict[str, str] = {}
         self.broken: tuple[BrokenPlugin, ...] = ()
+        self.rule_files: tuple[str, ...] = ()
         self.asked: list[str] = []
         """Names of those that were asked anew."""
 

@@ -398,6 +398,11 @@ class ScriptedAgents:
         agent = self._agents[name]
         self._agents[name] = replace(agent, spec=replace(agent.spec, default_rules=rules, own_folder=folder))
 
+    @property
+    def rule_files(self) -> tuple[str, ...]:
+        """Files of the agents that hold rules."""
+        return ()
+
     def environment(self) -> Mapping[str, str]:
         return {"PATH": "/usr/bin:/bin", **self.variables}
 

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal.agents.claude.spec import CLAUDE
-from universal.codec import Enforcement
+from universal.codec import ALL_FAMILIES, Enforcement
 from universal.permissions import (
+    BYPASS,
     DEFAULT_RULES,
     Access,
     DirectoryRules,
@@ -274,8 +275,6 @@ def test_rules_that_change_in_a_turn_only_become_stricter(
     [
         "opencode.json",
         "sub/opencode.jsonc",
-        "/p/.claude/settings.local.json",
-        ".claude/agents/a.md",
         ".opencode/agent/build.md",
         ".opencode/plugin/p.ts",
         "/home/me/.config/opencode/config.json",
@@ -294,6 +293,24 @@ def test_an_edit_of_a_file_with_rules_is_asked_about(name: str, mode: str) -> No
     assert Policy((), this, mode=mode).action(call) == "ask", "a project does not open its own rules"
     assert Policy((), everything, grants=everything, mode=mode).action(call) == "ask", '"always" for another file'
     assert Policy((), everything, mode=mode).action(Access("edit", ("src/opencode.json.py",))) == "allow"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["/p/.claude/settings.local.json", ".claude/agents/a.md", ".codex/rules/x.rules", "/home/me/.pi/agent/settings.json",
+     ".config/amp/settings.json", "sub/.gemini/settings.json", ".kimi/config.toml", "/home/me/.config/goose/config.yaml"],
+)  # fmt: skip
+def test_an_edit_of_a_file_with_rules_of_any_agent_is_asked_about(name: str) -> None:
+    everything = (Rule("edit", "*", "allow"),)
+    files = tuple(file for spec in agents().values() for file in spec.project_settings.rule_files)
+    assert Policy((), everything, mode=BYPASS, rule_files=files).action(Access("edit", (name,))) == "ask"
+    assert Policy((), everything, mode=BYPASS).action(Access("edit", (name,))) == "allow", "each agent's folder names its files"
+
+
+def test_every_agent_that_reads_rules_of_a_project_names_their_files() -> None:
+    named = {family for spec in agents().values() if spec.project_settings.rule_files for family in spec.project_settings.reads}
+    # OpenCode's are those of this server; Copilot has no file with rules that were seen to count.
+    assert set(ALL_FAMILIES) - named == {"opencode", "copilot"}
 
 
 @pytest.mark.parametrize("unread", [False, True])

@@ -575,7 +575,7 @@ class SessionManager:
         is_unchanged = config is None or config is self.deps.config_now(directory)
         held = None if is_unchanged else self.deps.config_rules(directory, mode, config)
         grants = self.grants.rules(directory, state.session.agent)
-        return Policy(defaults, rules.all, session, grants, mode, rules.person, held)
+        return Policy(defaults, rules.all, session, grants, mode, rules.person, held, self.deps.agents.rule_files)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 

@@ -231,7 +231,7 @@ PROFILES: tuple[Profile, ...] = (
         tells_commands=True,
         login="session",
         login_hint="Run `gemini` in a terminal and log in, or set GEMINI_API_KEY.",
-        settings=ProjectSettingsUse(("gemini",)),
+        settings=ProjectSettingsUse(("gemini",), rule_files=(".gemini/settings.json",)),
     ),
     # block.github.io/goose/docs/guides/acp-clients
     Profile(
@@ -243,7 +243,7 @@ PROFILES: tuple[Profile, ...] = (
         version_args=("--version",),
         login="session",
         login_hint="Run `goose configure` in a terminal.",
-        settings=ProjectSettingsUse(),
+        settings=ProjectSettingsUse(rule_files=(".config/goose/config.yaml",)),
     ),
     # ACP registry, qwen-code/agent.json
     Profile(
@@ -264,7 +264,7 @@ PROFILES: tuple[Profile, ...] = (
         tested=("0.24.4",),
         login="session",
         login_hint="Run `qwen` in a terminal and log in, or set OPENAI_API_KEY, OPENAI_BASE_URL and OPENAI_MODEL.",
-        settings=ProjectSettingsUse(("qwen",)),
+        settings=ProjectSettingsUse(("qwen",), rule_files=(".qwen/settings.json",)),
     ),
     # moonshotai.github.io/kimi-code/en/reference/kimi-acp.html. PyPI's `kimi-cli` is no longer maintained.
     Profile(
@@ -278,7 +278,7 @@ PROFILES: tuple[Profile, ...] = (
         version_args=("--version",),
         login="session",
         login_hint="Run `kimi login` in a terminal, or name a provider of your own in ~/.kimi-code/config.toml.",
-        settings=ProjectSettingsUse(),
+        settings=ProjectSettingsUse(rule_files=(".kimi/config.toml",)),
     ),
     # docs.github.com/copilot/reference/acp-server
     Profile(

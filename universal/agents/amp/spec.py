@@ -36,7 +36,9 @@ AMP = AgentSpec(
     unrecorded="Current versions of Amp run the conversation on Amp's own server, with an account: it cannot be led to the "
     "scripted model. What there is was recorded with version 0.0.1774569934 (March 2026), the last one that could.",
     install_hint="Install Amp with `npm install -g @sourcegraph/amp`, then run `amp login`.",
-    project_settings=ProjectSettingsUse(("amp",)),
+    project_settings=ProjectSettingsUse(
+        ("amp",), rule_files=(".amp/settings.json", ".amp/settings.jsonc", ".config/amp/settings.json")
+    ),
     tested=("0.0.1774569934",),
     login_hint="Run `amp login` in a terminal, or set AMP_API_KEY.",
     enforcement=Enforcement(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.claude_code import COMMANDS, HELD_CALLS, OWN_FOLDER, OWN_RULES, SPARE
+from universal.claude_code import COMMANDS, HELD_CALLS, OWN_FOLDER, OWN_RULES, RULE_FILES, SPARE
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
 
 
@@ -24,7 +24,7 @@ CLAUDE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     modes=MODES,
-    project_settings=ProjectSettingsUse(("claude",), leaves_out=True),
+    project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),
     spare=SPARE,
     rewinds=True,
     command_sources=COMMANDS,

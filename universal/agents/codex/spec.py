@@ -61,7 +61,9 @@ CODEX = AgentSpec(
     version_args=("--version",),
     capabilities=replace(EVERYTHING, commands=False),
     modes=MODES,
-    project_settings=ProjectSettingsUse(("codex",), leaves_out=True),
+    project_settings=ProjectSettingsUse(
+        ("codex",), leaves_out=True, rule_files=(".codex/config.toml", ".codex/hooks.json", ".codex/rules/*", ".codex/agents/*")
+    ),
     spare=SPARE,
     rewinds=True,
     command_sources=COMMANDS,

@@ -46,7 +46,11 @@ PI = AgentSpec(
     version_args=("--version",),
     capabilities=replace(EVERYTHING, files=False, subagents=False, todos=False),
     modes=MODES,
-    project_settings=ProjectSettingsUse(("pi",), leaves_out=True),
+    project_settings=ProjectSettingsUse(
+        ("pi",),
+        leaves_out=True,
+        rule_files=(".pi/settings.json", ".pi/extensions/*", ".pi/agent/settings.json", ".pi/agent/extensions/*"),
+    ),
     spare=SPARE,
     rewinds=True,
     command_sources=COMMANDS,

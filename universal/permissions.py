@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -85,13 +85,17 @@ def _layers(strong: tuple[Rule, ...], weak: tuple[Rule, ...], *, kept: tuple[Act
     """One list, in which the last match decides and `weak` does not weaken the first of the `kept` actions of `strong`."""
     start = next((index for index, rule in enumerate(strong) if rule.action in kept), len(strong))
     names = {rule.permission for rule in weak if rule.action != "deny"}
-    is_touched = any(rule.permission in names or _WILDCARDS & set("".join((rule.permission, *names))) for rule in strong[start:])
-    again = strong[start:] if names and is_touched else ()
+    again = strong[start:] if any(_may_overlap(rule.permission, names) for rule in strong[start:]) else ()
     denies = tuple(rule for rule in weak if rule.action == "deny") if any(r.action != "deny" for r in again) else ()
     return (*strong, *weak, *again, *denies)
 
 
 _WILDCARDS = frozenset("*?")
+
+
+def _may_overlap(permission: str, others: Collection[str]) -> bool:
+    """Whether one of these names of permissions may stand for a permission that this one stands for."""
+    return permission in others or (bool(others) and bool(_WILDCARDS & set("".join((permission, *others)))))
 
 
 def _action(value: Any) -> Action:
@@ -260,13 +264,17 @@ class Policy:
         """Return what an agent must be told that reads the person's configuration itself, and the project's if `reads_project`.
 
         It does not have the rules of a project that it must not read. It merges those of one that it reads so that a project may
-        undo what the person denies. An agent of the person's own has rules that we do not see: no allow of ours undoes one.
+        undo what the person denies or asks about. An agent of the person's own has rules that we do not see: no allow of ours
+        undoes one. An ask is told only where the project allows something of it, since OpenCode has no subagents under it.
         """
         if not reads_project:
             rules = self.for_agent()
         else:
-            start = next((index for index, rule in enumerate(self.person) if rule.action == "deny"), len(self.person))
-            held = tuple(rule for rule in self.person[start:] if rule.action != "ask") if self.config != self.person else ()
+            of_project = (rule for rule in self.config if rule not in self.person and rule.action == "allow")
+            opened = {rule.permission for rule in of_project}
+            told = tuple(rule for rule in self.person if rule.action != "ask" or _may_overlap(rule.permission, opened))
+            start = next((index for index, rule in enumerate(told) if rule.action != "allow"), len(told))
+            held = told[start:] if self.config != self.person else ()
             rules = _layers(held, self.session_for_agent(), kept=("deny",))
         return rules if self.mode in ("", BUILD, PLAN) else tuple(rule for rule in rules if rule.action != "allow")
 

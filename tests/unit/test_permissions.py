@@ -172,6 +172,11 @@ def test_an_engine_that_reads_a_project_keeps_what_the_person_denies() -> None:
     assert alone.for_engine(reads_project=True) == (ASK_RM,), "without a project's rules it knows all but the session's"
 
 
+def test_an_engine_gets_no_ask_that_its_project_does_not_weaken() -> None:
+    person, project = (Rule("bash", "*", "ask"),), (Rule("edit", "*", "allow"),)
+    assert Policy((), combine(person, project), person=person).for_engine(reads_project=True) == ()
+
+
 def test_an_allow_of_ours_undoes_no_rule_of_an_agent_of_the_persons_own() -> None:
     policy = Policy((), combine((DENY_RM,), (ALLOW_ALL,)), mode="reviewer", person=(DENY_RM,))
     assert not [rule for trusted in (True, False) for rule in policy.for_engine(reads_project=trusted) if rule.action == "allow"]
@@ -243,6 +248,16 @@ def test_no_source_weakens_what_a_stronger_one_denies_or_asks(
     stronger = [decide(call.permission, call.patterns, rules) for rules in (person, session)]
     floor = max((RANK[action] for action in stronger if action in ("ask", "deny")), default=0)
     assert RANK[policy.action(call)] >= floor
+
+
+@given(SOURCES, SOURCES, st.sampled_from(CALLS), st.sampled_from(["", "plan", "bypass", "reviewer"]))
+def test_an_engine_that_reads_a_project_never_allows_what_the_person_asks_about_or_denies(
+    person: tuple[Rule, ...], project: tuple[Rule, ...], call: Access, mode: str
+) -> None:
+    policy = Policy((), combine(person, project), mode=mode, person=person)
+    own = decide(call.permission, call.patterns, person)
+    merged = decide(call.permission, call.patterns, (*person, *project, *policy.for_engine(reads_project=True)))
+    assert own not in ("ask", "deny") or RANK[merged] >= RANK[own]
 
 
 @given(SOURCES, SOURCES, SOURCES, SOURCES, st.sampled_from(CALLS), st.sampled_from(["build", "bypass"]))

@@ -377,7 +377,7 @@ async def test_a_descriptor_that_comes_too_late_is_closed(tmp_path: Path, monkey
     await asyncio.wait_for(closed.wait(), WAIT_S)
 
 
-async def test_nobody_else_may_read_a_snapshot_whatever_the_umask(project: Path, trees: Snapshots, tmp_path: Path) -> None:
+async def test_a_snapshot_is_private_whatever_the_umask(project: Path, trees: Snapshots, tmp_path: Path) -> None:
     (project / "a.txt").write_text("mine")
     before = os.umask(0)
     try:

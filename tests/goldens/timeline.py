@@ -11,18 +11,15 @@ from typing import Any
 
 from tests.support import recordings, replays
 from tests.support.replay import Replay
-from universal.agents.acp.ends import END, HISTORY
 from universal.codec import Command, Exit, Output, SetTimer
 from universal.turn import Input
-
-TIMERS = (END, HISTORY)
-"""Timers whose setting is no step: what they bring, when they run out, is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One call to the codec, or one act of the person (`prompt`, `abort`).
 
+    That a timer is set is no step: what it brings, when it runs out, is one.
     `outputs`: what the codec answered. `mode`, `native`: what it knows after the call. `about`: the command, the key of a
     prompt, the id of a checked call, or the exit.
     """
@@ -55,7 +52,7 @@ class _Spy:
 
     def _note(self, kind: str, outputs: list[Output], about: Any = None) -> list[Output]:
         mode = getattr(self._codec, "mode", None)
-        kept = tuple(output for output in outputs if not isinstance(output, SetTimer) or output.key not in TIMERS)
+        kept = tuple(output for output in outputs if not isinstance(output, SetTimer))
         step = Step(kind, kept, about, mode if isinstance(mode, str) else None, self._codec.native_session_id)
         self._timeline.steps.append(step)
         self._timeline.catalogue = self._codec.catalogue or self._timeline.catalogue

@@ -72,6 +72,7 @@ class AcpReplay(Replay):
             self.asked.setdefault("session/new" if method in _SESSIONS else method, []).append(msg["id"])
 
     def before(self, row: Row) -> None:
+        self.run_timers(is_given=True)  # the agent had the next prompt already, and waited for nothing after an end
         self._accept()
 
     def _accept(self) -> None:

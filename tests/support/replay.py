@@ -115,11 +115,16 @@ class Replay:
             self.row(row)
         return self
 
-    def run_timers(self, *, is_next_in: bool = False) -> None:
-        """Run timers that are due. What waits for one now, a prompt or a line to the agent, has waited in the recording too."""
+    def run_timers(self, *, is_next_in: bool = False, is_given: bool = False) -> None:
+        """Run timers that are due.
+
+        A prompt that waits for the end of a turn when the recording gives it or writes something has waited in the recording too.
+        That holds for the waits after a sign of an end; longer ones ask the agent or give it up.
+        """
         is_waiting = bool(self.state.machine.queue)
         for key, (set_s, due_s) in list(self.timers.items()):
-            is_due = due_s <= self.now_s or (is_waiting and set_s < self.now_s) or (is_next_in and (is_waiting or key == HISTORY))
+            is_awaited = is_waiting and due_s - set_s <= kit.END_S and (is_next_in or (is_given and set_s < self.now_s))
+            is_due = due_s <= self.now_s or is_awaited or (is_next_in and key == HISTORY)
             if is_due and key != kit.HANDSHAKE and self.timers.pop(key, None) is not None:
                 self.take(self.codec.on_timer(key))
 
@@ -190,7 +195,7 @@ class Replay:
         """A prompt of the person. The codec gets it when the turn machine hands it over."""
         self.prompts_by_key[prompt.key] = prompt
         self.apply(None, Input.PROMPT, prompt.key)
-        self.run_timers()
+        self.run_timers(is_given=True)
 
     def exit(self, code: int | None, signal: int | None = None) -> None:
         """The process has ended."""

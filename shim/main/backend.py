@@ -237,6 +237,7 @@ async def start(
     opencode2 = FaceServices(sessions, store, hub, clock=clock, ids=ids)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
     projects = Projects(store, clock)
+    sessions.deps.find_project = projects.identity
     worktrees = Worktrees(settings.data_dir, projects, host)
     remote_changes, watchers = _file_watchers(hub, host, projects, config.home, runs_agents=not settings.no_agents)
 

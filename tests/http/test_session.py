@@ -261,6 +261,15 @@ async def test_sessions_stay_in_the_list_when_their_folder_becomes_a_repository(
     for query in queries:
         rows = (await server.api.get("/session", params={**here, **query}, status=200)).body
         assert {row["id"] for row in rows} >= set(ids), query
+        assert len({(row["projectID"], row["path"]) for row in rows if row["id"] in ids}) == 1, "they are of the new project"
+    project = (await server.api.get("/project/current", params=here, status=200)).body["id"]
+    assert project != "global"
+    assert {(await server.api.get(f"/session/{id_}", status=200)).body["projectID"] for id_ in ids} == {project}
+    async with server.api.stream("/event", params=here) as events:
+        await server.ask(ids[0], "echo hello")
+        seen = await events.until("session.idle")
+    infos = [event["properties"]["info"] for event in seen if event["type"] == "session.updated"]
+    assert (infos[-1]["projectID"], infos[-1]["path"]) == (project, ""), "its events too, from its next prompt on"
 
 
 @pytest.mark.parametrize("spelling", ["/{real}", "{link}", "{real}/../real", "{link}/"])

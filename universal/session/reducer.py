@@ -361,6 +361,10 @@ class Reducer:
         place = {key: text(meta.get(key)) for key in ("directory", "project_id", "path")}
         self._set_record(at_ms, **place)
 
+    def _project(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
+        """Note the project that the session's directory has become: `project_id`, `path` (in the project)."""
+        self._set_record(at_ms, **{key: text(meta.get(key)) for key in ("project_id", "path")})
+
     def _mode(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         mode = text(meta.get("mode"))
         if mode and mode != self.session.record.mode:
@@ -559,6 +563,7 @@ class Reducer:
         "session": _session,
         "mode": _mode,
         "moved": _move,
+        "project": _project,
         "prompt": _prompt_state,
         "command": _command_begins,
         "message.removed": _message_removed,

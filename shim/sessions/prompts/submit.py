@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from shim.host.git.projects import GLOBAL
 from shim.lib.errors import LimitReached
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts import prompt_request
@@ -34,6 +35,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
     prompt_request.check_ids(state.session, body)
     await manager.deps.config_refresh(actor.directory)
+    await _join_project(manager, actor)
     try:
         choice = await prompt_request.choose(manager.deps.agents, state.session, body)
     except UnknownChoice as error:
@@ -57,6 +59,17 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     else:
         actor.park(accepted)
     return state.reducer.transcript.prompt_of_item(accepted.item.item_id)
+
+
+async def _join_project(manager: SessionManager, actor: SessionActor) -> None:
+    """Note that a session from before `git init`, or from before the first commit, belongs to the project of its folder."""
+    record = actor.main.session.record
+    if record.project_id != GLOBAL:
+        return
+    project = await manager.deps.find_project(record.directory)
+    if project is not None and project.id != GLOBAL:
+        actor.main.status("project", project_id=project.id, path=project.path_of(record.directory))
+        actor.main.notify_changed()
 
 
 async def resume(manager: SessionManager, actor: SessionActor) -> None:

@@ -40,9 +40,21 @@ class ProjectLike(Protocol):
         ...
 
 
+class FoundProject(ProjectLike, Protocol):
+    """A project that was found for a directory."""
+
+    def path_of(self, directory: str) -> str:
+        """A directory relative to the working tree."""
+        ...
+
+
 async def _place_as_written(directory: str) -> Place:
     """A place without a repository and links, for tests."""
     return Place(directory)
+
+
+async def _no_project(_directory: str) -> FoundProject | None:
+    return None
 
 
 async def _refresh_nothing(_directory: str) -> None:
@@ -72,6 +84,8 @@ class SessionDeps:
     max_queued_prompts: int = 100
     home: str = "~"
     """The person's home, for `~/` in patterns and paths."""
+    find_project: Callable[[str], Awaitable[FoundProject | None]] = _no_project
+    """Returns the project that a directory is in now. None: that which its sessions were made in."""
     find_place: Callable[[str], Awaitable[Place]] = _place_as_written
     """Finds the place of a session's calls (`Place`). Awaited before an agent starts."""
     roots: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ Source: `docs/wire.md` section 6; recordings `session_ops`, `list_queries`.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any
 
@@ -143,7 +144,14 @@ async def list_(ctx: Ctx, query: ListQuery) -> object:
         matches = (record for record in matches if search in record.title.lower())
     limit = DEFAULT_LIMIT if query.limit is None else int(query.limit)
     page = islice(matches, min(limit, len(records))) if limit >= 0 else matches  # negative: no limit, as in native OpenCode
-    return list(map(read.session, page))
+    return [read.session(_as_in(project, record)) for record in page]
+
+
+def _as_in(project: Identity, record: SessionRecord) -> SessionRecord:
+    """The record of a session of this project. One from before its first commit joins it with its next prompt."""
+    if record.project_id == project.id:
+        return record
+    return replace(record, project_id=project.id, path=project.path_of(record.directory))
 
 
 def _path_in(project: Identity, record: SessionRecord) -> str:
@@ -156,7 +164,9 @@ def _path_in(project: Identity, record: SessionRecord) -> str:
 @operation("session.get")
 async def get(ctx: Ctx, path: SessionPath) -> object:
     """Return a session, whatever the directory of the request."""
-    return read.session(ctx.services.sessions.index.record(path.sessionID))
+    record = ctx.services.sessions.index.record(path.sessionID)
+    project = await ctx.services.projects.identity(record.directory) if record.project_id == GLOBAL else None
+    return read.session(record if project is None else _as_in(project, record))
 
 
 class TimeBody(BaseModel):

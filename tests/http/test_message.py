@@ -165,6 +165,17 @@ async def test_a_missing_file_is_reported_and_the_turn_goes_on(server: Live) -> 
     assert assistant["info"]["finish"] == "stop"
 
 
+async def test_the_part_of_an_image_says_what_it_is_whatever_the_client_says(server: Live) -> None:
+    """The TUI names every file that a prompt mentions text/plain."""
+    (server.directory / "dot.png").write_bytes(base64.b64decode(PNG))
+    session = await server.session()
+    urls = [(server.directory / "dot.png").as_uri(), f"data:text/plain;base64,{PNG}"]
+    parts = [{"type": "file", "mime": "text/plain", "filename": "dot.png", "url": url} for url in urls]
+    await server.api.post(f"/session/{session}/message", {**prompt_body("look"), "parts": parts}, status=200)
+    files = [part for part in (await server.messages(session))[0]["parts"] if part["type"] == "file"]
+    assert [(part["mime"], part["url"]) for part in files] == [("image/png", f"data:image/png;base64,{PNG}")] * 2
+
+
 async def test_images_and_texts_as_data_urls_reach_the_agent(server: Live) -> None:
     session = await server.session()
     text = "data:text/plain;base64," + base64.b64encode(b"inline text").decode()

@@ -84,8 +84,9 @@ def _data_url(url: str, mime: str, filename: str | None) -> PromptFile:
         if text is None:
             return _unreadable(filename or "attachment")
         return PromptFile((_call(filename or "attachment"), text), attachment=Attachment(mime=mime, filename=filename, text=text))
-    mime = kind
-    return PromptFile(attachment=Attachment(mime=mime, filename=filename, base64=base64.b64encode(content).decode()))
+    encoded = base64.b64encode(content).decode()
+    attachment = Attachment(mime=kind, filename=filename, base64=encoded)
+    return PromptFile(attachment=attachment, url="" if kind == mime else f"data:{kind};base64,{encoded}")
 
 
 def _file_url(url: str, mime: str, filename: str | None, roots: Sequence[str]) -> PromptFile:

@@ -172,7 +172,9 @@ async def accept(body: PromptRequest, choice: Choice, ids: Ids, roots: Sequence[
                 parts += [Text("", words, synthetic=True) for words in file.texts]
                 text_at = len(parts) - 1 if file.texts else None
                 if file.keep:
-                    parts.append(replace(part, url=file.url or part.url))
+                    is_media = file.attachment is not None and file.attachment.base64 is not None
+                    mime = file.attachment.mime if file.attachment is not None and is_media else part.mime
+                    parts.append(replace(part, url=file.url or part.url, mime=mime))
                 if file.error:
                     errors.append(file.error)
                 if file.attachment is not None:

@@ -40,7 +40,7 @@ class ProjectLike(Protocol):
         ...
 
 
-class FoundProject(ProjectLike, Protocol):
+class DirectoryProject(ProjectLike, Protocol):
     """A project that was found for a directory."""
 
     def path_of(self, directory: str) -> str:
@@ -53,7 +53,7 @@ async def _place_as_written(directory: str) -> Place:
     return Place(directory)
 
 
-async def _no_project(_directory: str) -> FoundProject | None:
+async def _no_project(_directory: str) -> DirectoryProject | None:
     return None
 
 
@@ -84,7 +84,7 @@ class SessionDeps:
     max_queued_prompts: int = 100
     home: str = "~"
     """The person's home, for `~/` in patterns and paths."""
-    find_project: Callable[[str], Awaitable[FoundProject | None]] = _no_project
+    find_project: Callable[[str], Awaitable[DirectoryProject | None]] = _no_project
     """Returns the project that a directory is in now. None: that which its sessions were made in."""
     find_place: Callable[[str], Awaitable[Place]] = _place_as_written
     """Finds the place of a session's calls (`Place`). Awaited before an agent starts."""

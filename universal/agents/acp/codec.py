@@ -285,6 +285,12 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     def _on_response(self, msg: Response) -> Iterator[Output]:
         if msg.method == "session/prompt":
+            method = self._login_method(msg.error) if msg.is_error else ""
+            if method and self._turns.take_back(msg):  # some agents make a session, and want the login for the first prompt
+                self._ready, self._auth_error = False, msg.error
+                yield self._ask("authenticate", {"methodId": method})
+                yield from self._await_answer()
+                return
             yield from self._turns.on_prompt_answer(msg)
             yield from self._pump()
             return
@@ -345,6 +351,9 @@ class AcpCodec(kit.BaseCodec[Context]):
     def _on_authenticated(self, msg: Response) -> Iterator[Output]:
         """Ask for the session again, or report why the login has failed."""
         error, self._auth_error = self._auth_error, {}
+        if not msg.is_error and self._conn.session:
+            self._ready = True
+            return
         if not msg.is_error and self._session_request is not None:
             yield self._ask(*self._session_request)
             return

@@ -67,6 +67,7 @@ class Turns:
         self._conn = connection
         self._running: Id = None
         """The request of the prompt at work."""
+        self._prompt: Prompt | None = None
         self._slash = False
         self._stopping = False
         self._prompted = False
@@ -93,6 +94,7 @@ class Turns:
         """Send a prompt."""
         c = self._conn
         c.setup.prompt_written(prompt)
+        self._prompt = prompt
         c.talk.begin()
         c.asks.rejected = False
         self._stopping = False
@@ -103,6 +105,14 @@ class Turns:
         content = prompt_content(prompt, images=c.setup.images, embedded=embedded)
         self._running, line = c.rpc.request("session/prompt", {"sessionId": c.session, "prompt": content})
         yield WriteLine(line)
+
+    def take_back(self, answer: Response) -> bool:
+        """Put a refused prompt before those that wait, to be written again. False if it is over or shall stop."""
+        if answer.id != self._running or self._stopping or self._prompt is None:
+            return False
+        self._running = None
+        self._conn.waiting.insert(0, self._prompt)
+        return True
 
     def interrupt(self) -> Iterator[Output]:
         """Ask the agent to stop, and stop everything of the turn on our side."""

@@ -9,10 +9,12 @@ import pytest
 
 from shim.dev.record.driver import counting_ids
 from tests.unit.agents.acp.test_codec import AGENT, OWN, Talk
+from universal.agents import kit
 from universal.agents.acp.codec import AcpCodec
 from universal.agents.acp.logins import environment_method, login_hint, program_of
-from universal.codec import Fact, Prompt, Stop
+from universal.codec import Fact, Interrupt, Prompt, Stop
 from universal.events import ErrorData
+from universal.turn import Input
 
 REFUSED = {"code": -32000, "message": "Authentication required"}
 VARS = {"id": "codex-api-key", "type": "env_var", "name": "Use CODEX_API_KEY", "vars": [{"name": "CODEX_API_KEY"}]}
@@ -113,6 +115,48 @@ def test_a_login_is_tried_once(accepted: bool) -> None:
     [error] = [out.data for out in talk.outputs if isinstance(out, Fact) and isinstance(out.data, ErrorData)]
     assert ("The key is wrong" in error.message) is not accepted
     assert any(isinstance(out, Stop) for out in talk.outputs)
+
+
+def refused_prompt() -> Talk:
+    """An agent that begins a session, and wants a login for the first prompt."""
+    codec = AcpCodec(counting_ids(), replace(OWN, command=("python3", "/opt/agent.py")))
+    talk = Talk(codec).launch(environment={"OPENAI_API_KEY": "k"})
+    talk.answer("initialize", {**AGENT, "authMethods": [TEXT]})
+    talk.answer("session/new", {"sessionId": "s"})
+    talk.send(Prompt("p", "hi"))
+    talk.answer("session/prompt", error=REFUSED)
+    return talk
+
+
+def test_a_prompt_that_wants_a_login_is_sent_again_after_it() -> None:
+    talk = refused_prompt()
+    assert (talk.methods()[-1], talk.signals()) == ("authenticate", [])
+    talk.answer("authenticate", {})
+    assert talk.methods()[-1] == "session/prompt"
+    talk.chunk("Well")
+    talk.answer("session/prompt", {"stopReason": "end_turn"})
+    assert (talk.signals(), talk.errors()) == ([(Input.DONE, False)], [])
+
+
+@pytest.mark.parametrize("answer", ["refused login", "refused again", "silence", "interrupt"])
+def test_a_prompt_that_wants_a_login_ends_once_without_it(answer: str) -> None:
+    talk = refused_prompt()
+    match answer:
+        case "refused login":
+            talk.answer("authenticate", error={"code": -32603, "message": "The key is wrong"})
+        case "refused again":
+            talk.answer("authenticate", {})
+            talk.answer("session/prompt", error=REFUSED)
+        case "silence":
+            (stop,) = [out for out in talk.run_out(kit.HANDSHAKE) if isinstance(out, Stop)]
+            assert "authenticate" in (stop.error or {})["message"]
+            return
+        case _:
+            talk.send(Interrupt())
+            assert talk.signals() == [(Input.FAILED, True)]
+            return
+    assert (talk.signals(), talk.errors()) == ([(Input.FAILED, False)], ["authentication_failed"])
+    assert talk.methods().count("authenticate") == 1
 
 
 def test_the_hint_names_a_login_that_needs_a_person() -> None:

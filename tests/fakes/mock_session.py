@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from shim.dev.record.driver import counting_ids
 from shim.processes.inprocess import InProcessAgent, Program
 from shim.processes.mock.agent import mock_program
 from universal.agents.mock.codec import MockCodec
@@ -40,12 +40,6 @@ from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAg
 
 WAIT_S = 5.0
 Reply = Callable[[Fact], Command | None]
-
-
-def counting_ids() -> Callable[[str], str]:
-    """Ids for tests: item_1, permission_2, ..."""
-    numbers = count(1)
-    return lambda kind: f"{kind}_{next(numbers)}"
 
 
 def accept(fact: Fact) -> Command | None:
@@ -109,6 +103,7 @@ class MockSession:
         """Accept a prompt."""
         key = f"prompt_{len(self.prompts) + 1}"
         self.prompts[key] = Prompt(key, text, attachments, mode=self.mode, **fields)
+        self._record("prompt", self.prompts[key])
         self.apply(Input.PROMPT, key)
 
     def apply(self, input_: Input, key: str = "", child: str | None = None) -> None:
@@ -150,6 +145,7 @@ class MockSession:
             if b'"type":"hello"' not in line:
                 self._lines += 1
                 if self._lines == self.interrupt_at:
+                    self._record("abort")
                     self.apply(Input.ABORT)
         self._changed.set()
 
@@ -184,7 +180,14 @@ class MockSession:
             self.machines[fact.child] = TurnMachine()
         command = self.reply(fact) if self.reply is not None and _asks(fact) else None
         if command is not None:
+            self._record("permission" if isinstance(command, PermissionReply) else "question", command)
             self._process(self.codec.send(command))
+
+    def _record(self, name: str, command: Prompt | PermissionReply | QuestionReply | None = None) -> None:
+        """A command of the session, as a recording has it."""
+        fields = asdict(command) if command is not None else {}
+        row = {"command": name, **{key: value for key, value in fields.items() if value or key == "answers"}}
+        self.traffic.append(("do", orjson.dumps(row)))
 
     # --- looking ---------------------------------------------------------------------------------------
 

@@ -81,14 +81,9 @@ def read(name: str) -> Recording:
         scene=scene,
         argv=tuple(about.get("cmd", ())),
         environment=about.get("env", {}),
-        rows=tuple(Row(row["dir"], _message(row), row.get("t", 0.0)) for row in rows),
+        rows=tuple(Row(row["dir"], row["msg"], row.get("t", 0.0)) for row in rows),
         launch=about.get("launch", {}),
     )
-
-
-def _message(row: dict[str, Any]) -> Any:
-    """The mock's rows have a text that is no JSON, or the exit, beside the direction."""
-    return row.get("msg", row.get("text", {"code": row.get("code"), "signal": row.get("signal")}))
 
 
 def load(agent: str, version: str, scene: str) -> Recording:

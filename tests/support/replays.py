@@ -10,7 +10,6 @@ from tests.support.amp_replay import AmpReplay
 from tests.support.claude_replay import ClaudeReplay
 from tests.support.codex_replay import CodexReplay
 from tests.support.command_replay import CommandReplay
-from tests.support.mock_replay import MockReplay
 from tests.support.opencode2_agent_replay import OpenCode2Replay
 from tests.support.opencode_replay import OpenCodeReplay
 from tests.support.pi_replay import PiReplay
@@ -22,7 +21,6 @@ FORMS: dict[str, Callable[[Recording], Replay]] = {
     "amp": lambda _: AmpReplay(),
     "claude": lambda _: ClaudeReplay(),
     "codex": lambda _: CodexReplay(),
-    "mock": lambda _: MockReplay(),
     "opencode": lambda _: OpenCodeReplay(),
     "opencode2": lambda _: OpenCode2Replay(),
     "pi": lambda _: PiReplay(),
@@ -44,7 +42,7 @@ def recording_of(name: str) -> Recording:
 
 def replay_of(name: str, recording: Recording) -> Replay:
     """A replay that can play this recording."""
-    if not name.startswith(("mock/", OPENCODE2)) and recordings.has_commands(name):
+    if not name.startswith(OPENCODE2) and recordings.has_commands(name):
         return CommandReplay(recording.agent, codec_of(recording.agent))
     return FORMS[name.partition("/")[0]](recording)
 

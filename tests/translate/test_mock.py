@@ -14,11 +14,12 @@ from typing import Any
 import orjson
 import pytest
 
+from shim.dev.record.driver import FORM, counting_ids
 from shim.processes.mock.agent import VERSION
-from tests.fakes.mock_scenarios import SCENARIOS, Scenario, play
-from tests.fakes.mock_session import MockSession, counting_ids
+from tests.fakes.mock_scenarios import SCENARIOS, play
+from tests.fakes.mock_session import MockSession
 from tests.support import recordings, replays
-from tests.support.mock_replay import MockReplay
+from tests.support.command_replay import CommandReplay
 from tests.support.opencode1_views import view
 from tests.support.two_faces import check_opencode2
 from universal.agents.mock.codec import MockCodec
@@ -30,25 +31,22 @@ ACCEPT = os.environ.get("SHIM_ACCEPT") == "1"
 Row = dict[str, Any]
 
 
-def rows_of(session: MockSession, scenario: Scenario) -> list[Row]:
+def rows_of(session: MockSession, name: str) -> list[Row]:
     """A session's traffic as rows of a recording."""
-    head = {"agent": "mock", "version": VERSION, "prompts": list(scenario.prompts)}
-    rows: list[Row] = [head]
+    rows: list[Row] = [{"form": FORM, "cmd": ["mock"], "agent": "mock", "version": VERSION, "scene": name, "launch": {}}]
     for direction, line in session.traffic:
         neutral = line.replace(str(session.directory).encode(), DIRECTORY.encode())
-        rows.append(
-            {"dir": direction, "msg": orjson.loads(neutral)} if line[:1] == b"{" else {"dir": direction, "text": line.decode()}
-        )
+        rows.append({"dir": direction, "msg": orjson.loads(neutral) if line[:1] == b"{" else line.decode()})
     assert session.exit is not None
-    rows.append({"dir": "exit", "code": session.exit.code, "signal": session.exit.signal})
+    rows.append({"dir": "exit", "msg": {"code": session.exit.code, "signal": session.exit.signal}})
     return rows
 
 
-class Compact(MockReplay):
+class Compact(CommandReplay):
     """Hears lines without blanks, as the mock writes them: hashes of lines that nobody understood are of these bytes."""
 
-    def with_our_ids(self, msg: Any) -> Any:
-        return orjson.dumps(msg).decode() if isinstance(msg, dict) else msg
+    def hear(self, line: bytes) -> None:
+        super().hear(orjson.dumps(orjson.loads(line)) if line.startswith(b"{") else line)
 
 
 def translation_row(output: Output) -> Row:
@@ -76,7 +74,7 @@ def load(path: Path) -> list[Row]:
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_the_mock_says_what_was_recorded(name: str, tmp_path: Path) -> None:
     (tmp_path / "project").mkdir()
-    rows = rows_of(asyncio.run(play(SCENARIOS[name], (tmp_path / "project").resolve())), SCENARIOS[name])
+    rows = rows_of(asyncio.run(play(SCENARIOS[name], (tmp_path / "project").resolve())), name)
     if ACCEPT:
         dump(FIXTURES / f"{name}.jsonl", rows)
     assert rows == load(FIXTURES / f"{name}.jsonl")
@@ -86,7 +84,7 @@ def test_the_mock_says_what_was_recorded(name: str, tmp_path: Path) -> None:
 def test_the_codec_makes_of_it_what_was_accepted(name: str) -> None:
     """Fed to a new codec. What we send must be what was recorded."""
     recording = recordings.read(f"mock/{name}")
-    played = Compact(codec=MockCodec(counting_ids())).play(recording)
+    played = Compact("mock", MockCodec(counting_ids())).play(recording)
     assert played.written_lines() == [row.msg for row in recording.rows if row.direction == "in"]
     rows = [translation_row(output) for output in played.outputs if not isinstance(output, WriteLine | SetTimer)]
     path = FIXTURES / "universal" / f"{name}.jsonl"
@@ -115,6 +113,6 @@ def test_every_kind_of_line_is_recorded() -> None:
         row["msg"]["type"]
         for name in SCENARIOS
         for row in load(FIXTURES / f"{name}.jsonl")[1:]
-        if "msg" in row and row["dir"] == "out"
+        if row["dir"] == "out" and isinstance(row["msg"], dict)
     }
     assert kinds == {*MockCodec.HANDLERS, "horoscope"}

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shim.dev.record.driver import counting_ids
 from shim.processes.mock.scenes import SCENES
 from tests.fakes.mock_scenarios import SCENARIOS, play
-from tests.fakes.mock_session import always, counting_ids
+from tests.fakes.mock_session import always
 from universal.agents.mock.codec import MockCodec
 from universal.agents.mock.spec import MOCK
 from universal.codec import Exit, Fact, Interrupt, LaunchOptions, PermissionReply, Prompt, QuestionReply, Signal

@@ -87,7 +87,7 @@ def test_words_of_any_note_or_status_reach_both_faces(label: str | None, words: 
         assert is_shown(item, in_turn=in_turn)
 
 
-NAMES = [name for name in recordings.names() if recordings.has_commands(name)]
+NAMES = [name for name in recordings.names() if recordings.is_ours(name)]
 
 
 @pytest.mark.parametrize("agent", sorted({name.partition("/")[0] for name in NAMES}))

@@ -14,7 +14,7 @@ from shim.dev.record.report import request_of
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay
 from universal import host
-from universal.codec import Attachment, HostedCodec, LaunchOptions, PermissionReply, Prompt, QuestionReply
+from universal.codec import Attachment, HostedCodec, LaunchOptions, Output, PermissionReply, Prompt, QuestionReply, Stop
 from universal.host import HostAnswer
 from universal.turn import Input
 
@@ -31,6 +31,10 @@ class CommandReplay(Replay):
     """Kind of request -> ids of ours that have no recorded one yet."""
     _names: dict[str, Any] = field(default_factory=dict)
     """Recorded id of a request, as JSON -> ours."""
+    _at_once: list[str] = field(default_factory=list)
+    """Keys of prompts that were written while a turn ran, so that the agent queued them itself."""
+    _is_over: bool = False
+    """Whether the codec has stopped the agent, so that what it still says does not count."""
     _asked: set[str] = field(default_factory=set)
     """Recorded ids of requests, as JSON."""
 
@@ -81,7 +85,12 @@ class CommandReplay(Replay):
         match msg.pop("command"):
             case "prompt":
                 attachments = tuple(Attachment(**row) for row in msg.pop("attachments", ()))
-                self.give(Prompt(**msg, attachments=attachments))
+                at_once = msg.pop("at_once", False)
+                prompt = Prompt(**msg, attachments=attachments)
+                self._at_once += [prompt.key] * at_once
+                self.give(prompt)
+                if at_once:
+                    self.take(self.codec.send(prompt))
             case "abort":
                 self.apply(None, Input.ABORT)
             case "permission":
@@ -92,6 +101,18 @@ class CommandReplay(Replay):
                 answer: HostAnswer = getattr(host, msg.pop("answer"))(**msg)
                 assert isinstance(self.codec, HostedCodec)
                 self.take(self.codec.on_host_answer(answer))
+
+    def dispatch(self, prompt: Prompt) -> None:
+        if prompt.key not in self._at_once:
+            super().dispatch(prompt)
+
+    def receive(self, line: bytes) -> None:
+        if not self._is_over:
+            super().receive(line)
+
+    def take(self, outputs: list[Output]) -> None:
+        self._is_over = self._is_over or any(isinstance(output, Stop) for output in outputs)
+        super().take(outputs)
 
     def written_line(self, msg: Wire) -> None:
         request = request_of(msg)

@@ -19,7 +19,7 @@ from typing import Any
 from shim.dev.record.packs import read_rows, recordings_in
 from shim.faces.opencode2.dialects import DIALECTS
 from tests.support.opencode2_fold import ENDS
-from tests.support.recordings import ROOT, has_commands, names
+from tests.support.recordings import ROOT, is_ours, names
 from tests.support.replays import play
 from tests.support.two_faces import second_of
 from universal.events import UniversalEvent
@@ -37,7 +37,7 @@ OURS = ("session.", "permission.", "form.")
 
 def of_agents() -> list[str]:
     """Recordings of agents that hold our commands, and those of the mock."""
-    return [*filter(has_commands, names()), *names("mock")]
+    return [*filter(is_ours, names()), *names("mock")]
 
 
 async def journals(name: str) -> list[list[UniversalEvent]]:

@@ -7,13 +7,14 @@ the agent, `out` what it said, `err` its stderr, `sig` what was done to the proc
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shim.dev.record.driver import is_own
-from shim.dev.record.packs import read_rows, recordings_below
+from shim.dev.record.packs import read_rows, read_text, recordings_below
 
 ROOT = Path(__file__).parents[2] / "compat_fixtures" / "agents"
 NATIVE = "opencode"
@@ -54,9 +55,14 @@ def path_of(name: str) -> Path:
     return ROOT / f"{name}.jsonl"
 
 
-def has_commands(name: str) -> bool:
+def is_ours(name: str) -> bool:
     """Whether `opencode-shim record` made it."""
     return is_own(path_of(name))
+
+
+def has_commands(name: str) -> bool:
+    """Whether it holds our commands. An earlier recorder wrote none, and they were added to some of its recordings."""
+    return "launch" in json.loads(read_text(path_of(name)).partition("\n")[0])
 
 
 def names(agent: str = "") -> list[str]:
@@ -92,5 +98,5 @@ def load(agent: str, version: str, scene: str) -> Recording:
 
 
 def load_all(agent: str) -> list[Recording]:
-    """All recordings of an agent without our commands, oldest version first."""
-    return [read(name) for name in names(agent) if not has_commands(name)]
+    """All recordings of an agent by an earlier recorder, oldest version first."""
+    return [read(name) for name in names(agent) if not is_ours(name)]

@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from tests.support import opencode2_agent_replay, recordings
 from tests.support.acp_replay import AcpReplay
-from tests.support.amp_replay import AmpReplay
-from tests.support.claude_replay import ClaudeReplay
 from tests.support.codex_replay import CodexReplay
 from tests.support.command_replay import CommandReplay
 from tests.support.opencode2_agent_replay import OpenCode2Replay
@@ -18,8 +16,6 @@ from tests.support.replay import Replay, codec_of
 
 FORMS: dict[str, Callable[[Recording], Replay]] = {
     "acp": lambda recording: AcpReplay.of(recording.version),
-    "amp": lambda _: AmpReplay(),
-    "claude": lambda _: ClaudeReplay(),
     "codex": lambda _: CodexReplay(),
     "opencode": lambda _: OpenCodeReplay(),
     "opencode2": lambda _: OpenCode2Replay(),

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
 from tests.support import replays
-from tests.support.claude_replay import ClaudeReplay
+from tests.support.command_replay import CommandReplay
 from tests.support.recordings import Recording, load_all
-from tests.support.replay import Replay
+from tests.support.replay import Replay, codec_of
 from tests.support.replay_checks import check_replay
 from universal.codec import Fact, Signal
 from universal.events import EventType
@@ -25,6 +27,11 @@ BOTH = ("2.1.197", "2.1.330")
 OLD, NEW = BOTH
 
 HAVE_BOTH = sorted({r.scene for r in RECORDINGS if r.version == OLD} & {r.scene for r in RECORDINGS if r.version == NEW})
+
+
+def replay_of(engine: type[CommandReplay], recording: Recording) -> CommandReplay:
+    """A recording, played to a new codec."""
+    return engine("claude", codec_of("claude")).play(recording)
 
 
 def play(version: str, scene: str) -> Replay:
@@ -40,7 +47,7 @@ def test_all_recordings_are_here() -> None:
 
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
 async def test_laws_of_every_recording(recording: Recording) -> None:
-    replay = ClaudeReplay().play(recording)
+    replay = replay_of(CommandReplay, recording)
     await check_replay(replay)
     check_titles(replay)
     check_children(replay)
@@ -67,7 +74,7 @@ def check_children(replay: Replay) -> None:
         assert replay.texts(ItemRole.USER, fact.child) == [fact.data.metadata["prompt"]]
 
 
-class Cut(ClaudeReplay):
+class Cut(CommandReplay):
     """Hears the lines of a recording in pieces of any size."""
 
     def __post_init__(self) -> None:
@@ -87,7 +94,27 @@ class Cut(ClaudeReplay):
 @pytest.mark.parametrize("recording", RECORDINGS, ids=str)
 def test_cuts_do_not_matter(recording: Recording) -> None:
     """The same bytes, in pieces of any size, give the same outputs."""
-    assert Cut().play(recording).outputs == ClaudeReplay().play(recording).outputs
+    assert replay_of(Cut, recording).outputs == replay_of(CommandReplay, recording).outputs
+
+
+def answers(lines: Iterable[Any]) -> dict[str, dict[str, Any]]:
+    """Answers to asks among the lines to Claude Code, by the id of the ask, without what only says more."""
+    responses = [line["response"] for line in lines if isinstance(line, dict) and line["type"] == "control_response"]
+    return {
+        response["request_id"]: {k: v for k, v in response["response"].items() if k not in ("updatedPermissions", "interrupt")}
+        for response in responses
+        if "behavior" in response["response"]
+    }
+
+
+@pytest.mark.parametrize("recording", RECORDINGS, ids=str)
+def test_our_answers_are_those_of_the_recording(recording: Recording) -> None:
+    recorded = answers(row.msg for row in recording.rows if row.direction == "in")
+    assert answers(replay_of(CommandReplay, recording).written_lines()) == recorded
+
+
+def test_recordings_hold_answers() -> None:
+    assert sum(len(answers(row.msg for row in r.rows if row.direction == "in")) for r in RECORDINGS) > len(BOTH)
 
 
 @pytest.mark.parametrize("scene", HAVE_BOTH)

@@ -8,7 +8,7 @@ from tests.support import recordings, replays
 from tests.support.opencode1_views import view
 from tests.support.replay_checks import check_replay
 
-NAMES = [name for name in recordings.names() if recordings.has_commands(name)]
+NAMES = [name for name in recordings.names() if recordings.is_ours(name)]
 
 
 def test_there_are_recordings() -> None:

@@ -26,6 +26,9 @@ PIECES = 2_000
 LONE_PIECES = 40
 TURN_S = 60.0
 IN_A_BURST, ALONE, FILES = 24, 112, 37
+A_PROMPT = 970
+"""From the body of a request to the write to the agent, with one client that reads the events of it."""
+WRITES = ("shim/processes/agent_pipes.py", "AgentProcess.write")
 
 
 class Calls:
@@ -51,6 +54,14 @@ class Calls:
         return self.functions - other.functions
 
 
+class CallsUntilWrite(Calls):
+    """Counts until something is written to the agent."""
+
+    def _note(self, frame: FrameType, event: str, argument: Any) -> None:
+        if not self.functions[WRITES]:
+            super()._note(frame, event, argument)
+
+
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Live]:
     """The whole server on SQLite, with a program that speaks Claude Code's protocol."""
@@ -62,9 +73,9 @@ async def server(tmp_path: Path) -> AsyncIterator[Live]:
         yield running
 
 
-async def turn(server: Live, session: str, text: str) -> Calls:
+async def turn(server: Live, session: str, text: str, calls: Calls | None = None) -> Calls:
     """The calls of a whole turn, read by one client."""
-    calls = Calls()
+    calls = calls or Calls()
     body = {"parts": [{"type": "text", "text": text}], "model": {"providerID": "claude", "modelID": "default"}}
     async with server.api.stream("/event") as events, asyncio.timeout(TURN_S):
         with calls:
@@ -72,6 +83,15 @@ async def turn(server: Live, session: str, text: str) -> Calls:
             while (await events.next())["type"] != "session.idle":
                 pass
     return calls
+
+
+async def test_a_prompt_takes_few_calls_until_the_agent_has_it(server: Live) -> None:
+    session = await server.session()
+    await turn(server, session, "[deltas:10]")
+    counts = [(await turn(server, session, "[deltas:10]", CallsUntilWrite())).functions for _ in range(5)]
+    fewest = min(counts, key=lambda count: count.total())  # the client may read in between
+    assert fewest[WRITES] == 1
+    assert fewest.total() <= A_PROMPT, fewest.most_common(60)
 
 
 async def test_a_piece_in_a_burst_takes_few_calls(server: Live) -> None:

@@ -99,11 +99,11 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     if model is None:
         raise UnknownChoice(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
     mode = body.mode or session.record.mode or "build"
-    modes = {m.id for a in usable for m in modes_of(a.spec, a.catalogue)}
-    if mode not in modes:
-        raise UnknownChoice(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
     agent_modes = [m.id for m in modes_of(agent.spec, agent.catalogue)]
     if mode not in agent_modes:
+        modes = {m.id for a in usable for m in modes_of(a.spec, a.catalogue)}
+        if mode not in modes:
+            raise UnknownChoice(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
         if mode in CAREFUL:
             modes_text = ", ".join(agent_modes)
             raise UnknownChoice(f'{agent.spec.title} has no mode "{mode}", so nothing was sent. It has: {modes_text}.')

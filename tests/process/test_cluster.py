@@ -18,7 +18,7 @@ from tests.process.test_serve import RUN, START_S, environment
 from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 PROMPT = {"parts": [{"type": "text", "text": "echo mine"}]}
 
 

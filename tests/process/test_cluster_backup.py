@@ -16,7 +16,7 @@ from tests.process.test_two_servers import server, until
 from tests.support.nats_server import NatsServer
 
 __all__ = ["nats"]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 
 def shim(tmp_path: Path, *arguments: str) -> str:

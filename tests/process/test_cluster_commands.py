@@ -20,7 +20,7 @@ from tests.process.test_serve import START_S
 from tests.process.test_two_servers import Server, until
 
 __all__ = ["nats", "two_nodes"]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 LOST_S = 15.0
 """Seconds within which a client sees that a killed server's turn has ended."""

@@ -18,7 +18,7 @@ from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 
 __all__ = ["nats", "two_nodes"]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 QUICK_S = 1.0
 """`drain_seconds` of servers whose turns never end."""

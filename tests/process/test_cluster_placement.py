@@ -15,7 +15,7 @@ from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 
 __all__ = ["nats"]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 
 def owner_of(node: Server, session: str) -> str:

@@ -23,7 +23,7 @@ from tests.process.test_two_servers import SEEN_S, Server, server, until
 from tests.support.nats_server import NatsServer
 
 __all__ = ["nats"]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 BAD_GATEWAY = 1014
 NO_TERMINAL = 4404

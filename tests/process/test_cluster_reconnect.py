@@ -20,7 +20,7 @@ from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 
 __all__ = ["nats"]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 FACES = ("/event", "/global/event", "/api/event")
 TURN_S = 40.0

@@ -34,7 +34,7 @@ from tools.chaos.readings import read_events
 from tools.chaos.streams import Hopper
 
 __all__ = ["nats"]
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.slow]
 
 DRAIN_S = 20
 """`drain_seconds` of the servers; turns take less."""

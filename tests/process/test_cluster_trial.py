@@ -14,7 +14,7 @@ from tests.process.support import is_live
 from tests.process.test_serve import START_S, environment
 from tests.process.test_two_servers import Server, until
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 
 def test_a_trial_prints_what_to_attach_to_and_ends_all_at_ctrl_c(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from tests.process.test_two_servers import server, until
 from tests.support.nats_server import NatsServer
 
 __all__ = ["nats"]
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
 OTHER_FORMAT = "import shim.store.jetstream.layout as layout; layout.FORMAT = '0'\n" + RUN
 LATER_VERSION = (

@@ -20,7 +20,7 @@ import pytest
 from tests.process.support import is_live
 from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 SEEN_S = 30
 """For one server to see what the other has done, on a busy machine; it looks once a second."""
 POLL_S = 0.05

@@ -19,6 +19,8 @@ import pytest
 
 from tests.process.test_serve import RUN, SLACK_S, START_S, STOP_S, environment
 
+pytestmark = pytest.mark.slow
+
 REQUESTS = 20_000
 LONG_PATH = "/nowhere/" + "x" * 3000
 """Makes long lines in the log, so that its queue is full soon."""

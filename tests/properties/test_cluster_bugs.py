@@ -10,6 +10,8 @@ from tests.properties.cluster_plan import STEPS
 from tests.properties.laws import LawBroken
 from tests.properties.test_cluster_laws import HISTORIES, hold, quiet
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["quiet"]
 EXAMPLES = 62
 """A bug must be found within so many histories: those of the ordinary run of the laws."""

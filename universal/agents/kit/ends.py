@@ -6,7 +6,6 @@ An agent that can be asked is asked before a turn ends by a sign alone, and now 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from universal.codec import SetTimer
@@ -38,7 +37,6 @@ class Sign(NamedTuple):
     wait_s: float = 0.0
 
 
-@dataclass(slots=True)
 class Watch:
     """Whether sessions of an agent still work, by its signs and its answers. The codec sets the timer `END` and asks.
 
@@ -46,10 +44,13 @@ class Watch:
     over if it has given a sign and the agent does not answer.
     """
 
-    _signs: set[str] = field(default_factory=set[str])
-    _resting: set[str] = field(default_factory=set[str])
-    _is_asked: bool = False
-    _silences: int = 0
+    __slots__ = ("_is_asked", "_resting", "_signs", "_silences")
+
+    def __init__(self) -> None:
+        self._signs: set[str] = set()
+        self._resting: set[str] = set()
+        self._is_asked = False
+        self._silences = 0
 
     @property
     def has_lost_agent(self) -> bool:

@@ -188,8 +188,8 @@ class ConfigReader:
             self.has_unread_rules = True
             if "\ufffd" in text:
                 self.problem(name, NOT_UTF8)
-        for fault in admitted.problems:
-            self.problem(name, _at_line(jsonc.line_of(text, fault.path), fault))
+        for line, fault in zip(jsonc.lines_of(text, [f.path for f in admitted.problems]), admitted.problems, strict=True):
+            self.problem(name, _at_line(line, fault))
         if admitted.values:
             self._sources.append(Source(name, origin, _with_permissions(admitted.values)))
 

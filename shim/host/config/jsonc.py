@@ -69,15 +69,19 @@ def loads(text: str) -> Any:
     return parse(text).value
 
 
-def line_of(text: str, path: Sequence[str | int]) -> int:
-    """Return the line, from 1, of the value at a path of keys, or of the last key of it that is there. Raises JsoncError."""
-    node, start = parse(text), 0
-    for key in path:
-        member = next((member for member in reversed(node.members) if member.key == key), None)
-        if member is None:
-            break
-        node, start = member.node, member.start
-    return text.count("\n", 0, start) + 1
+def lines_of(text: str, paths: Sequence[Sequence[str | int]]) -> list[int]:
+    """Return the line, from 1, of the value at each path of keys, or of the last key of it that is there. Raises JsoncError."""
+    root = parse(text) if paths else None
+    lines: list[int] = []
+    for path in paths:
+        node, start = root, 0
+        for key in path:
+            member = next((m for m in reversed(node.members) if m.key == key), None) if node is not None else None
+            if member is None:
+                break
+            node, start = member.node, member.start
+        lines.append(text.count("\n", 0, start) + 1)
+    return lines
 
 
 def edit(text: str, changes: Mapping[str, Any]) -> str:

@@ -339,8 +339,13 @@ async def test_a_bug_says_nothing_but_its_reference(client: ApiClient) -> None:
 
 
 async def test_errors_for_people_are_shown(client: ApiClient) -> None:
-    body = await (await client.raw.get("/fail/agent")).json()
+    with structlog.testing.capture_logs() as logs:
+        body = await (await client.raw.get("/fail/agent")).json()
     assert body["data"]["message"].startswith("claude is not installed")
+    (line,) = [line for line in logs if line["event"] == "request.failed"]
+    assert (line["error"], "exc_info" in line) == (body["data"]["message"], False), (
+        "a store that fails is no bug with a traceback"
+    )
 
 
 async def test_errors_of_another_form(client: ApiClient) -> None:

@@ -20,8 +20,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from shim.cluster.nats.nats_process import EmbeddedServer
 from shim.lib.errors import StoreError
-from shim.store.jetstream.nats_process import EmbeddedServer
 
 START_S = 60.0
 """Maximum seconds until a server listens."""

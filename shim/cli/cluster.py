@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 from shim.cli.screen import Console, line
 from shim.lib.settings import Settings
-from shim.store.choose import DATABASE, cluster_store_of, sqlite_of
+from shim.main.choose_store import DATABASE, cluster_store_of, sqlite_of
 from shim.store.transfer import Summary, copy
 
 

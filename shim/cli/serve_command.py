@@ -46,7 +46,7 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
     if settings.mdns:
         mdns.require_zeroconf()
     if settings.cluster is not None:
-        from shim.store.choose import require_cluster_extra  # late: it loads the stores
+        from shim.main.choose_store import require_cluster_extra  # late: it loads the stores
 
         require_cluster_extra(settings)
     need_directory_inside(settings)

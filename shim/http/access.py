@@ -94,7 +94,7 @@ class RelayedClient:
 
 
 RELAYED: web.RequestKey[RelayedClient] = web.RequestKey("relayed", RelayedClient)
-"""Marks a request of a client of another server of the cluster (`shim.http.relay`)."""
+"""Marks a request of a client of another server of the cluster (`shim.cluster.relay`)."""
 CONNECTION: web.RequestKey[Connection] = web.RequestKey("connection", Connection)
 
 

@@ -1,4 +1,4 @@
-"""The middleware that lets another server of a cluster answer a request. `shim.http.relay` does the work.
+"""The middleware that lets another server of a cluster answer a request. `shim.cluster.relay` does the work.
 
 It stands apart so that a server without a cluster does not import the relay.
 """
@@ -11,7 +11,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 if TYPE_CHECKING:
-    from shim.http.relay import Relay
+    from shim.cluster.relay import Relay
 
 RELAY: web.AppKey[list[Relay]] = web.AppKey("relay", list)
 """The relay of a server in a cluster; empty for one that is alone."""

@@ -33,10 +33,10 @@ from shim.lib.errors import StoreError
 from shim.lib.ids import Ids
 from shim.lib.lazy import Lazy
 from shim.lib.settings import Settings
+from shim.main.choose_store import DATABASE, store_of
 from shim.processes.process_family import end_owned
 from shim.routes import EARLY, application, modules
 from shim.store.base import Store
-from shim.store.choose import DATABASE, store_of
 from shim.store.ownership import Ownership
 from shim.telemetry.meters import Meters
 from shim.telemetry.spans import spans

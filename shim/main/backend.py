@@ -21,6 +21,7 @@ from shim.agents.command_files import CommandFiles
 from shim.agents.install import Installer
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
+from shim.cluster.remote_changes import RemoteChanges
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.publisher import OPENCODE1
 from shim.faces.opencode2.events import FACE as OPENCODE2
@@ -56,7 +57,6 @@ from shim.sessions.index.manager import SessionManager
 from shim.sessions.index.named_sessions import NAMESPACE as NAMES
 from shim.sessions.index.named_sessions import NamedSessions
 from shim.sessions.placement import Placement
-from shim.sessions.remote_changes import RemoteChanges
 from shim.sessions.session.dependencies import SessionDeps
 from shim.store.peers import Peers
 from shim.stream.hub import Hub
@@ -324,7 +324,7 @@ async def _join_cluster(
 ) -> Callable[[], Awaitable[None]]:
     """Let clients go on at any server of the cluster, and do commands of other servers. Returns what ends the latter."""
     # Imported here, because only a server of a cluster has them.
-    from shim.http.relay import Relay
+    from shim.cluster.relay import Relay
     from shim.sessions.replays import Replays
 
     sessions, store = services.sessions, services.store

@@ -2,7 +2,7 @@
 
 A session belongs to the server that created it or loaded it first, until that server ends. Only its owner writes its journal and
 its row; other servers show the stored state. Implementations differ in how servers find each other: `shim.store.sqlite` uses
-locks on files of the shared data directory (docs/adr/0027), `shim.store.jetstream` keys that expire (docs/adr/0031).
+locks on files of the shared data directory (docs/adr/0027), `shim.cluster.nats` keys that expire (docs/adr/0031).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The other servers of a cluster: what they do for this one (a command is one HTTP request of a client), and what they tell.
 
-How it is carried is the store's matter: `shim.store.jetstream.commands` does it over NATS. What it means is `shim.http.relay`'s.
+How it is carried is the store's matter: `shim.cluster.nats.commands` does it over NATS. What it means is `shim.cluster.relay`'s.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from pathlib import Path
 from statistics import median
 
 from shim.lib.settings import Settings
+from shim.main.choose_store import cluster_store_of
 from shim.sessions.index.session_entry import SessionEntry
-from shim.store.choose import cluster_store_of
 from shim.store.rows import SessionRow
 from tests.bench import work
 from tests.bench.contenders import Contender, shim

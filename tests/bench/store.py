@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median, quantiles
 from time import perf_counter
 
+from shim.cluster.nats.layout import ClusterOptions
+from shim.cluster.nats.store import JetStreamStore
 from shim.store.base import Store
-from shim.store.jetstream.layout import ClusterOptions
-from shim.store.jetstream.store import JetStreamStore
 from shim.store.sqlite import SqliteStore
 from tests.support.nats_server import NatsServer
 from tests.unit.store.store_contract import event, journal

@@ -14,12 +14,12 @@ from aiohttp.test_utils import make_mocked_request
 from pydantic import SecretStr
 from yarl import URL
 
-from shim.http import relay as relay_module
+from shim.cluster import relay as relay_module
+from shim.cluster.relay import TICKET_ONLY, Relay, command_for
 from shim.http.forward import RELAY, forward
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
 from shim.http.places import NEEDED
-from shim.http.relay import TICKET_ONLY, Relay, command_for
 from shim.lib.errors import ServerLost, SessionElsewhere, StoreError, StoreUnavailable
 from shim.store.peers import Accept, Answer, Command, Growth, Handle, Headers, Node, Offer, Overview, Pipe
 from shim.store.servers import ServerRef
@@ -148,7 +148,7 @@ async def test_a_request_that_a_dead_server_did_not_hear_waits_for_the_next_one(
 ) -> None:
     """Its session has another server when it is looked at for the third time."""
     peers = DyingPeers(was_heard=was_heard)
-    monkeypatch.setattr("shim.http.relay.TAKE_OVER_S", wait_s)
+    monkeypatch.setattr("shim.cluster.relay.TAKE_OVER_S", wait_s)
     assert await abort_elsewhere(start, monkeypatch, peers, ["dead", "dead", "alive"]) == (200 if asked == 3 else 503)
     assert peers.asked == ["dead", "dead", "alive"][:asked]
 

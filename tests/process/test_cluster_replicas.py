@@ -12,9 +12,9 @@ from threading import Event
 
 import pytest
 
+from shim.cluster.nats.connection import Connection
+from shim.cluster.nats.layout import ClusterOptions, Layout
 from shim.lib.errors import StoreError
-from shim.store.jetstream.connection import Connection
-from shim.store.jetstream.layout import ClusterOptions, Layout
 from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer, nats_cluster
 

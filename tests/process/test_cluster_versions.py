@@ -17,10 +17,10 @@ from tests.support.nats_server import NatsServer
 __all__ = ["nats"]
 pytestmark = [pytest.mark.timeout(180), pytest.mark.slow]
 
-OTHER_FORMAT = "import shim.store.jetstream.layout as layout; layout.FORMAT = '0'\n" + RUN
+OTHER_FORMAT = "import shim.cluster.nats.layout as layout; layout.FORMAT = '0'\n" + RUN
 LATER_VERSION = (
     """
-import shim.store.jetstream.layout as layout, shim.store.jetstream.leases as leases
+import shim.cluster.nats.layout as layout, shim.cluster.nats.leases as leases
 dump, fields = layout.dump, leases.asdict
 layout.dump = lambda value, what: dump({**value, 'later': {'x': 1}}, what)
 leases.asdict = lambda value: {**fields(value), 'later': [1]}
@@ -30,7 +30,7 @@ leases.asdict = lambda value: {**fields(value), 'later': [1]}
 """A program that writes fields of which this version knows nothing into leases and entries of sessions."""
 EARLIER_VERSION = (
     """
-import shim.store.jetstream.leases as leases
+import shim.cluster.nats.leases as leases
 fields = leases.asdict
 leases.asdict = lambda value: {name: fields(value)[name] for name in ('agents', 'roots', 'room')}
 """

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
+from shim.cluster.nats.commands import ID, Commands
+from shim.cluster.nats.connection import Connection, Parcel
+from shim.cluster.nats.journals import Journal, Journals
+from shim.cluster.nats.lanes import LaneWriter
+from shim.cluster.nats.leases import Leases
+from shim.cluster.nats.store import JetStreamStore
 from shim.sessions.history import checkpoints
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.remote_sessions import RemoteSessions
-from shim.store.jetstream.commands import ID, Commands
-from shim.store.jetstream.connection import Connection, Parcel
-from shim.store.jetstream.journals import Journal, Journals
-from shim.store.jetstream.lanes import LaneWriter
-from shim.store.jetstream.leases import Leases
-from shim.store.jetstream.store import JetStreamStore
 from shim.store.ownership import ClaimedSession
 from shim.store.rows import EventRow
 from shim.store.servers import ServerRef

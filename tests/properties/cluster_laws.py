@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from shim.cluster.nats.batches import Reader, envelope_of
 from shim.faces.opencode1 import read as opencode1
 from shim.faces.opencode2 import read as opencode2
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.session.session_state import SessionState
-from shim.store.jetstream.batches import Reader, envelope_of
 from shim.store.memory import MemoryStore
 from shim.store.rows import event_of
 from tests.properties.cluster_world import ClusterNode, ClusterWorld

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from shim.store.jetstream.leases import LEASE_S
+from shim.cluster.nats.leases import LEASE_S
 from tests.properties.cluster_world import ClusterWorld
 from tests.support.cluster.simulated_nats import ARRIVES, Direction, Fate, Packet
 from tests.support.cluster.virtual_time import elapse

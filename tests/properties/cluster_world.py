@@ -21,6 +21,11 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+from shim.cluster.nats import connection as connections
+from shim.cluster.nats import leases, spool
+from shim.cluster.nats.lanes import DEFAULT_LIMITS
+from shim.cluster.nats.layout import ClusterOptions, decode_record
+from shim.cluster.nats.store import JetStreamStore
 from shim.faces.opencode1.routes.prompt import PromptBody, prompt_async
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.lib.clock import Clock
@@ -31,11 +36,6 @@ from shim.sessions.history import checkpoints, journal_loader
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
-from shim.store.jetstream import connection as connections
-from shim.store.jetstream import leases, spool
-from shim.store.jetstream.lanes import DEFAULT_LIMITS
-from shim.store.jetstream.layout import ClusterOptions, decode_record
-from shim.store.jetstream.store import JetStreamStore
 from shim.store.peers import Answer, Command
 from shim.store.servers import ServerRef
 from tests.support.cluster.simulated_nats import SimulatedClient, SimulatedNats, StoredMessage
@@ -216,7 +216,7 @@ class ClusterNode:
         await self.store.flush()
 
     async def request(self, action: str, session_id: str, text: str = "") -> None:
-        """Do what a client asks, or let the session's owner do it, as `shim.http.relay` does."""
+        """Do what a client asks, or let the session's owner do it, as `shim.cluster.relay` does."""
         try:
             try:
                 await self._do(action, session_id, text)

@@ -10,10 +10,10 @@ from asyncio.subprocess import Process
 from collections.abc import Mapping
 from pathlib import Path
 
+from shim.cluster.nats.connection import Connection
+from shim.cluster.nats.layout import ClusterOptions, Layout
+from shim.cluster.nats.leases import LEASE_S
 from shim.lib.errors import StoreError
-from shim.store.jetstream.connection import Connection
-from shim.store.jetstream.layout import ClusterOptions, Layout
-from shim.store.jetstream.leases import LEASE_S
 from tests.support.nats_server import NatsServer, nats_cluster
 from tools.chaos.proxy import Wire
 from tools.chaos.readings import have_all_copies

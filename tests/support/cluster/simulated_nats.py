@@ -1,6 +1,6 @@
 """A NATS server with JetStream in memory, and clients with the interface of nats-py that `connection.py` uses.
 
-The tests of the real server run on it too (`tests/unit/store/jetstream/conftest.py`), so both mean the same. It works in a loop
+The tests of the real server run on it too (`tests/unit/cluster/nats/conftest.py`), so both mean the same. It works in a loop
 of real time, and in a `ClusterLoop`, where a test decides what happens to messages (`Link`) and to the server (`SimulatedNats`).
 
     client -> Link: in order, LATENCY_S -> server: streams, subscriptions -> Link -> client

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from shim.store.jetstream.batches import batches, claim, encode_event
+from shim.cluster.nats.batches import batches, claim, encode_event
 from shim.store.rows import EventRow
 from tools.chaos.evidence import AgentProcess, JournalMessage, Message
 from tools.chaos.readings import agent_processes, bug_reports, journal_message, message_of

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from shim.cli.commands import cli
 from shim.lib.errors import StoreError
-from shim.store.choose import DATABASE
+from shim.main.choose_store import DATABASE
 from shim.store.sqlite import SqliteStore
 from tests.unit.store.store_contract import journal, row
 

@@ -1,0 +1,63 @@
+"""Chooses the store of a server: SQLite in its data directory, or the NATS of a cluster.
+
+NATS's client is an extra, and is imported only for a cluster.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import TYPE_CHECKING
+
+from shim.lib.errors import StoreError
+from shim.lib.settings import EMBEDDED, Settings
+from shim.store.base import Store
+from shim.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from shim.cluster.nats.layout import ClusterOptions
+
+DATABASE = "opencode-shim.db"
+
+
+def store_of(settings: Settings) -> Store:
+    """The store of a server with these settings, not opened. Raises StoreError if a cluster needs what is not installed."""
+    return sqlite_of(settings) if settings.cluster is None else cluster_store_of(settings)
+
+
+def sqlite_of(settings: Settings) -> SqliteStore:
+    """The store in the data directory, not opened."""
+    return SqliteStore(settings.data_dir / DATABASE, move_aside=settings.move_aside_damaged)
+
+
+def cluster_store_of(settings: Settings) -> Store:
+    """The store of the cluster in the settings, not opened. Raises StoreError if there is none, or no NATS client."""
+    require_cluster_extra(settings)
+    from shim.cluster.nats.nats_process import EmbeddedServer
+    from shim.cluster.nats.store import JetStreamStore
+
+    embedded = EmbeddedServer(settings.data_dir) if settings.cluster == EMBEDDED else None
+    return JetStreamStore(_options(settings), directory=settings.data_dir, embedded=embedded, name=settings.server_name)
+
+
+def require_cluster_extra(settings: Settings) -> None:
+    """Raise StoreError if the settings have no cluster, or NATS's client is not installed."""
+    if settings.cluster is None:
+        raise StoreError("No cluster is set. Name its NATS servers: --cluster nats://HOST[,HOST...], or SHIM_CLUSTER.")
+    if importlib.util.find_spec("nats") is None:
+        raise StoreError("--cluster needs the package nats-py: uv tool install 'opencode-shim[cluster]', or leave --cluster out.")
+
+
+def _options(settings: Settings) -> ClusterOptions:
+    from shim.cluster.nats.layout import ClusterOptions
+
+    secret = settings.cluster_password
+    return ClusterOptions(
+        tuple((settings.cluster or "").split(",")),
+        settings.cluster_prefix,
+        settings.cluster_replicas,
+        settings.cluster_credentials,
+        "" if secret is None else secret.get_secret_value(),
+        settings.cluster_tls_ca,
+        settings.cluster_tls_cert,
+        settings.cluster_tls_key,
+    )

@@ -1,0 +1,253 @@
+"""Nothing is lost whatever comes while a store waits for NATS.
+
+Each call of the store is tried with a second one at each of its waits: before each answer of NATS reaches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from unittest.mock import patch
+
+import pytest
+
+from shim.cluster.nats import connection as connections
+from shim.cluster.nats.layout import ClusterOptions
+from shim.cluster.nats.store import JetStreamStore
+from shim.lib.errors import SessionElsewhere, StoreError
+from shim.store.base import Checkpoint
+from tests.support.cluster.simulated_nats import ARRIVES, Direction, Fate, Packet, SimulatedNats
+from tests.support.cluster.virtual_time import ClusterLoop, elapse
+from tests.unit.store.store_contract import event, row
+
+POINTS = 24
+"""Waits that are tried; no call has more."""
+
+Call = Callable[[JetStreamStore], Awaitable[object]]
+
+
+async def save(store: JetStreamStore) -> None:
+    store.save_session(row(updated_ms=1))
+    await store.flush("ses_a")
+
+
+async def save_checkpoint(store: JetStreamStore) -> None:
+    store.save_checkpoint("ses_a", Checkpoint(1, b"head", frozenset({1})), {1: b"page"})
+    await store.flush("ses_a")
+
+
+CALLS: dict[str, Call] = {
+    "flush": lambda store: store.flush(),
+    "save": save,
+    "save_checkpoint": save_checkpoint,
+    "claim": lambda store: store.claim("ses_a"),
+    "sessions": lambda store: store.sessions(),
+    "events": lambda store: store.events("ses_a"),
+    "checkpoint": lambda store: store.checkpoint("ses_a"),
+    "refresh": lambda store: store.refresh("ses_a"),
+    "owners": lambda store: store.owners(),
+    "look": lambda store: store.look(),
+}
+
+
+class Setting:
+    """Two servers on a simulated NATS. `interrupt` calls a function before the n-th message to the first one, and the next."""
+
+    def __init__(self, nats: SimulatedNats) -> None:
+        options = ClusterOptions(("nats://simulated",))
+        self.nats = nats
+        self.store, self.other = JetStreamStore(options), JetStreamStore(options)
+        self.last = 0
+        """The last event that was appended."""
+
+    async def open(self) -> None:
+        self.nats.commit_s = 0.001
+        await self.store.open()
+        await self.other.open()
+
+    def append(self) -> None:
+        """Append the session's next event at the first server."""
+        self.last += 1
+        self.store.append([event(self.last)])
+
+    def interrupt(self, point: int, calls: Callable[[], None]) -> list[int]:
+        """Returns the numbers of the messages before which it was called, as they come."""
+        seen, called = 0, list[int]()
+
+        def fate(direction: Direction, packet: Packet) -> Fate:
+            nonlocal seen
+            if direction == "to_client":
+                seen += 1
+                if seen in (point, point + 1):
+                    called.append(seen)
+                    calls()
+            return ARRIVES
+
+        self.nats.links[0].fate = fate
+        return called
+
+    async def check(self) -> None:
+        """All that was appended is stored, at both servers, and the session goes on."""
+        await elapse(5)
+        self.append()
+        await self.store.flush("ses_a")
+        expected = list(range(1, self.last + 1))
+        assert [one.sequence for one in await self.store.events("ses_a")] == expected
+        assert self.store.last_sequence("ses_a") == self.last
+        assert [one.sequence for one in await self.other.events("ses_a")] == expected
+        assert self.store.pending == 0
+        assert (await self.store.look()).lost == ()
+
+    async def close(self) -> None:
+        await self.store.close()
+        await self.other.close()
+
+
+def run(test: Callable[[Setting], Awaitable[None]]) -> None:
+    """Run a test in virtual time."""
+    nats = SimulatedNats()
+
+    async def main() -> None:
+        with patch.object(connections, "Client", nats.client):
+            setting = Setting(nats)
+            await setting.open()
+            try:
+                await test(setting)
+            finally:
+                await setting.close()
+
+    ClusterLoop().run(main())
+
+
+def at_each_wait(test: Callable[[Setting, int], Awaitable[bool]]) -> None:
+    """Run a test for each wait, until it says that there are no more."""
+    for point in range(1, POINTS):
+        has_more = False
+
+        async def once(setting: Setting, point: int = point) -> None:
+            nonlocal has_more
+            try:
+                has_more = await test(setting, point)
+                await setting.check()
+            except Exception as error:
+                error.add_note(f"at wait {point}")
+                raise
+
+        run(once)
+        if not has_more:
+            return
+    raise AssertionError(f"more than {POINTS} waits")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_events_that_come_while_a_session_is_new(name: str) -> None:
+    async def test(setting: Setting, point: int) -> bool:
+        setting.append()
+        called = setting.interrupt(point, setting.append)
+        await CALLS[name](setting.store)
+        return bool(called)
+
+    at_each_wait(test)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_events_that_come_while_a_session_of_this_server_is_used(name: str) -> None:
+    async def test(setting: Setting, point: int) -> bool:
+        setting.store.save_session(row())
+        setting.append()
+        await setting.store.flush()
+        called = setting.interrupt(point, setting.append)
+        await CALLS[name](setting.store)
+        return bool(called)
+
+    at_each_wait(test)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_first_events_of_a_session_come_while_others_are_read(name: str) -> None:
+    async def test(setting: Setting, point: int) -> bool:
+        called = setting.interrupt(point, setting.append)
+        with suppress(SessionElsewhere):
+            await CALLS[name](setting.store)
+        return bool(called)
+
+    at_each_wait(test)
+
+
+@pytest.mark.parametrize("name", [name for name in CALLS if not name.startswith("save")])
+def test_a_session_is_claimed_while_it_is_read(name: str) -> None:
+    async def test(setting: Setting, point: int) -> bool:
+        setting.other.save_session(row())
+        setting.other.append([event(1), event(2), event(3)])
+        await setting.other.flush()
+        await setting.other.peers.release("ses_a")
+        await setting.store.sessions()
+        setting.last = 3
+        claims: list[asyncio.Task[None]] = []
+
+        async def claim() -> None:
+            await setting.store.claim("ses_a")
+            setting.append()
+
+        called = setting.interrupt(point, lambda: claims.append(asyncio.create_task(claim())))
+        await CALLS[name](setting.store)
+        if not called:
+            await claim()
+        await asyncio.gather(*claims)
+        assert "ses_a" not in await setting.store.owners()
+        return bool(called)
+
+    at_each_wait(test)
+
+
+@pytest.mark.parametrize("name", ["look", "sessions", "refresh", "events", "flush", "claim"])
+def test_a_session_is_created_again_while_a_look_finds_its_deletion(name: str) -> None:
+    async def test(setting: Setting, point: int) -> bool:
+        setting.other.save_session(row())
+        setting.other.append([event(1), event(2), event(3)])
+        await setting.other.flush()
+        await setting.store.sessions()
+        await setting.store.refresh("ses_a")
+        setting.other.delete_session("ses_a")
+        await setting.other.flush()
+        is_created = False
+
+        async def create() -> None:
+            nonlocal is_created
+            if not is_created:
+                is_created = True
+                await setting.store.claim("ses_a")
+                setting.append()
+
+        tasks: list[asyncio.Task[None]] = []
+        called = setting.interrupt(point, lambda: tasks.append(asyncio.create_task(create())))
+        with suppress(StoreError):  # of `events`: those of the deleted session are gone
+            await CALLS[name](setting.store)
+        await create()
+        await asyncio.gather(*tasks)
+        return bool(called)
+
+    at_each_wait(test)
+
+
+def test_a_page_that_is_copied_does_not_replace_a_newer_one() -> None:
+    async def test(setting: Setting, point: int) -> bool:
+        store = setting.store
+
+        def save(text: bytes) -> None:
+            store.save_checkpoint("ses_a", Checkpoint(setting.last, text, frozenset({1})), {1: text})
+
+        setting.append()
+        save(b"old")
+        await store.flush()
+        store._use().pages.remove("ses_a")  # pyright: ignore[reportPrivateUsage] - as on a machine that has no copy yet
+        called = setting.interrupt(point, lambda: save(b"new"))
+        await store.checkpoint("ses_a")
+        await store.flush()
+        found = await store.checkpoint("ses_a")
+        assert found is not None
+        assert store.checkpoint_page("ses_a", 1) == found.head
+        return bool(called)
+
+    at_each_wait(test)

@@ -302,8 +302,7 @@ def denies_whole(rules: Iterable[Rule]) -> bool:
     return whole
 
 
-@lru_cache(maxsize=256)
-def with_home(rules: tuple[Rule, ...], home: str) -> tuple[Rule, ...]:
+def with_home(rules: Iterable[Rule], home: str) -> tuple[Rule, ...]:
     """Rules with `~/` and `$HOME/` at the start of their patterns replaced, as OpenCode does."""
     return tuple(replace(rule, pattern=_HOME.sub(lambda _: home.rstrip("/") + "/", rule.pattern)) for rule in rules)
 

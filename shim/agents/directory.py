@@ -211,7 +211,7 @@ class AgentDirectory:
         """
         if self._default_name is not None:
             return self._agents[self._default_name]
-        usable = [a for a in self._agents.values() if not a.located.why]
+        usable = [a for a in self._agents.values() if a.usable]
         agent = next((a for a in usable if a.spec.binaries), None) or next(iter(usable), None)
         if agent is None:
             raise AgentNotFound("No agent is installed, and none is built in.")
@@ -229,7 +229,7 @@ class AgentDirectory:
                     if name in self._has_offer:
                         await self._has_offer[name].wait()
         first = self.default().spec.name
-        usable = [a for a in self._agents.values() if not a.located.why]
+        usable = [a for a in self._agents.values() if a.usable]
         return [*(a for a in usable if a.spec.name == first), *(a for a in usable if a.spec.name != first)]
 
     def environment(self) -> dict[str, str]:

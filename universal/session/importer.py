@@ -8,7 +8,7 @@ back as it came. Its inverse is `shim.faces.opencode1.read`, to which a test hol
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from universal.items import Item
@@ -229,25 +229,8 @@ def step_info(wire: Json) -> StepInfo:
 # --- prompts ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _LastPrompt:
-    """The last item that was read. A prompt is read by the queue, the transcript and the timeline, one right after the other."""
-
-    item: Item | None = None
-    prompt: UserPrompt = field(default_factory=UserPrompt)
-
-
-_last = _LastPrompt()
-
-
 def user_prompt(item: Item) -> UserPrompt:
     """The prompt in the item of a user message; an empty prompt if the item has none."""
-    if _last.item is not item:
-        _last.item, _last.prompt = item, _read_prompt(item)
-    return _last.prompt
-
-
-def _read_prompt(item: Item) -> UserPrompt:
     fields = obj(obj(item.metadata).get("opencode"))
     parts = ({key: value for key, value in obj(row).items() if value is not None} for row in arr(fields.get("parts")))
     return UserPrompt(

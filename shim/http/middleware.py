@@ -99,7 +99,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 @web.middleware
 async def errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Turn exceptions of handlers into answers. A body that was made smaller is refused: nothing is inflated (`cli.server`)."""
+    """Turn exceptions of handlers into answers. Refuse a compressed body, because nothing here inflates one (`cli.server`)."""
     try:
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise InvalidRequest(ENCODED)

@@ -53,14 +53,12 @@ DENIED_PREFIX = "SHIM_"
 """Prefix of this server's settings, which include its password."""
 
 
-_SHELLS = frozenset({"bash", "dash", "sh", "zsh"})
-"""Shells whose lines the permission rules can read (`universal.shell`)."""
-
-
 def agent_shell(inherited: Mapping[str, str]) -> dict[str, str]:
     """Return the shell for an agent's commands, if the person's own is one whose lines no rule can read (fish, nu ...)."""
+    from universal.shell.tables import READ_SHELLS  # late: no start waits for it
+
     name = inherited.get("SHELL", "").rpartition("/")[2]
-    return {} if name in _SHELLS or not name else {"SHELL": "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"}
+    return {} if name in READ_SHELLS or not name else {"SHELL": "/bin/bash" if os.access("/bin/bash", os.X_OK) else "/bin/sh"}
 
 
 OWN_PASSWORDS = ("OPENCODE_SERVER_PASSWORD", "OPENCODE_PASSWORD", "SHIM_PASSWORD", "SHIM_CLUSTER_PASSWORD")

@@ -37,6 +37,8 @@ BUILT_INS = word_set(
 FREE = frozenset({":", "true", "false", "cd", "exit", "test", "[", "set"})
 """Built-ins that start no program and change nothing but the shell: they need no permission."""
 SHELLS = frozenset({"sh", "bash", "dash"})
+READ_SHELLS = SHELLS | {"zsh"}
+"""Shells whose lines `universal.shell` reads: all of them read its proved subset alike."""
 SET_OPTIONS = re.compile(r"[-+][eux]+o?|pipefail|errexit|nounset")
 RUNNERS = word_set(
     """

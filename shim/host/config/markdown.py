@@ -72,7 +72,10 @@ def nested_head(text: str) -> tuple[dict[str, Any], str]:
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int:
-    """Return the line, from 1, of a path of keys of the head, or of the last of them that is there; 0 if none is."""
+    """Return the line, from 1, where a path of keys stands in the head. 0 if its first key is not there.
+
+    If a later key is missing, it is the line of the one before.
+    """
     match = HEAD.match(text.removeprefix("\ufeff"))
     try:
         node: Any = yaml.compose(match[1], Loader=yaml.SafeLoader) if match is not None else None

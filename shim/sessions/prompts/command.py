@@ -220,7 +220,8 @@ async def _expand(
     directory = actor.directory
     pieces = fill(command.template, arguments)
     lines = list(dict.fromkeys(piece.text for piece in pieces if piece.is_command))
-    refusals = await _refusals_of(lines, manager, actor, command.agent or body.mode or "", body)
+    mode = command.agent or body.mode or actor.main.session.record.mode or ""
+    refusals = await _refusals_of(lines, manager, actor, mode, body)
     for line, why in refusals.items():
         actor.main.status("notice", f"A shell line of /{command.name} did not run: {line.strip()}. {why}")
     outputs = {line: NOT_RUN if line in refusals else await _output_of(line, directory, manager) for line in lines}

@@ -23,10 +23,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from universal.agents.acp.context import Msg
+from universal.agents.kit import END as END
 from universal.items import Json
 
-END = "end"
-"""Key of the timer for the end of a turn."""
 HISTORY = "history"
 """Key of the timer for the end of a history that `session/load` replays."""
 LATE_S = 0.25

@@ -68,6 +68,8 @@ SHELL_LINES_OFF = (
 )
 _AFTER_RESULT = frozenset({"result", "system/session_state_changed", "command_lifecycle"})
 """Lines about turns that come after a `result`."""
+_ANSWERS = frozenset({"control_response", "keep_alive"})
+"""Lines that show only that the program runs."""
 BACKGROUND: Msg = {"subtype": "background_tasks"}
 
 
@@ -96,7 +98,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """uuid of the last message of the main transcript."""
         self._held: list[Msg] = []
         """A `result` that came before results of its calls, and lines about turns after it."""
-        self._resumed = False
+        self._resumed = self._is_heard = False
+        """`_is_heard`: Claude has said something of its own, not only answered requests."""
         self._has_begun = False
         """True since the first turn of this process."""
 
@@ -171,7 +174,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _prompt(self, command: Prompt) -> Iterator[Output]:
         yield from self._release()
-        if self._settings.is_starting:
+        if not self._is_heard:
             yield kit.await_handshake()
         yield from self._settings.changes_for(command)
         if command.text.startswith("/") and not self._settings.has_skill_shell and not self._is_told_of_skill_shell:
@@ -209,6 +212,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             if event.get("type") == "content_block_delta":
                 return [*self._main.piece(event, message, self.native_session_id)]
         kind = kind_of(message)
+        self._is_heard = self._is_heard or kind not in _ANSWERS
         if kind == "assistant" and not message.get("parent_tool_use_id"):
             self._anchor = get_text(message, "uuid")
         if self._held:
@@ -331,13 +335,14 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _await_idle(self) -> Iterator[Output]:
         if self._turns.is_resting:
-            yield SetTimer("no idle", ENDS["no idle"].wait_s)
+            yield SetTimer("rest", ENDS["rest"].wait_s)
 
     def on_timer(self, key: str) -> list[Output]:
         """Give up the handshake, or end a turn by a sign that no other has followed (`ENDS`)."""
         if key == kit.HANDSHAKE:
-            late = kit.handshake_failed("Claude Code", "initialize", resumes=not self.has_conversation)
-            return [late] if self._settings.is_starting and not self._has_begun else []
+            missing = "initialize" if self._settings.is_starting else "the first prompt"
+            late = kit.handshake_failed("Claude Code", missing, resumes=not self.has_conversation)
+            return [] if self._is_heard else [late]
         return self._stamp(self._by_sign(*key.split(" ", 1)))
 
     def _by_sign(self, sign: str, subject: str = "") -> Iterator[Output]:
@@ -352,7 +357,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         elif sign == "end_turn" and subject == self._anchor and not self._open_calls():
             yield from self._close(None)
             yield from self._turns.rest()
-        elif sign == "no" and self._turns.is_resting:
+        elif sign == "rest" and self._turns.is_resting:
             if self._crew.background():  # it holds the turn
                 yield from self._await_idle()
             else:

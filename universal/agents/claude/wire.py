@@ -218,7 +218,7 @@ ENDS: dict[str, kit.Sign] = {
     "idle": kit.Sign("answers all prompts that have begun. One that has not, and does not begin, is lost", ACCEPT_S),
     "command_lifecycle": kit.Sign("`completed` or `cancelled` of a prompt that has begun", kit.END_S),
     "end_turn": kit.Sign("a message that calls no tools, from a version without states", HOOKS_S),
-    "no idle": kit.Sign("`result`, and no `idle` after it", REST_S),
+    "rest": kit.Sign("`result`, and no `idle` after it", REST_S),
     "eof": kit.Sign("the process has ended"),
 }
 """Sign of a turn's end -> what it shows, and how long the others are waited for. Claude Code has no request for its state."""

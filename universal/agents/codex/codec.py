@@ -18,11 +18,9 @@ from universal.agents.codex.speech import Context, Thread
 from universal.agents.codex.tools import Display, Outcome, agent_name, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, Turns
 from universal.agents.codex.wire import (
-    END_S,
     IGNORED,
     NAME,
     READ_METHOD,
-    READ_S,
     REFUSED,
     RESTING,
     SELF_INTERRUPTION,
@@ -328,7 +326,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         thread = self._thread(params)
         if (self._is_main(params) or thread is not self._main) and self._has_turn(thread):
             thread.resting = kind
-            yield SetTimer(thread.thread_id, END_S)
+            yield SetTimer(thread.thread_id, kit.END_S)
 
     def _not_over(self, params: Msg) -> Iterator[Output]:
         thread = self._thread(params)
@@ -348,7 +346,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         if thread.read_id is not None:  # it was asked, and does not answer
             return self._stamp(self._end_by_sign(thread, {}, None))
         thread.read_id, line = self._rpc.request(READ_METHOD, {"threadId": key, "includeTurns": True})
-        return [WriteLine(line), SetTimer(key, READ_S)]
+        return [WriteLine(line), SetTimer(key, kit.ASK_S)]
 
     def _on_thread_read(self, request_id: Id, native: Msg, raw: Msg) -> Iterator[Output]:
         """Handle Codex' word on a thread that seemed to be at rest: its turn is over, or goes on."""

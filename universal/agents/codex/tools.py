@@ -19,7 +19,7 @@ from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResul
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
-from universal.shell.tables import RUNNERS, SHELLS
+from universal.shell.tables import READ_SHELLS, RUNNERS
 
 DECLINED = "The user declined this."
 BACKGROUND = "(still running in the background)"
@@ -46,10 +46,6 @@ class Outcome:
 # --- commands -----------------------------------------------------------------------------------------
 
 
-_READ_SHELLS = SHELLS | {"zsh"}
-"""Shells whose lines `universal.shell` reads: all of them read its proved subset alike."""
-
-
 def bare_command(item: Msg) -> str:
     """The command without the shell around it (`/bin/bash -lc '...'`)."""
     command = get_text(item, "command")
@@ -58,7 +54,7 @@ def bare_command(item: Msg) -> str:
     except ValueError:
         words = []
     program = posixpath.basename(words[0]) if words else ""
-    if len(words) == 3 and words[1] in ("-lc", "-c") and program in _READ_SHELLS:
+    if len(words) == 3 and words[1] in ("-lc", "-c") and program in READ_SHELLS:
         return words[2]
     if program in RUNNERS:  # it reads lines in its own way, so nobody knows what it runs
         return command

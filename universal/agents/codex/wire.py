@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from universal.agents import kit
 from universal.codec import Attachment, Catalogue, Mode, Model, Prompt
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text, parse
@@ -226,22 +227,18 @@ def retry_of(error: Msg) -> tuple[str, dict[str, Json]]:
 
 # --- the ends of a turn -------------------------------------------------------------------------------
 
-END_S = 2.0
-"""Seconds for `turn/completed` after another sign that a turn is over. Then Codex is asked."""
-READ_S = 5.0
-"""Seconds for the answer (`thread/read`). Then the turn ends by the sign alone."""
 RESTING = frozenset({"idle", "systemError", "notLoaded"})
 """Statuses of a thread without a running turn. `systemError` means that its turn has failed."""
 READ_METHOD = "thread/read"
-ENDS: dict[str, str] = {
-    "turn/completed": "the end itself, with its status and its error",
-    "thread/status/changed": "a status of RESTING; `active` takes it back",
-    "error": "an error without a retry",
-    "thread/closed": "the thread is not loaded any more",
-    "thread/deleted": "the thread is gone",
-    "eof": "the process has ended",
+ENDS: dict[str, kit.Sign] = {
+    "turn/completed": kit.Sign("the end itself, with its status and its error"),
+    "thread/status/changed": kit.Sign("a status of RESTING; `active` takes it back", kit.END_S),
+    "error": kit.Sign("an error without a retry", kit.END_S),
+    "thread/closed": kit.Sign("the thread is not loaded any more", kit.END_S),
+    "thread/deleted": kit.Sign("the thread is gone", kit.END_S),
+    "eof": kit.Sign("the process has ended"),
 }
-"""Notification -> how it shows that a turn is over. All but the first wait for the first, and ask."""
+"""Sign of a turn's end -> what it shows, and how long `turn/completed` is waited for before Codex is asked (`thread/read`)."""
 
 
 # --- known and not used -----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from universal.agents.kit.codec import (
     handshake_failed,
 )
 from universal.agents.kit.context import Context, add_usage, error_data, error_fact, is_context_full
-from universal.agents.kit.ends import ASK_S, END, END_S, Sign, Watch, unresponsive
+from universal.agents.kit.ends import ASK_S, END, END_S, Sign, Watch
 from universal.agents.kit.forms import form_content, form_questions
 from universal.agents.kit.http import HttpCodec, WatchedCodec, attachment_url
 from universal.agents.kit.items import (
@@ -83,5 +83,4 @@ __all__ = [
     "message_item",
     "output_part",
     "result_item",
-    "unresponsive",
 ]

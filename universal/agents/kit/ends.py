@@ -5,10 +5,10 @@ An agent that can be asked is asked before a turn ends by a sign alone, and now 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from universal.codec import SetTimer
+from universal.codec import Output, SetTimer, Stop
 from universal.items import Json
 
 END = "end"
@@ -23,13 +23,6 @@ SILENCES = 3
 """Questions in a row that an agent may leave unanswered without a sign. Then it is given up."""
 
 
-def unresponsive(title: str) -> dict[str, Json]:
-    """The error of an agent that does not answer any more."""
-    hint = "Send the prompt again. If it stays so, `opencode-shim doctor` and the server's log say more."
-    message = f"{title} does not answer any more, so it was stopped."
-    return {"message": message, "code": "agent_unresponsive", "details": {"is_retryable": True, "hint": hint}}
-
-
 class Sign(NamedTuple):
     """A sign that a turn is over: how it shows that, and the seconds for others to follow. 0: it ends the turn at once."""
 
@@ -38,24 +31,25 @@ class Sign(NamedTuple):
 
 
 class Watch:
-    """Whether sessions of an agent still work, by its signs and its answers. The codec sets the timer `END` and asks.
+    """Finds out whether sessions of an agent still work, by its signs and its answers. Its timer is END.
 
     A session is over if two answers in a row say that it rests, END_S apart, because events may still be on their way. It is also
-    over if it has given a sign and the agent does not answer.
+    over if it has given a sign and the agent does not answer. In: the agent's name for a person; `ask`, which makes the request;
+    `active`, which lists the sessions that have something to answer; `end`, which ends one of them.
     """
 
-    __slots__ = ("_is_asked", "_resting", "_signs", "_silences")
-
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        title: str,
+        ask: Callable[[], Output],
+        active: Callable[[], Sequence[str]],
+        end: Callable[[str, dict[str, Any]], Iterable[Output]],
+    ) -> None:
+        self._title, self._ask, self._active, self._end = title, ask, active, end
         self._signs: set[str] = set()
         self._resting: set[str] = set()
         self._is_asked = False
         self._silences = 0
-
-    @property
-    def has_lost_agent(self) -> bool:
-        """Whether the agent has not answered several times in a row."""
-        return self._silences >= SILENCES
 
     def on_sign(self, session: str, sign: Sign) -> SetTimer:
         """Note a sign of a session."""
@@ -73,26 +67,42 @@ class Watch:
         self._is_asked, self._silences = False, 0
         return SetTimer(END, POLL_S)
 
-    def must_ask(self) -> bool:
-        """Return whether to ask, because the time is over. False: the agent was asked, and has not answered."""
+    def on_timer(self) -> Iterator[Output]:
+        """Ask. If the agent was asked and has not answered, end what has given a sign, or give the agent up."""
+        if not self._active():
+            return
         self._is_asked = not self._is_asked
-        self._silences += not self._is_asked
-        return self._is_asked
+        if self._is_asked:
+            yield self._ask()
+            yield SetTimer(END, ASK_S)
+            return
+        self._silences += 1
+        for session in self._active():
+            if session in self._signs:
+                yield from self._end(session, {})
+        if not self._active():
+            return
+        if self._silences >= SILENCES:
+            yield Stop("it does not say whether it works", error=_unresponsive(self._title))
+        else:
+            yield SetTimer(END, ASK_S)
 
-    def over_by_signs(self, sessions: Iterable[str]) -> list[str]:
-        """Return which of these sessions are over, because the agent does not answer."""
-        return [session for session in sessions if session in self._signs]
-
-    def on_answer(self, sessions: Iterable[str], working: Collection[str]) -> tuple[list[str], SetTimer]:
-        """Handle an answer: which of these sessions are over, and when to ask again."""
+    def on_answer(self, working: Collection[str], raw: dict[str, Any]) -> Iterator[Output]:
+        """Handle an answer: which sessions work."""
         self._is_asked, self._silences = False, 0
-        over: list[str] = []
-        for session in sessions:
+        for session in self._active():
             if session in working:
                 self.on_work(session)
             elif session in self._resting:
-                over.append(session)
                 self.on_work(session)
+                yield from self._end(session, raw)
             else:
                 self._resting.add(session)
-        return over, SetTimer(END, END_S if self._resting else POLL_S)
+        if self._active():
+            yield SetTimer(END, END_S if self._resting else POLL_S)
+
+
+def _unresponsive(title: str) -> dict[str, Json]:
+    hint = "Send the prompt again. If it stays so, `opencode-shim doctor` and the server's log say more."
+    message = f"{title} does not answer any more, so it was stopped."
+    return {"message": message, "code": "agent_unresponsive", "details": {"is_retryable": True, "hint": hint}}

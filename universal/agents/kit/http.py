@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 from universal.agents.kit.codec import HANDSHAKE, BaseCodec, await_handshake, end_handshake, handshake_failed
 from universal.agents.kit.context import ContextT
-from universal.agents.kit.ends import ASK_S, END, Watch, unresponsive
-from universal.codec import Attachment, Fact, Output, SetTimer, Stop, WriteLine
+from universal.agents.kit.ends import Watch
+from universal.codec import Attachment, Fact, Output, SetTimer, WriteLine
 from universal.items import Json
 from universal.lib.jsonline import digest
 from universal.lib.jsonvalue import obj, text
@@ -81,7 +81,7 @@ class WatchedCodec(HttpCodec[ContextT]):
 
     def __init__(self, context: ContextT) -> None:
         super().__init__(context)
-        self._watch = Watch()
+        self._watch = Watch(self.TITLE, self._ask_status, self._active, self._end_by_sign)
         self._resumed = False
         self._is_awaited = False
         """True while the server has not taken the prompt."""
@@ -127,32 +127,17 @@ class WatchedCodec(HttpCodec[ContextT]):
             missing = next(reversed(self._asked.values()), "the prompt")
             late = handshake_failed(self.TITLE, missing, resumes=not self.has_conversation)
             return [late] if self._is_awaited else []
-        return self._stamp(self._look())
+        return self._stamp(self._watch.on_timer())
 
-    def _look(self) -> Iterator[Output]:
-        if not self._active():
-            return
-        if self._watch.must_ask():
-            yield self._request("status", "GET", self.STATUS_PATH)
-            yield SetTimer(END, ASK_S)
-            return
-        for session_id in self._watch.over_by_signs(self._active()):
-            yield from self._end_by_sign(session_id, {})
-        if self._watch.has_lost_agent:
-            yield Stop(f"no answer to GET {self.STATUS_PATH}", error=unresponsive(self.TITLE))
-        elif self._active():
-            yield SetTimer(END, ASK_S)
+    def _ask_status(self) -> Output:
+        return self._request("status", "GET", self.STATUS_PATH)
 
     def _on_status_answer(self, good: bool, body: Json, msg: dict[str, Any]) -> Iterator[Output]:
         """Handle the server's word on what works. A refusal is no answer."""
-        if not good:
+        if good:
+            yield from self._watch.on_answer(self._at_work(body), msg)
+        else:
             self._ctx.ignore("status: refused")
-            return
-        over, timer = self._watch.on_answer(self._active(), self._at_work(body))
-        for session_id in over:
-            yield from self._end_by_sign(session_id, msg)
-        if self._active():
-            yield timer
 
     def _not_begun(self) -> dict[str, Json]:
         """The error of a prompt that the server has taken and does not work on."""

@@ -60,7 +60,6 @@ from universal.codec import (
     QuestionReply,
     SetTimer,
     Signal,
-    Stop,
 )
 from universal.events import ErrorData, EventType
 from universal.items import Json
@@ -113,7 +112,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """The last assistant message of the run, which shows how the run ended."""
         self._usage: dict[str, int] = {}
         self._cost = 0.0
-        self._watch = kit.Watch()
+        self._watch = kit.Watch("Pi", lambda: self._command("get_state", "watch"), self._active, self._end_by_sign)
         self._resumed = False
         self._is_awaited = False
         """True while Pi has not taken the prompt."""
@@ -368,7 +367,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
         if key == _PAUSE:
             self._is_paused = False
             return []
-        return self._stamp(self._look())
+        return self._stamp(self._watch.on_timer())
 
     def _on_late_handshake(self) -> list[Output]:
         has_started = "get_state" in self._start_answers
@@ -384,32 +383,17 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._is_paused = True
         return SetTimer(_PAUSE, at_most_s)
 
-    def _look(self) -> Iterator[Output]:
-        if self._is_awaited or not (self._prompt or self._running):
-            return
-        if self._watch.must_ask():
-            yield self._command("get_state", "watch")
-            yield SetTimer(kit.END, kit.ASK_S)
-        elif self._watch.over_by_signs([""]):
-            yield from self._end_by_sign({})
-        elif self._watch.has_lost_agent:
-            yield Stop("no answer to get_state", error=kit.unresponsive("Pi"))
-        else:
-            yield SetTimer(kit.END, kit.ASK_S)
+    def _active(self) -> tuple[str, ...]:
+        """The one session, if it has something to answer that Pi has taken."""
+        return ("",) if not self._is_awaited and (self._prompt or self._running) else ()
 
     def _on_watch(self, data: Msg, msg: Msg) -> Iterator[Output]:
         is_at_work = data.get("isStreaming") is True or data.get("isCompacting") is True
         is_at_work = is_at_work or self._is_paused or self._asks.is_open
-        over, timer = self._watch.on_answer([""], [""] if is_at_work else [])
-        if over:
-            yield from self._end_by_sign(msg)
-        elif self._prompt or self._running:
-            yield timer
+        yield from self._watch.on_answer(("",) if is_at_work else (), msg)
 
-    def _end_by_sign(self, msg: Msg) -> Iterator[Output]:
+    def _end_by_sign(self, _session: str, msg: Msg) -> Iterator[Output]:
         """End a run whose end Pi has not told."""
-        if not (self._prompt or self._running):
-            return
         self._ctx.counters["agent_settled missing"] += 1
         if self._running:
             yield from self._finish(msg)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from shim.dev.record.driver import counting_ids
+from universal.agents import kit
 from universal.agents.codex.codec import CodexCodec
 from universal.agents.codex.spec import CODEX
-from universal.agents.codex.wire import END_S
 from universal.codec import (
     Attachment,
     Fact,
@@ -290,7 +290,7 @@ def test_an_error_that_is_tried_again_does_not_end_the_turn() -> None:
     (data,) = facts(outputs, EventType.ITEM_COMPLETED)
     assert (data.item.metadata["attempt"], signals(outputs)) == (2, [])
     error = {"message": "unexpected status 401", "codexErrorInfo": {"httpConnectionFailed": {"httpStatusCode": 401}}}
-    assert bench.say("error", error=error, willRetry=False) == [SetTimer("thread-1", END_S)]
+    assert bench.say("error", error=error, willRetry=False) == [SetTimer("thread-1", kit.END_S)]
     outputs = bench.end("failed", error=error)
     (told,) = facts(outputs, EventType.ERROR)
     assert (told.code, told.details["status_code"]) == ("authentication_failed", 401)

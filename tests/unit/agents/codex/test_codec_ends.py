@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.agents.codex.test_codec import THREAD, TURN, Bench, facts, signals, written_lines
 from universal.agents import kit
-from universal.agents.codex.wire import END_S, ENDS
+from universal.agents.codex.wire import ENDS
 from universal.codec import Prompt, SetTimer, Stop
 from universal.events import EventType
 from universal.items import ItemKind
@@ -45,7 +45,7 @@ def test_each_sign_of_an_end_ends_the_turn_without_turn_completed(
 ) -> None:
     bench = Bench().with_running_turn()
     outputs = bench.say(method, **params)
-    assert (outputs, signals(outputs)) == ([SetTimer(THREAD, END_S)], [])
+    assert (outputs, signals(outputs)) == ([SetTimer(THREAD, kit.END_S)], [])
     read = read_thread(bench)
     match answer:
         case "confirmed":
@@ -100,7 +100,9 @@ def test_a_status_before_the_first_turn_says_nothing() -> None:
     turn = bench.start_turn()
     assert bench.say("thread/status/changed", status={"type": "idle"}) == []
     bench.answer(turn, {"turn": {"id": TURN}})
-    assert SetTimer(THREAD, END_S) in bench.say("thread/status/changed", status={"type": "idle"}), "turn/started may be lost too"
+    assert SetTimer(THREAD, kit.END_S) in bench.say("thread/status/changed", status={"type": "idle"}), (
+        "turn/started may be lost too"
+    )
 
 
 @pytest.mark.parametrize("resume", [False, True])

@@ -285,7 +285,7 @@ PLAYS: Mapping[tuple[str, str], Play] = {
 }
 """(agent, sign) -> the sign alone."""
 ELSEWHERE = {
-    ("claude", "no idle"): "test_a_result_without_idle_ends_the_turn",
+    ("claude", "rest"): "test_a_result_without_idle_ends_the_turn",
     ("pi", "response"): "test_a_prompt_that_runs_nothing_ends",
     ("amp", "no login"): "tests/unit/agents/amp/test_codec.py",
 }
@@ -325,7 +325,7 @@ def test_each_sign_alone_ends_the_turn_once(agent: str, sign: str, *, is_silent:
     assert len(bench.turn_ends) == 1
     if not is_silent:
         assert end.input is play.end
-    waits_s = TABLES[agent][sign].wait_s + (TABLES["claude"]["no idle"].wait_s if agent == "claude" else 0)
+    waits_s = TABLES[agent][sign].wait_s + (TABLES["claude"]["rest"].wait_s if agent == "claude" else 0)
     assert bench.now_s <= waits_s + (2 * kit.END_S + kit.ASK_S if play.lines else POLL_S + 2 * kit.END_S)
     late = [other.lines for (name, _), other in PLAYS.items() if name == agent and other.begin is play.begin]
     bench.hears(*(line for lines in late for line in lines if line.get("type") != "assistant"))  # that would be new work
@@ -342,6 +342,27 @@ def test_a_prompt_that_runs_nothing_ends(words: str) -> None:
     assert [end.input for end in bench.ends()] == [Input.DONE]
 
 
+def test_a_claude_that_answers_the_handshake_and_says_nothing_is_stopped() -> None:
+    bench = Bench("claude")
+    bench.hears(claude_hello(bench))
+    bench.prompts()
+    bench.run_out()
+    (stop,) = bench.stops()
+    assert "`the first prompt`" in str((stop.error or {})["message"])
+    assert bench.now_s <= kit.HANDSHAKE_S
+
+
+@pytest.mark.parametrize("line", [lifecycle("k", "queued"), {"type": "system", "subtype": "hook_started"}])
+def test_a_claude_that_speaks_is_not_stopped(line: Line) -> None:
+    """A hook of the prompt may take its time."""
+    bench = Bench("claude")
+    bench.hears(claude_hello(bench))
+    bench.prompts()
+    bench.hears(line)
+    bench.run_out()
+    assert bench.stops() == []
+
+
 # --- Claude ----------------------------------------------------------------------------------------------------
 
 
@@ -350,8 +371,8 @@ def test_a_result_without_idle_ends_the_turn() -> None:
     claude(bench)
     bench.hears(result())
     assert [out.input for out in bench.outputs if isinstance(out, Signal)] == [Input.OPENED, Input.DONE]
-    bench.timers = {key: at for key, at in bench.timers.items() if key == "no idle"}
-    bench.take(bench.codec.on_timer("no idle") if isinstance(bench.codec, TimedCodec) else [])
+    bench.timers = {key: at for key, at in bench.timers.items() if key == "rest"}
+    bench.take(bench.codec.on_timer("rest") if isinstance(bench.codec, TimedCodec) else [])
     assert [out.input for out in bench.outputs if isinstance(out, Signal)] == [Input.OPENED, Input.DONE, Input.CLOSED]
     assert not [out for out in bench.hears(state("idle")) if isinstance(out, Signal)]
 
@@ -381,7 +402,7 @@ def test_a_tool_result_after_the_result_of_the_turn_is_shown(*, late: bool) -> N
     (shown,) = [item for item in items if item.kind is ItemKind.TOOL_RESULT and item.status is not ItemStatus.IN_PROGRESS]
     assert shown.status is ItemStatus.COMPLETED
     assert [out.input for out in bench.outputs if isinstance(out, Signal)] == [Input.OPENED, Input.DONE, Input.CLOSED]
-    bench.timers.pop("no idle", None)
+    bench.timers.pop("rest", None)
     bench.run_out()
     assert len(bench.ends()) == 1
 

@@ -105,6 +105,18 @@ async def test_a_shell_line_of_a_template_is_held_by_the_rules(tmp_path: Path, r
     assert [reason in notice for notice in notices] == [True]
 
 
+async def test_a_shell_line_of_a_template_is_judged_in_the_mode_of_its_session(tmp_path: Path) -> None:
+    config = {"agent": {"plan": {"permission": {"bash": "deny"}}}}
+    plant(tmp_path / "home/.config/opencode", "opencode.json", json.dumps(config))
+    plant(tmp_path / "home/.config/opencode", "command/peek.md", LINE)
+    async with live(tmp_path) as server:
+        session = await server.session()
+        await server.ask(session, "echo hello", agent="plan")
+        body = {"command": "peek", "arguments": "", "model": "mock/mock"}
+        await server.api.post(f"/session/{session}/command", body, status=200)
+        assert not (server.directory / "ran.txt").exists()
+
+
 @pytest.mark.parametrize("rule", [{}, {"bash": "allow"}, {"bash": {"rm *": "deny"}}])
 async def test_a_shell_line_of_a_template_runs_where_no_rule_holds_it(tmp_path: Path, rule: Any) -> None:
     plant(tmp_path / "home/.config/opencode", "opencode.json", json.dumps({"permission": rule}))

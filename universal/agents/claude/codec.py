@@ -64,7 +64,8 @@ NOT_HELD = (
 )
 SHELL_LINES_OFF = (
     "Shell lines (!`...`) of Claude Code's commands and skills do not run in this session: a permission rule for `bash` denies "
-    "or asks, or the project is not trusted, and Claude Code runs them without asking. Ask for the command in your prompt."
+    "or asks, or the project is not trusted, and this Claude Code runs them without asking. Update it to 2.1.332 or newer, "
+    "which asks, or ask for the command in your prompt."
 )
 _AFTER_RESULT = frozenset({"result", "system/session_state_changed", "command_lifecycle"})
 """Lines about turns that come after a `result`."""

@@ -211,26 +211,41 @@ class AgentDirectory:
         """
         if self._default_name is not None:
             return self._agents[self._default_name]
-        usable = [a for a in self._agents.values() if a.usable]
-        agent = next((a for a in usable if a.spec.binaries), None) or next(iter(usable), None)
-        if agent is None:
+        built_in = None
+        for agent in self._agents.values():
+            if agent.usable and agent.spec.binaries:
+                return agent
+            if agent.usable and built_in is None:
+                built_in = agent
+        if built_in is None:
             raise AgentNotFound("No agent is installed, and none is built in.")
-        return agent
+        return built_in
 
-    async def available(self, timeout_s: float = DISCOVERY_WAIT_S, *, only: str = "") -> list[Agent]:
-        """Return the usable agents, the default first, after the discoveries of all (or `only` one), `timeout_s` at most.
+    async def available(self, timeout_s: float = DISCOVERY_WAIT_S) -> list[Agent]:
+        """Return the usable agents, the default first, after the discoveries of all, `timeout_s` at most.
 
-        It waits for an agent behind HTTP, which takes 10 s and more, only if `only` names it.
+        It waits for no agent behind HTTP, which takes 10 s and more.
         """
-        names = [only] if only else [name for name, spec in self._specs.items() if spec.transport == "stdio"]
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
-                for name in names:
-                    if name in self._has_offer:
+                for name, spec in self._specs.items():
+                    if spec.transport == "stdio":
                         await self._has_offer[name].wait()
+        return self.usable()
+
+    def usable(self) -> list[Agent]:
+        """Return the usable agents as far as they are known now, the default first."""
         first = self.default().spec.name
-        usable = [a for a in self._agents.values() if a.usable]
-        return [*(a for a in usable if a.spec.name == first), *(a for a in usable if a.spec.name != first)]
+        return sorted((agent for agent in self._agents.values() if agent.usable), key=lambda agent: agent.spec.name != first)
+
+    async def offer(self, name: str, timeout_s: float = DISCOVERY_WAIT_S) -> Agent | None:
+        """Return a usable agent after its discovery, `timeout_s` at most; None if there is none of this name."""
+        has_offer = self._has_offer.get(name)
+        if has_offer is not None and not has_offer.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(has_offer.wait(), timeout_s)
+        agent = self._agents.get(name)
+        return agent if agent is not None and not agent.located.why else None
 
     def environment(self) -> dict[str, str]:
         """Return the person's environment. `shim.processes.child_environment` decides what an agent gets of it."""

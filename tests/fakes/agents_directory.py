@@ -66,8 +66,14 @@ class FakeAgents:
         self.asked.append(name)
         return self.get(name)
 
-    async def available(self, *, only: str = "") -> Sequence[FakeAgent]:
+    def usable(self) -> Sequence[FakeAgent]:
         return self._agents
+
+    async def available(self) -> Sequence[FakeAgent]:
+        return self._agents
+
+    async def offer(self, name: str) -> FakeAgent | None:
+        return self.get(name)
 
     def list_agents(self) -> Sequence[FakeAgent]:
         return self._agents

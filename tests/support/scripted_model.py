@@ -374,8 +374,14 @@ class ScriptedAgents:
 
         return make
 
-    async def available(self, *, only: str = "") -> Sequence[ScriptedAgentOffer]:
+    def usable(self) -> Sequence[ScriptedAgentOffer]:
         return list(self._agents.values())
+
+    async def available(self) -> Sequence[ScriptedAgentOffer]:
+        return self.usable()
+
+    async def offer(self, name: str) -> ScriptedAgentOffer | None:
+        return self._agents.get(name)
 
     def default(self) -> ScriptedAgentOffer:
         return self._agents["one"]

@@ -11,18 +11,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from universal.items import Item
 from universal.lib.diffs import FileDiff
 from universal.lib.jsonvalue import arr, obj, text, whole, whole_number
 from universal.opencode_metadata import error_details
-from universal.session.model import (
+from universal.session.messages import Message
+from universal.session.values import (
     AgentMention,
     CompactionMark,
     DiffTotals,
     Failure,
     Fields,
     File,
-    Message,
     ModelRef,
     OtherPart,
     Part,
@@ -39,7 +38,6 @@ from universal.session.model import (
     Usage,
     UserInfo,
 )
-from universal.session.user_prompt import PromptDetails, SkillText, UserPrompt
 
 Json = dict[str, Any]
 PLACE = ("id", "sessionID", "messageID", "type")
@@ -223,39 +221,6 @@ def step_info(wire: Json) -> StepInfo:
         error=failure(wire.get("error")),
         compacts=wire.get("summary") is True,
         extra=extra,
-    )
-
-
-# --- prompts ---------------------------------------------------------------------------------------------------
-
-
-def user_prompt(item: Item) -> UserPrompt:
-    """The prompt in the item of a user message; an empty prompt if the item has none."""
-    fields = obj(obj(item.metadata).get("opencode"))
-    parts = ({key: value for key, value in obj(row).items() if value is not None} for row in arr(fields.get("parts")))
-    return UserPrompt(
-        message_id=text(fields.get("message_id")),
-        parts=tuple(part(wire) for wire in parts),
-        mode=text(fields.get("agent")),
-        model=message_model(fields.get("model")),
-        system=fields.get("system"),
-        tools=fields.get("tools"),
-        format=fields.get("format"),
-        details=_prompt_details(fields),
-    )
-
-
-def _prompt_details(fields: Fields) -> PromptDetails:
-    delivery, kind, skill = fields.get("delivery"), fields.get("kind"), obj(fields.get("skill"))
-    return PromptDetails(
-        delivery=delivery if delivery in ("steer", "queue") else None,
-        kind=kind if kind in ("user", "synthetic", "skill") else None,
-        skill=SkillText(text(skill.get("id")), text(skill.get("name")), text(skill.get("text"))) if skill else None,
-        description=text(fields.get("description")),
-        metadata=obj(fields.get("metadata")) or None,
-        files=tuple(map(obj, arr(fields.get("files")))),
-        agents=tuple(map(obj, arr(fields.get("agents")))),
-        skills=tuple(map(obj, arr(fields.get("skills")))),
     )
 
 

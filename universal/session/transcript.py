@@ -16,7 +16,6 @@ from universal.items import FileRefPart, ImagePart, Item, ItemStatus, ReasoningP
 from universal.lib.diffs import FileChange, FileDiff, turn_diff
 from universal.lib.ids import IdSequence, hashed_tail, render
 from universal.lib.jsonvalue import obj, text
-from universal.session import importer
 from universal.session.changes import Change, FileEdited, MessageChanged, PartChanged, TextGrew
 from universal.session.model import (
     HANDOVER,
@@ -38,6 +37,7 @@ from universal.session.model import (
     Usage,
     UserInfo,
 )
+from universal.session.user_prompt import prompt_of
 from universal.tools import cards
 
 COST_ROUNDING = 1e-9
@@ -147,7 +147,7 @@ class Transcript:
 
     def user(self, item: Item, at_ms: int) -> UserInfo:
         """Add the message of a prompt."""
-        prompt = importer.user_prompt(item)
+        prompt = prompt_of(item)
         record = self.session.record
         message_id = prompt.message_id
         if message_id:

@@ -1,6 +1,7 @@
 """A prompt as its sender wrote it, and its JSON in the item of its user message. Pure.
 
-The item keeps it in `metadata.opencode`. Journals of all ages have that form; `universal.session.importer.user_prompt` reads it.
+The item keeps it in `metadata.opencode`; journals of all ages have that form. An item that was made of a prompt carries the
+prompt too (`PromptItem`), so that it is decoded from journals alone.
 """
 
 from __future__ import annotations
@@ -9,8 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
+from pydantic import PrivateAttr
+
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, Json
-from universal.lib.jsonvalue import obj
+from universal.lib.jsonvalue import arr, obj, text
+from universal.session import importer
 from universal.session.values import AgentMention, CompactionMark, Fields, File, ModelRef, OtherPart, Part, Text
 
 Delivery: TypeAlias = Literal["steer", "queue"]
@@ -72,21 +76,76 @@ class UserPrompt:
         return replace(self, message_id="", parts=tuple(replace(part, id="") for part in self.parts))
 
 
+NO_PROMPT = UserPrompt()
+
+
+class PromptItem(Item):
+    """The item of a user message that was made of a prompt here. Its JSON is that of any item."""
+
+    _prompt: UserPrompt = PrivateAttr(default=NO_PROMPT)
+    _stored: Json = PrivateAttr(default=None)
+
+    @property
+    def prompt(self) -> UserPrompt | None:
+        """The prompt of which the item was made; None if this copy of the item has got another one."""
+        return self._prompt if obj(self.metadata).get("opencode") is self._stored else None
+
+    @classmethod
+    def of(cls, item_id: str, prompt: UserPrompt, content: tuple[ContentPart, ...], metadata: Json) -> PromptItem:
+        """An item with this prompt and these metadata besides."""
+        stored = prompt_json(prompt)
+        item = cls(
+            item_id=item_id,
+            kind=ItemKind.MESSAGE,
+            role=ItemRole.USER,
+            status=ItemStatus.COMPLETED,
+            content=content,
+            metadata=metadata | {"opencode": stored},
+        )
+        item._prompt, item._stored = prompt, stored
+        return item
+
+
 def user_item(item_id: str, user_prompt: UserPrompt, content: tuple[ContentPart, ...] = (), **metadata: Json) -> Item:
     """The item of a prompt's user message. `metadata`: what it holds besides."""
-    return Item(
-        item_id=item_id,
-        kind=ItemKind.MESSAGE,
-        role=ItemRole.USER,
-        status=ItemStatus.COMPLETED,
-        content=content,
-        metadata={"opencode": prompt_json(user_prompt), **metadata},
-    )
+    return PromptItem.of(item_id, user_prompt, content, metadata)
 
 
 def with_prompt(item: Item, prompt: UserPrompt) -> Item:
     """The item with another prompt in it."""
-    return item.model_copy(update={"metadata": {**obj(item.metadata), "opencode": prompt_json(prompt)}})
+    return PromptItem.of(item.item_id, prompt, item.content, obj(item.metadata))
+
+
+def prompt_of(item: Item) -> UserPrompt:
+    """The prompt in the item of a user message; an empty prompt if the item has none."""
+    if isinstance(item, PromptItem) and (prompt := item.prompt) is not None:
+        return prompt
+    fields = obj(obj(item.metadata).get("opencode"))
+    parts = ({key: value for key, value in obj(row).items() if value is not None} for row in arr(fields.get("parts")))
+    return UserPrompt(
+        message_id=text(fields.get("message_id")),
+        parts=tuple(importer.part(wire) for wire in parts),
+        mode=text(fields.get("agent")),
+        model=importer.message_model(fields.get("model")),
+        system=fields.get("system"),
+        tools=fields.get("tools"),
+        format=fields.get("format"),
+        details=_details_of(fields),
+    )
+
+
+def _details_of(fields: Fields) -> PromptDetails:
+    delivery, kind, skill = fields.get("delivery"), fields.get("kind"), obj(fields.get("skill"))
+    return PromptDetails(
+        delivery=delivery if delivery in ("steer", "queue") else None,
+        kind=kind if kind in ("user", "synthetic", "skill") else None,
+        skill=SkillText(text(skill.get("id")), text(skill.get("name")), text(skill.get("text"))) if skill else None,
+        description=text(fields.get("description")),
+        metadata=obj(fields.get("metadata")) or None,
+        files=tuple(map(obj, arr(fields.get("files")))),
+        agents=tuple(map(obj, arr(fields.get("agents")))),
+        skills=tuple(map(obj, arr(fields.get("skills")))),
+    )
 
 
 def prompt_json(prompt: UserPrompt) -> dict[str, Any]:

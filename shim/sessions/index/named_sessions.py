@@ -158,7 +158,7 @@ class NamedSessions:
         registered = self._agents.get(request.agent)
         if registered is None:
             raise AgentUnknown(request.agent, (a.spec.name for a in self._agents.list_agents()))
-        await self._agents.available(only=request.agent)
+        await self._agents.offer(request.agent)
         agent = self._agents.get(request.agent) or registered
         if not agent.usable:
             raise AgentNotInstalled(agent.spec.title, agent.located.why)

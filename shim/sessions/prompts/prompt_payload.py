@@ -1,6 +1,6 @@
 """The payload of a prompt for its agent, stored in the prompt's item, so that a prompt that waits outlives the server. Pure.
 
-`pending_prompt_of` reads it, both when a prompt is accepted and when the journal is read again, so that it is the same prompt.
+`accepted_prompt` makes a pending prompt of it when a prompt is accepted, `pending_prompt_of` the same one of a journal.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import COMPACT, Attachment, Prompt
 from universal.items import ContentPart, Item, ItemKind, ItemRole, StatusPart
 from universal.lib.jsonvalue import JsonObject, arr, obj, text
-from universal.session import importer
-from universal.session.user_prompt import UserPrompt, user_item
+from universal.session.user_prompt import UserPrompt, prompt_of, user_item
 from universal.session.values import File, Part, Text
 from universal.unattended_policy import UnattendedPolicy, parse
 
@@ -81,12 +80,22 @@ def pending_prompt_of(item: Item) -> PendingPrompt | None:
     payload = PromptPayload.of(item)
     if item.kind is not ItemKind.MESSAGE or item.role is not ItemRole.USER or payload is None:
         return None
-    user_prompt = importer.user_prompt(item)
-    pieces = (_text(piece, user_prompt.parts) for piece in payload.text)
+    return _pending_prompt(item, prompt_of(item), payload)
+
+
+def accepted_prompt(
+    item_id: str, prompt: UserPrompt, payload: PromptPayload, content: tuple[ContentPart, ...] = ()
+) -> PendingPrompt:
+    """The pending prompt of a new item."""
+    return _pending_prompt(user_item(item_id, prompt, content, prompt=payload.to_json()), prompt, payload)
+
+
+def _pending_prompt(item: Item, user_prompt: UserPrompt, payload: PromptPayload) -> PendingPrompt:
+    pieces = [_text(piece, user_prompt.parts) for piece in payload.text]
     prompt = Prompt(
         key=item.item_id,
-        text=COMPACT if payload.is_compact else SEPARATOR.join(piece for piece in pieces if piece),
-        attachments=tuple(_attachment(file, user_prompt.parts) for file in payload.files),
+        text=COMPACT if payload.is_compact else SEPARATOR.join(filter(None, pieces)),
+        attachments=tuple([_attachment(file, user_prompt.parts) for file in payload.files]),
         model=payload.model,
         variant=(user_prompt.model.variant if user_prompt.model is not None else None) or None,
         mode=user_prompt.mode or None,
@@ -94,15 +103,6 @@ def pending_prompt_of(item: Item) -> PendingPrompt | None:
         compact=payload.is_compact,
     )
     return PendingPrompt(item, user_prompt, prompt, payload.agent, refused=payload.refused, unattended_policy=payload.unattended)
-
-
-def accepted_prompt(
-    item_id: str, prompt: UserPrompt, payload: PromptPayload, content: tuple[ContentPart, ...] = ()
-) -> PendingPrompt:
-    """The pending prompt of a new item."""
-    pending = pending_prompt_of(user_item(item_id, prompt, content, prompt=payload.to_json()))
-    assert pending is not None
-    return pending
 
 
 def _text(piece: Any, parts: Sequence[Part]) -> str | None:
@@ -137,6 +137,10 @@ class PendingPrompts:
     def __init__(self, message_of: Callable[[str], str]) -> None:
         self._message_of = message_of
         self.prompts: dict[str, PendingPrompt] = {}
+
+    def accept(self, prompt: PendingPrompt) -> None:
+        """Take in a prompt with the id of its message, whose item was completed just now."""
+        self.prompts[prompt.message_id] = prompt
 
     def add(self, item: Item) -> None:
         """Take in the next completed item."""

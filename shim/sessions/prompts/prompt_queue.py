@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.session.session_state import SessionState
-from universal.events import EventType, ItemData
 from universal.session.user_prompt import Delivery
 
 PARKED = 100
@@ -29,12 +28,6 @@ class PromptQueue:
         self._prompt = prompt
         self.pending: dict[str, PendingPrompt] = {}
         self.parked: dict[str, PendingPrompt] = {}
-
-    def show(self, pending: PendingPrompt) -> PendingPrompt:
-        """Record the prompt's message. Out: the prompt with the message's id."""
-        self._state.record(EventType.ITEM_COMPLETED, ItemData(item=pending.item))
-        message_id = self._state.reducer.transcript.prompt_of_item(pending.item.item_id)
-        return pending.with_message_id(message_id)
 
     def queue(self, pending: PendingPrompt) -> None:
         """Queue a prompt for dispatch: behind those that wait already, but before those that wait for all."""

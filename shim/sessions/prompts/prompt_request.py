@@ -83,13 +83,11 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     wish = body.model or ModelRef("", "")
     provider = wish.provider_id or last.provider_id
     model_id = wish.model_id or last.model_id
-    usable = await agents.available(only=provider or agents.default().spec.name)
     if not provider:
-        default = agents.default()
-        provider, model_id = default.spec.name, ""
-    agent = next((a for a in usable if a.spec.name == provider), None)
+        provider, model_id = agents.default().spec.name, ""
+    agent = await agents.offer(provider)
     if agent is None:
-        names = ", ".join(a.spec.name for a in usable)
+        names = ", ".join(a.spec.name for a in agents.usable())
         missing = agents.get(provider)
         why = f" {missing.located.why}" if missing is not None and missing.located.why else ""
         raise UnknownChoice(f'Provider not found: "{provider}".{why} Available: {names}.')
@@ -101,7 +99,7 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     mode = body.mode or session.record.mode or "build"
     agent_modes = [m.id for m in modes_of(agent.spec, agent.catalogue)]
     if mode not in agent_modes:
-        modes = {m.id for a in usable for m in modes_of(a.spec, a.catalogue)}
+        modes = {m.id for a in agents.usable() for m in modes_of(a.spec, a.catalogue)}
         if mode not in modes:
             raise UnknownChoice(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
         if mode in CAREFUL:

@@ -12,7 +12,7 @@ from shim.sessions.prompts.context import is_default_title, title_of
 from shim.sessions.prompts.pending_prompt import ModelChoice
 from shim.sessions.prompts.prompt_request import PromptRequest, UnknownChoice
 from shim.sessions.session.actor import SessionActor
-from shim.sessions.undo.undo import settle
+from shim.sessions.undo.undo import has_undone, settle
 from universal.session.changes import PromptFailed
 from universal.session.model import Failure
 from universal.session.user_prompt import NO_DETAILS
@@ -43,13 +43,17 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
             raise
         choice = prompt_request.refusal(manager.deps.agents, state.session, body, error)
     accepted, errors = await prompt_request.accept(body, choice, manager.deps.ids, manager.deps.roots)
-    await settle(manager, await manager.actor(session_id))  # the session may have been given up while files were read
-    actor = await manager.actor(session_id)  # another actor, if the session was moved meanwhile
+    actor = await _current(manager, actor)  # reading files took time: the session may be another server's, and the id used
+    if has_undone(actor):
+        await settle(manager, actor)
+        actor = await _current(manager, actor)
     state = actor.main
-    prompt_request.check_ids(state.session, body)  # reading files took time: the id may be used now
-    record = state.session.record
-    failures = [PromptFailed(Failure(message)) for message in errors]
-    manager.deps.changes.publish(failures, state.session, manager.deps.clock.now_ms())
+    session = state.session
+    prompt_request.check_ids(session, body)
+    record = session.record
+    if errors:
+        failures = [PromptFailed(Failure(message)) for message in errors]
+        manager.deps.changes.publish(failures, session, manager.deps.clock.now_ms())
     if body.tools:
         rules = [{"permission": n, "pattern": "*", "action": "allow" if on else "deny"} for n, on in body.tools.items()]
         state.change_record(permission=[*(record.permission or ()), *rules])
@@ -59,6 +63,15 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     else:
         actor.park(accepted)
     return state.reducer.transcript.prompt_of_item(accepted.item.item_id)
+
+
+async def _current(manager: SessionManager, actor: SessionActor) -> SessionActor:
+    """The actor of a session after an await: the same, or another one if the session was given up or moved meanwhile."""
+    entry, placement = manager.index.find(actor.main.id), manager.deps.placement
+    if entry is None or entry.actor is not actor or (placement is not None and placement.is_draining):
+        return await manager.actor(actor.main.id)
+    actor.main.require_open()
+    return actor
 
 
 async def _join_project(manager: SessionManager, actor: SessionActor) -> None:

@@ -165,7 +165,7 @@ class SessionActor:
     def prompt(self, pending: PendingPrompt, title: str | None = None) -> None:
         """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free."""
         self._touch()
-        shown = self.prompt_queue.show(pending)
+        shown = self.main.record_prompt(pending)
         if title is not None:
             self.main.change_record(title=title)
         self.prompt_queue.queue(shown)
@@ -173,7 +173,7 @@ class SessionActor:
     def park(self, pending: PendingPrompt) -> None:
         """Show the prompt. It goes along with the next one, or is dispatched by `PromptQueue.resume`."""
         self._touch()
-        self.prompt_queue.park(self.prompt_queue.show(pending))
+        self.prompt_queue.park(self.main.record_prompt(pending))
 
     def abort(self) -> None:
         """Stop the running turn, if there is one."""

@@ -21,6 +21,7 @@ from shim.lib.errors import SessionNotFound, SessionTerminated
 from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
+from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts
 from shim.sessions.session.exit_errors import SERVER_LOST, SERVER_STOPPED
 from shim.sessions.session.resync import Changed, Resync
@@ -215,6 +216,16 @@ class SessionState:
             self._note(event)
         self._publish(changes, (event,), now)
         return event
+
+    def record_prompt(self, pending: PendingPrompt) -> PendingPrompt:
+        """Record the message of an accepted prompt, as `record` does. Out: the prompt with the message's id."""
+        now = self._clock.now_ms()
+        event = self.journal.write(EventType.ITEM_COMPLETED, ItemData(item=pending.item), now, source=Source.DAEMON, raw=None)
+        changes = self.reducer.apply(event, now)
+        shown = pending.with_message_id(self.reducer.transcript.prompt_of_item(pending.item.item_id))
+        self.pending_prompts.accept(shown)
+        self._publish(changes, (event,), now)
+        return shown
 
     def record_pieces(self, facts: Sequence[Fact]) -> None:
         """Record pieces of text that the agent has written together. Those of one part are published together too.

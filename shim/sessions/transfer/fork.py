@@ -16,11 +16,10 @@ from universal.events import EventType, ItemData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, Json, StatusPart
 from universal.lib.ids import IdSequence, hashed_tail, render
 from universal.lib.jsonvalue import arr, obj, text
-from universal.session import importer
 from universal.session.changes import MessageChanged, PartChanged
 from universal.session.model import Session, SessionRecord
 from universal.session.reducer import Reducer
-from universal.session.user_prompt import UserPrompt, with_prompt
+from universal.session.user_prompt import NO_PROMPT, prompt_of, with_prompt
 from universal.session.values import ForkSource
 from universal.turn import Input
 
@@ -114,7 +113,7 @@ def _rename_status(item: Item, source: Reducer, target: SessionState) -> Item:
 
 def _without_ids(item: Item) -> Item:
     """The item without the ids that a client gave to its prompt, if it is a prompt."""
-    if item.role is not ItemRole.USER or (prompt := importer.user_prompt(item)) == UserPrompt():
+    if item.role is not ItemRole.USER or (prompt := prompt_of(item)) == NO_PROMPT:
         return item
     return with_prompt(item, prompt.without_ids())
 

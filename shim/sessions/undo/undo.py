@@ -96,19 +96,23 @@ async def unrevert(manager: SessionManager, session_id: str) -> SessionRecord:
     return session.record
 
 
+def has_undone(actor: SessionActor) -> bool:
+    """Whether messages are undone that can still be taken back, or something is undone at this moment."""
+    return actor.main.session.record.revert is not None or actor.undo_lock.locked()
+
+
 async def settle(manager: SessionManager, actor: SessionActor) -> None:
     """Remove the undone messages for good before a prompt, also from the agent's memory.
 
     It is the last await before the prompt is accepted. Raises NotFound, and Conflict if the session was ended meanwhile.
     """
-    await _forget_undone(manager, actor)
+    if has_undone(actor):
+        await _forget_undone(manager, actor)
     actor.main.require_open()
 
 
 async def _forget_undone(manager: SessionManager, actor: SessionActor) -> None:
     session = actor.main.session
-    if plan.pending(session) is None and not actor.undo_lock.locked():
-        return
     async with actor.undo_lock:
         point = plan.pending(session)
         if point is None or actor.main.machine.busy:

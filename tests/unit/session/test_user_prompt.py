@@ -6,8 +6,17 @@ from typing import Any
 
 import pytest
 
-from universal.session import importer
-from universal.session.user_prompt import PromptDetails, SkillText, UserPrompt, part_json, prompt_json, user_item
+from universal.items import Item
+from universal.session.user_prompt import (
+    PromptDetails,
+    SkillText,
+    UserPrompt,
+    part_json,
+    prompt_json,
+    prompt_of,
+    user_item,
+    with_prompt,
+)
 from universal.session.values import AgentMention, CompactionMark, File, ModelRef, OtherPart, Reasoning, Text
 
 PARTS = (
@@ -36,15 +45,19 @@ STORED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
-def test_the_importer_reads_back_what_an_item_keeps(prompt: UserPrompt) -> None:
-    assert importer.user_prompt(user_item("item_1", prompt)) == prompt
+def test_a_journal_gives_back_the_prompt_of_an_item(prompt: UserPrompt) -> None:
+    for item in (user_item("item_1", prompt), with_prompt(user_item("item_1", UserPrompt("msg_2")), prompt)):
+        stored = Item.model_validate_json(item.model_dump_json(by_alias=True))
+        assert prompt_of(item) is prompt
+        assert prompt_of(stored) == prompt
+        assert stored.metadata == item.metadata
 
 
 def test_a_prompt_of_an_older_journal_is_read() -> None:
     item = user_item("item_1", UserPrompt()).model_copy(update={"metadata": {"opencode": STORED}})
     parts = (Text("prt_1", "look"), AgentMention("", "explore"))
     expected = UserPrompt("msg_1", parts, "build", ModelRef("acp", "one"), details=PromptDetails("steer", "user"))
-    assert importer.user_prompt(item) == expected
+    assert prompt_of(item) == expected
 
 
 def test_ids_that_a_client_chose_can_be_left_out() -> None:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, UniversalEvent
 from universal.items import Item, ItemKind, ItemRole, StatusPart
 from universal.lib.jsonvalue import obj
-from universal.session import importer
 from universal.session.changes import (
     Change,
     MessageChanged,
@@ -51,7 +50,7 @@ from universal.session.timeline.log_writer import LogWriter
 from universal.session.timeline.statuses import STATUSES, StatusesWriter, plain
 from universal.session.timeline.steps import StepsWriter
 from universal.session.transcript import Transcript
-from universal.session.user_prompt import NO_DETAILS, PromptDetails, SkillText
+from universal.session.user_prompt import NO_DETAILS, PromptDetails, SkillText, prompt_of
 from universal.session.values import (
     BUSY,
     IDLE,
@@ -307,7 +306,7 @@ class TimelineWriter:
         message = self._session.messages.get(id_)
         if message is None or metadata.get("origin") == SHELL_ORIGIN:
             return
-        details = importer.user_prompt(item).details
+        details = prompt_of(item).details
         if details.kind == "skill":  # it is written at once, whenever the agent gets it
             self._timeline.ids[id_] = self._statuses.add_skill(details.skill or SkillText("", "", ""))
             return

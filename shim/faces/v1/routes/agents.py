@@ -115,7 +115,7 @@ async def list_agents(ctx: Ctx) -> object:
 async def get_agent_models(ctx: Ctx, path: AgentPath) -> object:
     """The models that an agent offers. The first call on a machine waits until the agent has listed them."""
     _agent(ctx, path.agent)
-    await ctx.services.agents.available(only=path.agent)
+    await ctx.services.agents.offer(path.agent)
     catalogue = _agent(ctx, path.agent).catalogue
     models = [AgentModelInfo(id=m.id, name=m.name, variants=list(m.variants) or None) for m in catalogue.models]
     return AgentModelsResponse(models=models, defaultModel=catalogue.default_model)
@@ -125,7 +125,7 @@ async def get_agent_models(ctx: Ctx, path: AgentPath) -> object:
 async def get_agent_modes(ctx: Ctx, path: AgentPath) -> object:
     """The modes of an agent, for `agentMode` of a session."""
     _agent(ctx, path.agent)
-    await ctx.services.agents.available(only=path.agent)
+    await ctx.services.agents.offer(path.agent)
     agent = _agent(ctx, path.agent)
     modes = modes_of(agent.spec, agent.catalogue)
     return AgentModesResponse(modes=[AgentModeInfo(id=m.id, name=m.id, description=m.description) for m in modes])

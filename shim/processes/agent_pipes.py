@@ -97,7 +97,7 @@ class _Stdout(asyncio.Protocol):
         self._plain.connection_lost(exc)
 
 
-class _Pipes(asyncio.SubprocessProtocol):
+class _Pipes(child_process.ChildProtocol):
     """The state of the three pipes.
 
     While the pump waits, `at_once` gets each chunk and returns the rest for the pump, or None. Reading pauses at HELD_BYTES of

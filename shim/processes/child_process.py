@@ -28,7 +28,16 @@ from shim.processes.child_environment import ChildEnvironment
 REAP_S = 2.0
 """Seconds to wait for a process after SIGKILL. Only one stuck in the kernel (a dead network disk) takes longer."""
 
-P = TypeVar("P", bound=asyncio.SubprocessProtocol)
+T = TypeVar("T")
+
+
+class ChildProtocol(asyncio.SubprocessProtocol):
+    """A protocol that `connect` can feed. It sets `exited` in `process_exited`."""
+
+    exited: asyncio.Event
+
+
+P = TypeVar("P", bound=ChildProtocol)
 
 
 async def start(
@@ -40,19 +49,13 @@ async def start(
     stdout: int = PIPE,
     stderr: int = PIPE,
 ) -> Process:
-    """Start a process that leads a group. A cancellation ends the process first, since asyncio of 3.11 hangs otherwise.
-
-    Raises OSError, or ValueError for a NUL in `argv`, if it cannot be started.
-    """
-    starting: Coroutine[Any, Any, Process] = asyncio.create_subprocess_exec(
-        *argv, cwd=cwd, env=dict(environment), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+    """Start a process that leads a group. Raises OSError, or ValueError for a NUL in `argv`, if it cannot be started."""
+    return await _whole(
+        asyncio.create_subprocess_exec(
+            *argv, cwd=cwd, env=dict(environment), stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+        ),
+        end,
     )
-    task = asyncio.ensure_future(starting)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await end(await task)
-        raise
 
 
 async def connect(
@@ -60,7 +63,44 @@ async def connect(
 ) -> tuple[asyncio.SubprocessTransport, P]:
     """Start a program whose three pipes feed a protocol. It leads a group. Raises OSError, ValueError."""
     loop = asyncio.get_running_loop()
-    return await loop.subprocess_exec(protocol, *argv, cwd=cwd, env=dict(environment), start_new_session=True)
+    starting: Coroutine[Any, Any, tuple[asyncio.SubprocessTransport, P]] = loop.subprocess_exec(
+        protocol, *argv, cwd=cwd, env=dict(environment), start_new_session=True
+    )
+    return await _whole(starting, _disconnect)
+
+
+async def _whole(starting: Coroutine[Any, Any, T], undo: Callable[[T], Coroutine[Any, Any, None]]) -> T:
+    """Start a process to the end, also if the caller is cancelled meanwhile, and end it then.
+
+    asyncio of 3.11 ends a start that is cancelled only half: it kills the program but nothing that this one has started, and
+    waits for their pipes without end.
+    """
+    task = asyncio.ensure_future(starting)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await finish(task)
+        if task.exception() is None:
+            await finish(asyncio.ensure_future(undo(task.result())))
+        raise
+
+
+async def finish(task: asyncio.Future[Any]) -> None:
+    """Wait for the end of a short task, though the caller is cancelled meanwhile, once or again. Raises nothing."""
+    while not task.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({task})
+
+
+async def _disconnect(connected: tuple[asyncio.SubprocessTransport, ChildProtocol]) -> None:
+    """Kill the group of a process that feeds a protocol, and wait until the process is gone, at most REAP_S."""
+    transport, protocol = connected
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(transport.get_pid(), signal.SIGKILL)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(REAP_S):
+            await protocol.exited.wait()
+    transport.close()
 
 
 def foreground(argv: Sequence[str], *, environment: ChildEnvironment, cwd: Path | None = None) -> subprocess.Popen[bytes]:

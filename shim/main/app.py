@@ -101,7 +101,7 @@ class _Leftovers:
 async def _needs_backend(store: Store) -> bool:
     """Whether the backend must start before the first request: to end turns that were left running, or to join other servers."""
     ownership = store.ownership
-    if ownership.peers is not None or ownership.is_shared():
+    if ownership.sessions_move or ownership.is_shared():
         return True
     return any(row.data.get("busy") for row in await store.sessions())
 

@@ -284,7 +284,7 @@ class Feed:
 
 def wait_for_store(store: Store, session_id: str) -> Callable[[], Awaitable[None]] | None:
     """The `store` of a `Follower`. None for a store whose sessions no other server of a cluster can take."""
-    return None if store.ownership.peers is None else partial(store.flush, session_id)
+    return partial(store.flush, session_id) if store.ownership.sessions_move else None
 
 
 class Follower(Generic[T]):

@@ -23,8 +23,8 @@ from shim.sessions.places import Places
 from shim.sessions.remote_sessions import LostView, RemoteSessions
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
-from shim.store.ownership import ClaimedSession, LostSession, Ownership, SessionChange
-from shim.store.peers import Growth, Need, Peers
+from shim.store.ownership import ClaimedSession, LostSession, SessionChange
+from shim.store.peers import Growth, Need
 from shim.store.servers import ServerRef
 from universal.events import ErrorData
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
@@ -117,7 +117,7 @@ class OtherServers:
 
     def node_of(self, session_id: str) -> str | None:
         """Id of the server of the cluster that has a session, this one included. None for nobody's, and without a cluster."""
-        if self._ownership.peers is None:
+        if not self._ownership.sessions_move:
             return None
         if (owner := self.owner(session_id)) is not None:
             return owner.id
@@ -187,7 +187,7 @@ class OtherServers:
     def must_only_read(self, session_id: str) -> bool:
         """Return whether a read must not claim the session, because another server owns it or may want it."""
         placement = self._deps.placement
-        takes_none = placement is not None and self._ownership.peers is not None and not placement.may_take_sessions
+        takes_none = placement is not None and self._ownership.sessions_move and not placement.may_take_sessions
         return takes_none or session_id in self._owners or self._ownership.is_shared()
 
     async def state(self, entry: SessionEntry) -> SessionState:
@@ -334,7 +334,7 @@ class OtherServers:
         session_id, owner = lost.session_id, lost.owner
         entry = self._index.find(session_id)
         if entry is None or entry.state is None:
-            _confirm_loss(self._ownership, session_id)
+            self._ownership.confirm_loss(session_id)
             return
         log.warning("other_servers.session_taken", session_id=session_id, owner=str(owner))
         state, actor = entry.state, entry.actor
@@ -344,7 +344,7 @@ class OtherServers:
             self._owners[session_id] = owner
         self._deps.feed.end(session_id, is_lost=True)
         state.mute(self._deps.feed.notify)
-        _confirm_loss(self._ownership, session_id)
+        self._ownership.confirm_loss(session_id)
         entry.busy = False
         self.remotes.take_up(entry, lost.stored, LostView(tuple(state.session.messages), is_busy=state.machine.busy))
         with _hand_over(self._releases, [session_id]):
@@ -381,8 +381,7 @@ class OtherServers:
 
         What is loaded is forgotten at once: requests that come from now on are placed anew.
         """
-        peers, actor = self._ownership.peers, entry.actor
-        assert peers is not None
+        actor = entry.actor
         family = [entry] if actor is None else [other for other in self._index if other.actor is actor]
         states = [member.state for member in family if member.state is not None]
         for member in family:
@@ -396,11 +395,11 @@ class OtherServers:
                 if (member := self._index.find(state.id)) is not None:
                     member.row_sequence = state.sequence
                 self.remotes.note_published(state.id, state.sequence)  # a word of an earlier owner may come late
-                await self._release_stored(peers, state.id)
+                await self._release_stored(state.id)
 
-    async def _release_stored(self, peers: Peers, session_id: str) -> None:
+    async def _release_stored(self, session_id: str) -> None:
         try:
-            await peers.release(session_id)
+            await self._ownership.release(session_id)
         except SessionElsewhere:
             pass  # it was taken from us meanwhile
         except StoreError as failure:  # the other servers get it when this server's lease ends
@@ -439,12 +438,12 @@ class OtherServers:
             if not self.remotes.is_live(change.session_id):
                 self._forget(change.session_id)
                 self._publish(SessionCreated(fresh.record), fresh)
-                if self._ownership.peers is not None:
+                if self._ownership.sessions_move:
                     self.remotes.note_published(change.session_id, change.sequence)
             return
         was_busy, before = entry.busy, entry.record
         entry.update_from(fresh)
-        if self._ownership.peers is not None:  # its events tell it
+        if self._ownership.sessions_move:  # its events tell it
             self.remotes.note_row(entry, change.sequence)
             return
         if entry.record != before:
@@ -492,11 +491,6 @@ class OtherServers:
 
     def _publish(self, change: Change, entry: SessionEntry) -> None:
         self._deps.changes.publish([change], Session(entry.record, entry.agent), self._deps.clock.now_ms())
-
-
-def _confirm_loss(ownership: Ownership, session_id: str) -> None:
-    if (peers := ownership.peers) is not None:
-        peers.confirm_loss(session_id)
 
 
 def _need_of(entry: SessionEntry, agent: str | None = None) -> Need:

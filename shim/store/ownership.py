@@ -87,12 +87,28 @@ class Ownership(Protocol):
         """The other servers, if they can be asked. None for servers of one data directory. The store must be open."""
         ...
 
+    @property
+    def sessions_move(self) -> bool:
+        """Whether a session may go from one living server to another. In a cluster; not with one data directory."""
+        ...
+
     def is_shared(self) -> bool:
         """Whether other servers were alive at the last look."""
         ...
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Claim a session for this server, or return the living server that owns it. May be repeated."""
+        ...
+
+    async def release(self, session_id: str) -> None:
+        """Give a session of this server to whoever claims it next, after all its writes. Raises SessionElsewhere.
+
+        Where sessions do not move, nothing happens: the session goes to another server when this one ends.
+        """
+        ...
+
+    def confirm_loss(self, session_id: str) -> None:
+        """Note that nothing here works on a session any more that another server has taken. Until then, flushes of it fail."""
         ...
 
     async def owners(self) -> dict[str, ServerRef]:
@@ -116,7 +132,19 @@ class Ownership(Protocol):
         ...
 
 
-class SoleOwner:
+class OwnerForLife:
+    """The part of an ownership whose sessions stay with their server as long as it lives."""
+
+    sessions_move = False
+
+    async def release(self, session_id: str) -> None:
+        """Does nothing: another server gets the session when this one has ended."""
+
+    def confirm_loss(self, session_id: str) -> None:
+        """Does nothing: no server takes a session of a living one."""
+
+
+class SoleOwner(OwnerForLife):
     """The ownership of a server that shares its sessions with no other."""
 
     server_id = ""

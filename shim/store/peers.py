@@ -231,14 +231,6 @@ class Peers(Protocol):
         """Tell the other servers what this one can take, from now on and as it changes."""
         ...
 
-    async def release(self, session_id: str) -> None:
-        """Give a session of this server to whoever claims it next, after all its writes. Raises StoreError, SessionElsewhere."""
-        ...
-
-    def confirm_loss(self, session_id: str) -> None:
-        """Note that nothing here works on a session any more that another server has taken. Until then, flushes of it fail."""
-        ...
-
     def nodes(self) -> Sequence[Node]:
         """The other servers that lived at the last look."""
         ...

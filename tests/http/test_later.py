@@ -95,6 +95,7 @@ class SharedStore(MemoryStore):
 
     server_id = ""
     peers = None
+    sessions_move = False
 
     def is_shared(self) -> bool:
         return self.looks > 1

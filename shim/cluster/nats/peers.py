@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from shim.cluster.nats.batches import Envelope, envelope_of
@@ -30,8 +30,7 @@ READ_AGAIN_S = 0.05
 class JetStreamPeers:
     """The `Peers` of a server.
 
-    In: `journals`, which learn how far those of other servers have come; `overview`, which describes the cluster; `release`,
-    which gives a session up.
+    In: `journals`, which learn how far those of other servers have come; `overview`, which describes the cluster.
     """
 
     def __init__(
@@ -42,7 +41,6 @@ class JetStreamPeers:
         server_id: str,
         journals: Journals,
         overview: Callable[[], Overview],
-        release: Callable[[str], Awaitable[None]],
     ) -> None:
         self._connection = connection
         self._layout = layout
@@ -50,7 +48,6 @@ class JetStreamPeers:
         self._server_id = server_id
         self._journals = journals
         self.overview = overview
-        self._release = release
         self.commands = Commands(connection, layout, server_id)
         self._pipes = Pipes(connection, layout, server_id)
         self._on_read: Callable[[Growth], None] | None = None
@@ -154,14 +151,6 @@ class JetStreamPeers:
     def announce_offer(self, offer: Callable[[], Offer]) -> None:
         """Tell the other servers what this one can take, with each renewal of its lease."""
         self._leases.announce_offer(offer)
-
-    async def release(self, session_id: str) -> None:
-        """Give a session of this server to whoever claims it next, after all its writes. Raises StoreError, SessionElsewhere."""
-        await self._release(session_id)
-
-    def confirm_loss(self, session_id: str) -> None:
-        """Note that nothing here works on a lost session any more."""
-        self._journals.confirm_loss(session_id)
 
     def nodes(self) -> Sequence[Node]:
         """The other servers that lived at the last look."""

@@ -112,6 +112,17 @@ class _OpenStore:
     ended: list[str] = field(default_factory=list[str])
     back: set[str] = field(default_factory=set[str])
 
+    def note(self, record: SessionRecord, revision: int) -> None:
+        """Note who owns a session, and how far its journal has come, unless this server has taken it since it was read."""
+        journal = self.journals.find(record.session_id)
+        if journal is not None and journal.is_ours and journal.revision > revision:
+            return
+        if record.is_deleted:
+            self.owners.pop(record.session_id, None)
+        else:
+            self.owners[record.session_id] = record.owner
+            self.journals.note_last(record.session_id, record.last)
+
 
 class JetStreamStore:
     """A `Store` in NATS JetStream, and the `Ownership` of its sessions.
@@ -122,6 +133,8 @@ class JetStreamStore:
 
     Call it from the event loop that opened it. Writes never wait; reads see all earlier writes of this server.
     """
+
+    sessions_move = True
 
     def __init__(
         self,
@@ -201,10 +214,6 @@ class JetStreamStore:
         )
         values = Values(connection, self.layout, self.server_id)
 
-        async def release(session_id: str) -> None:
-            lanes.put(session_id, [Write(Release(), 1, 64)], at_once=True)
-            await lanes.flush(session_id)
-
         peers = JetStreamPeers(
             connection,
             self.layout,
@@ -212,7 +221,6 @@ class JetStreamStore:
             self.server_id,
             journals,
             lambda: _overview(self._use(), self.server_id),
-            release,
         )
         try:
             await connection.open()
@@ -343,22 +351,10 @@ class JetStreamStore:
         opened.seen = min(opened.seen, messages[-1].sequence if messages else 0)
         for message in messages:
             record = decode_record(message.data)
-            self._note(record, message.sequence)
+            opened.note(record, message.sequence)
             if record.row is not None and not record.is_deleted:
                 found.append(record.row)
         return found
-
-    def _note(self, record: SessionRecord, revision: int) -> None:
-        """Note who owns a session, and how far its journal has come, unless this server has taken it since it was read."""
-        opened = self._use()
-        journal = opened.journals.find(record.session_id)
-        if journal is not None and journal.is_ours and journal.revision > revision:
-            return
-        if record.is_deleted:
-            opened.owners.pop(record.session_id, None)
-        else:
-            opened.owners[record.session_id] = record.owner
-            opened.journals.note_last(record.session_id, record.last)
 
     async def events(self, session_id: str, after: int = 0, limit: int | None = None) -> list[UniversalEvent]:
         """The journal from `after` on, at most `limit` events."""
@@ -480,6 +476,16 @@ class JetStreamStore:
         is_news = claimed.record is not None and claimed.record.epoch != epoch
         return ClaimedSession(claimed.record.row if claimed.record is not None and is_news else None)
 
+    async def release(self, session_id: str) -> None:
+        """Give a session of this server to whoever claims it next, after all its writes. Raises StoreError, SessionElsewhere."""
+        lanes = self._use().lanes
+        lanes.put(session_id, [Write(Release(), 1, 64)], at_once=True)
+        await lanes.flush(session_id)
+
+    def confirm_loss(self, session_id: str) -> None:
+        """Note that nothing here works on a lost session any more."""
+        self._use().journals.confirm_loss(session_id)
+
     async def owners(self) -> dict[str, ServerRef]:
         """Session -> the other living server that owns it."""
         opened = self._use()
@@ -532,7 +538,7 @@ class JetStreamStore:
             opened.journals.lose(journal, owner)
         elif record.is_deleted:
             opened.journals.forget(record.session_id)
-        self._note(record, message.sequence)
+        opened.note(record, message.sequence)
         if record.row is None and not record.is_deleted:
             return None
         return SessionChange(record.session_id, owner, record.row, record.last)

@@ -81,7 +81,7 @@ class Drain:
         """Wait for the end of all turns, and give up each session that has none."""
         while True:
             idle = [entry for entry in self._loaded_sessions() if not entry.is_at_work]
-            if self._ownership.peers is not None and idle:
+            if self._ownership.sessions_move and idle:
                 for at in range(0, len(idle), AT_ONCE):
                     await asyncio.gather(*map(self._release_idle, idle[at : at + AT_ONCE]))
                 continue
@@ -101,7 +101,7 @@ class Drain:
             return
         log.warning("drain.turns_given_up", sessions=[entry.record.id for entry in rest[:AT_ONCE]], count=len(rest))
         error = drain_error(self._name, waited_s)
-        if self._ownership.peers is not None:
+        if self._ownership.sessions_move:
             ends = [self._sessions.others.release(entry, error) for entry in rest]
         else:
             ends = [entry.actor.close(error=error) for entry in rest if entry.actor is not None]

@@ -341,7 +341,7 @@ class SessionManager:
     async def _take_over(self, session_id: str) -> None:
         """End the turn that a dead server has left. In a cluster the session goes on where somebody prompts next."""
         entry = await self._load(session_id, goes_on_here=False)
-        if self.deps.store.ownership.peers is not None and not entry.is_at_work:
+        if self.deps.store.ownership.sessions_move and not entry.is_at_work:
             await self.others.release(entry)
 
     async def _load(self, session_id: str, *, goes_on_here: bool = True) -> SessionEntry:

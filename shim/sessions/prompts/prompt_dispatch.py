@@ -161,7 +161,7 @@ class PromptDispatcher:
         """Send the prompt now if the agent is ready for it, else when it is started."""
         pending = self._queue.pending[key]
         is_fit = not self._snapshots.look() and self._trust is None and self._is_ready_for(pending)
-        if is_fit and self._deps.store.ownership.peers is None:
+        if is_fit and not self._deps.store.ownership.sessions_move:
             self._send(pending)
             return
         self._waiting_key = key
@@ -248,7 +248,7 @@ class PromptDispatcher:
 
         Returns too when its turn is over.
         """
-        if self._deps.store.ownership.peers is None:
+        if not self._deps.store.ownership.sessions_move:
             return
         while self._waiting_key == key:
             try:

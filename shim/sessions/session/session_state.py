@@ -233,7 +233,7 @@ class SessionState:
         In a cluster each is published alone, because a client that goes on at another server needs the place of each event.
         """
         now = self._clock.now_ms()
-        is_alone = self._ownership.peers is not None
+        is_alone = self._ownership.sessions_move
         self.journal.native_session_id = facts[-1].native_session_id or self.journal.native_session_id
         for _, pieces in groupby(facts, PART_OF_PIECE):
             run = list(pieces)

@@ -47,6 +47,10 @@ class FakeCluster:
     claims: list[ClaimedSession | ServerRef | Exception] = field(default_factory=list[Any])
     messages: list[Growth] = field(default_factory=list[Growth])
     tell: Callable[[Growth], None] = lambda growth: None
+    sessions_move: bool = True
+
+    def confirm_loss(self, session_id: str) -> None:
+        """Nothing waits for it."""
 
     @property
     def peers(self) -> Any:

@@ -181,7 +181,7 @@ def test_a_session_is_claimed_while_it_is_read(name: str) -> None:
         setting.other.save_session(row())
         setting.other.append([event(1), event(2), event(3)])
         await setting.other.flush()
-        await setting.other.peers.release("ses_a")
+        await setting.other.release("ses_a")
         await setting.store.sessions()
         setting.last = 3
         claims: list[asyncio.Task[None]] = []

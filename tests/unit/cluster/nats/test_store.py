@@ -69,7 +69,7 @@ async def test_append_of_a_server_that_lost_the_session_is_refused(store: JetStr
     assert (await store.look()).lost == ()
     with pytest.raises(SessionElsewhere):  # what was shown and is not stored must not pass for stored
         await store.flush("ses_a")
-    store.peers.confirm_loss("ses_a")
+    store.confirm_loss("ses_a")
     await store.flush("ses_a")
     found = await other_store.events("ses_a")
     assert [one.raw for one in found] == [None, None, None, "other"]
@@ -215,7 +215,7 @@ async def test_a_lost_session_can_be_claimed_again_when_its_new_owner_is_gone(
         store.append([event(1)])
         await store.require_writable("ses_a")
     assert len((await store.look()).lost) == 1
-    store.peers.confirm_loss("ses_a")
+    store.confirm_loss("ses_a")
     await end_lease(other_store, by=store)
     await store.require_writable("ses_a")
     assert await store.claim("ses_a") == ClaimedSession(row())
@@ -250,7 +250,7 @@ async def test_the_next_claim_gets_a_released_session(store: JetStreamStore, oth
     """Its owner lives. Everything that was queued before is written."""
     store.save_session(row())
     store.append(journal(1, 3))
-    await store.peers.release("ses_a")
+    await store.release("ses_a")
     assert await store.sessions() == [row()]
     assert (await store.look()).lost == ()
     (change,) = (await other_store.look()).changes
@@ -262,7 +262,7 @@ async def test_the_next_claim_gets_a_released_session(store: JetStreamStore, oth
     owner = await store.claim("ses_a")
     assert isinstance(owner, ServerRef)
     assert owner.id == other_store.server_id
-    await store.peers.release("ses_a")  # it is not ours: nothing happens
+    await store.release("ses_a")  # it is not ours: nothing happens
     other_store.append([event(5)])
     await other_store.flush("ses_a")
 
@@ -283,7 +283,7 @@ async def test_a_release_whose_answer_was_lost_is_done_once(
 
     monkeypatch.setattr(Connection, "append", lose_answer)
     with pytest.raises(StoreError):
-        await store.peers.release("ses_a")
+        await store.release("ses_a")
     await store.flush()
     assert await other_store.claim("ses_a") == ClaimedSession(row())
     assert (await store.look()).lost == ()
@@ -292,7 +292,7 @@ async def test_a_release_whose_answer_was_lost_is_done_once(
 async def test_a_released_session_can_be_claimed_again(store: JetStreamStore) -> None:
     store.save_session(row())
     store.append(journal(1, 2))
-    await store.peers.release("ses_a")
+    await store.release("ses_a")
     assert await store.claim("ses_a") == ClaimedSession(row())
     store.append([event(3)])
     await store.flush("ses_a")

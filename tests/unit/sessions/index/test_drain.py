@@ -47,7 +47,8 @@ class Stop:
         self.peers = FakePeers(*nodes)
         self.placement = placement(*nodes, is_alone=is_alone)
         if not is_alone:
-            monkeypatch.setattr(w.store.ownership, "peers", self.peers, raising=False)
+            monkeypatch.setattr(w.store.ownership, "sessions_move", True)
+            monkeypatch.setattr(w.store.ownership, "release", self.peers.release)
         monkeypatch.setattr(w.manager.deps, "placement", self.placement)
         self.drain = Drain(
             w.manager,

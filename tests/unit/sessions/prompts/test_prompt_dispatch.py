@@ -251,7 +251,7 @@ async def test_settings_are_read_again_after_a_question_about_trust(
 
 
 def join_cluster(w: World, monkeypatch: pytest.MonkeyPatch, flush: Callable[[str | None], Awaitable[None]]) -> None:
-    monkeypatch.setattr(w.store.ownership, "peers", object(), raising=False)
+    monkeypatch.setattr(w.store.ownership, "sessions_move", True)
     monkeypatch.setattr(w.store, "flush", flush)
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
+from functools import lru_cache
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
+
+from shim.agents import plugins
 
 LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "500"))
 """Examples for each law of turns; `.ci/run` sets 1000, `make laws` 20000."""
@@ -35,6 +40,19 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 def pytest_configure() -> None:
     gc.disable()  # thousands of tests are collected and stay
+    # Tracebacks of Rich, structlog's own choice, show all variables of each frame, and take a second each.
+    structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
+    plugins.entry_points = _list_entries
+
+
+@lru_cache(maxsize=32)
+def _entries_on(path: tuple[str, ...], group: str) -> EntryPoints:
+    return entry_points(group=group)
+
+
+def _list_entries(*, group: str) -> EntryPoints:
+    """Looks at the installed packages once for each path of imports: there are a thousand starts of a server."""
+    return _entries_on(tuple(sys.path), group)
 
 
 def pytest_collection_finish() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import subprocess
+import tempfile
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -53,6 +56,7 @@ GIT_ENVIRONMENT = {
     "GIT_COMMITTER_EMAIL": "a@example.org",
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_TEMPLATE_DIR": "",
 }
 
 
@@ -65,10 +69,17 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def repository(folder: Path, files: dict[str, str]) -> Path:
-    """A repository with one commit on `main`."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """A repository with one commit on `main`. Git makes it once, since many tests want the same one."""
+    shutil.copytree(_first(tuple(sorted(files.items()))), folder, dirs_exist_ok=True)
+    return folder
+
+
+@lru_cache(maxsize=16)
+def _first(files: tuple[tuple[str, str], ...]) -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="shim-repository-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     git(folder, "init", "-q", "-b", "main")
-    for name, text in files.items():
+    for name, text in files:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     git(folder, "add", "-A")

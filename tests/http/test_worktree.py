@@ -90,7 +90,9 @@ async def test_a_reset_puts_submodules_back_and_runs_no_command_of_theirs(place:
     hook.parent.mkdir(exist_ok=True)
     hook.write_text(f"#!/bin/sh\ntouch {proof}\n")
     hook.chmod(0o755)
-    Path(git(sub, "rev-parse", "--absolute-git-dir"), "info", "attributes").write_text("* filter=x\n")
+    attributes = hook.parent.parent / "info" / "attributes"
+    attributes.parent.mkdir()
+    attributes.write_text("* filter=x\n")
     (sub / "a.txt").write_text("changed\n")
     (sub / "junk").write_text("x")
     git(place.project, "config", "submodule.sub.update", f"!touch {proof}")

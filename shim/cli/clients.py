@@ -13,6 +13,7 @@ from pathlib import Path
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
+from shim.cli.local_server import authorization
 from shim.lib.errors import AgentNotFound, ShimError
 from shim.lib.settings import Settings
 from shim.processes import child_process
@@ -114,17 +115,11 @@ def open_browser(page: str) -> bool:
     return answer is not None and answer.returncode == 0
 
 
-def _basic(settings: Settings) -> str:
-    password = settings.password.get_secret_value() if settings.password is not None else ""
-    pair = f"{settings.username}:{password}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"
-
-
 async def require_web_ui(url: str, settings: Settings) -> None:
     """Raise ShimError unless a server with a web UI answers at `url` and accepts our password."""
-    headers = {"Authorization": _basic(settings)} if settings.password is not None else {}
+    timeout = ClientTimeout(total=LOOK_S)
     try:
-        async with ClientSession(timeout=ClientTimeout(total=LOOK_S), headers=headers) as session, session.get(url) as answer:
+        async with ClientSession(timeout=timeout, headers=authorization(settings)) as session, session.get(url) as answer:
             kind, status = answer.content_type, answer.status
     except (ClientError, TimeoutError, ValueError) as error:
         raise ShimError(

@@ -2,27 +2,29 @@
 
 An absent flag is None, so that `Settings` can tell where a value came from.
 
+Each command imports its work in its own function, so that `--help`, `--version`, completion and `health` load neither the
+server nor its libraries (`tests/unit/cli/test_commands.py` lists them).
+
 Exit codes: 0 success, or stopped by Ctrl-C or SIGTERM; 1 failure (one sentence on stderr); 2 wrong usage; 130 a second
 Ctrl-C ended the process at once. `tui` returns the exit code of the TUI.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sys
-from collections.abc import Awaitable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from shim.cli import clients, screen, serve_command, transfer
-from shim.cli.server import RunningServer, listen, run
+from shim.cli import screen
+from shim.cli.imports import quick_imports
 from shim.lib.errors import ShimError
-from shim.lib.logging import configure
 from shim.lib.settings import Settings
-from shim.lib.version import build
+
+if TYPE_CHECKING:
+    from shim.cli.transfer import Job
 
 PROGRAM = "opencode-shim"
 COMPLETE_VARIABLE = "_OPENCODE_SHIM_COMPLETE"
@@ -34,6 +36,8 @@ cli = typer.Typer(
     help="OpenCode's server with other agents behind it: Claude Code and more in OpenCode's own TUI, web UI and SDKs.",
     no_args_is_help=True,
     add_completion=True,
+    # rich costs more than the rest of `--help`, and takes [brackets] of our texts for its markup.
+    rich_markup_mode=None,
     # Tracebacks of rich show local variables, which hold keys and prompts.
     pretty_exceptions_enable=False,
 )
@@ -88,6 +92,8 @@ Url: TypeAlias = Annotated[str | None, typer.Argument(metavar="[URL]", help="Run
 
 def _version(is_requested: bool) -> None:
     if is_requested:
+        from shim.lib.version import build
+
         typer.echo(str(build()))
         raise typer.Exit
 
@@ -134,6 +140,9 @@ def serve(
 ) -> None:
     """Start the server; Ctrl-C stops it. Prints its URL, the agents found, and the line to attach with."""
     flags = {name: value for name, value in locals().items() if name != "env_file"}
+    with quick_imports():
+        from shim.cli import serve_command
+
     serve_command.add_environment(env_file or ())
     raise typer.Exit(serve_command.serve(flags))
 
@@ -165,13 +174,14 @@ def web(
     cluster_prefix: ClusterPrefix = None,
     no_open: Annotated[bool, typer.Option("--no-open", help="Print the page's address instead of opening a browser.")] = False,
 ) -> None:
-    """Start the server with OpenCode's own web UI and open it in the browser. The UI's files come from `opencode`."""
+    """Start the server and open OpenCode's web UI in the browser. The UI's files come from `opencode`."""
     flags = {name: value for name, value in locals().items() if name not in ("url", "no_open")}
+    with quick_imports():
+        from shim.cli import serve_command
+
     if url is None:
         raise typer.Exit(serve_command.serve(flags, page=True, browser=not no_open))
-    settings = Settings.load(flags)
-    asyncio.run(clients.require_web_ui(url, settings))
-    serve_command.show_page(clients.page_url(url, settings.directory), browser=not no_open)
+    serve_command.show_page_of(url, Settings.load(flags), browser=not no_open)
 
 
 @cli.command()
@@ -184,38 +194,22 @@ def tui(
     session: Annotated[str | None, typer.Option("--session", "-s", metavar="ID", help="Session to continue.")] = None,
     last: Annotated[bool, typer.Option("--continue", "-c", help="Continue the last session.")] = False,
 ) -> None:
-    """Open OpenCode's TUI here: on the server at URL, or on a new one that ends with the TUI."""
-    binary = clients.find_opencode()
+    """Open OpenCode's TUI here. It works on the server at URL, or on a new one that ends with the TUI."""
+    with quick_imports():
+        from shim.cli import serve_command
+
     flags = {"directory": directory, "data_dir": data_dir, "default_agent": default_agent}
-    settings = Settings.load(flags if url else flags | {"hostname": "127.0.0.1", "port": 0})
-    secret = clients.credentials(settings)
-    more = [*(["--session", session] if session else []), *(["--continue"] if last else [])]
-    second = clients.generation(binary) == clients.SECOND
-
-    def open_tui(at: str) -> Awaitable[int]:
-        argv = clients.attach_argv(at, settings.directory, binary, more, second=second)
-        return clients.run_tui(argv, secret, settings.directory)
-
-    if url is not None:
-        raise typer.Exit(asyncio.run(_as_coroutine(open_tui(url))))
-
-    async def attach(running: RunningServer) -> int:
-        return await open_tui(running.url)
-
-    # Only the TUI in this terminal uses this server, and it could not check a certificate for 127.0.0.1.
-    settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})
-    sock = listen(settings.hostname, settings.port)
-    with serve_command.open_log(settings) as log:
-        configure(settings.log_level, settings.log_format, log, serve_command.secrets(settings))
-        raise typer.Exit(run(settings, sock, attach))
+    raise typer.Exit(serve_command.tui(flags, url, session=session, last=last))
 
 
 @cli.command()
 def agents(*, json: Json = False, data_dir: DataDir = None) -> None:
     """List the agents with version, path, models and capabilities."""
     settings = Settings.load({"data_dir": data_dir})
-    configure("error", "console", sys.stderr)
-    from shim.cli.agents import look  # late: it loads the whole server
+    _log_errors()
+    import asyncio
+
+    from shim.cli.agents import look
 
     rows = asyncio.run(look(settings))
     if json:
@@ -238,10 +232,15 @@ def doctor(
         bool, typer.Option("--no-agents", help="Check only the machine: server, port, service, disk ...")
     ] = False,
 ) -> None:
-    """Check the machine and each agent's version and login, and say what to do. Exit code 1 if anything is wrong."""
+    """Check the machine and the agents, and say what to do.
+
+    It looks at each agent's version and login. Exit code 1 if anything is wrong.
+    """
     settings = Settings.load()
-    configure("error", "console", sys.stderr)
-    from shim.cli import diagnosis, machine  # late: they load the whole server
+    _log_errors()
+    import asyncio
+
+    from shim.cli import diagnosis, machine
 
     checks = [] if agent else machine.examine_machine(settings)
     bad = any(check.status == "wrong" for check in checks)
@@ -266,7 +265,7 @@ def doctor(
     raise typer.Exit(1 if bad or diagnosis.wrong(diagnoses, agent or ()) else 0)
 
 
-config = typer.Typer(invoke_without_command=True, help="Show the settings in force and where each came from, or change one.")
+config = typer.Typer(invoke_without_command=True, help="Show the settings and where each comes from, or change one.")
 cli.add_typer(config, name="config")
 
 
@@ -289,8 +288,8 @@ def config_set(
         str, typer.Argument(metavar="VALUE", help="New value, as in its SHIM_* variable; - reads it from stdin (for passwords).")
     ],
 ) -> None:
-    """Write a setting into ~/.config/opencode-shim/config.toml and say when it takes effect."""
-    from shim.cli import config_file as job  # late: most commands do not need it
+    """Write a setting into the user's file. Says when it takes effect."""
+    from shim.cli import config_file as job
 
     path = job.set_value(key, sys.stdin.readline().rstrip("\n") if value == "-" else value)
     typer.echo(f"Set {key} in {path}. {job.effect(key, path)}")
@@ -299,13 +298,13 @@ def config_set(
 @config.command(name="unset")
 def config_unset(key: Annotated[str, typer.Argument(metavar="KEY", help="Name of a setting in the file.")]) -> None:
     """Remove a setting from ~/.config/opencode-shim/config.toml."""
-    from shim.cli import config_file as job  # late: most commands do not need it
+    from shim.cli import config_file as job
 
     path = job.unset(key)
     typer.echo(f"Removed {key} from {path}. {job.effect(key, path)}")
 
 
-service = typer.Typer(no_args_is_help=True, help="Run this server as a service of this user, by systemd or launchd.")
+service = typer.Typer(no_args_is_help=True, help="Run this server as a service of this user. It needs systemd or launchd.")
 cli.add_typer(service, name="service")
 
 
@@ -316,8 +315,8 @@ def service_install(
     harden: Annotated[bool, typer.Option("--harden", help="Forbid agents sudo and the like (docs/install.md).")] = False,
     linger: Annotated[bool, typer.Option(help="Start the server with the machine, before you log in.")] = True,
 ) -> None:
-    """Write the service with the current PATH and settings, and start it. Keys are not copied. You may repeat it."""
-    from shim.cli import service as job  # late: most commands do not need it
+    """Write the service and start it. It has the current PATH and settings. Keys are not copied. You may repeat it."""
+    from shim.cli import service as job
 
     out = screen.console(sys.stdout)
     raise typer.Exit(job.install(Settings.load(), out, on_demand=on_demand, harden=harden, linger=linger))
@@ -326,7 +325,7 @@ def service_install(
 @service.command(name="uninstall")
 def service_uninstall() -> None:
     """Stop and remove the service. Settings, keys and sessions stay."""
-    from shim.cli import service as job  # late: most commands do not need it
+    from shim.cli import service as job
 
     raise typer.Exit(job.uninstall(Settings.load(), screen.console(sys.stdout)))
 
@@ -364,24 +363,26 @@ def service_logs(
 
 
 def _act(action: Any, *, follow: bool = False) -> None:
-    from shim.cli import service as job  # late: most commands do not need it
+    from shim.cli import service as job
 
     raise typer.Exit(job.act(Settings.load(), action, follow=follow))
 
 
 @cli.command()
 def completion(shell: Annotated[Shell, typer.Argument(metavar="bash|zsh|fish", help="Shell to print the script for.")]) -> None:
-    """Print a script that completes commands and options (docs/install.md)."""
-    from typer._completion_shared import get_completion_script  # late: only this command needs it
+    """Print a script that completes commands and options. See docs/install.md."""
+    from typer._completion_shared import get_completion_script
 
     typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, shell=shell))
 
 
 @cli.command()
 def health(*, url: Server = None, data_dir: DataDir = None) -> None:
-    """Exit with 0 if the server on this data directory (or at URL) answers. For containers and monitors."""
+    """Exit with 0 if the server answers. It is the one at URL, or on this data directory. For containers and monitors."""
     settings = Settings.load({"data_dir": data_dir})
-    server_url = asyncio.run(transfer.running_server_url(settings, url))
+    from shim.cli.local_server import running_server_url
+
+    server_url = running_server_url(settings, url)
     typer.echo(server_url or "No server answers.")
     raise typer.Exit(0 if server_url else 1)
 
@@ -397,10 +398,10 @@ def trust(
     remove: Annotated[bool, typer.Option("--remove", help="Forget the decision about DIR.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Trust a project, so that its hooks, plugins, MCP servers and allow rules take effect. Shows them and asks first."""
+    """Trust a project: let its hooks and allow rules take effect. Its plugins and MCP servers too. Shows them and asks first."""
     settings = Settings.load({"data_dir": data_dir})
-    configure("error", "console", sys.stderr)
-    from shim.cli import trust as job  # late: it loads the whole server
+    _log_errors()
+    from shim.cli import trust as job
 
     out = screen.console(sys.stdout)
     if show:
@@ -410,7 +411,7 @@ def trust(
     raise typer.Exit(job.trust(settings, directory, out, lambda question: yes or typer.confirm(question, default=False)))
 
 
-cluster = typer.Typer(no_args_is_help=True, help="Copy sessions between a data directory (SQLite) and a cluster (NATS).")
+cluster = typer.Typer(no_args_is_help=True, help="Copy sessions between a data directory and a cluster (NATS).")
 cli.add_typer(cluster, name="cluster")
 
 
@@ -418,18 +419,22 @@ cli.add_typer(cluster, name="cluster")
 def cluster_import(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
     """Copy the sessions of the data directory into the cluster. Nothing is deleted; it may be repeated."""
     settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
-    configure("error", "console", sys.stderr, serve_command.secrets(settings))
-    from shim.cli import cluster as job  # late: most commands do not need it
+    _log_errors(settings)
+    import asyncio
+
+    from shim.cli import cluster as job
 
     raise typer.Exit(asyncio.run(job.import_sessions(settings, screen.console(sys.stdout))))
 
 
 @cluster.command(name="export")
 def cluster_export(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = None, data_dir: DataDir = None) -> None:
-    """Copy the sessions of a cluster, also a working one, into the data directory. Nothing is deleted; it may be repeated."""
+    """Copy the sessions of a cluster into the data directory. It may be working. Nothing is deleted; it may be repeated."""
     settings = Settings.load({"cluster": cluster, "cluster_prefix": cluster_prefix, "data_dir": data_dir})
-    configure("error", "console", sys.stderr, serve_command.secrets(settings))
-    from shim.cli import cluster as job  # late: most commands do not need it
+    _log_errors(settings)
+    import asyncio
+
+    from shim.cli import cluster as job
 
     raise typer.Exit(asyncio.run(job.export_sessions(settings, screen.console(sys.stdout))))
 
@@ -450,9 +455,12 @@ def pair_invite(
     if context.invoked_subcommand is not None:
         return
     settings = Settings.load({"data_dir": data_dir, "public_url": at})
-    from shim.cli import pair as job  # late: most commands do not need it
+    import asyncio
 
-    server_url = url or asyncio.run(transfer.running_server_url(settings))
+    from shim.cli import pair as job
+    from shim.cli.local_server import running_server_url
+
+    server_url = url or running_server_url(settings)
     if server_url is None:
         raise ShimError(
             "No server runs on this data directory, and only a running server can make a link. Start one: opencode-shim serve"
@@ -462,9 +470,9 @@ def pair_invite(
 
 @pair.command(name="list")
 def pair_list(*, url: Server = None, data_dir: DataDir = None) -> None:
-    """List the valid pairing tokens: id, creation and expiry dates, name of the device."""
+    """List the valid pairing tokens. A line has id, creation and expiry dates, and name of the device."""
     settings = Settings.load({"data_dir": data_dir})
-    from shim.cli import pair as job  # late: most commands do not need it
+    from shim.cli import pair as job
 
     _with_server(settings, url, lambda server_url: job.show(settings, server_url, screen.console(sys.stdout)))
 
@@ -478,12 +486,12 @@ def pair_revoke(
 ) -> None:
     """Revoke a pairing token. The server then refuses its device and closes the device's streams and terminals."""
     settings = Settings.load({"data_dir": data_dir})
-    from shim.cli import pair as job  # late: most commands do not need it
+    from shim.cli import pair as job
 
     _with_server(settings, url, lambda server_url: job.revoke(settings, server_url, token_id, screen.console(sys.stdout)))
 
 
-alias = typer.Typer(no_args_is_help=True, help="Install this server under the name `opencode`, for programs that start OpenCode.")
+alias = typer.Typer(no_args_is_help=True, help="Give this server the name `opencode`. For programs that start OpenCode.")
 cli.add_typer(alias, name="alias")
 
 
@@ -496,8 +504,8 @@ def alias_install(
         bool, typer.Option("--force", help="Replace another program of that name; it is kept beside the alias.")
     ] = False,
 ) -> None:
-    """Write a small program named `opencode` into DIR, so that programs that start OpenCode start this server."""
-    from shim.cli import alias as job  # late: most commands do not need it
+    """Write a small program named `opencode` into DIR. Programs that start OpenCode then start this server."""
+    from shim.cli import alias as job
 
     names = ("opencode", "opencode2") if opencode2 else ("opencode",)
     out = screen.console(sys.stdout)
@@ -510,8 +518,8 @@ def alias_remove(
         Path | None, typer.Argument(metavar="[DIR]", help="Folder to remove it from. Default: ~/.local/bin.")
     ] = None,
 ) -> None:
-    """Remove the alias from DIR and put back the program that `--force` kept."""
-    from shim.cli import alias as job  # late: most commands do not need it
+    """Remove the alias from DIR. The program that `--force` kept comes back."""
+    from shim.cli import alias as job
 
     raise typer.Exit(job.remove(folder or Path(job.DEFAULT_FOLDER), screen.console(sys.stdout)))
 
@@ -535,13 +543,14 @@ def record(
     home: Annotated[Path | None, typer.Option("--home", metavar="DIR", help="Files for the agent's empty home.")] = None,
     one_file: Annotated[bool, typer.Option("--one-file", help="Pack the recordings into one file, to send it.")] = False,
 ) -> None:
-    """Play our scenes to a real agent against a scripted model, record its traffic, and report what is new or gone.
+    """Record a real agent's traffic, and report what is new or gone.
 
-    The agent gets an empty home and no network; paths and secrets are removed from the recordings. Give an agent of [agents.NAME]
-    in the settings, or of --command, the address of the scripted model: with --env, and with files in --home.
+    It plays our scenes to the agent, against a scripted model. The agent gets an empty home and no network; paths and secrets
+    are removed from the recordings. Give an agent of [agents.NAME] in the settings, or of --command, the address of the model:
+    with --env, and with files in --home.
     """
-    configure("error", "console", sys.stderr)
-    from shim.cli import record as job  # late: it loads the transports
+    _log_errors()
+    from shim.cli import record as job
 
     wish = job.Wish(agent, out, tuple(scene or ()), binary, agent_version, command, tuple(env or ()), home)
     result = job.record(wish, Settings.load({}))
@@ -563,6 +572,8 @@ def export(
 ) -> None:
     """Write a session to stdout in the format of `opencode export`. `opencode import` reads it."""
     settings = Settings.load({"directory": directory, "data_dir": data_dir})
+    from shim.cli import transfer
+
     _with_server(settings, url, lambda server_url: transfer.export(settings, server_url, session))
 
 
@@ -576,8 +587,10 @@ def import_(
     directory: Directory = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Add a session from a file to the current directory (or --directory). The session keeps its id."""
+    """Add a session from a file to the current directory. --directory names another one. The session keeps its id."""
     settings = Settings.load({"directory": directory, "data_dir": data_dir})
+    from shim.cli import transfer
+
     document = transfer.read(file)
     _with_server(settings, url, lambda server_url: transfer.import_(settings, server_url, document))
 
@@ -589,8 +602,8 @@ def backup(
     no_keys: Annotated[bool, typer.Option("--no-keys", help="Leave out the API keys.")] = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Write sessions, trust decisions, API keys and `/undo` snapshots to a file. Servers may run meanwhile."""
-    from shim.cli import backup as job  # late: most commands do not need it
+    """Write sessions, trust decisions and API keys to a file. `/undo` snapshots too. Servers may run meanwhile."""
+    from shim.cli import backup as job
 
     summary = job.backup(Settings.load({"data_dir": data_dir}).data_dir, file.absolute(), keys=not no_keys)
     typer.echo(f"Wrote {summary.path}: {summary.files} files, {summary.size:,} bytes, schema {summary.schema}.")
@@ -606,7 +619,7 @@ def restore(
     data_dir: DataDir = None,
 ) -> None:
     """Restore a backup into the data directory. Stop all servers that use this data directory first."""
-    from shim.cli import backup as job  # late: most commands do not need it
+    from shim.cli import backup as job
 
     settings = Settings.load({"data_dir": data_dir})
     summary = job.restore(settings.data_dir, file.absolute(), replace=replace)
@@ -615,9 +628,17 @@ def restore(
         typer.echo(f"The earlier data is in {summary.aside}.")
 
 
-def _with_server(settings: Settings, url: str | None, job: transfer.Job) -> None:
+def _log_errors(settings: Settings | None = None) -> None:
+    """Log only errors, without the settings' secrets: stdout and stderr belong to the command."""
+    with quick_imports():
+        from shim.cli.serve_command import secrets
+        from shim.lib.logging import configure
+
+    configure("error", "console", sys.stderr, secrets(settings) if settings else ())
+
+
+def _with_server(settings: Settings, url: str | None, job: Job) -> None:
+    with quick_imports():
+        from shim.cli import serve_command
+
     raise typer.Exit(serve_command.with_server(settings, url, job))
-
-
-async def _as_coroutine(work: Awaitable[int]) -> int:
-    return await work

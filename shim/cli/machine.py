@@ -16,7 +16,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Literal
 
-from shim.cli import screen, service, transfer
+from shim.cli import screen, service
+from shim.cli.local_server import running_server_url
+from shim.cli.transfer import version_of
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, describe
 from shim.lib.settings import Settings
 from shim.lib.version import OLD_AFTER_DAYS, Build, build
@@ -44,12 +46,8 @@ class Check:
 
 def examine_machine(settings: Settings) -> list[Check]:
     """Return `doctor`'s checks of the machine and of the server on it."""
-
-    async def ask() -> tuple[str | None, str]:
-        url = await transfer.running_server_url(settings)
-        return url, await transfer.version_of(settings, url) if url else ""
-
-    url, version = asyncio.run(ask())
+    url = running_server_url(settings)
+    version = asyncio.run(version_of(settings, url)) if url else ""
     return examine(settings, build(), server=url, server_version=version, service=service.state(settings), now=now())
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shim.cli.imports import quick_imports
 from shim.lib.errors import ShimError
 from shim.processes.aliases import NAMES, find_program
 
@@ -44,9 +45,6 @@ class Command:
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run an alias with `NAME ARGUMENTS...`, and exit with its code."""
-    from shim.cli import without_rich_tracebacks
-
-    without_rich_tracebacks()
     name, *arguments = sys.argv[1:] if argv is None else argv
     try:
         code = call(name, arguments)
@@ -216,13 +214,15 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def _serve(_name: str, options: Options) -> int:
-    from shim.cli.opencode_serve import serve
+    with quick_imports():
+        from shim.cli.opencode_serve import serve
 
     return serve(options)
 
 
 def _web(_name: str, options: Options) -> int:
-    from shim.cli.opencode_serve import serve
+    with quick_imports():
+        from shim.cli.opencode_serve import serve
 
     return serve(options, page=True)
 
@@ -234,20 +234,16 @@ def _add_tui(parser: argparse.ArgumentParser) -> None:
 
 
 def _tui(_name: str, options: Options) -> int:
-    from typer import Exit
+    with quick_imports():
+        from shim.cli.serve_command import tui
 
-    from shim.cli.commands import tui
-
-    try:
-        tui(None, directory=options.project, session=options.session, last=options.last)
-    except Exit as ended:
-        return ended.exit_code
-    return 0
+    return tui({"directory": options.project}, None, session=options.session, last=options.last)
 
 
 def _run(_name: str, options: Options) -> int:
-    from shim.cli import opencode_run
-    from shim.cli.opencode_client import on_server
+    with quick_imports():
+        from shim.cli import opencode_run
+        from shim.cli.opencode_client import on_server
 
     request = opencode_run.read(options)
     return on_server(options, lambda settings, url: opencode_run.run(settings, url, request))
@@ -257,7 +253,8 @@ def _late_command(work: str) -> Callable[[str, Options], int]:
     """Return the named command of `shim.cli.opencode_client`. It is imported late, since most calls do not need it."""
 
     def run(_name: str, options: Options) -> int:
-        from shim.cli import opencode_client
+        with quick_imports():
+            from shim.cli import opencode_client
 
         return getattr(opencode_client, work)(options)
 

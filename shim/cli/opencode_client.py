@@ -21,6 +21,7 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 from pydantic import SecretStr
 
 from shim.cli import serve_command, transfer
+from shim.cli.local_server import authorization, trust, usable
 from shim.cli.transfer import request
 from shim.lib.errors import ShimError
 from shim.lib.logging import configure
@@ -70,16 +71,16 @@ def api(options: Options) -> int:
 
 
 async def _api(settings: Settings, options: Options) -> int:
-    url = options.attach or await transfer.usable(settings) or await _start(settings)
+    url = options.attach or await asyncio.to_thread(usable, settings) or await _start(settings)
     params = [tuple(param.partition("=")[::2]) for param in options.param]
     body = None if options.data is None else options.data.encode()
     headers = {"content-type": "application/json"} if body is not None else {}
     path = options.path if options.path.startswith("/") else f"/{options.path}"
     try:
         async with (
-            ClientSession(timeout=ClientTimeout(total=API_S), headers=transfer.authorization(settings)) as client,
+            ClientSession(timeout=ClientTimeout(total=API_S), headers=authorization(settings)) as client,
             client.request(
-                options.method.upper(), url.rstrip("/") + path, params=params, data=body, headers=headers, ssl=transfer.trust(url)
+                options.method.upper(), url.rstrip("/") + path, params=params, data=body, headers=headers, ssl=trust(url)
             ) as answer,
         ):
             body_text = await answer.text()
@@ -108,10 +109,10 @@ async def _start(settings: Settings) -> str:
 
 
 async def _wait_for_server(settings: Settings, pid: int) -> str:
-    url = await transfer.usable(settings)
+    url = await asyncio.to_thread(usable, settings)
     while url is None:
         await asyncio.sleep(LOOK_EVERY_S)
-        url = await transfer.usable(settings)
+        url = await asyncio.to_thread(usable, settings)
     sys.stderr.write(f"Started a server at {url}; it stays. To stop it: kill {pid}\n")
     return url
 

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
-from shim.cli import transfer
+from shim.cli.local_server import authorization, trust
 from shim.cli.opencode_client import file_part
 from shim.cli.transfer import request as ask
 from shim.lib.clock import SystemClock
@@ -270,8 +270,8 @@ async def _events(settings: Settings, url: str) -> AsyncGenerator[Json]:
     params = {"directory": str(settings.directory)}
     try:
         async with (
-            ClientSession(timeout=timeout, headers=transfer.authorization(settings), read_bufsize=MAX_EVENT_BYTES) as client,
-            client.get(f"{url}/event", params=params, ssl=transfer.trust(url)) as answer,
+            ClientSession(timeout=timeout, headers=authorization(settings), read_bufsize=MAX_EVENT_BYTES) as client,
+            client.get(f"{url}/event", params=params, ssl=trust(url)) as answer,
         ):
             if answer.status != 200:
                 raise ShimError(f"The server at {url} refused the event stream: status {answer.status}.")

@@ -6,11 +6,12 @@ import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from shim.cli.clients import attach_line
-from shim.cli.server import RunningServer
 from shim.lib.settings import Settings, env_name
+
+if TYPE_CHECKING:
+    from shim.cli.server import RunningServer
 
 BUILT_IN = "built in"
 """Shown instead of a path for an agent that has no program of its own."""
@@ -123,6 +124,8 @@ def print_listening_line(out: Console, running: RunningServer) -> None:
 
 def print_start(out: Console, running: RunningServer, rows: Sequence[AgentRow], warnings: Iterable[str] = ()) -> None:
     """Print, after the start, the agents, how to attach, where the data is, and the warnings."""
+    from shim.cli.clients import attach_line  # late: no other command needs it
+
     settings = running.settings
     line(out, "")
     agent_table(out, [row for row in rows if not row.absent])

@@ -1,4 +1,4 @@
-"""Runs `serve` and `web` after their flags are parsed. It imports no rich without a terminal."""
+"""Runs `serve`, `web` and `tui` after their flags are parsed. It imports no rich without a terminal."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from typing import Any, TextIO
 
 from aiohttp import web
 
-from shim.cli import clients, env_file, mdns, screen, transfer
+from shim.cli import clients, env_file, mdns, screen
+from shim.cli.local_server import usable
 from shim.cli.reload import Reloader
 from shim.cli.server import DRAIN_EXTRA_S, STOP_S, RunningServer, listen, need_directory_inside, run, tls_of
 from shim.cli.supervisor import Notifier, inherited_socket
+from shim.cli.transfer import Job
 from shim.lib.bounded_output import bounded_output
 from shim.lib.errors import ShimError
 from shim.lib.logging import configure
@@ -92,6 +94,37 @@ def add_environment(files: Sequence[Path]) -> None:
         os.environ.update(env_file.read(file))
 
 
+def tui(flags: Mapping[str, Any], url: str | None, *, session: str | None, last: bool) -> int:
+    """Open OpenCode's TUI here and return its exit code. Without a `url`, it starts a server that ends with the TUI."""
+    binary = clients.find_opencode()
+    settings = Settings.load(flags if url else {**flags, "hostname": "127.0.0.1", "port": 0})
+    secret = clients.credentials(settings)
+    more = [*(["--session", session] if session else []), *(["--continue"] if last else [])]
+    second = clients.generation(binary) == clients.SECOND
+
+    async def open_on(server_url: str) -> int:
+        argv = clients.attach_argv(server_url, settings.directory, binary, more, second=second)
+        return await clients.run_tui(argv, secret, settings.directory)
+
+    async def attach(running: RunningServer) -> int:
+        return await open_on(running.url)
+
+    if url is not None:
+        return asyncio.run(open_on(url))
+    # Only the TUI in this terminal uses this server, and it could not check a certificate for 127.0.0.1.
+    settings = settings.model_copy(update={"tls_cert": None, "tls_key": None})
+    sock = listen(settings.hostname, settings.port)
+    with open_log(settings) as log:
+        configure(settings.log_level, settings.log_format, log, secrets(settings))
+        return run(settings, sock, attach)
+
+
+def show_page_of(url: str, settings: Settings, *, browser: bool) -> None:
+    """Show the web UI's page of the server at `url`. Raises ShimError if it serves none."""
+    asyncio.run(clients.require_web_ui(url, settings))
+    show_page(clients.page_url(url, settings.directory), browser=browser)
+
+
 def show_page(page: str, *, browser: bool) -> None:
     """Print the page's address, and with `browser` open the page."""
     screen.line(screen.console(sys.stdout), f"web UI   {page}", "bold")
@@ -117,9 +150,9 @@ def open_log(settings: Settings) -> TextIO:
         raise ShimError(f"Cannot write the log {path}: {error.strerror}. Choose another --data-dir.") from error
 
 
-def with_server(settings: Settings, url: str | None, job: transfer.Job) -> int:
+def with_server(settings: Settings, url: str | None, job: Job) -> int:
     """Run a job on the server at `url`, on the one that runs on this data directory, or on one that starts for the job."""
-    server_url = url.rstrip("/") if url else asyncio.run(transfer.usable(settings))
+    server_url = url.rstrip("/") if url else usable(settings)
 
     async def work(at: str) -> int:
         return await job(at)

@@ -1,16 +1,13 @@
 """`opencode-shim export` and `import`, and the HTTP requests of commands to a server.
 
-While a server listens, a file in its data directory says where (`shim.store.servers`). If none accepts the person's password,
-one is started for the job: several servers can share the data.
+If no running server accepts the person's password (`shim.cli.local_server`), one is started for the job: several servers can
+share the data.
 """
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import codecs
 import json
-import ssl
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -19,54 +16,15 @@ from typing import Any
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
+from shim.cli.local_server import authorization, trust
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
-from shim.store.servers import present
 from universal.lib.jsonvalue import obj
 
-LOOK_S = 2.0
-"""Timeout in seconds of the health request to a server of the data directory."""
-OK = 200
-SERVER_ERROR = 500
-"""Lowest status that means that a server does not work."""
-LOCAL = ("https://127.0.0.1:", "https://[::1]:", "https://localhost:", "https://0.0.0.0:", "https://[::]:")
 TRANSFER_S = 120.0
 """Timeout in seconds of one request, enough for the longest session."""
 
 Job = Callable[[str], Awaitable[int]]
-
-
-async def running_server_url(settings: Settings, at: str | None = None) -> str | None:
-    """Return the URL of a server that answers, on this data directory or `at` a URL, or None.
-
-    A server that accepts our password is preferred.
-    """
-    answers = {url: await _status(settings, url) for url in ([at] if at else await _urls(settings))}
-    working = [url for url, status in answers.items() if status < SERVER_ERROR]
-    return next((url for url in working if answers[url] == OK), next(iter(working), None))
-
-
-async def usable(settings: Settings) -> str | None:
-    """Return the URL of a server on this data directory that accepts our password, or None."""
-    for url in await _urls(settings):
-        if await _status(settings, url) == OK:
-            return url
-    return None
-
-
-async def _urls(settings: Settings) -> list[str]:
-    servers = await asyncio.to_thread(present, settings.data_dir)
-    return [server.url for server in servers.living.values() if server.url]
-
-
-async def _status(settings: Settings, url: str) -> int:
-    """Return the status of a server's health request, or `SERVER_ERROR` if it does not answer."""
-    try:
-        async with _client(settings, LOOK_S) as client, client.get(f"{url}/global/health", ssl=trust(url)) as answer:
-            await answer.read()
-            return answer.status
-    except (OSError, ValueError, ClientError, TimeoutError):
-        return SERVER_ERROR
 
 
 async def version_of(settings: Settings, url: str) -> str:
@@ -76,32 +34,12 @@ async def version_of(settings: Settings, url: str) -> str:
     return ""
 
 
-def authorization(settings: Settings) -> dict[str, str]:
-    """Return the headers that carry the settings' password, or {} without one."""
-    if settings.password is None:
-        return {}
-    credentials = f"{settings.username}:{settings.password.get_secret_value()}"
-    return {"Authorization": f"Basic {base64.b64encode(credentials.encode()).decode()}"}
-
-
-def trust(url: str) -> ssl.SSLContext:
-    """Return the TLS context for a server. On loopback no certificate is checked, since it rarely names that address."""
-    context = ssl.create_default_context()
-    if url.startswith(LOCAL):
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    return context
-
-
-def _client(settings: Settings, total_s: float) -> ClientSession:
-    return ClientSession(timeout=ClientTimeout(total=total_s), headers=authorization(settings))
-
-
 async def request(settings: Settings, method: str, url: str, body: Any = None, *, params: Mapping[str, str] | None = None) -> Any:
     """Make a request and return the JSON of the response, None for an empty one. Raises ShimError with the server's message."""
     query = {"directory": str(settings.directory), **(params or {})}
     try:
         async with (
-            _client(settings, TRANSFER_S) as client,
+            ClientSession(timeout=ClientTimeout(total=TRANSFER_S), headers=authorization(settings)) as client,
             client.request(method, url, params=query, json=body, ssl=trust(url)) as answer,
         ):
             text = await answer.text()

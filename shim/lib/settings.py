@@ -238,7 +238,7 @@ class CustomAgent(BaseModel):
     `env` may contain keys, so it is never shown.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     command: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
     title: str | None = None
@@ -251,7 +251,7 @@ class Hook(BaseModel):
     Webhook URLs may contain keys (in the path, the query, before the host), so `url` and `headers` are never shown.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     on: Annotated[tuple[Literal["idle", "permission", "question", "error"], ...], Field(min_length=1)]
     command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
@@ -281,7 +281,7 @@ AgentName: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]*$")]
 class Settings(BaseModel):
     """The settings of one server, frozen. `Settings.load()` or a caller's arguments create them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
     hostname: str = Field(default="127.0.0.1", description="Address to listen on. Any other than loopback needs a password.")
 

@@ -22,10 +22,10 @@ PROGRAM = """
 import asyncio, dataclasses, json, sys
 from pathlib import Path
 from aiohttp import ClientSession, web
-from shim.cli import without_rich_tracebacks
-without_rich_tracebacks()
-from shim.main.app import build_app, find_agents
-from shim.cli import commands
+from shim.cli.imports import quick_imports
+with quick_imports():
+    from shim.main.app import build_app, find_agents
+    from shim.cli import commands, serve_command
 from shim.lib.settings import Settings
 
 async def main(folder):

@@ -24,9 +24,8 @@ def test_without_a_cluster_the_sessions_are_in_the_data_directory(tmp_path: Path
 
 
 def test_a_server_without_a_cluster_does_not_import_nats() -> None:
-    code = (
-        "import sys, shim.main.app, shim.cli.commands; print(sorted(n for n in sys.modules if n == 'nats' or 'jetstream' in n))"
-    )
+    loaded = "sorted(n for n in sys.modules if n == 'nats' or 'jetstream' in n)"
+    code = f"import sys, shim.main.app, shim.cli.serve_command; print({loaded})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=IMPORT_S, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -412,7 +412,7 @@ class AgentDirectory:
             agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False)
             self._agents[spec.name] = agent
             self._has_offer[spec.name].set()
-            log.info("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))
+            log.debug("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))
             if agent.located.path is not None and stamp is not None:
                 offer = StoredOffer(agent.located.path, stamp, agent.located.version, catalogue)
                 self._store.set_value(NAMESPACE, spec.name, to_store(offer))

@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -30,6 +30,11 @@ TEMPORARY = "/archive-v"
 """Part of the path of an installation by uvx, which is temporary."""
 SERVICE, SOCKET = f"{units.NAME}.service", f"{units.NAME}.socket"
 USER = ("systemctl", "--user")
+
+NO_BUS = (
+    "systemd has no session for this user here ({reason}), so it can run no service: in a container, after `su`, or without a"
+    " login. Use `opencode-shim serve`, or log in as this user (`ssh`, `machinectl shell`) and try again."
+)
 
 SYSTEMD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
     "start": ((*USER, "start", SOCKET, SERVICE),),
@@ -64,6 +69,14 @@ class Manager:
         if self.kind == "launchd":
             return {self.folder / f"{units.LABEL}.plist": units.property_list(plan)}
         return {self.folder / SERVICE: units.service_unit(plan), self.folder / SOCKET: units.socket_unit(plan)}
+
+    def require_session(self) -> None:
+        """Raise ServiceError unless the manager works for this user. It is the first step, before any file is written."""
+        if self.kind == "launchd":
+            return
+        ok, text = _ask((*USER, "show-environment"))
+        if not ok:
+            raise ServiceError(NO_BUS.format(reason=text.strip().partition("\n")[0] or "systemctl does not answer"))
 
     def commands(self, action: Action) -> list[tuple[str, ...]]:
         """Return the command lines of an action."""
@@ -115,6 +128,7 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
         raise ServiceError("--on-demand needs systemd's sockets. On macOS the service starts when you log in: leave it out.")
     if settings.port == 0:
         raise ServiceError("A service needs a port that clients know: opencode-shim config set port 4096")
+    service_manager.require_session()
     environment, keys = _config_folder() / "service.env", _config_folder() / "keys.env"
     _write(
         environment,
@@ -133,7 +147,8 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
     missing = [name for name in env_file.keys(os.environ) if name not in env_file.read(keys)]
     if missing:
         screen.line(out, f"note     keys are not copied: {', '.join(missing)}. Write NAME=VALUE lines into {keys}", "yellow")
-    _run_all(service_manager.after_install(on_demand=on_demand))
+    for failure in _failures(service_manager.after_install(on_demand=on_demand)):
+        raise ServiceError(failure)
     if linger and service_manager.kind == "systemd" and not _ask(("loginctl", "enable-linger"))[0]:
         note = "it starts when you log in. For a start with the machine: sudo loginctl enable-linger $USER"
         screen.line(out, f"note     {note}", "yellow")
@@ -144,17 +159,23 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
 
 
 def uninstall(settings: Settings, out: screen.Console) -> int:
-    """Stop the service, remove its units, and return the exit code. Settings, keys and sessions stay. Raises ServiceError."""
+    """Stop the service, remove what `install` wrote, and return the exit code. Keys, settings and sessions stay.
+
+    The files go also where the service manager does not answer. Raises ServiceError if there are none.
+    """
     service_manager = manager(settings)
-    paths = [path for path in service_manager.files(units.Plan((), (), Path.home())) if path.exists()]
+    environment = _config_folder() / "service.env"
+    paths = [path for path in (*service_manager.files(units.Plan((), (), Path.home())), environment) if path.exists()]
     if not paths:
         raise ServiceError("The service is not installed.")
-    _run_all(service_manager.before_removal())
+    failures = [*_failures(service_manager.before_removal())]
     for path in paths:
         path.unlink()
         screen.line(out, f"removed  {path}")
-    _run_all(service_manager.after_removal())
+    failures += _failures(service_manager.after_removal())
     screen.line(out, f"kept     {_config_folder()} and {settings.data_dir}")
+    for failure in failures:
+        screen.line(out, f"note     {failure}", "yellow")
     return 0
 
 
@@ -216,11 +237,12 @@ def _write(path: Path, text: str, mode: int = 0o600) -> None:
         raise ServiceError(f"Cannot write {path}: {error.strerror}.") from error
 
 
-def _run_all(commands: Sequence[Sequence[str]]) -> None:
+def _failures(commands: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Run commands, and yield a sentence for each that fails."""
     for argv in commands:
         ok, text = _ask(argv)
         if not ok:
-            raise ServiceError(f"`{' '.join(argv)}` failed: {text.strip() or 'it did not start or took too long'}")
+            yield f"`{' '.join(argv)}` failed: {text.strip() or 'it did not start or took too long'}"
 
 
 def _ask(argv: Sequence[str]) -> tuple[bool, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from types import TracebackType
 
 import aiohttp
@@ -76,7 +77,7 @@ class Client:
 
     async def create_session(
         self,
-        name: str,
+        name: str | None = None,
         *,
         agent: str,
         directory: str | None = None,
@@ -85,8 +86,13 @@ class Client:
         model: str | None = None,
         variant: str | None = None,
         title: str | None = None,
+        unattended: str | None = None,
     ) -> Session:
-        """Create a session with this name. Raises Problem (409: the name is taken)."""
+        """Create a session with this name, or with a new one. Raises Problem (409: the name is taken).
+
+        `unattended` says what happens to permissions and questions that nobody answers: `wait`, `reject:SECONDS` or `rules`;
+        default: as the server is set.
+        """
         body = CreateSessionRequest(
             agent=agent,
             directory=directory,
@@ -95,7 +101,8 @@ class Client:
             model=model,
             variant=variant,
             title=title,
+            unattended=unattended,
         )
-        session = self.session(name)
-        await self._transport.request("POST", f"/v1/sessions/{segment(name)}", body=body.model_dump(exclude_none=True))
+        session = self.session(name if name is not None else f"python-{secrets.token_hex(8)}")
+        await self._transport.request("POST", f"/v1/sessions/{segment(session.id)}", body=body.model_dump(exclude_none=True))
         return session

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from typing import Literal
 
 import aiohttp
 
 from shim.client.transport import Problem, Transport, segment
-from shim.faces.v1.models import MessageAttachment, SessionInfo, SessionListResponse
-from universal.events import EventType, ItemData, ItemDeltaData, SessionEndedData, UniversalEvent
+from shim.faces.v1.models import MessageAttachment, MessageRequest, SessionInfo, SessionListResponse
+from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData, SessionEndedData, UniversalEvent
 from universal.items import ItemRole
 
 RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -18,6 +19,22 @@ RETRY_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 GIVE_UP_S = 60.0
 """Seconds without a connection after which the server counts as gone."""
 PAGE = 1_000
+ASK_S = 600.0
+"""Seconds that `ask` waits for an answer, unless its caller says otherwise."""
+
+
+class AnswerTimeout(TimeoutError):
+    """`ask` has no answer in time. `requests` are the permissions and questions that nobody has answered; the turn goes on."""
+
+    def __init__(self, timeout_s: float, requests: Iterable[str]) -> None:
+        self.requests = tuple(requests)
+        cause = (
+            f"The agent waits for {'; '.join(self.requests)}. Reply to it (`prompt` yields it), let another client reply, or ask"
+            ' with unattended="rules": what no rule allows is then rejected.'
+            if self.requests
+            else "The agent still works: allow more by `timeout_s`, or follow `events`."
+        )
+        super().__init__(f"No answer within {timeout_s:g} s, and the turn goes on. {cause}")
 
 
 class Session:
@@ -38,19 +55,24 @@ class Session:
 
     # --- prompts -------------------------------------------------------------------------------------------
 
-    async def send(self, message: str, attachments: Sequence[MessageAttachment] = ()) -> None:
-        """Send a prompt and return once it is accepted. Its events come on `events`."""
-        await self._transport.request("POST", f"{self._path}/messages", body=_message(message, attachments))
+    async def send(self, message: str, attachments: Sequence[MessageAttachment] = (), *, unattended: str | None = None) -> None:
+        """Send a prompt and return once it is accepted. Its events come on `events`. `unattended`: see `create_session`."""
+        await self._transport.request("POST", f"{self._path}/messages", body=_message(message, attachments, unattended))
 
     async def prompt(
-        self, message: str, attachments: Sequence[MessageAttachment] = (), *, include_raw: bool = False
+        self,
+        message: str,
+        attachments: Sequence[MessageAttachment] = (),
+        *,
+        include_raw: bool = False,
+        unattended: str | None = None,
     ) -> AsyncGenerator[UniversalEvent]:
         """Send a prompt and yield its events up to the end of its turn. Answer permissions and questions while you iterate.
 
         After the first event a broken connection is resumed where it was.
         """
         query = {"include_raw": include_raw}
-        body = _message(message, attachments)
+        body = _message(message, attachments, unattended)
         last: UniversalEvent | None = None
         has_begun = False  # True once our message has come: an earlier turn's end is not ours
         try:
@@ -71,12 +93,33 @@ class Session:
             if has_begun and event.type is EventType.TURN_ENDED:
                 return
 
-    async def ask(self, message: str, attachments: Sequence[MessageAttachment] = ()) -> str:
-        """Send a prompt and return the text of its answer. Use it with agents that ask nothing, or `permission_mode="bypass"`."""
+    async def ask(
+        self,
+        message: str,
+        attachments: Sequence[MessageAttachment] = (),
+        *,
+        unattended: str | None = None,
+        timeout_s: float = ASK_S,
+    ) -> str:
+        """Send a prompt and return the text of its answer. Raises AnswerTimeout, which says what the agent waits for."""
         deltas: list[str] = []
-        async for event in self.prompt(message, attachments):
-            if isinstance(event.data, ItemDeltaData) and event.data.part_type == "text":
-                deltas.append(event.data.delta)
+        requests: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(timeout_s), aclosing(self.prompt(message, attachments, unattended=unattended)) as events:
+                async for event in events:
+                    match event.data:
+                        case ItemDeltaData(part_type="text", delta=delta):
+                            deltas.append(delta)
+                        case PermissionData(permission_id=id_, action=action, status="requested"):
+                            requests[id_] = f"a permission ({action})"
+                        case QuestionData(question_id=id_, prompt=prompt, status="requested"):
+                            requests[id_] = f"an answer ({prompt})"
+                        case PermissionData(permission_id=id_) | QuestionData(question_id=id_):
+                            requests.pop(id_, None)
+                        case _:
+                            pass
+        except TimeoutError as error:
+            raise AnswerTimeout(timeout_s, requests.values()) from error
         return "".join(deltas)
 
     # --- events --------------------------------------------------------------------------------------------
@@ -161,8 +204,9 @@ class Session:
         await self._transport.request("PUT", "/v1/fs/file", query={"session_id": self.id, "path": path}, data=data)
 
 
-def _message(message: str, attachments: Sequence[MessageAttachment]) -> dict[str, object]:
-    return {"message": message, "attachments": [attachment.model_dump(exclude_none=True) for attachment in attachments]}
+def _message(message: str, attachments: Sequence[MessageAttachment], unattended: str | None) -> dict[str, object]:
+    request = MessageRequest(message=message, attachments=list(attachments), unattended=unattended)
+    return request.model_dump(exclude_none=True)
 
 
 def _is_message(event: UniversalEvent) -> bool:

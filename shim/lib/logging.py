@@ -1,6 +1,6 @@
 """Configures the logs: events named `noun.verb` with values, for people (console) or machines (json), on one stream.
 
-`bound(session_id=..., turn=..., agent=...)` adds context through contextvars. Every event passes `redact` before it is rendered,
+Sessions add their id, turn and agent through structlog's contextvars. Every event passes `redact` before it is rendered,
 also those of libraries: keys, tokens, passwords, prompts, and the words and actions of agents never reach a log. The recorder
 (`shim.processes`, off by default) writes raw traffic.
 """
@@ -12,15 +12,22 @@ import json
 import logging
 import re
 from collections.abc import Collection, Mapping, Sequence, Sized
-from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, TextIO, cast
+from typing import Any, TextIO, TypedDict, cast
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from shim.lib.redaction import SECRET_NAME, clean
 from shim.lib.settings import LogFormat, LogLevel
+
+
+class TimeForm(TypedDict):
+    """How a time is written, as arguments of structlog's TimeStamper."""
+
+    fmt: str
+    utc: bool
+
 
 LEVELS: dict[LogLevel, int] = {
     "debug": logging.DEBUG,
@@ -39,6 +46,8 @@ PRIVATE_NAME = re.compile(
 NOISY = {"aiohttp.access": logging.WARNING, "asyncio": logging.INFO, "watchfiles": logging.WARNING}
 """Minimum levels of verbose library loggers. Our own middleware logs requests."""
 
+TIMES: dict[LogFormat, TimeForm] = {"console": {"fmt": "%Y-%m-%d %H:%M:%S", "utc": False}, "json": {"fmt": "iso", "utc": True}}
+"""People compare a log with their clock, machines with other machines."""
 
 AGAIN_S = 10.0
 """Minimum seconds between two log lines about refused connections. asyncio would log each of them, a hundred a second."""
@@ -94,12 +103,6 @@ def _clean(name: str, value: object, secrets: Collection[str]) -> object:
     return _clean("", str(value), secrets)
 
 
-def bound(*, session_id: str | None = None, turn: int | None = None, agent: str | None = None) -> AbstractContextManager[None]:
-    """Add these values to all events that are logged inside of the block. None leaves a value unchanged."""
-    values = {"session_id": session_id, "turn": turn, "agent": agent}
-    return structlog.contextvars.bound_contextvars(**{name: value for name, value in values.items() if value is not None})
-
-
 def configure(level: LogLevel, format_: LogFormat, stream: TextIO, secrets: Collection[str] = ()) -> None:
     """Send all logs of the process to `stream`. It may be called again, and changes global state, as logging is global.
 
@@ -109,7 +112,7 @@ def configure(level: LogLevel, format_: LogFormat, stream: TextIO, secrets: Coll
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(),
-        structlog.processors.TimeStamper(fmt="iso", utc=True, key="time"),
+        structlog.processors.TimeStamper(**TIMES[format_], key="time"),
         structlog.processors.StackInfoRenderer(),
     ]
     handler = logging.StreamHandler(stream)

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from shim.client import Client, EventType, Problem
+from shim.client import AnswerTimeout, Client, EventType, Problem
 from shim.store.sqlite import SqliteStore
 from tests.support.live import Live, live
 from universal.events import EventData, ItemData, Source, TurnData, UniversalEvent
@@ -21,6 +21,8 @@ from universal.items import Item, ItemKind, ItemRole, ItemStatus
 ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 30.0
 """For one example."""
+SOON_S = 3.0
+"""Enough for the mock to ask."""
 URL = "http://127.0.0.1:4096"
 
 
@@ -83,6 +85,39 @@ async def test_questions(client: Client) -> None:
         if event.type is EventType.QUESTION_RESOLVED:
             assert [list(one) for one in event.data.answers] == answers
     assert answers
+
+
+@pytest.mark.parametrize(
+    ("prompt", "waits_for"), [("permission", "a permission (git push origin main)"), ("question", "an answer (")]
+)
+async def test_ask_says_what_the_agent_waits_for(client: Client, prompt: str, waits_for: str) -> None:
+    session = await client.create_session(agent="mock")
+    with pytest.raises(AnswerTimeout) as late:
+        await session.ask(prompt, timeout_s=SOON_S)
+    (request,) = late.value.requests
+    assert request.startswith(waits_for)
+    assert request in str(late.value)
+
+
+async def test_ask_waits_for_no_request_that_has_a_reply(client: Client) -> None:
+    session = await client.create_session(agent="mock", unattended="reject:0.05")
+    assert await session.ask("permission")
+    with pytest.raises(AnswerTimeout) as late:
+        await session.ask("slow", timeout_s=0.0)
+    assert late.value.requests == ()
+
+
+@pytest.mark.parametrize("of_the_prompt", [True, False])
+async def test_rules_answer_what_the_agent_asks(client: Client, of_the_prompt: bool) -> None:
+    session = await client.create_session(agent="mock", unattended=None if of_the_prompt else "rules")
+    assert (await session.info()).unattended == ("wait" if of_the_prompt else "rules")
+    assert await session.ask("permission", unattended="rules" if of_the_prompt else None)
+
+
+async def test_sessions_without_a_name_are_different_ones(client: Client) -> None:
+    one, other = [await client.create_session(agent="mock") for _ in range(2)]
+    assert one.id != other.id
+    assert {one.id, other.id} == {session.sessionId for session in await client.sessions()}
 
 
 async def test_files_and_info(client: Client) -> None:

@@ -23,3 +23,6 @@ async def test_lines_of_a_turn_have_its_ids(tmp_path: Path) -> None:
     assert exited["session_id"] == session
     assert exited["agent"] == "mock"
     assert exited["turn"].startswith("trn_")
+    [failed] = [entry for entry in processors[1].entries if entry["event"] == "turn.failed"]
+    assert (failed["log_level"], failed["session_id"]) == ("warning", session)
+    assert all(entry.get("turn") != "" for entry in processors[1].entries)

@@ -462,7 +462,8 @@ class SessionActor:
             self.main.record(EventType.SESSION_ENDED, exit_data)
 
     def _touch(self) -> None:
-        structlog.contextvars.bind_contextvars(session_id=self.main.id, turn=self.main.turn_id, agent=self.process.agent)
+        turn = {"turn": self.main.turn_id} if self.main.turn_id else {}
+        structlog.contextvars.bind_contextvars(session_id=self.main.id, agent=self.process.agent, **turn)
         self.last_active_ms = self.deps.clock.now_ms()
 
     def _drop_process(self, *, kill: bool) -> None:

@@ -360,6 +360,8 @@ class SessionState:
         self.withdraw_requests()
         if (rest := self._unparsed.end()) is not None:
             self.record(EventType.UNPARSED, rest)
+        if reason not in OUTCOMES:
+            log.warning("turn.failed", session_id=self.id, reason=reason)
         metadata = {"reason": reason, **self._turn_metadata}
         data = TurnData(phase="ended", turn_id=self.turn_id, metadata=metadata)
         self._note_fact(self.record(EventType.TURN_ENDED, data))

@@ -1,4 +1,4 @@
-"""The command lines with which a service is installed."""
+"""How a service is installed and removed, with a `systemctl` of the test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,63 @@ from pathlib import Path
 
 import pytest
 
-from shim.cli.service import SERVICE, SOCKET, USER, Manager
+from shim.cli import screen, service
+from shim.cli.service import SERVICE, SOCKET, USER, Manager, ServiceError
+from shim.lib.settings import Settings
+
+NO_BUS = "Failed to connect to bus: No medium found"
+
+
+class Machine:
+    """A home, a systemd that may have no bus, and what is printed."""
+
+    def __init__(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.home = home
+        self.bus = True
+        self.settings = Settings(data_dir=home / "data")
+        self.lines: list[str] = []
+        monkeypatch.setenv("HOME", str(home))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
+        monkeypatch.setattr(service, "manager", lambda _: Manager("systemd", home / "units", home / "log"))
+        monkeypatch.setattr(service, "program", lambda: "/usr/bin/opencode-shim")
+        monkeypatch.setattr(service, "_ask", lambda _: (True, "") if self.bus else (False, f"{NO_BUS}\n"))
+
+    def line(self, text: str, style: str | None) -> None:
+        self.lines.append(text)
+
+    def table(self, table: screen.Table) -> None:
+        raise NotImplementedError
+
+    def files(self) -> set[str]:
+        return {str(path.relative_to(self.home)) for path in self.home.rglob("*") if path.is_file()}
+
+    def install(self) -> None:
+        assert service.install(self.settings, self, on_demand=False, harden=False, linger=False) == 0
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(tmp_path, monkeypatch)
+
+
+def test_without_a_session_of_systemd_nothing_is_written(machine: Machine) -> None:
+    machine.bus = False
+    with pytest.raises(ServiceError, match="opencode-shim serve") as refusal:
+        machine.install()
+    assert NO_BUS in str(refusal.value)
+    assert machine.files() == set()
+
+
+@pytest.mark.parametrize("bus", [True, False])
+def test_a_removal_leaves_the_keys_alone(machine: Machine, bus: bool) -> None:
+    machine.install()
+    assert len(machine.files()) == 4
+    machine.bus = bus
+    assert service.uninstall(machine.settings, machine) == 0
+    assert machine.files() == {".config/opencode-shim/keys.env"}
+    assert any(NO_BUS in line for line in machine.lines) is not bus
+    with pytest.raises(ServiceError, match="not installed"):
+        service.uninstall(machine.settings, machine)
 
 
 @pytest.mark.parametrize("on_demand", [False, True])

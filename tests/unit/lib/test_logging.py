@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ import structlog
 from aiohttp.http_exceptions import BadHttpMessage
 from pydantic import BaseModel
 
-from shim.lib.logging import bound, configure, redact
+from shim.lib.logging import configure, redact
 from shim.lib.redaction import secrets_of
 from shim.lib.settings import LogLevel
 
@@ -46,7 +47,7 @@ def stream() -> io.StringIO:
 
 def test_json_has_one_object_per_line_with_context(stream: io.StringIO) -> None:
     log = structlog.get_logger("shim.test")
-    with bound(session_id="ses_1", turn=3, agent="claude"):
+    with structlog.contextvars.bound_contextvars(session_id="ses_1", turn=3, agent="claude"):
         log.info("turn.ended", reason="completed", took_ms=12)
     log.info("agent.reaped")
     first, second = log_entries(stream)
@@ -101,6 +102,17 @@ def test_no_more_open_files_is_reported_once(stream: io.StringIO) -> None:
     for _ in range(100):
         logging.getLogger("asyncio").error("socket.accept() out of system resource", exc_info=OSError(errno.EMFILE, "Too many"))
     assert len(log_entries(stream)) == 1
+
+
+def test_people_read_the_time_of_their_clock_and_machines_read_utc() -> None:
+    stream = io.StringIO()
+    configure("info", "console", stream)
+    structlog.get_logger().info("agent.spawned")
+    configure("info", "json", stream)
+    structlog.get_logger().info("agent.spawned")
+    console, machine = stream.getvalue().splitlines()
+    assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[info", console)
+    assert re.search(r'"time": "\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z"', machine)
 
 
 def test_console_is_plain_when_it_is_no_terminal() -> None:

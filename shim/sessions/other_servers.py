@@ -14,7 +14,15 @@ from typing import Any
 
 import structlog
 
-from shim.lib.errors import InvalidRequest, NoServer, PlacedElsewhere, ServerStopping, SessionElsewhere, StoreError
+from shim.lib.errors import (
+    InvalidRequest,
+    NoServer,
+    PlacedElsewhere,
+    ServerStopping,
+    SessionElsewhere,
+    SessionNotFound,
+    StoreError,
+)
 from shim.sessions.index.session_entry import SessionEntry, entry_from_row
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.permissions.session_requests import SessionRequests
@@ -137,7 +145,10 @@ class OtherServers:
         return self._lost.pop(session_id, None)
 
     async def claim(self, entry: SessionEntry) -> None:
-        """Make a session ours, in its stored state. Raises SessionElsewhere if another server owns it, and StoreError."""
+        """Make a session ours, in its stored state.
+
+        Raises SessionElsewhere if another server owns it, SessionNotFound if one has deleted it, and StoreError.
+        """
         session_id = entry.record.id
         await self._wait_for_release(session_id)
         try:
@@ -145,6 +156,9 @@ class OtherServers:
             if isinstance(claimed, ClaimedSession):
                 await self._hear_owner_before(entry)
                 await self.remotes.finish(entry)
+        except SessionNotFound:  # no look has shown its deletion yet
+            self._apply(SessionChange(session_id, ServerRef(""), None))
+            raise
         except StoreError:  # the other servers may see it as ours already, and leave its turn to us
             self._owners.pop(session_id, None)
             self._left_turns[session_id] = True
@@ -196,7 +210,7 @@ class OtherServers:
         is_left = self.owner(entry.record.id) is None and entry.record.id not in self._releases
         if state.machine.busy and is_left:  # the row did not say so when its server died
             await self._end_left_turn(entry.record.id)
-            return entry.state or await self.remotes.state(entry)
+            return entry.state or await self.remotes.state(self._index.get(entry.record.id))
         return state
 
     def _note_growth(self, growth: Growth) -> None:
@@ -486,7 +500,7 @@ class OtherServers:
         placement = self._deps.placement
         if placement is not None and placement.leaves_to_others(self._index.get(session_id).record.directory):
             return
-        with suppress(SessionElsewhere):  # its server lives, or a third one was quicker
+        with suppress(SessionElsewhere, SessionNotFound):  # its server lives, a third one was quicker, or it was deleted
             await self._load(session_id)
 
     def _publish(self, change: Change, entry: SessionEntry) -> None:

@@ -97,7 +97,10 @@ class Ownership(Protocol):
         ...
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
-        """Claim a session for this server, or return the living server that owns it. May be repeated."""
+        """Claim a session for this server, or return the living server that owns it. May be repeated.
+
+        Raises SessionNotFound in a cluster, for a session that was deleted or is not stored.
+        """
         ...
 
     async def release(self, session_id: str) -> None:

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from shim.lib.errors import SessionNotFound
 from shim.store.base import Checkpoint, Store
 from shim.store.ownership import ClaimedSession
 from shim.store.rows import SessionRow
@@ -67,7 +68,10 @@ async def copy(source: Store, target: Store, report: Callable[[str], None] = lam
 
 async def _claim(store: Store, session_id: str, summary: Summary) -> ClaimedSession | None:
     """Claim a session. None if it is at work in another server, which is noted."""
-    claimed = await store.ownership.claim(session_id)
+    try:
+        claimed = await store.ownership.claim(session_id)
+    except SessionNotFound:
+        return ClaimedSession(None)  # it is new there: its first events create it
     if isinstance(claimed, ServerRef):
         summary.skipped[session_id] = f"it is at work in another opencode-shim ({claimed}): stop that one"
         return None

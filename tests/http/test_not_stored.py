@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,3 +46,25 @@ async def test_a_deletion_that_is_not_stored_is_a_503_with_the_reason(tmp_path: 
             assert answer.status == 503
             assert "NATS is away" in await answer.text()
         store.is_away = False
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/session/{}/prompt_async", prompt_body("echo 1", messageID="msg_one")),
+        ("/v1/sessions/name", {"agent": "mock"}),
+    ],
+)
+async def test_a_conflict_with_something_that_is_not_stored_is_a_503(tmp_path: Path, path: str, body: dict[str, Any]) -> None:
+    """Who sends a request again with its id takes a 409 for done."""
+    store = Lossy()
+    async with live(tmp_path, store=store) as server:
+        url = path.format(await server.session())
+        store.is_away = True
+        for _ in range(2):
+            async with server.api.raw.post(url, json=body) as answer:
+                assert answer.status == 503
+                assert "NATS is away" in await answer.text()
+        store.is_away = False
+        async with server.api.raw.post(url, json=body) as answer:
+            assert answer.status == 409

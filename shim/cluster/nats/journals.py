@@ -7,6 +7,9 @@
 
 A refused append whose message is there already was acknowledged to nobody: it counts as done.
 
+A deletion is final: its entry stays for a while, and only the first events of a new session pass it. A claim does not, nor does a
+row or a checkpoint that was written behind the deletion.
+
 While NATS is asked, events are queued, and other requests ask about the same session. So what was read before an `await` is not
 written back after it: `last` belongs to the queue as long as it has events, and a session changes its owner under a lock.
 """
@@ -37,7 +40,7 @@ from shim.cluster.nats.layout import (
     encode_record,
 )
 from shim.cluster.nats.pages import PageCopies
-from shim.lib.errors import SessionElsewhere, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.servers import ServerRef
 from shim.telemetry.meters import Histogram
@@ -130,6 +133,7 @@ class Journal:
     position  number of the journal's last message, of a session of ours
     revision  number of the entry `record`
     is_new    its entry was made here, and nothing was appended
+    is_deleted  this server has deleted it, and has no new session of this id
     lost_to   the server that has taken it from us
     lost_at   the last event that was acknowledged to us then
     owning    held while this server takes the session or gives it away
@@ -144,6 +148,7 @@ class Journal:
     revision: int = 0
     is_ours: bool = False
     is_new: bool = False
+    is_deleted: bool = False
     lost_to: ServerRef | None = None
     lost_at: int = 0
     manifest: Manifest | None = None
@@ -223,22 +228,30 @@ class Journals:
     # --- owning --------------------------------------------------------------------------------------------------
 
     async def claim(self, session_id: str) -> Journal | ServerRef:
-        """Make a session ours and return what is stored of it, or the living server that owns it."""
+        """Make a session ours and return what is stored of it, or the living server that owns it. Raises SessionNotFound."""
         journal = self.get(session_id)
         async with journal.owning:
             if journal.is_ours:
                 return journal
-            claimed = await self._claim(journal)
+            try:
+                claimed = await self._claim(journal)
+            except SessionNotFound:
+                if not self._is_queued(session_id):
+                    journal.last = journal.stored = 0
+                raise
             if claimed is journal and not self._is_queued(session_id):
                 journal.last = journal.stored
             return claimed
 
-    async def _claim(self, journal: Journal) -> Journal | ServerRef:
+    async def _claim(self, journal: Journal, *, is_creation: bool = False) -> Journal | ServerRef:
+        """As `claim`. Raises SessionNotFound for a session that is deleted or was never there, unless it `is_creation`."""
         session_id = journal.session_id
         for _ in range(TRIES):
             message = await self._connection.last(self._layout.sessions, self._layout.session_key(session_id))
             record = None if message is None else decode_record(message.data)
             is_new = record is None or record.is_deleted
+            if is_new and not is_creation:
+                raise SessionNotFound(session_id)
             if record is not None and not is_new and record.owner != self._server_id:
                 owner = await self._find_server(record.owner) if record.owner else None
                 if owner is not None:
@@ -265,7 +278,7 @@ class Journals:
             return False
         journal.record, journal.revision, journal.lost_to = record, revision, None
         journal.is_new, journal.manifest, journal.manifest_revision = is_new, None, None
-        journal.is_ours = True
+        journal.is_ours, journal.is_deleted = True, False
         return True
 
     async def _fence(self, journal: Journal, record: SessionRecord) -> bool:
@@ -299,7 +312,7 @@ class Journals:
             stored = None if message is None else decode_record(message.data)
             if stored is not None and not stored.is_deleted and stored != record:
                 raise self._lose(journal, await self._find_server(stored.owner) or ServerRef(stored.owner)) from None
-            await self._claim(journal)
+            await self._claim(journal, is_creation=True)
 
     async def _write_record(self, record: SessionRecord, revision: int, expires_s: int = 0) -> int:
         key = self._layout.session_key(record.session_id)
@@ -369,6 +382,8 @@ class Journals:
         journal = self.get(session_id)
         self._need_ours(journal)
         what = writes[0].what
+        if journal.is_deleted and isinstance(what, Row | SaveCheckpoint):
+            return 1
         if not isinstance(what, Delete | Release):
             async with journal.owning:
                 if not journal.is_ours:
@@ -494,17 +509,24 @@ class Journals:
         """Replace the entry by one that says so and expires; then remove the rest."""
         session_id = journal.session_id
         if not journal.is_ours:
-            claimed = await self._claim(journal)
-            if isinstance(claimed, ServerRef):
-                raise self._lose(journal, claimed)
+            try:
+                claimed = await self._claim(journal)
+            except SessionNotFound:
+                journal.record = None
+            else:
+                if isinstance(claimed, ServerRef):
+                    raise self._lose(journal, claimed)
         for _ in range(TRIES):
-            assert journal.record is not None
+            if journal.record is None:
+                break  # it is deleted already
             gone = SessionRecord(session_id, self._server_id, journal.record.epoch, is_deleted=True)
             try:
                 await self._write_record(gone, journal.revision, DELETED_S)
             except WrongSequence:
-                await self._check_owner(journal)
-                continue
+                message = await self._connection.last(self._layout.sessions, self._layout.session_key(session_id))
+                if message is None or decode_record(message.data) != gone:
+                    await self._check_owner(journal)
+                    continue  # else this server has written it, and what came after it has failed
             break
         layout = self._layout
         await self._connection.purge(layout.checkpoints, layout.checkpoint_key(session_id))
@@ -512,6 +534,7 @@ class Journals:
         await self._connection.purge(layout.journal, layout.journal_subject(session_id))
         journal.starts.clear()
         journal.is_ours, journal.record, journal.revision, journal.stored, journal.position = False, None, 0, 0, 0
+        journal.is_deleted = True
         journal.manifest, journal.manifest_revision = None, None
         await asyncio.to_thread(self._pages.remove, session_id)
 

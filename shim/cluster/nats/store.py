@@ -33,7 +33,7 @@ from shim.cluster.nats.nats_process import EmbeddedServer
 from shim.cluster.nats.pages import PageCopies
 from shim.cluster.nats.peers import JetStreamPeers
 from shim.cluster.nats.values import Values
-from shim.lib.errors import SessionElsewhere, ShimError, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, ShimError, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.lock import DirectoryLock, make_directory
 from shim.store.ownership import ClaimedSession, Look, LostSession, Ownership, SessionChange
@@ -457,7 +457,7 @@ class JetStreamStore:
         return self._use().leases.is_shared()
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
-        """Claim a session for this server, or return the living server that owns it."""
+        """Claim a session for this server, or return the living server that owns it. Raises SessionNotFound."""
         opened = self._use()
         with suppress(ShimError):  # of an earlier ownership: they end before the next one begins
             await opened.lanes.flush(session_id)
@@ -465,7 +465,7 @@ class JetStreamStore:
         epoch = journal.record.epoch if journal is not None and journal.is_ours and journal.record is not None else 0
         try:
             claimed = await opened.journals.claim(session_id)
-        except StoreError:  # perhaps in the middle of it
+        except (StoreError, SessionNotFound):  # perhaps in the middle of it, or deleted
             opened.owners.pop(session_id, None)
             raise
         if isinstance(claimed, ServerRef):

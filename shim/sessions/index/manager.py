@@ -20,6 +20,7 @@ from shim.lib.errors import (
     LimitReached,
     SessionBusy,
     SessionElsewhere,
+    SessionNotFound,
     StoreError,
     StoreUnavailable,
 )
@@ -96,7 +97,7 @@ class SessionManager:
         await self.others.start()
         for entry in self.index:
             if entry.busy and self.others.owner(entry.record.id) is None:
-                with suppress(SessionElsewhere):
+                with suppress(SessionElsewhere, SessionNotFound):
                     await self._take_over(entry.record.id)
         self._reaper = asyncio.create_task(self._reap_idle(), name="reap idle agents")
         if self.deps.spares is not None:

@@ -120,7 +120,7 @@ class NamedSessions:
     async def create(self, name: str, request: NewSession, directory: str, project: ProjectLike) -> str:
         """Create a session with this name and return its id in the core. Raises RequestError for a bad or used name or value."""
         await self._look_elsewhere(name)
-        self._free(name)
+        await self._need_free(name)
         unattended = unattended_policy_of(request.unattended, UNATTENDED_KEY)
         metadata = {UNATTENDED_KEY: str(unattended)} if unattended is not None else {}
         if request.labels is not None:
@@ -129,7 +129,7 @@ class NamedSessions:
         model = self._model(agent, request)
         mode, rules = self._mode(agent, request)
         await require(directory, self.manager.deps.roots)
-        self._free(name)  # agents may have been discovered meanwhile
+        await self._need_free(name)  # agents may have been discovered meanwhile
         record = self.manager.create(
             directory,
             project,
@@ -147,11 +147,13 @@ class NamedSessions:
         await self._store.flush()  # the name
         return str(record.id)
 
-    def _free(self, name: str) -> None:
+    async def _need_free(self, name: str) -> None:
+        """Raise SessionExists for a session that is stored, InvalidRequest, and StoreError. Waits for nothing if it is free."""
         if not is_name(name):
             message = f"A session id has 1 to {NAME_LIMIT} printable characters without '/' and '\\', and is not '.' or '..'."
             raise InvalidRequest(message, None)
-        if self._exists(self._ids.get(name, name)):
+        if self._exists(session_id := self._ids.get(name, name)):
+            await self._store.flush(session_id)
             raise SessionExists(name)
 
     async def _agent(self, request: NewSession) -> Agent:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from shim.host.git.projects import GLOBAL
-from shim.lib.errors import LimitReached
+from shim.lib.errors import LimitReached, MessageExists
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts import prompt_request
 from shim.sessions.prompts.context import is_default_title, title_of
@@ -33,7 +33,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     state = actor.main
     if reply and len(actor.prompt_queue.pending) >= (limit := manager.deps.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
-    prompt_request.check_ids(state.session, body)
+    await _need_new_ids(actor, body)
     await manager.deps.config_refresh(actor.directory)
     await _join_project(manager, actor)
     try:
@@ -49,7 +49,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
         actor = await _current(manager, actor)
     state = actor.main
     session = state.session
-    prompt_request.check_ids(session, body)
+    await _need_new_ids(actor, body)
     record = session.record
     if errors:
         failures = [PromptFailed(Failure(message)) for message in errors]
@@ -63,6 +63,18 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     else:
         actor.park(accepted)
     return state.reducer.transcript.prompt_of_item(accepted.item.item_id)
+
+
+async def _need_new_ids(actor: SessionActor, body: PromptRequest) -> None:
+    """Raise MessageExists for the id of a message that is stored: who repeats a prompt takes that for done.
+
+    Raises StoreError, and SessionElsewhere if another server has taken the session, where the message is not.
+    """
+    try:
+        prompt_request.check_ids(actor.main.session, body)
+    except MessageExists:
+        await actor.main.journal.flush()
+        raise
 
 
 async def _current(manager: SessionManager, actor: SessionActor) -> SessionActor:

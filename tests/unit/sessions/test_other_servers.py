@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shim.lib.clock import ManualClock
-from shim.lib.errors import SessionElsewhere, StoreUnavailable
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreUnavailable
 from shim.lib.ids import Ids
 from shim.sessions import other_servers
 from shim.sessions.feed import ChangeFeed, Feed
@@ -28,7 +28,7 @@ from shim.store.peers import Growth
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
 from tests.unit.sessions.test_remote_sessions import BEGIN, BOUND_S, END, SETTLE_TURNS, STATES, turn
-from universal.session.changes import Change
+from universal.session.changes import Change, SessionDeleted
 from universal.session.model import SessionRecord
 
 OTHER = ServerRef("other", 1)
@@ -299,6 +299,23 @@ async def test_a_claim_that_failed_halfway_is_repeated_without_a_visible_turn(w:
     assert w.others.owner("ses_a") is None
     await w.look()
     assert w.loaded == ["ses_a"]
+    await w.look()
+    assert w.loaded == ["ses_a"]
+
+
+async def test_a_session_that_was_deleted_is_gone_for_all_when_a_claim_finds_that_out(w: World) -> None:
+    """The look that would show the deletion comes later, and shows it to nobody again."""
+    w.cluster.claims = [SessionNotFound("ses_a")]
+    with pytest.raises(SessionNotFound):
+        await w.others.claim(w.index.get("ses_a"))
+    assert w.index.find("ses_a") is None
+    await w.look(Look((SessionChange("ses_a", OTHER, None),)))
+    assert [type(change) for change in w.told] == [SessionDeleted]
+
+
+async def test_the_turn_of_a_dead_server_in_a_session_that_was_deleted_is_left(w: World) -> None:
+    w.failures = [SessionNotFound("ses_a")]
+    await w.look(Look(ended=("other",)))
     await w.look()
     assert w.loaded == ["ses_a"]
 

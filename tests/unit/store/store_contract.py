@@ -286,6 +286,7 @@ async def a_deleted_session_takes_its_checkpoint_along(store: Store) -> None:
     assert await store.checkpoint("ses_a") is None
     assert store.checkpoint_page("ses_a", 1) is None
     assert await store.checkpoint("ses_b") == Checkpoint(2, b"head", frozenset({1}))
+    store.append(journal(1, 2))  # a new session of the same id
     store.save_checkpoint("ses_a", Checkpoint(1, b"new"), {})
     assert await store.checkpoint("ses_a") == Checkpoint(1, b"new")
 

@@ -492,52 +492,6 @@ async def test_replaced_pages_are_removed_from_nats(store: JetStreamStore) -> No
     assert len(page.messages) == 2, "the newest head, and its page"
 
 
-# --- deleting --------------------------------------------------------------------------------------------------------
-
-
-async def test_a_deleted_session_leaves_an_entry_that_expires_and_nothing_else(
-    store: JetStreamStore, other_store: JetStreamStore
-) -> None:
-    store.append(journal(1, 5))
-    store.save_session(row())
-    store.save_checkpoint("ses_a", Checkpoint(1, b"head"), {1: b"page"})
-    await store.flush()
-    await other_store.look()
-    store.delete_session("ses_a")
-    await store.flush()
-    assert [(change.session_id, change.row) for change in (await other_store.look()).changes] == [("ses_a", None)]
-    connection = store._use().connection  # pyright: ignore[reportPrivateUsage]
-    for stream in (store.layout.journal, store.layout.blobs, store.layout.checkpoints):
-        assert (await connection.read(stream, stream.subjects)).messages == []
-    assert await other_store.sessions() == []
-    other_store.append(journal(1, 2))
-    assert await sequences(other_store) == [1, 2], "its id may be used again"
-    assert (await other_store.look()).lost == ()
-
-
-async def test_a_new_session_is_not_mixed_with_the_rest_of_a_deleted_one(
-    store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The server died between the entry and the journal."""
-    store.append(journal(1, 5))
-    await store.flush()
-    purge = Connection.purge
-
-    async def die(*_: Any) -> None:
-        raise StoreError("dead")
-
-    monkeypatch.setattr(Connection, "purge", die)
-    store.delete_session("ses_a")
-    with pytest.raises(StoreError, match="dead"):
-        await store.flush()
-    again = JetStreamStore(store.options, limits=LIMITS)
-    await again.open()
-    monkeypatch.setattr(Connection, "purge", purge)
-    again.append([event(1, raw="new")])
-    assert [one.raw for one in await again.events("ses_a")] == ["new"]
-    await again.close()
-
-
 # --- several servers and clusters ------------------------------------------------------------------------------------
 
 

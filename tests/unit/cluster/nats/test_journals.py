@@ -1,0 +1,120 @@
+"""A deletion in JetStream is final: what comes behind it, late or from another server, brings nothing back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shim.cluster.nats.connection import Connection
+from shim.cluster.nats.layout import Stream
+from shim.cluster.nats.store import JetStreamStore
+from shim.lib.errors import SessionNotFound, StoreError
+from shim.store.base import Checkpoint
+from tests.unit.cluster.nats.conftest import LIMITS
+from tests.unit.store.store_contract import event, journal, row
+
+
+async def sequences(store: JetStreamStore) -> list[int]:
+    return [stored.sequence for stored in await store.events("ses_a")]
+
+
+async def test_a_deleted_session_leaves_an_entry_that_expires_and_nothing_else(
+    store: JetStreamStore, other_store: JetStreamStore
+) -> None:
+    store.append(journal(1, 5))
+    store.save_session(row())
+    store.save_checkpoint("ses_a", Checkpoint(1, b"head"), {1: b"page"})
+    await store.flush()
+    await other_store.look()
+    store.delete_session("ses_a")
+    await store.flush()
+    assert [(change.session_id, change.row) for change in (await other_store.look()).changes] == [("ses_a", None)]
+    connection = store._use().connection  # pyright: ignore[reportPrivateUsage]
+    for stream in (store.layout.journal, store.layout.blobs, store.layout.checkpoints):
+        assert (await connection.read(stream, stream.subjects)).messages == []
+    assert await other_store.sessions() == []
+    other_store.append(journal(1, 2))
+    assert await sequences(other_store) == [1, 2], "its id may be used again"
+    assert (await other_store.look()).lost == ()
+
+
+LATE_WRITES: dict[str, Callable[[JetStreamStore], object]] = {
+    "a row": lambda store: store.save_session(row()),
+    "a checkpoint": lambda store: store.save_checkpoint("ses_a", Checkpoint(1, b"head"), {}),
+    "another deletion": lambda store: store.delete_session("ses_a"),
+}
+"""What may be written behind a deletion, by who has not heard of it."""
+
+
+@pytest.mark.parametrize("late", LATE_WRITES)
+async def test_a_deletion_is_final(store: JetStreamStore, other_store: JetStreamStore, late: str) -> None:
+    """Only the first events of a new session pass it: no claim, nor what is written late, at both servers."""
+    store.append(journal(1, 3))
+    store.save_session(row())
+    await store.flush()
+    await other_store.sessions()
+    store.delete_session("ses_a")
+    LATE_WRITES[late](store)
+    await store.flush()
+    for one in (store, other_store):
+        with pytest.raises(SessionNotFound):
+            await one.claim("ses_a")
+    LATE_WRITES[late](store)
+    await store.flush()
+    await other_store.release("ses_a")  # of a server that was about to take the session over
+    assert await store.sessions() == await other_store.sessions() == []
+    assert [change.row for change in (await other_store.look()).changes] == [None]
+
+
+async def test_a_claim_of_a_session_whose_deletion_is_forgotten_finds_nothing(store: JetStreamStore) -> None:
+    """Its entry has expired. A server that was paused for longer still knows the session."""
+    with pytest.raises(SessionNotFound):
+        await store.claim("ses_long_gone")
+    assert await store.sessions() == []
+
+
+async def test_a_deletion_that_failed_after_its_entry_is_done_by_its_repetition(
+    store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.append(journal(1, 3))
+    await store.flush()
+    purge, failures = Connection.purge, [StoreError("no room")]
+
+    async def fail_once(self: Connection, stream: Stream, subject: str) -> None:
+        if failures:
+            raise failures.pop()
+        await purge(self, stream, subject)
+
+    monkeypatch.setattr(Connection, "purge", fail_once)
+    store.delete_session("ses_a")
+    with pytest.raises(StoreError, match="no room"):
+        await store.flush("ses_a")
+    await store.flush("ses_a")
+    assert (await store.look()).lost == ()
+    connection = store._use().connection  # pyright: ignore[reportPrivateUsage]
+    assert (await connection.read(store.layout.journal, store.layout.journal.subjects)).messages == []
+
+
+async def test_a_new_session_is_not_mixed_with_the_rest_of_a_deleted_one(
+    store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server died between the entry and the journal."""
+    store.append(journal(1, 5))
+    await store.flush()
+    purge = Connection.purge
+
+    async def die(*_: Any) -> None:
+        raise StoreError("dead")
+
+    monkeypatch.setattr(Connection, "purge", die)
+    store.delete_session("ses_a")
+    with pytest.raises(StoreError, match="dead"):
+        await store.flush()
+    again = JetStreamStore(store.options, limits=LIMITS)
+    await again.open()
+    monkeypatch.setattr(Connection, "purge", purge)
+    again.append([event(1, raw="new")])
+    assert [one.raw for one in await again.events("ses_a")] == ["new"]
+    await again.close()

@@ -226,7 +226,7 @@ def test_question_rejected(version: str) -> None:
 def test_a_plan_is_a_question() -> None:
     replay = play(OLD, "plan")
     (asked,) = replay.facts(EventType.QUESTION_REQUESTED)
-    assert asked.data.prompt == "1. do it\n\nProceed with this plan?"
+    assert (asked.data.prompt, asked.data.metadata["plan"]) == ("Proceed with this plan?", "1. do it")
     assert (asked.data.options, asked.data.questions[0].custom) == (("Yes", "No"), True)
     assert asked.data.metadata["tool"] == "ExitPlanMode"
     assert [item.metadata["mode"] for item in replay.statuses("mode")] == ["build"]

@@ -517,7 +517,11 @@ class Reducer:
         if not self._is_at_work() or meta.get("auto"):
             return
         questions = data.questions or (Question(question=data.prompt, options=tuple(map(_option, data.options))),)
-        request = QuestionRequest(data.question_id, questions, self._ref(meta))
+        call, plan = self._ref(meta), text(meta.get("plan"))
+        if plan and not self.transcript.show_plan(call.message_id if call is not None else "", plan, at_ms):
+            first, *others = questions  # no message can hold it
+            questions = (first.model_copy(update={"question": f"{plan.rstrip()}\n\n{first.question}"}), *others)
+        request = QuestionRequest(data.question_id, questions, call)
         self.session.questions[request.id] = request
         self._emit(RequestOpened(request))
 

@@ -479,9 +479,25 @@ class Transcript:
             self._put(message, call, at_ms)
         if complete and call.status == "pending":
             view = cards.view_call(agent, part.name, cards.arguments_of(part.arguments), todos_json(self.session.todos))
-            self._run(replace(call, tool=view.tool, input=view.input, status="running", start_ms=at_ms), at_ms)
-            if view.tool == "plan_exit" and view.input.get("plan"):
-                self._say(self.session.messages[self.session.calls[call_id][0]], str(view.input["plan"]), at_ms)
+            arguments = dict(view.input)
+            plan = text(arguments.pop("plan", None)) if view.tool == "plan_exit" else ""  # it is shown as text, and only once
+            self._run(replace(call, tool=view.tool, input=arguments, status="running", start_ms=at_ms), at_ms)
+            if plan:
+                self.show_plan(self.session.calls[call_id][0], plan, at_ms)
+
+    def show_plan(self, message_id: str, plan: str, at_ms: int) -> bool:
+        """Show a plan as a text of the message whose call it is of, or of the newest answer, unless it is one already.
+
+        False if there is no such message.
+        """
+        answers = [message for message in self._in_turn() if isinstance(message.info, StepInfo)]
+        said = (part.text.strip() for message in answers for part in message.parts.values() if isinstance(part, Text))
+        if plan.strip() in said:
+            return True
+        message = self.session.messages.get(message_id) or next(reversed(answers), None)
+        if message is not None:
+            self._say(message, plan, at_ms)
+        return message is not None
 
     def call_id(self, native_id: str) -> str:
         """The id of the agent's newest call with this native id."""

@@ -1,27 +1,37 @@
-"""Calls whose id the model server uses again: each has its card, its output and its permission."""
+"""Calls whose id the model server uses again: each has its card, its output and its permission. Plans: each is shown once."""
 
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
 
-from universal.events import EventType, ItemData, PermissionData, SessionStartedData, Source, TurnData, UniversalEvent
-from universal.items import Item, ItemKind, ItemStatus, ToolCallPart, ToolResultPart
+from universal.events import (
+    EventType,
+    ItemData,
+    PermissionData,
+    QuestionData,
+    SessionStartedData,
+    Source,
+    TurnData,
+    UniversalEvent,
+)
+from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
 from universal.session.reducer import Reducer
 from universal.session.transcript import NO_RESULT
-from universal.session.values import ToolCall
+from universal.session.values import Text, ToolCall
 
 
 class Story:
     """One session, whose events are written here."""
 
-    def __init__(self) -> None:
-        self.reducer = Reducer("ses_1", "codex")
+    def __init__(self, agent: str = "codex") -> None:
+        self.reducer = Reducer("ses_1", agent)
         self._numbers = itertools.count(1)
         self.events: list[UniversalEvent] = []
-        self.write(EventType.SESSION_STARTED, SessionStartedData(metadata={"directory": "/p", "agent": "codex"}))
+        self.write(EventType.SESSION_STARTED, SessionStartedData(metadata={"directory": "/p", "agent": agent}))
 
     def write(self, type_: EventType, data: Any) -> None:
         number = next(self._numbers)
@@ -99,3 +109,53 @@ def test_a_repeated_id_ends_a_call_that_is_still_open() -> None:
     first, second = story.calls()
     assert (first.status, first.error) == ("error", NO_RESULT)
     assert (second.status, second.output) == ("completed", "out 2")
+
+
+PLAN = "# Plan\n1. Read.\n2. Write.\n"
+
+
+def plan_call(story: Story, arguments: str) -> None:
+    part = ToolCallPart(name="ExitPlanMode", arguments=arguments, call_id="c")
+    item = Item(item_id="call", kind=ItemKind.TOOL_CALL, status=ItemStatus.COMPLETED, content=(part,))
+    story.write(EventType.ITEM_COMPLETED, ItemData(item=item))
+
+
+def says(story: Story, words: str) -> None:
+    content = (TextPart(text=words),)
+    item = Item(item_id="said", kind=ItemKind.MESSAGE, role=ItemRole.ASSISTANT, status=ItemStatus.COMPLETED, content=content)
+    story.write(EventType.ITEM_COMPLETED, ItemData(item=item))
+
+
+def asks(story: Story) -> None:
+    metadata = {"call_id": "c", "plan": PLAN}
+    data = QuestionData(question_id="q", prompt="Proceed?", options=("Yes", "No"), status="requested", metadata=metadata)
+    story.write(EventType.QUESTION_REQUESTED, data)
+
+
+PLANS = {
+    "of its call": lambda story: plan_call(story, f'{{"plan": {json.dumps(PLAN)}}}'),
+    "of its question": lambda story: plan_call(story, "{}"),
+    "said by the agent before": lambda story: (says(story, PLAN), plan_call(story, "{}")),
+    "said, and of its call": lambda story: (says(story, PLAN), plan_call(story, f'{{"plan": {json.dumps(PLAN)}}}')),
+    "of a question without a call": lambda story: says(story, "Look."),
+}
+
+
+@pytest.mark.parametrize("place", PLANS)
+def test_a_plan_is_a_text_once_and_its_question_is_short(place: str) -> None:
+    story = Story("claude")
+    story.turn(phase="started")
+    PLANS[place](story)
+    asks(story)
+    session = story.reducer.session
+    texts = [part.text for message in session.messages.values() for part in message.parts.values() if isinstance(part, Text)]
+    assert [text for text in texts if "1. Read." in text] == [PLAN]
+    assert [question.question for question in session.questions["q"].questions] == ["Proceed?"]
+    assert all("plan" not in call.input for call in story.calls())
+
+
+def test_a_plan_that_no_message_can_show_stands_in_its_question() -> None:
+    story = Story("claude")
+    story.turn(phase="started")
+    asks(story)
+    assert story.reducer.session.questions["q"].questions[0].question == f"{PLAN}\nProceed?"

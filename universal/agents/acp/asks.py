@@ -152,6 +152,7 @@ class Asks:
                 "call_id": call.call_id if call else get_text(tool_call, "toolCallId"),
                 "input": arguments_of(call) if call else obj(tool_call.get("rawInput")),
                 "title": get_text(tool_call, "title"),
+                **({"plan": choices.plan} if choices is not None and choices.plan else {}),
             },
             request_id=request.id,
             options=[obj(option) for option in arr(request.params.get("options"))],

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from universal.agents import kit
 from universal.agents.acp.context import Msg
 from universal.agents.acp.tools import Call, block_text, input_of, rule_name
 from universal.events import Question, QuestionOption
@@ -43,11 +44,16 @@ _HINTS = {_ALWAYS: "The agent remembers this.", "reject_always": "The agent reme
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Options that are answers: the question, and label -> option. `is_harmless`: the request is about no call of a tool."""
+    """Options that are answers: the question, and label -> option.
+
+    is_harmless  the request is about no call of a tool
+    plan         what the question is about, if that is a plan
+    """
 
     question: Question
     options: Mapping[str, Msg]
     is_harmless: bool
+    plan: str = ""
 
 
 def find_acceptance(options: Sequence[Msg]) -> Msg | None:
@@ -84,13 +90,20 @@ def choices_of(call: Call | None, tool_call: Msg, options: Sequence[Msg]) -> Cho
         for label in (_label(option),)
     }
     blocks = [obj(block.get("content")) for block in map(obj, arr(tool_call.get("content")))]
-    texts = [get_text(raw_input, "plan"), *map(block_text, blocks), title, get_text(raw_input, "message", "question")]
+    texts = dict.fromkeys(text for block in blocks if (text := block_text(block).strip()))
+    plan = (get_text(raw_input, "plan") or "\n\n".join(texts)) if is_plan else ""
+    lines = [*texts, title.strip(), get_text(raw_input, "message", "question").strip()]
+    labelled = [
+        QuestionOption(label=label, description=_HINTS.get(get_text(option, "kind"), "")) for label, option in named.items()
+    ]
+    if plan:
+        refusals = {label for label, option in named.items() if option.get("kind") in _REJECTIONS}
+        words = title.strip() or kit.PLAN_QUESTION
+        return Choices(kit.plan_question(plan, labelled, refusals, words=words, custom=False), named, is_harmless=True, plan=plan)
     question = Question(
-        question="\n\n".join(dict.fromkeys(text.strip() for text in texts if text.strip())) or "Which one?",
+        question="\n\n".join(dict.fromkeys(filter(None, lines))) or "Which one?",
         header="Plan" if is_plan else title[:_HEADER_CHARS],
-        options=tuple(
-            QuestionOption(label=label, description=_HINTS.get(get_text(option, "kind"), "")) for label, option in named.items()
-        ),
+        options=tuple(labelled),
         custom=False,
     )
     remembers = any(option.get("kind") == _ALWAYS for option in usable)  # then it is rather a permission than an answer

@@ -115,6 +115,8 @@ class Asks:
         metadata: dict[str, Json] = {"tool": tool, "call_id": get_text(request, "tool_use_id"), "input": arguments}
         plan = get_text(arguments, "plan") or get_text((call and call.arguments) or {}, "plan")
         questions = read_questions(tool, arguments, plan)
+        if tool == "ExitPlanMode" and plan.strip():
+            metadata["plan"] = plan
         is_question = tool == "ExitPlanMode" or (tool == "AskUserQuestion" and bool(questions))
         ask = _Ask(
             ask_id=self.ctx.ids("question" if is_question else "permission"),

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from universal.agents import kit
 from universal.agents.claude.wire import Msg, get_int, get_text
 from universal.events import Question, QuestionOption
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
@@ -261,14 +262,12 @@ PLAN_OPTIONS = (
     QuestionOption(label="Yes", description="Leave plan mode and start"),
     QuestionOption(label="No", description="Keep planning"),
 )
-_PLAN_QUESTION = "Proceed with this plan?"
 
 
 def read_questions(name: str, arguments: Msg, plan: str) -> tuple[Question, ...]:
     """The questions of AskUserQuestion, or the one that ExitPlanMode stands for."""
     if name == "ExitPlanMode":
-        text = f"{plan.rstrip()}\n\n{_PLAN_QUESTION}" if plan.strip() else _PLAN_QUESTION
-        return (Question(question=text, header="Plan", options=PLAN_OPTIONS),)
+        return (kit.plan_question(plan, PLAN_OPTIONS, {PLAN_OPTIONS[1].label}, custom=True),)
     rows = [obj(row) for row in arr(arguments.get("questions"))]
     return tuple(
         Question(

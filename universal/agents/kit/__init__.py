@@ -23,7 +23,7 @@ from universal.agents.kit.codec import (
 )
 from universal.agents.kit.context import Context, add_usage, error_data, error_fact, is_context_full
 from universal.agents.kit.ends import ASK_S, END, END_S, Sign, Watch
-from universal.agents.kit.forms import form_content, form_questions
+from universal.agents.kit.forms import PLAN_QUESTION, form_content, form_questions, plan_question
 from universal.agents.kit.http import HttpCodec, WatchedCodec, attachment_url
 from universal.agents.kit.items import (
     ABANDONED,
@@ -50,6 +50,7 @@ __all__ = [
     "HANDSHAKE",
     "HANDSHAKE_S",
     "INTERRUPTED",
+    "PLAN_QUESTION",
     "Answers",
     "Ask",
     "BaseCodec",
@@ -82,5 +83,6 @@ __all__ = [
     "is_context_full",
     "message_item",
     "output_part",
+    "plan_question",
     "result_item",
 ]

@@ -1,14 +1,30 @@
-"""Forms of MCP servers (elicitation): their fields as questions, and a person's answers as their content."""
+"""Questions of agents in one form: the fields of MCP servers' forms (elicitation), a person's answers to them, and plans."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from universal.events import Question, QuestionOption
 from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
+
+PLAN_QUESTION = "Proceed with this plan?"
+LONG_PLAN_LINES = 15
+"""Lines of a plan that a terminal shows above its question."""
+
+
+def plan_question(
+    plan: str, options: Sequence[QuestionOption], refusals: Collection[str], *, words: str = PLAN_QUESTION, custom: bool
+) -> Question:
+    """The question whether to carry out a plan. The plan itself goes into `metadata.plan`: it is shown as text, to be scrolled.
+
+    Clients choose the first option at Enter. Of a plan that is too long to be seen beside it, that is one of `refusals` (labels).
+    """
+    is_long = plan.count("\n") >= LONG_PLAN_LINES
+    ordered = sorted(options, key=lambda option: option.label not in refusals) if is_long else options
+    return Question(question=words, header="Plan", options=tuple(ordered), custom=custom)
 
 
 def form_questions(properties: dict[str, Json], message: str) -> tuple[Question, ...]:

@@ -86,7 +86,13 @@ def test_a_question_has_the_words_of_its_request() -> None:
     choices = choices_of(None, CONFIRM, options(("Yes", ONCE), ("No", REJECT)))
     assert choices is not None and choices.question.question == "Sure?\n\nIt is gone then."
     choices = choices_of(None, PLAN, options(("Yes", ONCE), ("No", REJECT)))
-    assert choices is not None and choices.question.question == "Do it\n\nReady to code?"
+    assert choices is not None and (choices.question.question, choices.plan) == ("Ready to code?", "Do it")
+
+
+def test_the_first_option_does_not_approve_a_plan_that_is_too_long_to_be_seen() -> None:
+    plan = {**PLAN, "rawInput": {"plan": "line\n" * 60}}
+    choices = choices_of(None, plan, options(("Yes", ALWAYS), ("Yes, once", ONCE), ("No", REJECT)))
+    assert choices is not None and [option.label for option in choices.question.options] == ["No", "Yes", "Yes, once"]
 
 
 # --- answered -----------------------------------------------------------------------------------------------

@@ -479,7 +479,7 @@ def test_replies_to_a_plan(answers: list[list[str]] | None, reply: Msg) -> None:
     story = Story(mode="plan")
     story.hears(can_use("r1", "ExitPlanMode", input=PLAN))
     (asked,) = story.facts(EventType.QUESTION_REQUESTED)
-    assert asked.data.prompt == "# Plan\n1. do it\n\nProceed with this plan?"
+    assert (asked.data.prompt, asked.data.metadata["plan"]) == ("Proceed with this plan?", PLAN["plan"])
     (line,) = story.does(QuestionReply(asked.data.question_id, answers))
     assert line["response"]["response"] == reply
 
@@ -498,7 +498,16 @@ def test_the_reason_of_a_rejected_question_is_its_deny_message(tool: str) -> Non
 def test_a_plan_is_taken_from_its_call_if_the_request_has_none() -> None:
     story = Story()
     story.hears(assistant(tool_use("t1", "ExitPlanMode", plan="1. do it")), can_use("r1", "ExitPlanMode", "t1"))
-    assert story.facts(EventType.QUESTION_REQUESTED)[0].data.prompt.startswith("1. do it\n")
+    assert story.facts(EventType.QUESTION_REQUESTED)[0].data.metadata["plan"] == "1. do it"
+
+
+def test_the_first_option_does_not_approve_a_plan_that_is_too_long_to_be_seen() -> None:
+    story = Story(mode="plan")
+    story.hears(can_use("r1", "ExitPlanMode", input={"plan": "line\n" * 60}))
+    (asked,) = story.facts(EventType.QUESTION_REQUESTED)
+    assert asked.data.options == ("No", "Yes")
+    (line,) = story.does(QuestionReply(asked.data.question_id, [["Yes"]]))
+    assert line["response"]["response"]["behavior"] == "allow"
 
 
 def test_a_rejection_always_has_words() -> None:

@@ -33,7 +33,7 @@ from shim.http.faces import Face, belongs_to
 from shim.http.operations import OpenCode2Operation, Operation, RequestInput
 from shim.http.services import Services
 from shim.lib.complaints import fault
-from shim.lib.errors import InvalidRequest, Location, SessionNotFound
+from shim.lib.errors import InvalidRequest, Location, RequestError, SessionNotFound
 from shim.lib.ids import ID_FORM, is_id
 
 BODY_LIMIT_BYTES = 64 * 2**20
@@ -45,6 +45,8 @@ SERVICES: web.AppKey[Services] = web.AppKey("services", Services)
 _MARK = "__operation__"
 
 Handler: TypeAlias = Callable[..., Awaitable[object]]
+OnRefusal: TypeAlias = Callable[[web.Request, RequestError], Awaitable[None]]
+"""Called when a request of an operation is refused, before the answer."""
 Wire: TypeAlias = Literal[1, 2]
 """The generation of OpenCode's API that an operation belongs to. Extra routes count as 1."""
 HandlerT = TypeVar("HandlerT", bound=Handler)
@@ -82,6 +84,7 @@ class BoundOperation:
     query: TypeAdapter[Any] | None
     body: TypeAdapter[Any] | None
     body_optional: bool
+    on_refusal: OnRefusal | None = None
 
     @property
     def wire(self) -> Wire:
@@ -96,11 +99,13 @@ def extra(operation_id: str, method: str, path: str, *, face: Face, streams: boo
     return mark(operation_id, Operation(method, path, "extra", streams), face)
 
 
-def mark(operation_id: str, row: Operation | OpenCode2Operation, face: Face) -> Callable[[HandlerT], HandlerT]:
+def mark(
+    operation_id: str, row: Operation | OpenCode2Operation, face: Face, on_refusal: OnRefusal | None = None
+) -> Callable[[HandlerT], HandlerT]:
     """Mark a handler of an operation. `face` renders its errors. The decorators of the faces call this."""
 
     def mark(handler: HandlerT) -> HandlerT:
-        setattr(handler, _MARK, (operation_id, row, face))
+        setattr(handler, _MARK, (operation_id, row, face, on_refusal))
         return handler
 
     return mark
@@ -114,8 +119,8 @@ def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
             mark = getattr(value, _MARK, None) if inspect.isfunction(value) else None
             if mark is None or value.__module__ != module.__name__:
                 continue
-            name, row, face = cast("tuple[str, Operation | OpenCode2Operation, Face]", mark)
-            operation = _bind(name, row, face, value)
+            name, row, face, on_refusal = cast("tuple[str, Operation | OpenCode2Operation, Face, OnRefusal | None]", mark)
+            operation = _bind(name, row, face, value, on_refusal)
             first = bound.setdefault((operation.wire, name), operation)
             if first is not operation:
                 raise ValueError(f"{name} is served by {first.handler.__qualname__} and {module.__name__}.{value.__name__}")
@@ -123,7 +128,9 @@ def collect(modules: Iterable[ModuleType]) -> list[BoundOperation]:
 
 
 @cache
-def _bind(name: str, row: Operation | OpenCode2Operation, face: Face, handler: Handler) -> BoundOperation:
+def _bind(
+    name: str, row: Operation | OpenCode2Operation, face: Face, handler: Handler, on_refusal: OnRefusal | None
+) -> BoundOperation:
     hints = get_type_hints(handler)
     unknown = set(inspect.signature(handler).parameters) - {"ctx", "path", "query", "body"}
     if unknown:
@@ -132,7 +139,7 @@ def _bind(name: str, row: Operation | OpenCode2Operation, face: Face, handler: H
     if optional:  # the body may be missing; a body `null` is refused, as in native OpenCode 1.18.33
         hints["body"] = Union[tuple(hint for hint in get_args(hints["body"]) if hint is not NoneType)]  # noqa: UP007 - of a tuple
     path, query, body = (TypeAdapter[Any](hints[key]) if key in hints else None for key in ("path", "query", "body"))
-    return BoundOperation(name, row, face, handler, path, query, body, optional)
+    return BoundOperation(name, row, face, handler, path, query, body, optional, on_refusal)
 
 
 # --- routes, requests and responses ------------------------------------------------------------------------
@@ -165,7 +172,12 @@ async def _stream_head(_request: web.Request) -> web.StreamResponse:
 
 def _route(bound: BoundOperation) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     async def route(request: web.Request) -> web.StreamResponse:
-        return to_response(await bound.handler(**await arguments(bound, request)))
+        try:
+            return to_response(await bound.handler(**await arguments(bound, request)))
+        except RequestError as error:
+            if bound.on_refusal is not None:
+                await bound.on_refusal(request, error)
+            raise
 
     return route
 

@@ -342,3 +342,37 @@ async def test_a_journal_is_read_in_pages_and_others_have_their_turn(
             while (twin := (await events.next())["payload"])["type"] != "sync":
                 pass
         assert twin["syncEvent"]["seq"] == len(after.body)
+
+
+TEXT = [{"type": "text", "text": "echo hello"}]
+MODEL = {"providerID": "mock", "modelID": "mock"}
+USED = "msg_01964f9f0001aaaaaaaaaaaaaa"
+REFUSED: dict[str, tuple[str, dict[str, Any], int]] = {
+    "a prompt for an unknown agent": ("prompt_async", {"parts": TEXT, "agent": "nobody"}, 400),
+    "a blocking prompt for an unknown agent": ("message", {"parts": TEXT, "agent": "nobody"}, 400),
+    "a prompt for an unknown model": ("prompt_async", {"parts": TEXT, "model": {"providerID": "x", "modelID": "y"}}, 400),
+    "a prompt that wants a schema": ("prompt_async", {"parts": TEXT, "format": {"type": "json_schema", "schema": {}}}, 400),
+    "a prompt with an id of no message": ("prompt_async", {"parts": TEXT, "messageID": "x"}, 400),
+    "a prompt with a used id": ("prompt_async", {"parts": TEXT, "model": MODEL, "messageID": USED}, 409),
+    "a body that is no prompt": ("prompt_async", {"parts": 5}, 400),
+    "an unknown command": ("command", {"command": "nothing", "arguments": ""}, 400),
+    "a command with a wrong body": ("command", {"arguments": 5}, 400),
+    "a command for an unknown model": ("command", {"command": "init", "arguments": "", "model": "x/y"}, 400),
+    "a command with an id of no message": ("command", {"command": "init", "arguments": "", "messageID": "x"}, 400),
+    "a shell command for an unknown agent": ("shell", {"command": "ls", "agent": "nobody"}, 400),
+    "a shell command with a wrong body": ("shell", {"command": "ls"}, 400),
+    "init of an unknown model": ("init", {"providerID": "x", "modelID": "y", "messageID": "msg_x"}, 400),
+    "summarize by an unknown model": ("summarize", {"providerID": "x", "modelID": "y"}, 400),
+}
+
+
+@pytest.mark.parametrize("refusal", REFUSED)
+async def test_a_refusal_is_an_event_too(refusal: str, server: Live) -> None:
+    """Clients do not show the answer to a prompt or command: without the event, a person would see nothing at all."""
+    operation, body, status = REFUSED[refusal]
+    session = await server.session()
+    await server.ask(session, "echo first", messageID=USED)
+    async with server.api.stream("/event") as events:
+        answer = await server.api.post(f"/session/{session}/{operation}", body, status=status)
+        error = (await events.until("session.error"))[-1]["properties"]
+    assert (error["sessionID"], error["error"]["data"]["message"]) == (session, answer.body["data"]["message"])

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+
+from aiohttp import web
 
 from shim.faces.opencode1 import errors
 from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.http.faces import Face
-from shim.http.operation import HandlerT, mark
+from shim.http.operation import SERVICES, HandlerT, mark
 from shim.http.operation import extra as extra_route
+from shim.lib.errors import RequestError, ShimError
+from universal.session.changes import PromptFailed
+from universal.session.values import Failure
 
 FACE = Face("opencode1", errors.render)
+PROMPTING = frozenset(f"session.{name}" for name in ("prompt", "prompt_async", "command", "shell", "init", "summarize"))
+"""Operations whose answers clients do not show: a person sees a refusal only as an event."""
 
 
 def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
     """Mark a handler of an operation of OpenCode's API document. Raises KeyError for an unknown operation."""
-    return mark(operation_id, OPERATIONS[operation_id], FACE)
+    return mark(operation_id, OPERATIONS[operation_id], FACE, show_refusal if operation_id in PROMPTING else None)
+
+
+async def show_refusal(request: web.Request, error: RequestError) -> None:
+    """Publish `session.error` for a refused prompt, as native does. Nothing for a session that cannot be read."""
+    services = request.app[SERVICES]
+    with suppress(ShimError):
+        session = await services.sessions.session(request.match_info["sessionID"])
+        failed = PromptFailed(Failure(error.message))
+        services.sessions.deps.changes.publish((failed,), session, services.clock.now_ms())
 
 
 def extra(operation_id: str, method: str, path: str, *, streams: bool = False) -> Callable[[HandlerT], HandlerT]:

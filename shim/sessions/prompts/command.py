@@ -28,8 +28,6 @@ from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.session_state import SessionState
 from universal.events import PermissionData
 from universal.permissions import Action
-from universal.session.changes import PromptFailed
-from universal.session.model import Failure
 from universal.session.values import File, ModelRef, OtherPart, Part, Text
 from universal.slash_commands import SlashCommand
 from universal.tools.accesses import Place, accesses_of
@@ -121,12 +119,7 @@ async def command(
     Raises UnknownCommand, and InvalidRequest for a command that is withheld from the agent.
     """
     actor = await manager.actor(session_id)
-    try:
-        message_id = await _run(manager, actor, templates, name, arguments, body)
-    except InvalidRequest as error:  # clients do not show the answer to a command
-        failure = PromptFailed(Failure(error.message))
-        manager.deps.changes.publish([failure], actor.main.session, manager.deps.clock.now_ms())
-        raise
+    message_id = await _run(manager, actor, templates, name, arguments, body)
     (await manager.actor(session_id)).main.status("command", name=name, arguments=arguments)
     return message_id
 

@@ -3,7 +3,7 @@
     client -> this server: the handler raises SessionElsewhere -> Relay.forward -> the owner: Relay.perform -> its routes
     client <- this server: status, headers and body               <-            <-
 
-For directories `shim.http.places` chooses the servers, and WebSockets go through `shim.cluster.tunnel`. This is the only place
+For directories `hosts.py` chooses the servers, and WebSockets go through `tunnel.py`. This is the only place
 that knows it: handlers and faces see a request of their own server. A server that is asked asks no other one; if it does not have
 the session any more it says so, and this server asks the next owner. The owner gives the request to its application over a
 private socket, so that it passes the same middlewares, but for the gate: this server has checked its credentials. Other programs
@@ -37,6 +37,9 @@ from aiohttp.typedefs import Handler
 from yarl import URL
 
 from shim.cluster import tunnel
+from shim.cluster.hosts import NEEDED, Hosts, hosts_of, need_directory
+from shim.cluster.peers import Answer, Command, Headers, Peers, Pipe
+from shim.cluster.placement import ClusterPlacement
 from shim.http.access import (
     CONNECTION,
     READING,
@@ -52,7 +55,6 @@ from shim.http.access import (
 from shim.http.directory import HEADER, QUERY_NAMES, resolve
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import COMPRESS_ABOVE_BYTES, SERVICES
-from shim.http.places import NEEDED, Hosts, hosts_of, need_directory
 from shim.http.terminal import TOKEN_HEADER
 from shim.lib.errors import (
     Forbidden,
@@ -65,7 +67,6 @@ from shim.lib.errors import (
     SessionNotFound,
     StoreError,
 )
-from shim.store.peers import Answer, Command, Headers, Peers, Pipe
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)
@@ -162,12 +163,16 @@ def _url(command: Command) -> URL:
 class Relay:
     """This server's place in a cluster: it asks others, and does what they ask.
 
-    In: `note_host`, called with a directory that this server does not have and the server that has answered for it.
+    In: `placement`, which knows the servers of a directory; `note_host`, called with a directory that this server does not have
+    and the server that has answered for it.
     """
 
-    def __init__(self, app: web.Application, peers: Peers, note_host: Callable[[str, ServerRef], None]) -> None:
+    def __init__(
+        self, app: web.Application, peers: Peers, placement: ClusterPlacement, note_host: Callable[[str, ServerRef], None]
+    ) -> None:
         self._app = app
         self._peers = peers
+        self._placement = placement
         self._note_host = note_host
         self._secret = secrets.token_hex(32)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
@@ -263,7 +268,7 @@ class Relay:
             return await _answer_when_stored(request, handler)
         if not is_authorized(request) and not has_ticket(request):  # the other server takes a relayed request for authorized
             return await handler(request)
-        if (hosts := await hosts_of(request)) is not None:
+        if (hosts := await hosts_of(request, self._placement)) is not None:
             served = await self.serve_directory(request, hosts)
             return await handler(request) if served is None else served
         response = await _answer_after_loss(request, handler, self)

@@ -21,9 +21,9 @@ import structlog
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
+from shim.cluster.peers import Peers
 from shim.host.changes import DirectoryDisposed, FileChanged, GitBranchChanged, HostChange, HostChanged, HostFeed
 from shim.lib.errors import StoreError
-from shim.store.peers import Peers
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)

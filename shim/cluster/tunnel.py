@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import structlog
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
+from shim.cluster.peers import Headers, Pipe
 from shim.http.terminal import INPUT_LIMIT_BYTES, PING_S, SEND_S, STOP_S, Socket, close_socket
 from shim.lib.errors import ServerLost, StoreError
-from shim.store.peers import Headers, Pipe
 
 log = structlog.get_logger(__name__)
 

@@ -10,10 +10,11 @@ from aiohttp import web, web_response
 from shim.http import middleware
 from shim.http.access import ACCESS, Access, gate
 from shim.http.faces import FACES, Faces
-from shim.http.forward import RELAY, forward
+from shim.http.forward import forward
 from shim.http.lazy_routes import LazyRoutes
 from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
+from shim.http.relay import NoRelay
 from shim.http.services import Services
 
 SERVER_NAME = "opencode-shim"
@@ -51,7 +52,7 @@ def application(
         ],
     )
     app[ACCESS] = Access.of(services.settings, services.clock)
-    app[RELAY] = []
+    services.relay = NoRelay()
     if unknown is not None:
         app[middleware.UNKNOWN] = unknown
     app.on_response_prepare.append(middleware.add_headers)

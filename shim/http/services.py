@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shim.agents.directory import AgentDirectory
     from shim.agents.install import Installer
     from shim.faces.opencode2.services import FaceServices
+    from shim.faces.v1.nodes import Nodes
     from shim.host.changes import HostFeed
     from shim.host.config.opencode_config import ConfigFiles
     from shim.host.files.watcher import Watchers
@@ -24,26 +25,28 @@ if TYPE_CHECKING:
     from shim.host.terminals.shells import Shells
     from shim.host.terminals.terminal_manager import Terminals
     from shim.host.tui_control import TuiControl
+    from shim.http.relay import Relay
     from shim.inspector.traces import Traces
     from shim.lib.clock import Clock
     from shim.lib.ids import Ids
     from shim.lib.settings import Settings
     from shim.sessions.index.manager import SessionManager
     from shim.sessions.index.named_sessions import NamedSessions
-    from shim.sessions.replays import Replays
     from shim.store.base import Store
     from shim.stream.hub import Hub
+    from shim.stream.streams import Streams
     from shim.telemetry.meters import Meters
     from shim.telemetry.spans import Spans
 
 
 @dataclass(frozen=True, slots=True)
 class Universal:
-    """The services for `/v1` and the inspector: named sessions, installations and traces."""
+    """The services for `/v1` and the inspector: named sessions, installations, traces, and the servers of a cluster."""
 
     sessions: NamedSessions
     installs: Installer
     traces: Traces
+    nodes: Nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +74,9 @@ class Services:
     links: Links = field(default_factory=Links)
 
     agents: AgentDirectory = field(init=False)
+    relay: Relay = field(init=False)
     hub: Hub = field(init=False)
+    streams: Streams = field(init=False)
     host: HostFeed = field(init=False)
     sessions: SessionManager = field(init=False)
     projects: Projects = field(init=False)
@@ -85,7 +90,5 @@ class Services:
     workspaces: Workspaces = field(init=False)
     universal: Universal | None = None
     """None only in tests that run OpenCode's face alone."""
-    replays: Replays | None = None
-    """None without a cluster."""
     opencode2: FaceServices | None = None
     """The services of OpenCode 2 beside the sessions; None only in such tests."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from aiohttp import web
 
@@ -21,13 +21,13 @@ from shim.agents.command_files import CommandFiles
 from shim.agents.install import Installer
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
-from shim.cluster.remote_changes import RemoteChanges
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.publisher import OPENCODE1
 from shim.faces.opencode2.events import FACE as OPENCODE2
 from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
 from shim.faces.opencode2.probe_file import ProbeFile
 from shim.faces.opencode2.services import FaceServices
+from shim.faces.v1.nodes import Nodes, NoNodes
 from shim.host.changes import RULES_TITLE, HostFeed, TuiToast
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, unread_rules_notice
 from shim.host.files.roots import folds_case, repository_above
@@ -46,7 +46,6 @@ from shim.host.trust.trust_store import FILE as TRUST_FILE
 from shim.host.trust.trust_store import ProjectTrust, TrustFile
 from shim.host.tui_control import TuiControl
 from shim.http.access import ACCESS
-from shim.http.forward import RELAY
 from shim.http.pairing import NAMESPACE as PAIRING
 from shim.http.services import Services, Telemetry, Universal
 from shim.inspector.traces import Traces
@@ -56,12 +55,15 @@ from shim.sessions.index.drain import Drain
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.index.named_sessions import NAMESPACE as NAMES
 from shim.sessions.index.named_sessions import NamedSessions
-from shim.sessions.placement import Placement
+from shim.sessions.index.session_index import SessionIndex
+from shim.sessions.placement import LonePlacement, Placement
 from shim.sessions.session.dependencies import SessionDeps
-from shim.store.peers import Peers
+from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
 from shim.stream.hub import Hub
+from shim.stream.streams import HubStreams
 from shim.telemetry.hooks import Hooks
 from universal.permissions import DirectoryRules, combine, rules_from_config, with_home
+from universal.session.model import Session
 from universal.tools.accesses import Place
 from universal.unattended_policy import parse as parse_unattended
 
@@ -106,6 +108,60 @@ class Backend:
         if deps.spares is not None:
             deps.spares.limit = _spare_limit(settings)
         self.hooks.replace(settings.hooks)
+
+
+class Member(Protocol):
+    """This server among those of a cluster. It makes the parts that are others in a cluster (`shim.cluster.member`)."""
+
+    @property
+    def placement(self) -> Placement:
+        """Decides which server takes a session."""
+        ...
+
+    def make_remotes(
+        self, deps: SessionDeps, index: SessionIndex, new_state: NewState, on_read: Callable[[Session], None]
+    ) -> Remotes:
+        """Make what reads the sessions of other servers (`MakeRemotes`)."""
+        ...
+
+    def is_wanted(self, directory: str) -> bool:
+        """Whether another server wants to know of files and branches of a directory."""
+        ...
+
+    def nodes(self, services: Services) -> Nodes:
+        """What `/v1` tells of the cluster. After `make_remotes`."""
+        ...
+
+    async def join(self, services: Services) -> None:
+        """Complete the services by those of the hub. After the start of the sessions. Raises StoreError."""
+        ...
+
+    async def leave(self) -> None:
+        """Do nothing more for others. May be called before `join`."""
+        ...
+
+
+class Alone:
+    """The `Member` of a server without a cluster. In: `labels` of this server."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self.placement = LonePlacement(labels)
+        self.make_remotes = stored_sessions
+
+    def is_wanted(self, directory: str) -> bool:
+        """False: there is no other server."""
+        return False
+
+    def nodes(self, services: Services) -> Nodes:
+        """Nothing to tell."""
+        return NoNodes()
+
+    async def join(self, services: Services) -> None:
+        """Serve readers from the hub alone."""
+        services.streams = HubStreams()
+
+    async def leave(self) -> None:
+        """Does nothing."""
 
 
 Start: TypeAlias = Callable[
@@ -183,15 +239,8 @@ async def start(
         is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
     )
     room = AgentRoom(_agent_limit(settings), lambda: sessions.index.running_agents())
-    placement = Placement(
-        store.ownership,
-        agents,
-        runs_agents=not settings.no_agents,
-        room=room,
-        roots=tuple(map(str, settings.roots)),
-        in_use=lambda: (*services.terminals.directories(), *services.shells.directories()),
-        labels=settings.labels,
-    )
+    host = HostFeed()
+    member = _member(app, services, hub, host, room)
     sessions = SessionManager(
         SessionDeps(
             clock,
@@ -218,10 +267,11 @@ async def start(
             config_refresh=config_refresh,
             unattended=parse_unattended(settings.unattended),
             clean_up=clean_up,
-            placement=placement,
+            placement=member.placement,
             room=room,
             spares=spares,
-        )
+        ),
+        member.make_remotes,
     )
     names = NamedSessions(sessions, agents, store)
     installs = Installer(agents, settings.data_dir / "agents", clock)
@@ -230,20 +280,22 @@ async def start(
     feed.observe(hooks.observe, takes_text=False)
     if settings.otel:
         feed.observe(telemetry.spans.observe, takes_text=False)
-    host = HostFeed()
     host.observe(hub.emit)
-    host.observe(placement.note_change)
     sessions.deps.changes.observe(hub.emit)
     opencode2 = FaceServices(sessions, store, hub, clock=clock, ids=ids)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
     projects = Projects(store, clock)
     sessions.deps.find_project = projects.identity
     worktrees = Worktrees(settings.data_dir, projects, host)
-    remote_changes, watchers = _file_watchers(hub, host, projects, config.home, runs_agents=not settings.no_agents)
+
+    def is_watched(directory: str) -> bool:
+        has_reader = not settings.no_agents and (hub.wants(OPENCODE2) or hub.has_reader(directory))
+        return has_reader or member.is_wanted(directory)
 
     services.hub, services.host, services.sessions = hub, host, sessions
-    services.projects, services.config, services.worktrees, services.watchers = projects, config, worktrees, watchers
-    services.universal = Universal(names, installs, Traces(store))
+    services.watchers = Watchers(host, is_watched, config.home)
+    services.projects, services.config, services.worktrees = projects, config, worktrees
+    services.universal = Universal(names, installs, Traces(store), member.nodes(services))
     services.opencode2 = opencode2
     services.terminals = Terminals(clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
     services.shells = Shells(settings.data_dir / "shell", clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
@@ -259,16 +311,37 @@ async def start(
         await sessions.start()
         await names.start()
         trees.start()
-        if (peers := store.ownership.peers) is not None:
-            peers.announce_offer(placement.offer)
-            await remote_changes.start(peers, store.ownership.server_id)
-            ends.push_async_callback(remote_changes.close)
-            ends.push_async_callback(await _join_cluster(app, services, peers, remote_changes))
+        ends.push_async_callback(member.leave)
+        await member.join(services)
         watching = asyncio.create_task(config.keep_current(sessions.index.directories_at_work), name="keep configuration current")
         ends.callback(watching.cancel)
         end_streams = partial(_end_streams, services)
-        drain = Drain(sessions, placement, store.ownership, name=settings.server_name, end_streams=end_streams)
+        drain = Drain(sessions, member.placement, store.ownership, name=settings.server_name, end_streams=end_streams)
         return Backend(services, hooks, drain, ends.pop_all())
+
+
+def _member(app: web.Application, services: Services, hub: Hub, host: HostFeed, room: AgentRoom) -> Member:
+    """This server in the cluster of its store, or alone."""
+    settings, store = services.settings, services.store
+    if not store.ownership.sessions_move:
+        return Alone(settings.labels)
+    from shim.cluster.member import ClusterMember  # imported here, because only a server of a cluster has it
+
+    async def watch(directory: str) -> None:
+        services.watchers.visit(directory, (await services.projects.identity(directory)).id)
+
+    return ClusterMember(
+        app,
+        settings,
+        store,
+        services.agents,
+        room,
+        in_use=lambda: (*services.terminals.directories(), *services.shells.directories()),
+        host=host,
+        emit=hub.emit,
+        has_reader=lambda directory: hub.wants(OPENCODE2) or hub.has_reader(directory),
+        watch=watch,
+    )
 
 
 def _agent_limit(settings: Settings) -> int | None:
@@ -291,25 +364,6 @@ def _end_streams(services: Services) -> None:
     services.tui_control.close()
 
 
-def _file_watchers(
-    hub: Hub, host: HostFeed, projects: Projects, home: Path, *, runs_agents: bool
-) -> tuple[RemoteChanges, Watchers]:
-    """Build what tells clients of changes beside the sessions: those of other servers, and of watched files."""
-
-    def has_reader(directory: str) -> bool:
-        return hub.wants(OPENCODE2) or hub.has_reader(directory)
-
-    async def watch(directory: str) -> None:
-        watchers.visit(directory, (await projects.identity(directory)).id)
-
-    def is_watched(directory: str) -> bool:
-        return (runs_agents and has_reader(directory)) or remote_changes.is_wanted(directory)
-
-    remote_changes = RemoteChanges(host, hub.emit, has_reader, watch)
-    watchers = Watchers(host, is_watched, home)
-    return remote_changes, watchers
-
-
 def _observe_values(app: web.Application, services: Services, names: NamedSessions) -> None:
     """Take over the small values that other servers of a cluster change."""
     others, projects = services.sessions.others, services.projects
@@ -317,22 +371,3 @@ def _observe_values(app: web.Application, services: Services, names: NamedSessio
     others.observe_values(PROJECT_ROWS, projects.note_row)
     others.observe_values(PROJECT_IDS, projects.note_id)
     others.observe_values(NAMES, names.note)
-
-
-async def _join_cluster(
-    app: web.Application, services: Services, peers: Peers, remote_changes: RemoteChanges
-) -> Callable[[], Awaitable[None]]:
-    """Let clients go on at any server of the cluster, and do commands of other servers. Returns what ends the latter."""
-    # Imported here, because only a server of a cluster has them.
-    from shim.cluster.relay import Relay
-    from shim.sessions.replays import Replays
-
-    sessions, store = services.sessions, services.store
-    if (places := sessions.others.places) is not None:
-        services.hub.use_positions(places)
-        services.replays = Replays(store, sessions.index, sessions.others, places, peers, sessions.detached_state)
-    relay = Relay(app, peers, remote_changes.note_host)
-    sessions.others.delete_elsewhere = relay.delete_session
-    await relay.start()
-    app[RELAY].append(relay)
-    return relay.close

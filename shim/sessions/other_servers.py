@@ -1,8 +1,7 @@
 """This module shows the sessions of other servers on the same store and takes over those of a dead server.
 
 Every LOOK_S seconds this server reads what the others have stored since the last look. It publishes that a session is new, has
-changed or is gone. The content of a turn is read when somebody asks for the session, and in a cluster as long as a client
-listens (`remote_sessions.py`).
+changed or is gone. The content of a turn is read by `Remotes` (`stored_sessions.py`).
 """
 
 from __future__ import annotations
@@ -26,13 +25,11 @@ from shim.lib.errors import (
 from shim.sessions.index.session_entry import SessionEntry, entry_from_row
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.permissions.session_requests import SessionRequests
-from shim.sessions.placement import labels_of
-from shim.sessions.places import Places
-from shim.sessions.remote_sessions import LostView, RemoteSessions
+from shim.sessions.placement import Need, labels_of
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
+from shim.sessions.stored_sessions import Remotes
 from shim.store.ownership import ClaimedSession, LostSession, SessionChange
-from shim.store.peers import Growth, Need
 from shim.store.servers import ServerRef
 from universal.events import ErrorData
 from universal.session.changes import Change, SessionChanged, SessionCreated, SessionDeleted, StatusChanged
@@ -44,31 +41,26 @@ LOOK_S = 1.0
 """Seconds between two looks at what other servers have done."""
 RELEASE_S = 10.0
 """Maximum seconds that a request waits for a session that is given up: its agent has some seconds to end."""
-NEW_LIMIT = 1_000
-"""Maximum new sessions of other servers that wait for a look."""
 
 
 class OtherServers:
     """The index of sessions that belong to other servers.
 
-    In: `detached_state` makes an empty state for reading a session (id, agent); `load` loads a session that is ours (id);
-    `requests` notes the open requests of sessions that were read.
+    In: `remotes` reads them; `load` loads a session that is ours (id); `requests` knows their open requests.
     """
 
     def __init__(
         self,
         deps: SessionDeps,
         index: SessionIndex,
-        detached_state: Callable[[str, str], SessionState],
+        remotes: Remotes,
         load: Callable[[str], Awaitable[object]],
         requests: SessionRequests,
     ) -> None:
         self._deps = deps
         self._index = index
         self._requests = requests
-        self.remotes = RemoteSessions(
-            deps, detached_state, requests.note, lambda id_: () if self.places is None else self.places.seams(id_)
-        )
+        self.remotes = remotes
         self._load = load
         self._ownership = deps.store.ownership
         self._owners: dict[str, ServerRef] = {}
@@ -80,14 +72,6 @@ class OtherServers:
         """Sessions that are given up at this moment."""
         self._looking = asyncio.Lock()
         self._look_soon = asyncio.Event()
-        self._new: dict[str, Growth] = {}
-        """The first growth of sessions that no look has shown yet."""
-        self.places: Places | None = None
-        """The positions of the clients' streams, in a cluster."""
-        self._hole: tuple[int, int] | None = None
-        """Messages of journals that were missing at the last look."""
-        self.delete_elsewhere: Callable[[str, ServerRef], Awaitable[None]] | None = None
-        """Asks another server of a cluster to delete a session of its own."""
         self._value_observers: dict[str, Callable[[str, Any], None]] = {}
         self._task: asyncio.Task[None] | None = None
         self._failing = False
@@ -95,10 +79,7 @@ class OtherServers:
     async def start(self) -> None:
         """Read which sessions belong to other servers, and start the task that looks every LOOK_S seconds."""
         self._owners = await self._ownership.owners()
-        if (peers := self._ownership.peers) is not None:
-            for entry in self._index:
-                entry.row_sequence = self._deps.store.last_sequence(entry.record.id)
-            self.places = Places(self._ownership.server_id, peers.epoch_of, await peers.watch(self._note_growth, self._note_read))
+        await self.remotes.start(self._look_soon.set)
         self._task = asyncio.create_task(self._follow(), name="look at other servers")
 
     async def close(self) -> None:
@@ -109,10 +90,10 @@ class OtherServers:
         await self.remotes.close()
 
     async def delete(self, error: SessionElsewhere) -> None:
-        """Let the owner of a session delete it, with all below it. Raises the error without a cluster, and StoreError."""
-        if self.delete_elsewhere is None or not isinstance(error.owner, ServerRef):
+        """Let the owner of a session delete it, with all below it. Raises SessionElsewhere without a cluster, and StoreError."""
+        if not isinstance(error.owner, ServerRef):
             raise error
-        await self.delete_elsewhere(error.session_id, error.owner)
+        await self.remotes.delete(error.session_id, error.owner)
         await self.look_now()
 
     def observe_values(self, namespace: str, observer: Callable[[str, Any], None]) -> None:
@@ -122,23 +103,6 @@ class OtherServers:
     def owner(self, session_id: str) -> ServerRef | None:
         """Return the living server that owns a session, or None if the session is ours or nobody's."""
         return self._owners.get(session_id)
-
-    def node_of(self, session_id: str) -> str | None:
-        """Id of the server of the cluster that has a session, this one included. None for nobody's, and without a cluster."""
-        if not self._ownership.sessions_move:
-            return None
-        if (owner := self.owner(session_id)) is not None:
-            return owner.id
-        entry = self._index.find(session_id)
-        return self._ownership.server_id if entry is not None and entry.state is not None else None
-
-    def lags(self) -> dict[str, int]:
-        """Id of another server -> events that this one is behind in the worst of its sessions that somebody watches here."""
-        lags: dict[str, int] = {}
-        for session_id, events in self.remotes.lags().items():
-            if (owner := self.owner(session_id)) is not None:
-                lags[owner.id] = max(events, lags.get(owner.id, 0))
-        return lags
 
     def take_lost_owner(self, session_id: str) -> ServerRef | None:
         """The dead server from which a session was taken over, once; None for others."""
@@ -154,7 +118,6 @@ class OtherServers:
         try:
             claimed = await self._ownership.claim(session_id)
             if isinstance(claimed, ClaimedSession):
-                await self._hear_owner_before(entry)
                 await self.remotes.finish(entry)
         except SessionNotFound:  # no look has shown its deletion yet
             self._apply(SessionChange(session_id, ServerRef(""), None))
@@ -172,26 +135,18 @@ class OtherServers:
         if claimed.row is not None:
             entry.update_from(entry_from_row(claimed.row))
 
-    async def _hear_owner_before(self, entry: SessionEntry) -> None:
-        """Note what the owner before has written of which no word has come, if a client waits for it. Raises StoreError.
+    async def need_new_here(self, directory: str, agent: str | None, metadata: object, *, is_final: bool) -> None:
+        """Raise PlacedElsewhere if another server should take a new session, NoServer if none can.
 
-        The word may still come: it is taken for a late one then, because this server has read the journal.
+        In: `is_final`, another server has chosen this one, which does not ask a third.
         """
-        session_id, places, peers = entry.record.id, self.places, self._ownership.peers
-        if places is None or peers is None or not self._deps.listened(entry.record.directory, session_id):
-            return
-        for growth in await peers.growths_of(session_id, places.position):
-            if growth.has_events:
-                self.remotes.note(entry, growth)
-                places.note(growth, self.remotes.last_published(session_id))
+        await self._deps.placement.need_new_here(Need(directory, agent, labels_of(metadata)), is_final=is_final)
 
     async def need_here(self, entry: SessionEntry) -> None:
         """Raise SessionElsewhere, PlacedElsewhere or NoServer if this server should not take a session."""
-        if (placement := self._deps.placement) is None:
-            return
         await self._wait_for_release(entry.record.id)
         try:
-            await placement.need_here(_need_of(entry, entry.agent))
+            await self._deps.placement.need_here(_need_of(entry, entry.agent))
         except (PlacedElsewhere, NoServer, ServerStopping):
             owner = self.owner(entry.record.id)
             if owner is not None:
@@ -200,9 +155,8 @@ class OtherServers:
 
     def must_only_read(self, session_id: str) -> bool:
         """Return whether a read must not claim the session, because another server owns it or may want it."""
-        placement = self._deps.placement
-        takes_none = placement is not None and self._ownership.sessions_move and not placement.may_take_sessions
-        return takes_none or session_id in self._owners or self._ownership.is_shared()
+        is_others = session_id in self._owners or self._ownership.is_shared()
+        return is_others or not self._deps.placement.may_take_sessions
 
     async def state(self, entry: SessionEntry) -> SessionState:
         """Return the stored state of a session that is not ours. Ends a turn that a dead server has left in it."""
@@ -212,69 +166,6 @@ class OtherServers:
             await self._end_left_turn(entry.record.id)
             return entry.state or await self.remotes.state(self._index.get(entry.record.id))
         return state
-
-    def _note_growth(self, growth: Growth) -> None:
-        entry = self._index.find(growth.session_id)
-        is_news = growth.has_events and not growth.is_ours and not self._is_of_owner_before(growth)
-        if entry is None and is_news and len(self._new) < NEW_LIMIT:
-            self._new.setdefault(growth.session_id, growth)
-            self._look_soon.set()
-        elif entry is not None and entry.state is None and is_news:
-            self.remotes.note(entry, growth)
-        if self.places is not None:
-            is_new = entry is None and not growth.is_ours
-            is_taken = entry is not None and entry.state is not None and is_news and self._has_lost(growth)
-            shown = growth.first - 1 if is_new or is_taken else self.remotes.last_published(growth.session_id)
-            self.places.note(growth, shown)
-
-    def _is_of_owner_before(self, growth: Growth) -> bool:
-        """Whether a late word tells what this server has read when it claimed the session."""
-        peers = self._ownership.peers
-        return peers is not None and growth.epoch < peers.epoch_of(growth.session_id)
-
-    def _has_lost(self, growth: Growth) -> bool:
-        """Whether another server has written as the next owner of a session that is ours, as far as this one knows."""
-        peers = self._ownership.peers
-        return peers is not None and growth.epoch > peers.epoch_of(growth.session_id)
-
-    def _note_read(self, growth: Growth) -> None:
-        """Note that a message of a journal was read, perhaps before it was announced."""
-        if self.places is not None:
-            self.places.note(growth, self.remotes.last_published(growth.session_id))
-
-    async def read_words(self, until: int) -> None:
-        """Read the messages of all journals up to this one of which no word has come. Raises StoreError."""
-        places, peers = self.places, self._ownership.peers
-        if places is not None and peers is not None:
-            for growth in await peers.growths(places.position, until):
-                self._note_growth(growth)
-            places.close_hole(until)
-
-    def last_published(self, session_id: str) -> int | None:
-        """The last event of a session that was published here. None if later ones come as soon as their owner tells of them."""
-        entry, peers = self._index.find(session_id), self._ownership.peers
-        if entry is None or entry.state is None:
-            return self.remotes.last_published(session_id)
-        if self.places is None or peers is None:
-            return entry.state.sequence
-        lost = self.places.first_since(session_id, peers.epoch_of(session_id))  # it is given up soon, and read from there on
-        return entry.state.sequence if lost is None else min(entry.state.sequence, lost - 1)
-
-    async def _tidy_places(self) -> None:
-        """Forget places of sessions without readers. Read the messages of journals of which no word has come."""
-        places = self.places
-        if places is None:
-            return
-        for session_id in places.exception_ids():
-            entry = self._index.find(session_id)
-            has_readers = self.remotes.is_live(session_id) or session_id in self._new
-            if not has_readers and (entry is None or entry.state is None):
-                places.forget(session_id)
-        hole, before = places.hole(), self._hole
-        self._hole = hole
-        if hole is None or before is None or before[0] != hole[0]:
-            return
-        await self.read_words(hole[1])
 
     async def read_requests(self) -> None:
         """Read the sessions of other servers that may have open requests. Raises StoreError."""
@@ -333,7 +224,7 @@ class OtherServers:
                 if entry is None or entry.state is None:
                     self._owners[session_id] = owner
                     self._lost.pop(session_id, None)
-            await self._tidy_places()
+            await self.remotes.tidy()
 
     async def look_now(self) -> None:
         """Look, because another server has changed something for a client of this one. The next look repeats a failed one."""
@@ -360,7 +251,7 @@ class OtherServers:
         state.mute(self._deps.feed.notify)
         self._ownership.confirm_loss(session_id)
         entry.busy = False
-        self.remotes.take_up(entry, lost.stored, LostView(tuple(state.session.messages), is_busy=state.machine.busy))
+        self.remotes.take_up(entry, lost.stored, state)
         with _hand_over(self._releases, [session_id]):
             if actor is not None and entry.subagent:
                 actor.abort()  # of its parent, whose agent works in it
@@ -379,12 +270,12 @@ class OtherServers:
 
         A loaded session is given up then, so that the other server can claim it. A prompt of a running turn stays with it.
         """
-        entry, placement = self._index.get(session_id), self._deps.placement
-        if placement is None or entry.state is None or entry.is_at_work:
+        entry = self._index.get(session_id)
+        if entry.state is None or entry.is_at_work:
             return
         try:
             has_agent = entry.actor is not None and entry.actor.alive
-            await placement.need_here(_need_of(entry), starts_agent=not has_agent)
+            await self._deps.placement.need_here(_need_of(entry), starts_agent=not has_agent)
         except PlacedElsewhere:
             if not entry.is_at_work:
                 await self.release(entry)
@@ -406,9 +297,7 @@ class OtherServers:
             for state in states:
                 state.journal.is_closed = True
             for state in states:
-                if (member := self._index.find(state.id)) is not None:
-                    member.row_sequence = state.sequence
-                self.remotes.note_published(state.id, state.sequence)  # a word of an earlier owner may come late
+                self.remotes.note_release(state.id, state.sequence)
                 await self._release_stored(state.id)
 
     async def _release_stored(self, session_id: str) -> None:
@@ -419,19 +308,13 @@ class OtherServers:
         except StoreError as failure:  # the other servers get it when this server's lease ends
             log.warning("other_servers.not_released", session_id=session_id, error=str(failure))
 
-    def _forget(self, session_id: str) -> None:
-        """Forget what was read of a session, because it is gone or nobody listens."""
-        self.remotes.forget(session_id)
-        if self.places is not None:
-            self.places.forget(session_id)
-
     def _apply(self, change: SessionChange) -> None:
         entry = self._index.find(change.session_id)
         if entry is not None and entry.state is not None:
             return  # it became ours in the meantime
         if change.row is None:
             self._owners.pop(change.session_id, None)
-            self._forget(change.session_id)
+            self.remotes.forget(change.session_id)
             if entry is not None:
                 self._index.remove(change.session_id)
                 self._publish(SessionDeleted(entry.record), entry)
@@ -444,21 +327,13 @@ class OtherServers:
         if fresh.busy and not change.owner.pid:
             self._left_turns.setdefault(change.session_id, False)
         if entry is None:
-            fresh.row_sequence = change.sequence
             self._index.add(fresh)
-            growth = self._new.pop(change.session_id, None)
-            if growth is not None and growth.first == 1:  # its events tell that it was created
-                self.remotes.note(fresh, growth)
-            if not self.remotes.is_live(change.session_id):
-                self._forget(change.session_id)
+            if self.remotes.note_new(fresh, change.sequence):
                 self._publish(SessionCreated(fresh.record), fresh)
-                if self._ownership.sessions_move:
-                    self.remotes.note_published(change.session_id, change.sequence)
             return
         was_busy, before = entry.busy, entry.record
         entry.update_from(fresh)
-        if self._ownership.sessions_move:  # its events tell it
-            self.remotes.note_row(entry, change.sequence)
+        if not self.remotes.note_row(entry, change.sequence):
             return
         if entry.record != before:
             self._publish(SessionChanged(entry.record), entry)
@@ -497,8 +372,7 @@ class OtherServers:
 
     async def _end_left_turn(self, session_id: str) -> None:
         """Load a session of a dead server, which ends its turn, unless another server does that."""
-        placement = self._deps.placement
-        if placement is not None and placement.leaves_to_others(self._index.get(session_id).record.directory):
+        if self._deps.placement.leaves_to_others(self._index.get(session_id).record.directory):
             return
         with suppress(SessionElsewhere, SessionNotFound):  # its server lives, a third one was quicker, or it was deleted
             await self._load(session_id)

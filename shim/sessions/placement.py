@@ -1,25 +1,13 @@
-"""Decides which server of a cluster takes a session: one that has its directory and its agent, and room.
-
-A server announces its roots, its agents and its room with its lease. One with `roots` says that they are the same on all servers
-that name them, such as a shared volume. One without is asked only for what cannot be done here: it refuses if it has no such
-directory.
-"""
+"""What decides which server takes a session. A server alone takes all of its own; a cluster has `shim.cluster.placement`."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import Callable, Sequence
-from hashlib import blake2b
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
-from shim.agents.directory import AgentDirectory
-from shim.agents.spares.agent_room import AgentRoom
-from shim.host.changes import HostChanged, ShellCreated, TerminalCreated
-from shim.lib.errors import InvalidRequest, NoRoom, NoServer, PlacedElsewhere, ServerStopping
+from shim.lib.errors import InvalidRequest, NoServer, ServerStopping
 from shim.lib.settings import parse_labels
-from shim.store.ownership import Ownership
-from shim.store.peers import Need, Node, Offer
-from shim.store.servers import ServerRef
 from universal.lib.jsonvalue import obj
 
 LABELS_KEY = "serverLabels"
@@ -37,164 +25,89 @@ def labels_of(metadata: object) -> tuple[str, ...]:
         raise InvalidRequest(f"metadata.{LABELS_KEY} cannot be used: {error}.") from error
 
 
-IN_USE = 128
-"""Maximum directories with terminals that a server names to the others."""
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a session needs of its server. `agent` None: any; `labels` as KEY=VALUE."""
+
+    directory: str
+    agent: str | None = None
+    labels: tuple[str, ...] = ()
 
 
-class Placement:
-    """The place of sessions, from the view of this server.
+class Placement(Protocol):
+    """The place of sessions, from the view of this server."""
 
-    In: `runs_agents`, false for a front; `room` for agents; `roots` and `labels` of this server; `in_use`, its directories with
-    terminals or shell commands.
-    """
-
-    def __init__(
-        self,
-        ownership: Ownership,
-        agents: AgentDirectory,
-        *,
-        runs_agents: bool,
-        room: AgentRoom,
-        roots: Sequence[str],
-        in_use: Callable[[], Sequence[str]] = tuple,
-        labels: Sequence[str] = (),
-    ) -> None:
-        self._ownership = ownership
-        self._agents = agents
-        self._room = room
-        self._roots = tuple(roots)
-        self._in_use = in_use
-        self._labels = tuple(labels)
-        self.runs_agents = runs_agents
-        self.is_draining = False
+    @property
+    def is_draining(self) -> bool:
         """Whether this server is about to stop, and takes no sessions (`shim.sessions.index.drain`)."""
+        ...
 
     @property
     def may_take_sessions(self) -> bool:
-        """False for a front, and for a server that is about to stop."""
-        return self.runs_agents and not self.is_draining
+        """Whether a session that is only read may become this server's."""
+        ...
 
     def stop_taking(self) -> None:
         """Take no sessions from now on, and tell the other servers."""
-        self.is_draining = True
-        self._announce()
-
-    def note_change(self, changed: HostChanged) -> None:
-        """Tell the other servers at once that a directory is in use."""
-        if isinstance(changed.change, TerminalCreated | ShellCreated):
-            self._announce()
-
-    def _announce(self) -> None:
-        if (peers := self._ownership.peers) is not None:
-            peers.announce_offer(self.offer)
+        ...
 
     def has_successors(self) -> bool:
         """Whether there is another server that is not about to stop."""
-        return any(not node.offer.is_draining for node in self._nodes())
-
-    def _nodes(self) -> Sequence[Node]:
-        """The other servers of the cluster; none without a cluster."""
-        peers = self._ownership.peers
-        return () if peers is None else peers.nodes()
-
-    def offer(self) -> Offer:
-        """What this server can take at present."""
-        if not self.may_take_sessions:
-            return Offer(is_draining=self.is_draining)
-        agents = {agent.spec.name: agent.located.version or "" for agent in self._agents.list_agents() if agent.usable}
-        in_use = tuple(self._in_use())[:IN_USE]
-        return Offer(agents, self._roots, self._room.free, self._labels, in_use=in_use)
-
-    def candidates(self, need: Need) -> list[Node]:
-        """Other servers that may have what a session needs, those with the root of its directory and with most room first."""
-        fitting = [node for node in self._nodes() if node.offer.may_take(need)]
-        return sorted(fitting, key=lambda node: (node.offer.has_root_of(need.directory), node.offer.room), reverse=True)
-
-    def hosts(self, directory: str) -> list[ServerRef]:
-        """Other servers that may have this directory, in the order of `_rank`."""
-        fitting = [node for node in self._nodes() if node.offer.may_have(directory)]
-        return [node.ref for node in sorted(fitting, key=lambda node: _rank(node.ref.id, node.offer, directory))]
-
-    def hosts_before_this(self, directory: str) -> list[ServerRef]:
-        """The servers of `hosts` that stand before this one, which has the directory."""
-        peers = self._ownership.peers
-        offers = {} if peers is None else {node.ref.id: node.offer for node in peers.nodes()}
-        own = _rank(self._ownership.server_id, self.offer(), directory)
-        return [host for host in self.hosts(directory) if _rank(host.id, offers[host.id], directory) < own]
+        ...
 
     async def need_new_here(self, need: Need, *, is_final: bool) -> None:
         """Raise PlacedElsewhere if another server should take a new session, NoServer if none can.
 
         In: `is_final`, another server has chosen this one, which does not ask a third.
         """
-        await self.need_here(need)
-        if self._ownership.peers is None:
-            return
-        offer = self.offer()
-        if offer.room <= 0 and (candidates := self.candidates(need)):
-            raise PlacedElsewhere([node.ref for node in candidates], self._full())
-        if not is_final and offer.has_root_of(need.directory):
-            better = self._sharers(need)
-            if better and better[0].offer.room > offer.room:
-                raise PlacedElsewhere([node.ref for node in better], "Another server has more room")
+        ...
 
     async def need_here(self, need: Need, *, starts_agent: bool = True) -> None:
-        """Raise PlacedElsewhere if another server should run the agent of a session.
+        """Raise PlacedElsewhere if another server should run the agent of a session, else ServerStopping or NoServer if none can.
 
-        If this server cannot, and no other may: NoServer for a front or a missing label, ServerStopping if it is about to stop.
-        If it has no room, the session goes to a server that surely has its directory; else it waits for room here.
         In: `starts_agent`, false for a session whose agent runs.
         """
-        is_alone = self._ownership.peers is None
-        obstacle = self._label_obstacle(need) if is_alone else await self._obstacle(need)
-        if obstacle and (candidates := self.candidates(need)):
-            raise PlacedElsewhere([node.ref for node in candidates], obstacle)
-        if self.is_draining:
-            raise ServerStopping
-        if obstacle and (not self.runs_agents or self._label_obstacle(need)):
-            if full := [node.ref.label for node in self._nodes() if node.offer.may_take(need, needs_room=False)]:
-                raise NoRoom(full, obstacle)
-            raise NoServer(need.directory, need.agent, obstacle, need.labels)
-        if starts_agent and not is_alone and self.offer().room <= 0 and (sharers := self._sharers(need)):
-            raise PlacedElsewhere([node.ref for node in sharers], self._full())
-
-    def _sharers(self, need: Need) -> list[Node]:
-        """Other servers with room that surely have the directory, because it lies in one of their roots."""
-        return [node for node in self.candidates(need) if node.offer.has_root_of(need.directory)]
-
-    def _full(self) -> str:
-        return f"This server runs {self._room.limit} agents already (max_agents)"
+        ...
 
     def leaves_to_others(self, directory: str) -> bool:
         """Whether a session of a dead server is another's to take over."""
-        if self.may_take_sessions and self.offer().has_root_of(directory):
-            return False
-        return any(not self.may_take_sessions or node.offer.has_root_of(directory) for node in self.candidates(Need(directory)))
+        ...
 
-    def _label_obstacle(self, need: Need) -> str:
-        """Which label this server lacks; empty if none."""
-        lacking = [label for label in need.labels if label not in self._labels]
-        return f"This server has no label {', '.join(lacking)}" if lacking else ""
 
-    async def _obstacle(self, need: Need) -> str:
-        """Why this server cannot run the agent in the directory; empty if it can."""
-        if not self.runs_agents:
-            return "This server runs no agents (--no-agents)"
+class LonePlacement:
+    """The `Placement` of a server that no other one helps. In: `labels` of this server."""
+
+    may_take_sessions = True
+
+    def __init__(self, labels: Sequence[str] = ()) -> None:
+        self._labels = tuple(labels)
+        self.is_draining = False
+
+    def stop_taking(self) -> None:
+        """Take no sessions from now on."""
+        self.is_draining = True
+
+    def has_successors(self) -> bool:
+        """False: there is no other server."""
+        return False
+
+    async def need_new_here(self, need: Need, *, is_final: bool) -> None:
+        """As `need_here`."""
+        await self.need_here(need)
+
+    async def need_here(self, need: Need, *, starts_agent: bool = True) -> None:
+        """Raise ServerStopping if this server is about to stop, NoServer if it lacks a label."""
         if self.is_draining:
-            return "This server is about to stop"
-        if not await asyncio.to_thread(os.path.isdir, need.directory):
-            return f"This server has no directory {need.directory}"
-        if need.agent is not None and need.agent not in self.offer().agents:
-            return f"This server has no agent {need.agent}"
-        return self._label_obstacle(need)
+            raise ServerStopping
+        if obstacle := label_obstacle(need, self._labels):
+            raise NoServer(need.directory, need.agent, obstacle, need.labels)
+
+    def leaves_to_others(self, directory: str) -> bool:
+        """False: there is no other server."""
+        return False
 
 
-def _rank(server_id: str, offer: Offer, directory: str) -> tuple[bool, bool, bytes]:
-    """The place of a server among those that may have a directory. All servers agree on it, whoever comes or goes.
-
-    One with terminals in the directory stands before all others, and those with a root of it before those that may have anything.
-    The others are mixed by a hash, so that the directories are spread over all servers, and a new server changes the order of no
-    two others.
-    """
-    mixed = blake2b(f"{server_id} {directory}".encode(errors="surrogateescape")).digest()
-    return directory not in offer.in_use, not offer.has_root_of(directory), mixed
+def label_obstacle(need: Need, labels: Sequence[str]) -> str:
+    """Which label a server with these ones lacks; empty if none."""
+    lacking = [label for label in need.labels if label not in labels]
+    return f"This server has no label {', '.join(lacking)}" if lacking else ""

@@ -8,13 +8,10 @@ locks on files of the shared data directory (docs/adr/0027), `shim.cluster.nats`
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
-
-if TYPE_CHECKING:
-    from shim.store.peers import Peers
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +80,6 @@ class Ownership(Protocol):
         ...
 
     @property
-    def peers(self) -> Peers | None:
-        """The other servers, if they can be asked. None for servers of one data directory. The store must be open."""
-        ...
-
-    @property
     def sessions_move(self) -> bool:
         """Whether a session may go from one living server to another. In a cluster; not with one data directory."""
         ...
@@ -151,7 +143,6 @@ class SoleOwner(OwnerForLife):
     """The ownership of a server that shares its sessions with no other."""
 
     server_id = ""
-    peers: Peers | None = None
 
     def is_shared(self) -> bool:
         """False: there is no other server."""

@@ -24,7 +24,7 @@ from importlib import resources
 from itertools import chain, count, groupby
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
 
@@ -38,9 +38,6 @@ from shim.store.servers import Presence, Present, ServerRef, forget, new_server_
 from shim.store.stretches import Stretch, Stretches, rows_of
 from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
-
-if TYPE_CHECKING:
-    from shim.store.peers import Peers
 
 T = TypeVar("T")
 
@@ -199,7 +196,6 @@ class SqliteStore(OwnerForLife):
         self._opened: _OpenDatabase | None = None
         self._reader: ThreadPoolExecutor | None = None
         self.server_id = new_server_id()
-        self.peers: Peers | None = None
 
     @property
     def ownership(self) -> Ownership:

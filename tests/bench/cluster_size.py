@@ -12,7 +12,7 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from shim.sessions.remote_sessions import KEPT
+from shim.sessions.stored_sessions import KEPT
 from tests.process.test_two_servers import Server, server, until
 from tests.support.nats_server import NatsServer
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -15,15 +16,18 @@ from pydantic import SecretStr
 from yarl import URL
 
 from shim.cluster import relay as relay_module
+from shim.cluster.hosts import NEEDED
+from shim.cluster.peers import Accept, Answer, Command, Growth, Handle, Headers, Node, Offer, Overview, Pipe
 from shim.cluster.relay import TICKET_ONLY, Relay, command_for
-from shim.http.forward import RELAY, forward
+from shim.http.forward import forward
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES
-from shim.http.places import NEEDED
 from shim.lib.errors import ServerLost, SessionElsewhere, StoreError, StoreUnavailable
-from shim.store.peers import Accept, Answer, Command, Growth, Handle, Headers, Node, Offer, Overview, Pipe
 from shim.store.servers import ServerRef
 from tests.http.doors import PASSWORD, Start
+
+UNUSED: Any = None
+"""The placement: no request here is of a directory."""
 
 
 class FakePeers:
@@ -91,7 +95,7 @@ class AnsweringPeers(FakePeers):
 @pytest.mark.parametrize(("status", "is_gone"), [(200, True), (404, True), (409, False), (503, False)])
 async def test_a_session_that_another_server_does_not_delete_is_an_error(status: int, is_gone: bool) -> None:
     peers = AnsweringPeers(status, b"it is busy")
-    relay = Relay(web.Application(), peers, lambda directory, server: None)
+    relay = Relay(web.Application(), peers, UNUSED, lambda directory, server: None)
     with nullcontext() if is_gone else pytest.raises(StoreError, match=f"ses_a .* other .* {status}: it is busy"):
         await relay.delete_session("ses_a", ServerRef("s", 1, name="other"))
     assert [(command.method, command.path) for command in peers.commands] == [("DELETE", "/session/ses_a")]
@@ -129,9 +133,9 @@ async def apps() -> list[web.Application]:
 async def relay(start: Start, apps: list[web.Application]) -> AsyncIterator[Relay]:
     """The relay of a server with a password."""
     await start(password=SecretStr(PASSWORD), extend=apps.append)
-    relay = Relay(apps[0], FakePeers(), lambda directory, server: None)
+    relay = Relay(apps[0], FakePeers(), UNUSED, lambda directory, server: None)
     await relay.start()
-    apps[0][RELAY].append(relay)
+    apps[0][SERVICES].relay = relay
     yield relay
     await relay.close()
 
@@ -157,7 +161,7 @@ async def abort_elsewhere(start: Start, monkeypatch: pytest.MonkeyPatch, peers: 
     """The status of an abort of a session, which belongs to these servers, as it is looked at again and again."""
     apps = list[web.Application]()
     client = await start(extend=apps.append)
-    apps[0][RELAY].append(Relay(apps[0], peers, lambda directory, server: None))
+    apps[0][SERVICES].relay = Relay(apps[0], peers, UNUSED, lambda directory, server: None)
     owners = iter(names)
 
     async def abort(session_id: str) -> None:
@@ -169,7 +173,6 @@ async def abort_elsewhere(start: Start, monkeypatch: pytest.MonkeyPatch, peers: 
     sessions = apps[0][SERVICES].sessions
     monkeypatch.setattr(sessions, "abort", abort, raising=False)
     monkeypatch.setattr(sessions, "others", SimpleNamespace(look_now=look_now), raising=False)
-    monkeypatch.setattr(sessions, "deps", SimpleNamespace(placement=None), raising=False)
     monkeypatch.setattr(sessions, "find_record", {}.get, raising=False)
     async with client.raw.post("/session/ses_a/abort") as answer:
         return answer.status
@@ -284,7 +287,7 @@ async def test_a_session_whose_new_owner_is_gone_too_is_to_be_asked_for_again(
     async def handle(request: web.Request) -> web.StreamResponse:
         raise SessionElsewhere("ses_a", ServerRef("gone"))
 
-    async def hosts_of(request: web.Request) -> None:
+    async def hosts_of(request: web.Request, placement: object) -> None:
         """The request is for no directory."""
 
     monkeypatch.setattr(relay_module, "is_authorized", lambda request: True)

@@ -14,9 +14,9 @@ from shim.cluster.nats.journals import Journal, Journals
 from shim.cluster.nats.lanes import LaneWriter
 from shim.cluster.nats.leases import Leases
 from shim.cluster.nats.store import JetStreamStore
+from shim.cluster.remote_sessions import RemoteSessions
 from shim.sessions.history import checkpoints
 from shim.sessions.other_servers import OtherServers
-from shim.sessions.remote_sessions import RemoteSessions
 from shim.store.ownership import ClaimedSession
 from shim.store.rows import EventRow
 from shim.store.servers import ServerRef

@@ -26,6 +26,8 @@ from shim.cluster.nats import leases, spool
 from shim.cluster.nats.lanes import DEFAULT_LIMITS
 from shim.cluster.nats.layout import ClusterOptions, decode_record
 from shim.cluster.nats.store import JetStreamStore
+from shim.cluster.peers import Answer, Command
+from shim.cluster.remote_sessions import RemoteSessions
 from shim.faces.opencode1.routes.prompt import PromptBody, prompt_async
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.lib.clock import Clock
@@ -36,7 +38,6 @@ from shim.sessions.history import checkpoints, journal_loader
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
-from shim.store.peers import Answer, Command
 from shim.store.servers import ServerRef
 from tests.support.cluster.simulated_nats import SimulatedClient, SimulatedNats, StoredMessage
 from tests.support.cluster.virtual_time import MACHINE, ClusterLoop, Machine, elapse
@@ -168,6 +169,21 @@ class Observations:
     views: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
 
 
+class PeersOf:
+    """The other servers that a store knows, as often as it is opened."""
+
+    def __init__(self, store: JetStreamStore) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store.peers, name)
+
+
+async def no_deletion(session_id: str, owner: ServerRef) -> None:
+    """No client deletes a session here."""
+    raise AssertionError(f"{session_id} was deleted at {owner}")
+
+
 class ClusterNode:
     """A server of the cluster, from its start to its death."""
 
@@ -185,7 +201,8 @@ class ClusterNode:
         deps = SessionDeps(
             clock, ids_of(self.server, clock), self.store, changes, self.agents, lambda *_: DirectoryRules(), 5.0, 900.0
         )
-        self.manager = SessionManager(deps)
+        peers: Any = PeersOf(self.store)
+        self.manager = SessionManager(deps, lambda *parts: RemoteSessions(*parts, peers, no_deletion))
         self.is_ready = False
 
     async def start(self) -> None:

@@ -23,8 +23,8 @@ import structlog
 
 from shim.cluster.nats.connection import Connection, Parcel
 from shim.cluster.nats.layout import Layout
+from shim.cluster.peers import Answer, Command, Handle, Headers
 from shim.lib.errors import ServerLost, StoreError
-from shim.store.peers import Answer, Command, Handle, Headers
 from shim.store.servers import ServerRef
 from shim.telemetry.meters import BUCKETS_S, Histogram
 

@@ -24,8 +24,8 @@ import structlog
 
 from shim.cluster.nats.connection import Connection, WrongSequence
 from shim.cluster.nats.layout import Layout
+from shim.cluster.peers import Node, Offer
 from shim.lib.errors import StoreError
-from shim.store.peers import Node, Offer
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ from shim.cluster.nats.journals import Journals
 from shim.cluster.nats.layout import Layout
 from shim.cluster.nats.leases import Leases
 from shim.cluster.nats.pipes import Pipes
-from shim.store.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe
+from shim.cluster.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe
 from shim.store.servers import ServerRef
 
 READ_TRIES = 20

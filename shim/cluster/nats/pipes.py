@@ -20,8 +20,8 @@ import structlog
 from shim.cluster.nats.commands import decode_command, encode_command, pieces
 from shim.cluster.nats.connection import Connection, Parcel
 from shim.cluster.nats.layout import Layout
+from shim.cluster.peers import Accept, Command
 from shim.lib.errors import ServerLost, StoreError
-from shim.store.peers import Accept, Command
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)

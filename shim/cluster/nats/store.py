@@ -33,11 +33,11 @@ from shim.cluster.nats.nats_process import EmbeddedServer
 from shim.cluster.nats.pages import PageCopies
 from shim.cluster.nats.peers import JetStreamPeers
 from shim.cluster.nats.values import Values
+from shim.cluster.peers import NodeStatus, Overview, Peers
 from shim.lib.errors import SessionElsewhere, SessionNotFound, ShimError, StoreError
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.lock import DirectoryLock, make_directory
 from shim.store.ownership import ClaimedSession, Look, LostSession, Ownership, SessionChange
-from shim.store.peers import NodeStatus, Overview, Peers
 from shim.store.rows import EventRow, dump, event_of, event_rows, follow
 from shim.store.servers import Presence, ServerRef, forget, new_server_id, present
 from universal.events import UniversalEvent

@@ -43,6 +43,7 @@ from shim.sessions.session.dependencies import ProjectLike, SessionDeps
 from shim.sessions.session.exit_errors import termination_data
 from shim.sessions.session.open_signs import OpenSigns, Read
 from shim.sessions.session.session_state import SessionState
+from shim.sessions.stored_sessions import MakeRemotes, stored_sessions
 from shim.store.ownership import LostSession
 from shim.store.servers import ServerRef
 from universal.codec import Fact
@@ -74,9 +75,9 @@ class _Project:
 
 
 class SessionManager:
-    """The sessions of this server, of all directories."""
+    """The sessions of this server, of all directories. In: `remotes`, which reads those of other servers."""
 
-    def __init__(self, deps: SessionDeps) -> None:
+    def __init__(self, deps: SessionDeps, remotes: MakeRemotes = stored_sessions) -> None:
         self.deps = deps
         self.index = SessionIndex(deps.store)
         self.grants = Grants(deps.clock, deps.ids)
@@ -87,7 +88,8 @@ class SessionManager:
         self._checkpoints = CheckpointWriter(deps.store)
         self._reaper: asyncio.Task[None] | None = None
         self._open_signs = OpenSigns()
-        self.others = OtherServers(deps, self.index, self.detached_state, self._take_over, self.requests)
+        read = remotes(deps, self.index, self.detached_state, self.requests.note)
+        self.others = OtherServers(deps, self.index, read, self._take_over, self.requests)
 
     # --- start and stop --------------------------------------------------------------------------------
 

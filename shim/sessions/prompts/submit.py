@@ -79,8 +79,8 @@ async def _need_new_ids(actor: SessionActor, body: PromptRequest) -> None:
 
 async def _current(manager: SessionManager, actor: SessionActor) -> SessionActor:
     """The actor of a session after an await: the same, or another one if the session was given up or moved meanwhile."""
-    entry, placement = manager.index.find(actor.main.id), manager.deps.placement
-    if entry is None or entry.actor is not actor or (placement is not None and placement.is_draining):
+    entry = manager.index.find(actor.main.id)
+    if entry is None or entry.actor is not actor or manager.deps.placement.is_draining:
         return await manager.actor(actor.main.id)
     actor.main.require_open()
     return actor

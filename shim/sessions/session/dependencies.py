@@ -18,7 +18,7 @@ from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed, Feed
 from shim.sessions.permissions.trust_question import QUESTION_S, TrustQuestions
 from shim.sessions.permissions.unattended_policy import Timer, UnattendedCounts, call_later
-from shim.sessions.placement import Placement
+from shim.sessions.placement import LonePlacement, Placement
 from shim.store.base import Store
 from universal.permissions import DirectoryRules
 from universal.slash_commands import SlashCommand
@@ -111,8 +111,8 @@ class SessionDeps:
     """The policy for unanswered requests, if neither the prompt nor the session has one."""
     clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Ends processes that a dead server has left behind. In: the server's id."""
-    placement: Placement | None = None
-    """Decides which server of a cluster takes a session. None: this one."""
+    placement: Placement = field(default_factory=LonePlacement)
+    """Decides which server takes a session."""
     room: AgentRoom = field(default_factory=lambda: AgentRoom(None, list))
     """Limits how many agents run at once."""
     spares: SpareAgents | None = None

@@ -9,6 +9,7 @@ from typing import Any, get_args
 import pytest
 
 from shim.cluster import remote_changes
+from shim.cluster.peers import Node, Offer
 from shim.cluster.remote_changes import RemoteChanges, decode_change, encode_change
 from shim.host.changes import (
     AllDisposed,
@@ -23,7 +24,6 @@ from shim.host.changes import (
 )
 from shim.host.values import ShellInfo
 from shim.lib.errors import StoreUnavailable
-from shim.store.peers import Node, Offer
 from shim.store.servers import ServerRef
 from tests.support.host_changes import EXAMPLES, TERMINAL
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from shim.cluster.peers import Growth
+from shim.cluster.remote_sessions import RemoteSessions
 from shim.lib.clock import ManualClock
 from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreUnavailable
 from shim.lib.ids import Ids
@@ -20,14 +22,13 @@ from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.other_servers import OtherServers
 from shim.sessions.other_servers import _hand_over as hand_over  # pyright: ignore[reportPrivateUsage]
-from shim.sessions.places import Places
+from shim.sessions.placement import LonePlacement
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.ownership import ClaimedSession, Look, SessionChange
-from shim.store.peers import Growth
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
-from tests.unit.sessions.test_remote_sessions import BEGIN, BOUND_S, END, SETTLE_TURNS, STATES, turn
+from tests.unit.cluster.test_remote_sessions import BEGIN, BOUND_S, END, SETTLE_TURNS, STATES, turn
 from universal.session.changes import Change, SessionDeleted
 from universal.session.model import SessionRecord
 
@@ -108,12 +109,14 @@ class World:
             changes=changes,
             clock=self.clock,
             listened=lambda directory, session_id: self.is_listening,
-            placement=None,
+            placement=LonePlacement(),
             clean_up=self.clean_up,
         )
         self.index = SessionIndex(self.store)
         requests: Any = SimpleNamespace(note=lambda session: None)
-        self.others = OtherServers(deps, self.index, self.new_state, self.load, requests)
+        peers: Any = cluster.peers
+        remotes = RemoteSessions(deps, self.index, self.new_state, requests.note, peers, self.delete_elsewhere)
+        self.others = OtherServers(deps, self.index, remotes, self.load, requests)
 
     async def start(self) -> None:
         await self.store.open()
@@ -123,6 +126,9 @@ class World:
 
     async def clean_up(self, server_id: str) -> None:
         pass
+
+    async def delete_elsewhere(self, session_id: str, owner: ServerRef) -> None:
+        raise AssertionError(f"{session_id} was deleted at {owner}")
 
     def new_state(self, session_id: str, agent: str) -> SessionState:
         return SessionState(
@@ -327,52 +333,6 @@ async def test_a_session_of_a_server_that_lives_is_not_claimed_again(w: World) -
     await w.look()
     await w.look()
     assert w.loaded == ["ses_a"]
-
-
-# --- places for clients that come from other servers ---------------------------------------------------------------------
-
-
-class FakePeers:
-    """A cluster in which this server owns its sessions in epoch 2. In: `messages`, those that can be read."""
-
-    def __init__(self, messages: list[Growth]) -> None:
-        self._messages = messages
-
-    def epoch_of(self, session_id: str) -> int:
-        return 2
-
-    async def growths(self, after: int, until: int) -> list[Growth]:
-        return [message for message in self._messages if after < message.position <= until]
-
-
-def make_others(sequence: int | None, messages: list[Growth]) -> tuple[OtherServers, Places]:
-    """A server with a session up to this event, as it believes; None: of another server. No client listens."""
-    state = None if sequence is None else SimpleNamespace(sequence=sequence)
-    entry = SimpleNamespace(state=state, record=SimpleNamespace(id="ses_a", directory="/srv"), agent="mock")
-    peers: Any = FakePeers(messages)
-    ownership = SimpleNamespace(peers=peers)
-    deps: Any = SimpleNamespace(store=SimpleNamespace(ownership=ownership), listened=lambda directory, session_id: False)
-    index: Any = SimpleNamespace(find=lambda session_id: entry)
-    unused: Any = SimpleNamespace(note=None)
-    others = OtherServers(deps, index, unused, unused, unused)
-    others.places = Places("server", peers.epoch_of, 0)
-    return others, others.places
-
-
-@pytest.mark.parametrize(("epoch", "last"), [(1, 9), (2, 9), (3, 6)])
-async def test_of_a_session_that_was_taken_what_is_shown_counts_until_its_new_owner_writes(epoch: int, last: int) -> None:
-    """This server was paused, and has not looked who owns its sessions. It will show what the new owner has written."""
-    others, places = make_others(9, [Growth("ses_a", 7, 8, 1, epoch)])
-    await others.read_words(1)
-    assert others.last_published("ses_a") == last
-    assert places.unshown(1) == ({"ses_a": 8} if epoch == 3 else {})
-
-
-async def test_messages_of_which_no_word_came_are_noted_when_they_are_read() -> None:
-    others, places = make_others(None, [Growth("ses_a", 1, 4, 1, 1), Growth("ses_a", 5, 6, 3, 1)])
-    await others.read_words(3)
-    assert (places.position, places.hole()) == (3, None)
-    assert places.last_of("ses_a") == 6
 
 
 def test_the_second_of_two_hand_overs_keeps_its_mark() -> None:

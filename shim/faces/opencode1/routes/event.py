@@ -16,7 +16,6 @@ from shim.host.changes import RULES_TITLE, HostChanged, TuiToast
 from shim.host.config.opencode_config import unread_rules_notice
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from shim.http.streams import subscribe as subscribe_reader
 from shim.stream.compression import wants_gzip
 from shim.stream.frame import normal_scope
 from shim.stream.response import stream
@@ -52,8 +51,8 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
     last = request.headers.get("Last-Event-ID") or request.query.get("lastEventID")
     generation, twins = generation_of(request.query, request.headers), takes_twins(request.query, request.headers)
     encoder = encoder_of(ctx.services.clock.now_ms, generation, wrapped=wrapped, twins=twins)
-    subscription = await subscribe_reader(
-        ctx.services,
+    subscription = await ctx.services.streams.subscribe(
+        ctx.services.hub,
         encoder,
         scope=scope,
         last_event_id=last,

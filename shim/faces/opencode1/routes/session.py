@@ -16,8 +16,8 @@ from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import operation
 from shim.host.files.roots import visible_sessions
 from shim.host.git.projects import GLOBAL, Identity, belongs
+from shim.http.forward import need_session_here
 from shim.http.operation import Ctx, need_id
-from shim.http.places import need_session_here
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.sessions.session.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session

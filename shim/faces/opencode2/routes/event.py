@@ -9,7 +9,6 @@ from shim.faces.opencode2.negotiation import client_of, dialect_of
 from shim.faces.opencode2.stream import ENCODERS
 from shim.http.operation import Ctx
 from shim.http.streams import need_room
-from shim.http.streams import subscribe as subscribe_reader
 from shim.stream.compression import wants_gzip
 from shim.stream.response import stream
 
@@ -22,6 +21,6 @@ async def subscribe(ctx: Ctx) -> web.StreamResponse:
     last = request.headers.get("Last-Event-ID") or request.query.get("after")
     hub = ctx.services.hub
     encoder = ENCODERS[dialect_of(request).name]
-    subscription = await subscribe_reader(ctx.services, encoder, last_event_id=last, client=client_of(request))
+    subscription = await ctx.services.streams.subscribe(hub, encoder, last_event_id=last, client=client_of(request))
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)
     return await stream(request, subscription, gzip=gzip, write_queue=hub.write_queue)

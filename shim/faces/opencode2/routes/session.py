@@ -24,8 +24,8 @@ from shim.host.files.roots import require, visible_sessions
 from shim.host.git.projects import belongs
 from shim.host.values import Project
 from shim.http.directory import resolve
+from shim.http.forward import need_session_here
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.http.places import need_session_here
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionNotFound
 from shim.sessions.transfer.fork import fork as fork_session
 from shim.sessions.transfer.move import move as move_session

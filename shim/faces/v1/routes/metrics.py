@@ -9,7 +9,7 @@ from collections import Counter
 
 from aiohttp import web
 
-from shim.faces.v1.routes.endpoint import v1
+from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import Ctx
 from shim.lib.bounded_output import dropped_lines
 
@@ -22,13 +22,12 @@ def tasks() -> dict[str, int]:
 @v1("get_metrics", "GET", "/metrics", tag="meta", form="text", ours=True)
 async def get_metrics(ctx: Ctx) -> object:
     """Counts, durations and gauges of the server, for Prometheus."""
-    from shim.faces.v1.prometheus import CONTENT_TYPE, ClusterGauges, Gauges, render
+    from shim.faces.v1.prometheus import CONTENT_TYPE, Gauges, render
 
     services, telemetry = ctx.services, ctx.services.telemetry
     assert telemetry is not None
     feed, hub = services.sessions.deps.feed, services.hub.stats()
     spares = services.sessions.deps.spares
-    peers = services.store.ownership.peers
     open_asks, oldest_ms = services.sessions.requests.open_asks()
     gauges = Gauges(
         sessions=sum(1 for _ in services.sessions.index.records()),
@@ -49,8 +48,6 @@ async def get_metrics(ctx: Ctx) -> object:
         oldest_ask_s=max(0.0, (services.clock.now_ms() - oldest_ms) / 1000) if oldest_ms is not None else 0.0,
         asks_unattended=services.sessions.deps.unattended_counts,
         lines_dropped=dropped_lines(),
-        cluster=None
-        if peers is None
-        else ClusterGauges(peers.overview(), max(services.sessions.others.lags().values(), default=0)),
+        more=universal(ctx).nodes.families(),
     )
     return web.Response(body=render(telemetry.meters, gauges), headers={"Content-Type": CONTENT_TYPE})

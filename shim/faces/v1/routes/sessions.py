@@ -11,8 +11,8 @@ from pydantic import BaseModel
 from shim.faces.v1.models import CreateSessionRequest, CreateSessionResponse, SessionInfo, SessionListResponse
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.host.files.roots import require, visible_sessions
+from shim.http.forward import need_session_here
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.http.places import need_session_here
 from shim.lib.errors import InvalidRequest
 from shim.sessions.index.named_sessions import NewSession
 from shim.sessions.placement import LABELS_KEY
@@ -118,5 +118,5 @@ def session_info(ctx: Ctx, record: SessionRecord) -> SessionInfo:
         status=status.type if status is not None else "idle",
         unattended=str(sessions.requests.unattended_policy(session_id)),
         waitingSince=sessions.requests.waiting_since_ms(session_id),
-        node=sessions.others.node_of(session_id),
+        node=face.nodes.node_of(session_id),
     )

@@ -11,8 +11,8 @@ import pytest
 from shim.cluster.nats import commands
 from shim.cluster.nats.connection import Parcel
 from shim.cluster.nats.store import JetStreamStore
+from shim.cluster.peers import Answer, Command
 from shim.lib.errors import ServerLost
-from shim.store.peers import Answer, Command
 from shim.store.servers import ServerRef
 
 SEEN_S = 20

@@ -12,7 +12,7 @@ from shim.cluster.nats import leases
 from shim.cluster.nats.connection import Connection
 from shim.cluster.nats.layout import ClusterOptions, Layout
 from shim.cluster.nats.leases import Leases
-from shim.store.peers import Offer
+from shim.cluster.peers import Offer
 from tests.unit.cluster.nats.conftest import NUMBERS
 
 LEASE_S = 1.0

@@ -12,7 +12,7 @@ from shim.cluster.nats.connection import Message, Page
 from shim.cluster.nats.layout import Layout
 from shim.cluster.nats.peers import JetStreamPeers
 from shim.cluster.nats.store import JetStreamStore
-from shim.store.peers import Growth
+from shim.cluster.peers import Growth
 from tests.unit.store.store_contract import event
 
 

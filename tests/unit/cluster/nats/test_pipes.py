@@ -10,8 +10,8 @@ import pytest
 
 from shim.cluster.nats import pipes
 from shim.cluster.nats.store import JetStreamStore
+from shim.cluster.peers import Command, Pipe
 from shim.lib.errors import ServerLost
-from shim.store.peers import Command, Pipe
 from shim.store.servers import ServerRef
 
 SEEN_S = 20

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
+from shim.cluster.peers import Node
 from shim.lib.errors import PlacedElsewhere, ServerStopping
 from shim.sessions.index import drain as drains
 from shim.sessions.index.drain import Drain
 from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.placement import LonePlacement, Need
 from shim.sessions.prompts.submit import submit
-from shim.store.peers import Need, Node
 from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask, body, world
-from tests.unit.sessions.test_placement import node, placement
+from tests.unit.cluster.test_placement import node, placement
 
 BOUND_S = 10.0
 LONG_S = 3600.0
@@ -45,7 +46,7 @@ class Stop:
         self.w = w
         self.steps: list[str] = []
         self.peers = FakePeers(*nodes)
-        self.placement = placement(*nodes, is_alone=is_alone)
+        self.placement = LonePlacement() if is_alone else placement(*nodes)
         if not is_alone:
             monkeypatch.setattr(w.store.ownership, "sessions_move", True)
             monkeypatch.setattr(w.store.ownership, "release", self.peers.release)

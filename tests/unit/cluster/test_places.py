@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.sessions import places as places_module
-from shim.sessions.feed import SessionChanges
-from shim.sessions.places import (
+from shim.cluster import places as places_module
+from shim.cluster.peers import Growth
+from shim.cluster.places import (
     EXCEPTIONS,
     STORED,
     Places,
@@ -22,7 +22,7 @@ from shim.sessions.places import (
     encode_viewpoint,
     hash_of,
 )
-from shim.store.peers import Growth
+from shim.sessions.feed import SessionChanges
 from shim.stream.frame import encode_position
 from shim.stream.positions import local_part
 

@@ -11,23 +11,22 @@ Later events come to the client by themselves, from the hub, without the repeats
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 
 import structlog
 
+from shim.cluster.peers import Growth, Peers
+from shim.cluster.places import STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
+from shim.cluster.remote_sessions import LostView, RemoteSessions
+from shim.cluster.repeats import Repeats
 from shim.lib.errors import StoreError
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history.journal_loader import PAGE, SLICE_S, join_deltas, load_journal
 from shim.sessions.index.session_index import SessionIndex
-from shim.sessions.other_servers import OtherServers
-from shim.sessions.places import STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
-from shim.sessions.remote_sessions import LostView
-from shim.sessions.repeats import Repeats
 from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
-from shim.store.peers import Growth, Peers
 from shim.store.rows import event_of
 
 log = structlog.get_logger()
@@ -72,21 +71,23 @@ class Gap:
 class Replays:
     """What clients of other servers have missed.
 
-    In: `new_state` makes an empty state that publishes nothing.
+    In: `look_now` looks at what other servers have done; `new_state` makes an empty state that publishes nothing.
     """
 
     def __init__(
         self,
         store: Store,
         index: SessionIndex,
-        others: OtherServers,
+        remotes: RemoteSessions,
+        look_now: Callable[[], Awaitable[None]],
         places: Places,
         peers: Peers,
         new_state: Callable[[str, str], SessionState],
     ) -> None:
         self._store = store
         self._index = index
-        self._others = others
+        self._remotes = remotes
+        self._look_now = look_now
         self._places = places
         self._peers = peers
         self._new_state = new_state
@@ -99,7 +100,7 @@ class Replays:
         await self._catch_up(viewpoint)
         places = self._places
         if any(growth.session_id not in self._index for growth in places.after(viewpoint.position)):
-            await self._others.look_now()
+            await self._look_now()
         is_behind = places.position < viewpoint.position
         is_known = all(progress.may_be_lost or places.session_of(progress.tag) for progress in viewpoint.sessions)
         return viewpoint if is_known or is_behind else None
@@ -121,7 +122,7 @@ class Replays:
     async def _read_words(self, newest: int, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
-                await self._others.read_words(newest)
+                await self._remotes.read_words(newest)
         except (StoreError, TimeoutError) as error:
             log.warning("replay.words_not_read", error=repr(error))
 
@@ -150,7 +151,7 @@ class Replays:
 
     def _last_published(self, session_id: str, otherwise: int) -> int:
         """The last event of a session that readers of this server have got; later ones come to them by themselves."""
-        shown = self._others.last_published(session_id)
+        shown = self._remotes.last_published(session_id)
         return shown if shown is not None else self._places.last_of(session_id) or otherwise
 
     def gaps(self, viewpoint: Viewpoint, is_wanted: Callable[[str], bool]) -> list[Gap]:

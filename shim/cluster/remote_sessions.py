@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 
 import structlog
 
+from shim.cluster.peers import Growth, Peers
+from shim.cluster.places import Places
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.sessions.history.journal_loader import PAGE, join_deltas, load_journal
 from shim.sessions.index.session_entry import SessionEntry
+from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.session_state import SessionState
-from shim.store.peers import Growth
+from shim.sessions.stored_sessions import NewState, Reading, StoredSessions
 from shim.store.rows import EventRow, event_of
+from shim.store.servers import ServerRef
 from universal.events import EventType, UniversalEvent
 from universal.session.changes import Change, MessageRemoved, StatusChanged, TurnEnded
 from universal.session.model import IDLE, Session
@@ -30,10 +34,10 @@ AGAIN_S = 1.0
 """Seconds between two tries to read a session to which a client listens."""
 LOST = "error"
 """Reason of the end of a turn that was never stored."""
+NEW_LIMIT = 1_000
+"""Maximum new sessions of other servers that wait for a look."""
 PASSED = 65_536
 """Sessions of which it is known what clients here have seen, beside those that are kept."""
-KEPT = 64
-"""Number of sessions of other servers whose last read state is kept in memory, beside those with a running turn."""
 
 
 @dataclass(slots=True)
@@ -46,6 +50,11 @@ class LostView:
 
     messages: tuple[str, ...]
     is_busy: bool
+
+    @classmethod
+    def of(cls, state: SessionState) -> LostView:
+        """What clients have seen of a session in this state."""
+        return cls(tuple(state.session.messages), is_busy=state.machine.busy)
 
     def repeated_changes(self, event: UniversalEvent) -> tuple[type[Change], ...]:
         """The kinds of changes of an event that they have seen: the begin or the end of a turn that they saw here."""
@@ -67,7 +76,7 @@ class LostView:
 
 
 @dataclass(slots=True)
-class _Remote:
+class _Remote(Reading):
     """A session of another server.
 
     is_live    its events are published as they come
@@ -78,8 +87,6 @@ class _Remote:
     is_due     there is something new that the task has not begun to read
     """
 
-    state: SessionState
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     is_live: bool = False
     begin: int = 0
     has_begun: bool = False
@@ -99,28 +106,42 @@ class _Remote:
         return self.state.sequence if self.has_begun else self.begin
 
 
-class RemoteSessions:
-    """The sessions of other servers that somebody looks at.
+class RemoteSessions(StoredSessions[_Remote]):
+    """The `Remotes` of a server in a cluster: what their owners tell of them is read soon if a client listens.
 
-    In: `new_state` makes an empty state that publishes nothing itself; `on_read` is called with a session that was read anew;
-    `seams` has the events of a session after which pieces of text are not joined with those before.
+    In: `peers`, the other servers.
     """
 
     def __init__(
         self,
         deps: SessionDeps,
-        new_state: Callable[[str, str], SessionState],
+        index: SessionIndex,
+        new_state: NewState,
         on_read: Callable[[Session], None],
-        seams: Callable[[str], Collection[int]] = lambda session_id: (),
+        peers: Peers,
+        delete_elsewhere: Callable[[str, ServerRef], Awaitable[None]],
     ) -> None:
-        self._deps = deps
-        self._new_state = new_state
-        self._on_read = on_read
-        self._seams = seams
-        self._ownership = deps.store.ownership
-        self._remotes: dict[str, _Remote] = {}
+        super().__init__(deps, new_state, on_read, _Remote)
+        self._index = index
+        self._peers = peers
+        self._delete_elsewhere = delete_elsewhere
         self._passed: OrderedDict[str, int] = OrderedDict()
         """Sessions that are not live any more -> the last event that clients here have seen, or that had none to see it."""
+        self._new: dict[str, Growth] = {}
+        """The first growth of sessions that no look has shown yet."""
+        self.places: Places | None = None
+        """The positions of the clients' streams, after `start`."""
+        self._hole: tuple[int, int] | None = None
+        """Messages of journals that were missing at the last look."""
+        self._look_soon: Callable[[], None] = lambda: None
+
+    async def start(self, look_soon: Callable[[], None]) -> None:
+        """Hear from now on which journals have grown."""
+        self._look_soon = look_soon
+        for entry in self._index:
+            entry.row_sequence = self._deps.store.last_sequence(entry.record.id)
+        since = await self._peers.watch(self._note_growth, self._note_read)
+        self.places = Places(self._ownership.server_id, self._peers.epoch_of, since)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -130,17 +151,12 @@ class RemoteSessions:
         if tasks:
             await asyncio.wait(tasks)
 
-    def find(self, session_id: str) -> SessionState | None:
-        """The state of a session as it was last read, or None."""
-        remote = self._remotes.get(session_id)
-        return None if remote is None else remote.state
-
     def is_live(self, session_id: str) -> bool:
         """Whether the session's events are published as they come."""
         remote = self._remotes.get(session_id)
         return remote is not None and remote.is_live
 
-    def last_published(self, session_id: str) -> int | None:
+    def _last_live(self, session_id: str) -> int | None:
         """The last event of a live session that was published here. None for other sessions."""
         remote = self._remotes.get(session_id)
         if remote is None or not remote.is_live:
@@ -156,18 +172,18 @@ class RemoteSessions:
         """Ids of the live sessions in which a turn runs, as far as they were read."""
         return [id_ for id_, remote in self._remotes.items() if remote.is_live and remote.state.machine.busy]
 
-    def with_requests(self) -> list[str]:
-        """Ids of the sessions that had open requests when they were last read."""
-        sessions = (remote.state.session for remote in self._remotes.values())
-        return [session.id for session in sessions if session.permissions or session.questions]
-
     def forget(self, session_id: str) -> None:
-        """Forget a session that is gone, and what clients here have seen of it."""
+        """Forget a session that is gone or that nobody listens to, and what clients here have seen of it."""
+        self._forget_read(session_id)
+        if self.places is not None:
+            self.places.forget(session_id)
+
+    def _forget_read(self, session_id: str) -> None:
         self._passed.pop(session_id, None)
         self._drop(session_id)
 
     def _drop(self, session_id: str) -> _Remote | None:
-        remote = self._remotes.pop(session_id, None)
+        remote = super()._drop(session_id)
         if remote is not None and remote.task is not None:
             remote.task.cancel()
         return remote
@@ -178,21 +194,28 @@ class RemoteSessions:
         if remote is not None and remote.is_live:
             self.note_published(session_id, remote.last_published)
 
-    async def state(self, entry: SessionEntry) -> SessionState:
-        """The stored state of a session as it is now. Nothing is written. Raises StoreError."""
-        remote = self._get(entry)
-        async with remote.lock:
-            if remote.state.stored.is_damaged:  # its server has written other pages in the meantime
-                remote.state = self._new_state(entry.record.id, entry.agent)
-                remote.is_live = remote.has_begun = False
-            await self._ownership.refresh(entry.record.id)
-            await self._advance(entry, remote)
-        return remote.state
+    def _renew(self, entry: SessionEntry, remote: _Remote) -> None:
+        super()._renew(entry, remote)
+        remote.is_live = remote.has_begun = False
 
     async def finish(self, entry: SessionEntry) -> None:
         """Publish what is left of a live session, before this server goes on with it. Raises StoreError."""
+        await self._hear_owner_before(entry)
         if self.is_live(entry.record.id):
             await self.state(entry)
+
+    async def _hear_owner_before(self, entry: SessionEntry) -> None:
+        """Note what the owner before has written of which no word has come, if a client waits for it. Raises StoreError.
+
+        The word may still come: it is taken for a late one then, because this server has read the journal.
+        """
+        session_id, places = entry.record.id, self.places
+        if places is None or not self._deps.listened(entry.record.directory, session_id):
+            return
+        for growth in await self._peers.growths_of(session_id, places.position):
+            if growth.has_events:
+                self.note(entry, growth)
+                places.note(growth, self._last_live(session_id))
 
     def note(self, entry: SessionEntry, growth: Growth) -> None:
         """Its owner has told that a journal has grown. Reads it soon if a client listens."""
@@ -211,18 +234,32 @@ class RemoteSessions:
             remote.is_live, remote.begin, remote.has_begun = True, begin, False
         self.read_soon(entry)
 
-    def note_row(self, entry: SessionEntry, last: int) -> None:
-        """The row of a session has changed, and tells of events up to `last`. Reads them soon if a client listens.
+    def note_new(self, entry: SessionEntry, sequence: int) -> bool:
+        """Note a session that was not known. Clients are told of it unless its events do that."""
+        session_id = entry.record.id
+        entry.row_sequence = sequence
+        growth = self._new.pop(session_id, None)
+        if growth is not None and growth.first == 1:  # its events tell that it was created
+            self.note(entry, growth)
+        if self.is_live(session_id):
+            return False
+        self.forget(session_id)
+        self.note_published(session_id, sequence)
+        return True
+
+    def note_row(self, entry: SessionEntry, sequence: int) -> bool:
+        """The row of a session has changed, and tells of events up to `sequence`. Reads them soon if a client listens.
 
         The row itself is shown to nobody: a client that saw the end of a turn in it would see that again in the journal.
         """
-        session_id, before = entry.record.id, entry.row_sequence
+        session_id, before, last = entry.record.id, entry.row_sequence, sequence
         entry.row_sequence = last
         if self.is_live(session_id):  # perhaps the owner's word was lost
             self._show_in_entry(entry, self._remotes[session_id])
             self.read_soon(entry)
         elif last > max(before, self._passed.get(session_id, 0)):
             self.note(entry, Growth(session_id, before + 1, last))
+        return False
 
     def note_published(self, session_id: str, last: int) -> None:
         """Note the last event that clients have seen of a session whose state is not kept."""
@@ -231,17 +268,20 @@ class RemoteSessions:
         if len(self._passed) > PASSED:
             self._passed.popitem(last=False)
 
-    def take_up(self, entry: SessionEntry, stored: int, view: LostView) -> None:
-        """Go on with a session that another server has taken from this one, if a client listens.
+    def note_release(self, session_id: str, sequence: int) -> None:
+        """Note that a session is not ours any more. A word of an earlier owner may come late."""
+        if (entry := self._index.find(session_id)) is not None:
+            entry.row_sequence = sequence
+        self.note_published(session_id, sequence)
 
-        In: `stored`, the last event that this server has written; `view`, what clients here have seen.
-        """
+    def take_up(self, entry: SessionEntry, stored: int, shown: SessionState) -> None:
+        """Go on with a session that another server has taken from this one, if a client listens."""
         session_id = entry.record.id
         entry.row_sequence = stored
         if self._deps.listened(entry.record.directory, session_id):
-            self.forget(session_id)  # it may have been read up to a later event
+            self._forget_read(session_id)  # it may have been read up to a later event
             remote = self._get(entry)
-            remote.is_live, remote.begin, remote.has_begun, remote.view = True, stored, False, view
+            remote.is_live, remote.begin, remote.has_begun, remote.view = True, stored, False, LostView.of(shown)
             self.read_soon(entry)
         else:
             self.note_published(session_id, stored)
@@ -317,16 +357,72 @@ class RemoteSessions:
         read = store.rows if self._deps.feed.has_listener(state.id) else store.brief
         return await read(state.id, state.sequence, PAGE)
 
-    def _get(self, entry: SessionEntry) -> _Remote:
-        session_id = entry.record.id
-        remote = self._remotes.pop(session_id, None) or _Remote(self._new_state(session_id, entry.agent))
-        self._remotes[session_id] = remote
-        idle = [id_ for id_, other in self._remotes.items() if id_ != session_id and other.is_idle]
-        for id_ in idle[: max(0, len(self._remotes) - KEPT)]:
-            old = self._remotes.pop(id_)
-            if old.is_live:
-                self.note_published(id_, old.last_published)
-        return remote
+    def _seams(self, session_id: str) -> Collection[int]:
+        """The events of a session after which pieces of text are not joined with those before."""
+        return () if self.places is None else self.places.seams(session_id)
+
+    async def delete(self, session_id: str, owner: ServerRef) -> None:
+        """Let the owner of a session delete it. Raises StoreError."""
+        await self._delete_elsewhere(session_id, owner)
+
+    # --- what the owners tell ----------------------------------------------------------------------------------------
+
+    def _note_growth(self, growth: Growth) -> None:
+        entry = self._index.find(growth.session_id)
+        is_late = growth.epoch < self._peers.epoch_of(growth.session_id)  # this server has read it when it claimed the session
+        is_news = growth.has_events and not growth.is_ours and not is_late
+        if entry is None and is_news and len(self._new) < NEW_LIMIT:
+            self._new.setdefault(growth.session_id, growth)
+            self._look_soon()
+        elif entry is not None and entry.state is None and is_news:
+            self.note(entry, growth)
+        if self.places is not None:
+            is_new = entry is None and not growth.is_ours
+            is_taken = entry is not None and entry.state is not None and is_news and self._has_lost(growth)
+            shown = growth.first - 1 if is_new or is_taken else self._last_live(growth.session_id)
+            self.places.note(growth, shown)
+
+    def _has_lost(self, growth: Growth) -> bool:
+        """Whether another server has written as the next owner of a session that is ours, as far as this one knows."""
+        return growth.epoch > self._peers.epoch_of(growth.session_id)
+
+    def _note_read(self, growth: Growth) -> None:
+        """Note that a message of a journal was read, perhaps before it was announced."""
+        if self.places is not None:
+            self.places.note(growth, self._last_live(growth.session_id))
+
+    async def read_words(self, until: int) -> None:
+        """Read the messages of all journals up to this one of which no word has come. Raises StoreError."""
+        if (places := self.places) is not None:
+            for growth in await self._peers.growths(places.position, until):
+                self._note_growth(growth)
+            places.close_hole(until)
+
+    def last_published(self, session_id: str) -> int | None:
+        """The last event of a session that was published here. None if later ones come as soon as their owner tells of them."""
+        entry = self._index.find(session_id)
+        if entry is None or entry.state is None:
+            return self._last_live(session_id)
+        if self.places is None:
+            return entry.state.sequence
+        lost = self.places.first_since(session_id, self._peers.epoch_of(session_id))  # given up soon, and read from there on
+        return entry.state.sequence if lost is None else min(entry.state.sequence, lost - 1)
+
+    async def tidy(self) -> None:
+        """Forget places of sessions without readers. Read the messages of journals of which no word has come."""
+        places = self.places
+        if places is None:
+            return
+        for session_id in places.exception_ids():
+            entry = self._index.find(session_id)
+            has_readers = self.is_live(session_id) or session_id in self._new
+            if not has_readers and (entry is None or entry.state is None):
+                places.forget(session_id)
+        hole, before = places.hole(), self._hole
+        self._hole = hole
+        if hole is None or before is None or before[0] != hole[0]:
+            return
+        await self.read_words(hole[1])
 
 
 def _join(page: Sequence[EventRow], seams: Collection[int]) -> Iterator[UniversalEvent]:

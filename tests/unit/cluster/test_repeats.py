@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shim.sessions.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
-from shim.sessions.repeats import Repeats
-from shim.store.peers import Growth
-from tests.unit.sessions.test_places import MOMENT, change, publish
-from tests.unit.sessions.test_replays import DRAWS, MADE, Cluster, Event, events_of, replays_at
+from shim.cluster.peers import Growth
+from shim.cluster.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
+from shim.cluster.repeats import Repeats
+from tests.unit.cluster.test_places import MOMENT, change, publish
+from tests.unit.cluster.test_replays import DRAWS, MADE, Cluster, Event, events_of, replays_at
 
 LAGS = st.lists(st.integers(0, 9), min_size=4, max_size=40)
 COUNTS = st.integers(0, 40)

@@ -14,18 +14,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from shim.cluster import replays as replays_module
+from shim.cluster.peers import Growth
+from shim.cluster.places import Places, Progress, Viewpoint, decode_viewpoint, hash_of
+from shim.cluster.replays import Gap, Replays, ReplayTooLong
 from shim.lib.clock import ManualClock
 from shim.lib.errors import StoreError
 from shim.lib.ids import Ids
-from shim.sessions import replays as replays_module
 from shim.sessions.feed import ChangeFeed
-from shim.sessions.places import Places, Progress, Viewpoint, decode_viewpoint, hash_of
-from shim.sessions.replays import Gap, Replays, ReplayTooLong
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
-from shim.store.peers import Growth
-from tests.unit.sessions.test_places import MOMENT, change, publish
-from tests.unit.sessions.test_remote_sessions import turn
+from tests.unit.cluster.test_places import MOMENT, change, publish
+from tests.unit.cluster.test_remote_sessions import turn
 from universal.session.changes import StatusChanged, TurnEnded
 from universal.session.model import BUSY, IDLE
 
@@ -109,10 +109,10 @@ def replays_at(
     entry = SimpleNamespace(current_record=record, record=record, state=object() if is_loaded else None)
     index: Any = MagicMock(find=lambda session_id: entry, agent_of=lambda session_id: "mock")
     index.__contains__.return_value = True
-    others: Any = SimpleNamespace(last_published=(shown or {}).get, read_words=read_words, look_now=partial(asyncio.sleep, 0))
+    remotes: Any = SimpleNamespace(last_published=(shown or {}).get, read_words=read_words)
     nothing: Any = None
     peers: Any = SimpleNamespace(epoch_of=lambda session_id: epoch)
-    return Replays(nothing, index, others, places, peers, nothing)
+    return Replays(nothing, index, remotes, partial(asyncio.sleep, 0), places, peers, nothing)
 
 
 def events_of(gaps: list[Gap]) -> list[Event]:
@@ -234,7 +234,7 @@ async def test_the_end_of_a_turn_that_the_client_has_seen_does_not_come_again_fo
         return SessionState(session_id, agent, store=store, changes=nothing, clock=clock, ids=ids, on_change=lambda _: None)
 
     nothing: Any = None
-    replays = Replays(store, nothing, nothing, nothing, nothing, new_state)
+    replays = Replays(store, nothing, nothing, nothing, nothing, nothing, new_state)
     for is_idle, expected in ((False, [IDLE, BUSY, IDLE]), (True, [BUSY, IDLE])):
         gap = Gap("ses_a", "mock", 2, 0, 4, is_idle)
         changes = [change for published in [part async for part in replays.changes(gap)] for change in published.changes]

@@ -1,6 +1,6 @@
 """The other servers of a cluster: what they do for this one (a command is one HTTP request of a client), and what they tell.
 
-How it is carried is the store's matter: `shim.cluster.nats.commands` does it over NATS. What it means is `shim.cluster.relay`'s.
+How it is carried is the store's matter: `nats/commands.py` does it over NATS. What it means is `relay.py`'s.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from shim.sessions.placement import Need
 from shim.store.servers import ServerRef
 from shim.telemetry.meters import Histogram
 
@@ -60,15 +61,6 @@ class Growth:
     def has_events(self) -> bool:
         """Whether events are complete with the message."""
         return self.last >= self.first
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """What a session needs of its server. `agent` None: any; `labels` as KEY=VALUE."""
-
-    directory: str
-    agent: str | None = None
-    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,19 @@ from typing import Any, Literal
 import pytest
 import pytest_asyncio
 
+from shim.cluster import remote_sessions
+from shim.cluster.peers import Growth
+from shim.cluster.places import Places
+from shim.cluster.remote_sessions import RemoteSessions
 from shim.lib.clock import ManualClock
 from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.lib.ids import Ids
-from shim.sessions import remote_sessions
+from shim.sessions import stored_sessions
 from shim.sessions.feed import ChangeFeed, Feed, Follower
 from shim.sessions.history import checkpoints
 from shim.sessions.index.session_entry import SessionEntry
-from shim.sessions.remote_sessions import LostView, RemoteSessions
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
-from shim.store.peers import Growth
 from tests.unit.sessions.history.test_journal_loader import delta
 from universal.events import EventType, TurnData, UniversalEvent
 from universal.session.changes import Change, MessageRemoved, StatusChanged, TurnEnded
@@ -47,7 +49,8 @@ async def test_lag_counts_stored_events_of_watched_sessions_until_they_are_publi
         listened=lambda directory, session_id: session_id in watched,
     )
     state: Any = SimpleNamespace(sequence=READ, machine=SimpleNamespace(busy=True))
-    remotes = RemoteSessions(deps, lambda session_id, agent: state, lambda session: None)
+    unused: Any = None
+    remotes = RemoteSessions(deps, unused, lambda session_id, agent: state, lambda session: None, unused, unused)
     for session_id in ("ses_watched", "ses_unwatched"):
         record = SimpleNamespace(id=session_id, directory="/srv")
         entry: Any = SimpleNamespace(record=record, agent="mock", busy=True)
@@ -95,10 +98,18 @@ async def place() -> AsyncIterator[Place]:
 
     entry = SessionEntry(SessionRecord("ses_a", "slug", "1", "p", "/", None, "", 0, 0), "mock", {})
     seams = set[int]()
-    remotes = RemoteSessions(deps, new_state, lambda session: None, lambda session_id: seams)
+    places: Any = SimpleNamespace(seams=lambda session_id: seams, forget=lambda session_id: None)
+    unused: Any = None
+    remotes = RemoteSessions(deps, unused, new_state, lambda session: None, unused, unused)
+    remotes.places = places
     place = Place(remotes, store, feed, entry, told, deps, seams)
     yield place
     await place.remotes.close()
+
+
+def view_of(messages: tuple[str, ...], *, is_busy: bool) -> Any:
+    """The state of a session as clients here have seen it."""
+    return SimpleNamespace(session=SimpleNamespace(messages=dict.fromkeys(messages)), machine=SimpleNamespace(busy=is_busy))
 
 
 async def read_until(place: Place, sequence: int) -> None:
@@ -154,7 +165,7 @@ BEGIN, END = [StatusChanged(BUSY)], [StatusChanged(IDLE), TurnEnded("completed")
 async def test_clients_of_a_lost_session_see_the_turns_of_its_new_owner(place: Place) -> None:
     """They saw turn 1 begin here. The new owner ends it, and has a turn 2 before this server looks."""
     place.store.append([turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
-    place.remotes.take_up(place.entry, 1, LostView(("msg_never_stored",), is_busy=True))
+    place.remotes.take_up(place.entry, 1, view_of(("msg_never_stored",), is_busy=True))
     await read_until(place, 4)
     assert states_of(place) == [*END, *BEGIN, *END]
     assert MessageRemoved("msg_never_stored") in place.told
@@ -167,7 +178,7 @@ async def test_clients_of_a_lost_session_see_the_turns_of_its_new_owner(place: P
 async def test_the_end_of_a_turn_that_clients_saw_before_its_session_was_lost_is_not_repeated(place: Place) -> None:
     """It was never stored. The new owner ends the turn later, as lost."""
     place.store.append([turn(1, "started")])
-    place.remotes.take_up(place.entry, 1, LostView((), is_busy=False))
+    place.remotes.take_up(place.entry, 1, view_of((), is_busy=False))
     await read_until(place, 1)
     place.store.append([turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
     place.remotes.note(place.entry, Growth("ses_a", 2, 4))
@@ -177,14 +188,14 @@ async def test_the_end_of_a_turn_that_clients_saw_before_its_session_was_lost_is
 
 async def test_the_begin_of_a_turn_that_was_never_stored_goes_over_into_that_of_the_new_owner(place: Place) -> None:
     place.store.append([turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
-    place.remotes.take_up(place.entry, 2, LostView((), is_busy=True))
+    place.remotes.take_up(place.entry, 2, view_of((), is_busy=True))
     await read_until(place, 4)
     assert states_of(place) == END
 
 
 async def test_a_turn_that_was_never_stored_ends_for_those_who_saw_it_begin(place: Place) -> None:
     place.store.append([turn(1, "started"), turn(2, "ended")])
-    place.remotes.take_up(place.entry, 2, LostView((), is_busy=True))
+    place.remotes.take_up(place.entry, 2, view_of((), is_busy=True))
     await read_until(place, 2)
     assert states_of(place) == [StatusChanged(IDLE), TurnEnded("error")]
 
@@ -212,7 +223,7 @@ def other_entry(number: int) -> SessionEntry:
 
 async def test_a_late_word_of_a_session_that_is_not_kept_repeats_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server reads all that is stored at the first word of it; the others come later, when it keeps other sessions."""
-    monkeypatch.setattr(remote_sessions, "KEPT", 1)
+    monkeypatch.setattr(stored_sessions, "KEPT", 1)
     place.store.append([turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
     place.remotes.note(place.entry, Growth("ses_a", 1, 2))
     await read_until(place, 4)
@@ -225,7 +236,7 @@ async def test_a_late_word_of_a_session_that_is_not_kept_repeats_nothing(place: 
 
 
 async def test_a_lost_word_of_a_session_that_is_not_kept_loses_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_sessions, "KEPT", 1)
+    monkeypatch.setattr(stored_sessions, "KEPT", 1)
     place.store.append([turn(1, "started"), turn(2, "ended")])
     place.remotes.note(place.entry, Growth("ses_a", 1, 2))
     await read_until(place, 2)
@@ -265,3 +276,48 @@ async def test_nothing_is_skipped_because_the_owner_has_saved_a_checkpoint_behin
     place.remotes.note(place.entry, Growth("ses_a", 3, 4))
     await read_until(place, 4)
     assert sum(isinstance(change, TurnEnded) for change in place.told) == 1
+
+
+# --- places for clients that come from other servers ---------------------------------------------------------------------
+
+
+class FakePeers:
+    """A cluster in which this server owns its sessions in epoch 2. In: `messages`, those that can be read."""
+
+    def __init__(self, messages: list[Growth]) -> None:
+        self._messages = messages
+
+    def epoch_of(self, session_id: str) -> int:
+        return 2
+
+    async def growths(self, after: int, until: int) -> list[Growth]:
+        return [message for message in self._messages if after < message.position <= until]
+
+
+def make_remotes(sequence: int | None, messages: list[Growth]) -> tuple[RemoteSessions, Places]:
+    """A server with a session up to this event, as it believes; None: of another server. No client listens."""
+    state = None if sequence is None else SimpleNamespace(sequence=sequence)
+    entry = SimpleNamespace(state=state, record=SimpleNamespace(id="ses_a", directory="/srv"), agent="mock")
+    peers: Any = FakePeers(messages)
+    deps: Any = SimpleNamespace(store=SimpleNamespace(ownership=None), listened=lambda directory, session_id: False)
+    index: Any = SimpleNamespace(find=lambda session_id: entry)
+    unused: Any = None
+    remotes = RemoteSessions(deps, index, unused, unused, peers, unused)
+    remotes.places = Places("server", peers.epoch_of, 0)
+    return remotes, remotes.places
+
+
+@pytest.mark.parametrize(("epoch", "last"), [(1, 9), (2, 9), (3, 6)])
+async def test_of_a_session_that_was_taken_what_is_shown_counts_until_its_new_owner_writes(epoch: int, last: int) -> None:
+    """This server was paused, and has not looked who owns its sessions. It will show what the new owner has written."""
+    remotes, places = make_remotes(9, [Growth("ses_a", 7, 8, 1, epoch)])
+    await remotes.read_words(1)
+    assert remotes.last_published("ses_a") == last
+    assert places.unshown(1) == ({"ses_a": 8} if epoch == 3 else {})
+
+
+async def test_messages_of_which_no_word_came_are_noted_when_they_are_read() -> None:
+    remotes, places = make_remotes(None, [Growth("ses_a", 1, 4, 1, 1), Growth("ses_a", 5, 6, 3, 1)])
+    await remotes.read_words(3)
+    assert (places.position, places.hole()) == (3, None)
+    assert places.last_of("ses_a") == 6

@@ -18,8 +18,8 @@ from hashlib import blake2b
 from itertools import takewhile
 from typing import NamedTuple, Protocol
 
+from shim.cluster.peers import Growth
 from shim.sessions.feed import SessionChanges
-from shim.store.peers import Growth
 from shim.stream.positions import SEPARATOR, local_part
 from universal.lib.ids import COUNTER_SPAN, MASK
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from types import SimpleNamespace
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Any
 
 import pytest
 
+from shim.cluster import streams
+from shim.cluster.places import Viewpoint
+from shim.cluster.replays import Gap, ReplayTooLong
+from shim.cluster.streams import ClusterStreams
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.http import streams
 from shim.lib.errors import StoreError
-from shim.sessions.places import Viewpoint
-from shim.sessions.replays import Gap, ReplayTooLong
 from shim.stream.hub import Hub
+from shim.stream.subscription import Subscription
 from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, numbers
 
 SEEN = "local.5"
@@ -76,16 +77,16 @@ class FakeReplays:
         yield
 
 
-def services_with(hub: Hub, replays: FakeReplays) -> Any:
-    return SimpleNamespace(hub=hub, replays=replays)
+def subscribe(hub: Hub, replays: FakeReplays, **more: Any) -> Awaitable[Subscription]:
+    some: Any = replays
+    return ClusterStreams(some).subscribe(hub, encoder(), last_event_id=SEEN, **more)
 
 
 @pytest.mark.parametrize("error", [StoreError("NATS is gone"), TimeoutError(), ReplayTooLong("9 events")])
 async def test_a_client_whose_missed_events_cannot_be_read_must_read_everything_again(error: Exception) -> None:
     """`server.connected` names a place of its own: a client that gets its own position back believes that nothing is missing."""
     hub = make_hub()
-    services = services_with(hub, FakeReplays(GAPS, FakeRepeats(), error))
-    reader = await streams.subscribe(services, encoder(), last_event_id=SEEN)
+    reader = await subscribe(hub, FakeReplays(GAPS, FakeRepeats(), error))
     hub.publish(numbered_event(1))
     connected, *events = await drain(reader)
     assert (connected.type, connected.id == SEEN) == ("server.connected", False)
@@ -95,13 +96,13 @@ async def test_a_client_whose_missed_events_cannot_be_read_must_read_everything_
 
 async def test_a_client_that_can_go_on_gets_its_own_position_first() -> None:
     hub = make_hub()
-    reader = await streams.subscribe(services_with(hub, FakeReplays((), None)), encoder(), last_event_id=SEEN)
+    reader = await subscribe(hub, FakeReplays((), None))
     assert [frame.id for frame in await drain(reader)] == [SEEN]
 
 
 async def test_journals_are_read_at_the_same_time_but_not_all() -> None:
     hub, replays = make_hub(), FakeReplays(GAPS, None)
-    await streams.subscribe(services_with(hub, replays), encoder(), last_event_id=SEEN)
+    await subscribe(hub, replays)
     assert replays.most_reads == streams.READS_AT_ONCE < len(GAPS)
 
 
@@ -111,7 +112,7 @@ async def test_the_greeting_tells_nothing_of_sessions_of_which_the_client_knows_
 
     hub, repeats = make_hub(), FakeRepeats()
     replays = FakeReplays((), repeats)
-    reader = await streams.subscribe(services_with(hub, replays), encoder(), last_event_id=SEEN, greeting=greet)
+    reader = await subscribe(hub, replays, greeting=greet)
     connected, *frames = await drain(reader)
     assert connected.id == SEEN
     assert (numbers(frames), [frame.id for frame in frames]) == ([1], ["both"])
@@ -123,7 +124,7 @@ async def test_the_greeting_tells_nothing_of_sessions_of_which_the_client_knows_
 async def test_repeats_are_kept_from_one_reader_alone_until_it_is_like_the_others() -> None:
     hub, repeats = make_hub(), FakeRepeats()
     other = hub.subscribe(encoder())
-    reader = await streams.subscribe(services_with(hub, FakeReplays((), repeats)), encoder(), last_event_id=SEEN)
+    reader = await subscribe(hub, FakeReplays((), repeats))
     hub.publish(numbered_event(1))
     assert numbers(await drain(other)) == [1]
     assert numbers(await drain(reader)) == []

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from time import monotonic
 
-from shim.sessions.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, encode_viewpoint, hash_of
-from shim.store.peers import Growth
+from shim.cluster.peers import Growth
+from shim.cluster.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, encode_viewpoint, hash_of
 from shim.stream.positions import SEPARATOR, local_part
 
 

@@ -17,15 +17,14 @@ from urllib.parse import unquote
 
 from aiohttp import web
 
+from shim.cluster.placement import ClusterPlacement
 from shim.host.files.roots import within
-from shim.http.access import READING, RELAYED, access_of
+from shim.http.access import READING, access_of
 from shim.http.directory import resolve
-from shim.http.operation import SERVICES, Ctx
+from shim.http.operation import SERVICES
 from shim.http.services import Services
 from shim.lib.disk import is_folder
 from shim.lib.errors import DirectoryElsewhere, NoServer, SessionNotFound, WorkspaceNotFound
-from shim.sessions.placement import labels_of
-from shim.store.peers import Need
 from shim.store.servers import ServerRef
 from universal.lib.jsonvalue import obj, text
 
@@ -85,11 +84,10 @@ def _name(request: web.Request) -> str:
     return path.split("/")[1]
 
 
-async def hosts_of(request: web.Request) -> Hosts | None:
+async def hosts_of(request: web.Request, placement: ClusterPlacement) -> Hosts | None:
     """The servers that a request should go to; None for this one. Raises NoServer for changes at a front that is alone."""
-    services = request.app[SERVICES]
-    placement, name = services.sessions.deps.placement, _name(request)
-    if placement is None or name not in OF_A_DIRECTORY:
+    services, name = request.app[SERVICES], _name(request)
+    if name not in OF_A_DIRECTORY:
         return None
     directory = await _place_of_work(request, services, name)
     if not placement.runs_agents:
@@ -110,12 +108,6 @@ async def need_directory(request: web.Request) -> None:
     directory = unquote(request.headers.get(NEEDED, ""))
     if directory and not await _has(request.app[SERVICES], directory):
         raise DirectoryElsewhere(directory)
-
-
-async def need_session_here(ctx: Ctx, directory: str, agent: str | None, metadata: object = None) -> None:
-    """Raise PlacedElsewhere if another server of the cluster should take a new session, NoServer if none can."""
-    if (placement := ctx.services.sessions.deps.placement) is not None:
-        await placement.need_new_here(Need(directory, agent, labels_of(metadata)), is_final=RELAYED in ctx.request)
 
 
 async def _place_of_work(request: web.Request, services: Services, name: str) -> str:

@@ -1,0 +1,43 @@
+"""What `/v1` and the metrics tell of a cluster, and what they tell of a server alone. `shim.cluster.report` knows a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from shim.faces.v1.models import NodeListResponse
+
+
+class Nodes(Protocol):
+    """The servers of the cluster."""
+
+    def overview(self) -> NodeListResponse:
+        """All that live, this one first, and how this one is connected with them."""
+        ...
+
+    def node_of(self, session_id: str) -> str | None:
+        """Id of the server that has a session, this one included; None for nobody's."""
+        ...
+
+    def families(self) -> Iterable[Any]:
+        """The families of metrics of prometheus_client."""
+        ...
+
+
+class NoNodes:
+    """The `Nodes` of a server alone."""
+
+    def overview(self) -> NodeListResponse:
+        """No cluster, and no servers."""
+        from shim.faces.v1.models import NodeListResponse  # late: the backend is started without it
+
+        return NodeListResponse(cluster=None, nodes=[])
+
+    def node_of(self, session_id: str) -> str | None:
+        """None: nobody asks which server has a session."""
+        return None
+
+    def families(self) -> Iterable[Any]:
+        """None."""
+        return ()

@@ -1,0 +1,31 @@
+"""What HTTP asks of the other servers of a cluster (`shim.cluster.relay`), and what a server alone does instead."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+
+class Relay(Protocol):
+    """Lets the server answer that has the session or the directory of a request."""
+
+    async def serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request: with this server's handler, or with what another server answers."""
+        ...
+
+    async def close_sockets(self) -> None:
+        """Close the WebSockets of clients that other servers serve, for the shutdown of this one."""
+        ...
+
+
+class NoRelay:
+    """The `Relay` of a server alone, which answers all requests itself."""
+
+    async def serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer with this server's handler."""
+        return await handler(request)
+
+    async def close_sockets(self) -> None:
+        """Does nothing: this server serves all its clients."""

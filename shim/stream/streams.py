@@ -1,0 +1,48 @@
+"""Adds readers to the hub: for a server alone from the hub, in a cluster from the journals too (`shim.cluster.streams`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from shim.stream.encoder import Encoder, StreamEvent
+from shim.stream.hub import Hub
+from shim.stream.subscription import Subscription
+
+Greeting: TypeAlias = Callable[[Callable[[str], bool]], Sequence[StreamEvent]]
+"""Makes events of the present state. In: whether this server shows a session (id) as the reader knows it, or later."""
+
+
+class Streams(Protocol):
+    """Adds readers to the hub."""
+
+    async def subscribe(
+        self,
+        hub: Hub,
+        encoder: Encoder[Any],
+        *,
+        last_event_id: str | None,
+        scope: str | None = None,
+        greeting: Greeting = lambda is_shown: (),
+        client: Hashable = None,
+    ) -> Subscription:
+        """Add a reader, also one that was cut off at another server of the cluster. As `Hub.subscribe`."""
+        ...
+
+
+class HubStreams:
+    """The `Streams` of a server alone: its hub has all that a reader can have missed."""
+
+    async def subscribe(
+        self,
+        hub: Hub,
+        encoder: Encoder[Any],
+        *,
+        last_event_id: str | None,
+        scope: str | None = None,
+        greeting: Greeting = lambda is_shown: (),
+        client: Hashable = None,
+    ) -> Subscription:
+        """Add a reader. All sessions are shown as it knows them, or later."""
+        events = greeting(lambda session_id: True)
+        return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events, client=client)

@@ -20,6 +20,7 @@ from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
 from universal.permissions import Decision, Rule, denies_whole, matches
+from universal.setup import NO_SETUP, TAKES_NOTHING, DirectorySetup, SetupUse
 from universal.slash_commands import NO_COMMANDS, CommandSources, SlashCommand
 from universal.tools.row import Row
 from universal.turn import Input
@@ -167,6 +168,8 @@ class Prompt:
     """The written permission rules, for agents that ask only if told to. The last match decides."""
     session_rules: tuple[Rule, ...] = ()
     """The session's own part of `rules`, for agents that read OpenCode's configuration themselves."""
+    setup: DirectorySetup = NO_SETUP
+    """The person's set-up, which may differ from that of the launch."""
 
 
 COMPACT = "/compact"
@@ -266,16 +269,14 @@ EVERYTHING = Capabilities(*(True for _ in fields(Capabilities)))
 
 @dataclass(frozen=True, slots=True)
 class LaunchOptions:
-    """The parameters of a launch. `native_session_id` with `resume` continues a conversation.
-
-    `resume_at`, the `anchor` of an answered prompt (see `AgentSpec.rewinds`), continues after that answer in a new conversation.
-    """
+    """The parameters of a launch. `native_session_id` with `resume` continues a conversation."""
 
     binary: str
     directory: str
     native_session_id: str | None = None
     resume: bool = False
     resume_at: str | None = None
+    """The `anchor` of an answered prompt (`AgentSpec.rewinds`), to continue after that answer in a new conversation."""
     model: str | None = None
     variant: str | None = None
     mode: str | None = None
@@ -289,6 +290,8 @@ class LaunchOptions:
     """False leaves out the project's settings that run programs or allow calls (see `ProjectSettingsUse`)."""
     version: str | None = None
     """Version of the program, or None if it is unknown."""
+    setup: DirectorySetup = NO_SETUP
+    """The person's set-up; see `universal.setup`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -423,6 +426,15 @@ class CheckingCodec(Protocol):
 
 
 @runtime_checkable
+class SetupCodec(Protocol):
+    """A codec whose agent takes another set-up while it runs. Other agents get it with the next prompt."""
+
+    def change_setup(self, setup: DirectorySetup) -> list[Output]:
+        """Give the agent what has changed. Does nothing if nothing has."""
+        ...
+
+
+@runtime_checkable
 class ModedCodec(Protocol):
     """A codec that knows the mode in force, which may change within a turn (an approved plan)."""
 
@@ -437,10 +449,7 @@ class SpareCodec(Protocol):
     """A codec whose process may be started before there is a session for it (`AgentSpec.spare`)."""
 
     def prepare(self) -> list[Output]:
-        """Make the agent load what it would load at its first prompt. Called once, a while after `start`, without a session.
-
-        It asks no model, and begins nothing that a person would find later.
-        """
+        """Make the agent load what its first prompt needs, once. It asks no model, and begins nothing that stays."""
         ...
 
     def adopt(self, options: LaunchOptions) -> bool:
@@ -566,10 +575,9 @@ def _concerns(rule: Rule, key: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LoginCheck:
-    """A run of the agent's program that shows, without a prompt, whether it is logged in.
+    """A run of the agent's program with `args`, and `lines` on its stdin, that shows whether it is logged in.
 
-    `args` are its arguments, `lines` go to its stdin. The first output that matches one of the regular expressions `yes` and
-    `no` is the answer.
+    The first output that matches one of the regular expressions `yes` and `no` is the answer.
     """
 
     args: tuple[str, ...]
@@ -620,10 +628,7 @@ class AgentSpec:
     tested: tuple[str, ...] = ()
     """Tested versions, ascending. Empty if unknown."""
     login: LoginCheck | Literal["session", "models"] | None = None
-    """How to find out whether the agent is logged in: a `LoginCheck`, a new session (`session`), or own models (`models`).
-
-    None if only a prompt can tell.
-    """
+    """How to find out whether it is logged in: a `LoginCheck`, a new session, or own models. None: only a prompt can tell."""
     login_hint: str = ""
     """One sentence that says how to log in."""
     login_signs: LoginSigns | None = None
@@ -645,10 +650,7 @@ class AgentSpec:
     )
     """Who enforces permission rules; see docs/permissions.md."""
     held_calls: HeldCalls | None = None
-    """Whether its calls all wait for the server: it then gets prompts beside the snapshot before them (docs/adr/0032).
-
-    None: it gets a prompt after the snapshot.
-    """
+    """Whether its calls all wait for the server: it gets prompts beside the snapshot before them (docs/adr/0032), else after."""
     default_rules: tuple[Rule, ...] = ()
     """Rules added to `DEFAULT_RULES`: own folders outside of the project, plan files ... `~/` is the person's home."""
     own_folder: AgentFolder | None = None
@@ -659,6 +661,8 @@ class AgentSpec:
     """Slash commands that are not offered -> why, and what to do instead, in one sentence or two."""
     project_settings: ProjectSettingsUse = ProjectSettingsUse(ALL_FAMILIES)
     """Which settings of a project the agent reads, and whether it can leave them out."""
+    setup: SetupUse = TAKES_NOTHING
+    """What it takes of a person's OpenCode configuration."""
     spare: SpareUse | None = None
     """How it waits for a session. None: it is started for a prompt only."""
     no_spare: str = NO_SPARE

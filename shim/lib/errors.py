@@ -203,6 +203,14 @@ class ShellNotFound(NotFound):
         self.shell_id = shell_id
 
 
+class McpServerNotFound(NotFound):
+    """The directory has no MCP server of this name in its configuration, and no client has added one."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"MCP server not found: {name[:100]}. GET /mcp lists those of OpenCode's configuration and of clients.")
+        self.name = name
+
+
 class PairingTokenNotFound(NotFound):
     """No pairing token has this id."""
 

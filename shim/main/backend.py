@@ -30,6 +30,7 @@ from shim.faces.opencode2.services import FaceServices
 from shim.faces.v1.nodes import Nodes, NoNodes
 from shim.host.changes import RULES_TITLE, HostFeed, TuiToast
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, unread_rules_notice
+from shim.host.config.setups import Setups
 from shim.host.files.roots import folds_case, repository_above
 from shim.host.files.watcher import Watchers
 from shim.host.git.project_copies import ProjectCopies
@@ -188,6 +189,7 @@ async def start(
     config = ConfigFiles(Path(environ.get("HOME") or Path.home()), environ, tuple(map(str, settings.roots)))
     hub = Hub(clock, ids, faces=(OPENCODE1,))
     feed = Feed()
+    setups = Setups(config.current)
     trust = ProjectTrust(
         ProjectScanner(str(config.home)),
         TrustFile(settings.data_dir / TRUST_FILE, clock),
@@ -235,6 +237,7 @@ async def start(
         roots=tuple(map(str, settings.roots)),
         config_refresh=config_refresh,
         config_rules=config_rules,
+        setups=setups,
         snapshots=snapshots,
         is_idle=lambda: len(sessions.index.busy()) < (os.cpu_count() or 1),
     )
@@ -261,6 +264,7 @@ async def start(
             snapshots=snapshots,
             feed=feed,
             command_files=CommandFiles(environ, tuple(map(str, settings.roots))),
+            setups=setups,
             trust=trust,
             trust_question_s=settings.trust_question_s,
             listened=has_listeners,

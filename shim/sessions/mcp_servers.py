@@ -1,25 +1,32 @@
-"""Lists the MCP servers that the agents of a directory have reported, in its newest sessions."""
+"""The MCP servers of a directory: those of the person's set-up, and those that its agents have of their own.
+
+What is switched on or off is known here (`shim.host.config.setups`); whether a server is connected only an agent can tell.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from shim.lib.errors import InvalidRequest
 from shim.sessions.index.manager import SessionManager
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
 
-McpStatus: TypeAlias = Literal["connected", "disabled", "failed", "needs_auth"]
+McpStatus: TypeAlias = Literal["connected", "disabled", "failed", "needs_auth", "pending"]
 STATUSES: Mapping[str, McpStatus] = {"connected": "connected", "disabled": "disabled", "failed": "failed"}
 """Status in a session -> status. Every other one means that the agent needs a login."""
 LOOKED_AT = 3
 """Number of sessions that are read. Old sessions are not worth their loading."""
+REPORT_LOOKS, LOOK_S = 100, 0.05
+"""How often a switch looks whether a running agent has reported what has become of the server, and the seconds between."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpServer:
-    """An MCP server of an agent. `error` says why it failed."""
+    """An MCP server of a directory. `error` says why it failed. `pending`: it is switched on, and no agent has told of it."""
 
     name: str
     status: McpStatus
@@ -27,18 +34,74 @@ class McpServer:
 
 
 async def servers_of(manager: SessionManager, directory: str) -> list[McpServer]:
-    """The last report of each agent. If two agents have a server of one name, the later report wins.
+    """Return all MCP servers. If two agents have one of the same name, the later report counts.
 
-    A status is that of the begin of its agent's last turn.
+    A status is that of the last report: at the begin of a turn, or after a change.
     """
+    reports = await _reports(manager, directory)
+    switches = manager.deps.setups.switches(directory, with_project=await _is_trusted(manager, directory))
+    rows = {name: McpServer(name, "pending" if on else "disabled") for name, on in switches.items()}
+    for name, row in reports.items():
+        if switches.get(name, True):
+            rows[name] = _server(name, row)
+    return list(rows.values())
+
+
+async def add(manager: SessionManager, directory: str, name: str, row: Mapping[str, Any]) -> None:
+    """Add an MCP server to the directory's set-up until the server stops. Raises LimitReached."""
+    manager.deps.setups.add(directory, name, row)
+    await _apply(manager, directory, name)
+
+
+async def switch(manager: SessionManager, directory: str, name: str, *, on: bool) -> None:
+    """Switch an MCP server of the set-up on or off, also in running agents that can.
+
+    Raises McpServerNotFound, and InvalidRequest for one of a project that nobody has trusted.
+    """
+    setups, is_trusted = manager.deps.setups, await _is_trusted(manager, directory)
+    setups.switch(directory, name, on=on)
+    if on and not setups.switches(directory, with_project=is_trusted).get(name):
+        raise InvalidRequest(
+            f"The MCP server {name} comes with this project, which nobody has trusted. Send a prompt and answer its question, or "
+            f"run `opencode-shim trust {directory}`."
+        )
+    await _apply(manager, directory, name)
+
+
+async def _apply(manager: SessionManager, directory: str, name: str) -> None:
+    """Give running agents the set-up, and wait a little for their report. Others get it with their next prompt."""
+    entries = [entry for entry in manager.index if entry.record.directory == directory and not entry.subagent]
+    if not any([entry.actor.process.change_setup() for entry in entries if entry.actor is not None]):
+        return
+    is_on = manager.deps.setups.switches(directory, with_project=True).get(name, False)
+    for _ in range(REPORT_LOOKS):
+        if (name in await _reports(manager, directory)) == is_on:
+            return
+        await asyncio.sleep(LOOK_S)
+
+
+async def _is_trusted(manager: SessionManager, directory: str) -> bool:
+    """Whether an agent would start with the settings of the project."""
+    trust = manager.deps.trust
+    if trust is None:
+        return True
+    families = {agent.spec.project_settings.reads for agent in manager.deps.agents.list_agents() if agent.usable}
+
+    def look() -> bool:
+        return any(trust.is_trusted(directory, reads) for reads in families)
+
+    return await asyncio.to_thread(look)
+
+
+async def _reports(manager: SessionManager, directory: str) -> dict[str, Json]:
+    """The last report of each agent, in its newest sessions: name -> row."""
     records = [record for record in manager.index.records() if record.directory == directory and not record.parent_id]
     newest = sorted(records, key=lambda record: record.updated_ms, reverse=True)[:LOOKED_AT]
     reports: dict[str, Mapping[str, Json]] = {}
     for record in newest:
         for agent, servers in (await manager.session(record.id)).mcp.items():
             reports.setdefault(agent, servers)
-    rows = {name: row for servers in reversed(reports.values()) for name, row in servers.items()}
-    return [_server(name, row) for name, row in rows.items()]
+    return {name: row for servers in reversed(reports.values()) for name, row in servers.items()}
 
 
 def _server(name: str, row: Json) -> McpServer:

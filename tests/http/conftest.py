@@ -21,6 +21,7 @@ from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.services import FaceServices
 from shim.host.changes import HostFeed
 from shim.host.config.opencode_config import ConfigFiles
+from shim.host.config.setups import Setups
 from shim.host.files.watcher import Watchers
 from shim.host.git.project_copies import ProjectCopies
 from shim.host.git.projects import Projects
@@ -119,6 +120,7 @@ class FakeSessions:
 
     command_files: None = None
     trust: None = None
+    setups: Setups = field(default_factory=Setups)
 
     @cached_property
     def deps(self) -> FakeSessions:

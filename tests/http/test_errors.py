@@ -79,7 +79,7 @@ OPENCODE1 = (
     Case("PUT", "/session"),
     Case("PATCH", "/session/status"),
     Case("GET", "/formatter/nosuch"),
-    Case("POST", "/mcp", {}),
+    Case("POST", "/mcp/x/auth", {}),
     Case("POST", "/session", b"nope"),
     Case("POST", "/session", b"[1]"),
     Case("POST", "/session", b"null"),

@@ -1,4 +1,4 @@
-"""`GET /mcp`: what the agents of a directory have told of their MCP servers, also after a restart."""
+"""MCP servers: what agents have told of theirs, also after a restart, and what clients add and switch."""
 
 from __future__ import annotations
 
@@ -51,3 +51,29 @@ async def test_other_directories_have_their_own(tmp_path: Path) -> None:
         other = tmp_path / "other"
         other.mkdir()
         assert (await server.api.get("/mcp", params={"directory": str(other)}, status=200)).body == {}
+
+
+LOCAL = {"type": "local", "command": ["near"]}
+
+
+async def test_clients_add_connect_and_disconnect_servers(tmp_path: Path) -> None:
+    async with live(tmp_path) as server:
+        added = await server.api.post("/mcp", {"name": "new", "config": {**LOCAL, "enabled": False}}, status=200)
+        assert added.body == {"new": {"status": "disabled"}}
+        assert (await server.api.post("/mcp/new/connect", {}, status=200)).body is True
+        assert await mcp(server) == {}, "no agent has told of it"
+        await publish_servers(server, await server.session(), "mock", {"new": UP})
+        assert await mcp(server) == {"new": UP}
+        assert (await server.api.post("/mcp/new/disconnect", {}, status=200)).body is True
+        assert await mcp(server) == {"new": {"status": "disabled"}}
+
+
+async def test_an_unknown_server_is_named(tmp_path: Path) -> None:
+    async with live(tmp_path) as server:
+        refused = await server.api.post("/mcp/none/connect", {}, status=404)
+        assert (refused.body["_tag"], refused.body["name"]) == ("McpServerNotFoundError", "none")
+
+
+async def test_a_wrong_server_is_refused(tmp_path: Path) -> None:
+    async with live(tmp_path) as server:
+        await server.api.post("/mcp", {"name": "new", "config": {"type": "local", "command": "near"}}, status=400)

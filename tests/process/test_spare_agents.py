@@ -28,6 +28,7 @@ from shim.agents.spares.spare_agents import (
     SpareAgents,
 )
 from shim.agents.spares.spare_process import Spare
+from shim.host.config.setups import Setups
 from shim.host.git.snapshot import NoSnapshots
 from shim.host.trust.project_settings import ProjectScanner
 from shim.host.trust.trust_store import ProjectTrust, TrustFile
@@ -145,6 +146,7 @@ async def pool(
         roots=made.roots,
         config_refresh=refresh,
         config_rules=lambda _: DirectoryRules(made.rules),
+        setups=Setups(),
         snapshots=lambda _: SimpleNamespace(track=track),  # type: ignore[arg-type,return-value]
         is_idle=lambda: made.idle,
         read_free_bytes=lambda: made.free,

@@ -24,6 +24,7 @@ from shim.agents.directory import Agent, AgentDirectory
 from shim.agents.spares.memory import free_bytes
 from shim.agents.spares.spare_process import Spare, SpareKey
 from shim.agents.start_state import StartState, has_login_sign, start_state, working_tree
+from shim.host.config.setups import Setups
 from shim.host.files.roots import require
 from shim.host.git.snapshot import SnapshotError
 from shim.host.git.trees import Trees
@@ -33,6 +34,7 @@ from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
 from universal.codec import LaunchOptions, SpareCodec
 from universal.permissions import DirectoryRules
+from universal.setup import DirectorySetup
 
 log = structlog.get_logger()
 
@@ -91,6 +93,7 @@ class SpareAgents:
         roots: Sequence[str],
         config_refresh: Callable[[str], Awaitable[None]],
         config_rules: Callable[[str], DirectoryRules],
+        setups: Setups,
         snapshots: Callable[[str], Trees | None],
         is_idle: Callable[[], bool],
         read_free_bytes: Callable[[], int | None] = free_bytes,
@@ -103,6 +106,7 @@ class SpareAgents:
         self._roots = tuple(roots)
         self._config_refresh = config_refresh
         self._config_rules = config_rules
+        self._setups = setups
         self._snapshots = snapshots
         self._is_idle = is_idle
         self._read_free_bytes = read_free_bytes
@@ -203,7 +207,7 @@ class SpareAgents:
         state = await self._state(agent, options.directory)
         if self._spares.get(key) is not spare or not spare.is_usable:
             return None  # another session was quicker, or it has just ended
-        if state != spare.state:
+        if state != spare.state or options.setup != spare.options.setup:
             self._replace(key)
             return None
         if not isinstance(spare.codec, SpareCodec) or not spare.codec.adopt(options):
@@ -283,9 +287,13 @@ class SpareAgents:
             return None
         return await start_state(self._agents, agent, directory, self._trust, has_answered=name in self._hidden_logins)
 
+    def _setup(self, directory: str) -> DirectorySetup:
+        """The set-up of a directory. Spares start in trusted projects alone."""
+        return self._setups.now(directory, with_project=True)
+
     async def _is_out_of_date(self, spare: Spare) -> bool:
         directory = spare.options.directory
-        if await self._state(spare.agent, directory) != spare.state:
+        if self._setup(directory) != spare.options.setup or await self._state(spare.agent, directory) != spare.state:
             return True
         return bool(spare.tree) and await working_tree(directory) != spare.tree
 
@@ -334,6 +342,7 @@ class SpareAgents:
             native_session_id=key.conversation or None,
             resume=bool(key.conversation),
             rules=self._config_rules(directory).all,
+            setup=self._setup(directory),
         )
         return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
 

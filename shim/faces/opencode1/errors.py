@@ -59,6 +59,7 @@ ERRORS: Mapping[type[RequestError], Row] = {
     errors.QuestionNotFound: Row(404, "QuestionNotFoundError", {"requestID": "request_id", "message": "message"}, tagged=True),
     errors.ProjectNotFound: Row(404, "ProjectNotFoundError", {"projectID": "project_id", "message": "message"}, tagged=True),
     errors.PtyNotFound: Row(404, "PtyNotFoundError", {"ptyID": "pty_id", "message": "message"}, tagged=True),
+    errors.McpServerNotFound: Row(404, "McpServerNotFoundError", {"name": "name", "message": "message"}, tagged=True),
     errors.Conflict: Row(409, "ConflictError"),
     errors.SessionBusy: Row(409, "SessionBusyError", {"sessionID": "session_id", "message": "message"}, tagged=True),
     errors.LimitReached: Row(429, "LimitReachedError", {"limit": "limit", "value": "value"}),

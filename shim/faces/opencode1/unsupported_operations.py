@@ -15,7 +15,7 @@ V2_REASON = "it was in OpenCode 2's preview and is not in OpenCode 2; use its ow
 CREDENTIALS = (
     "agents log in by their own programs, on the machine of this server (`claude auth login`, `codex login`); or give an API key"
 )
-MCP = "MCP servers belong to the agent; configure them there (`claude mcp add`, the agent's own settings)"
+MCP = "agents connect MCP servers, and log in to them by their own programs (`claude`, then /mcp; `codex mcp login NAME`)"
 SYNC = "it takes a session over that another server writes, and no server follows another here; POST /sync/replay takes in a copy"
 NO_ACCOUNT = "there is no account at OpenCode's console here"
 NO_LSP = "this server runs no language servers (native without one says the same); agents have their own"
@@ -38,13 +38,10 @@ _OWN: dict[str, str] = {
     "provider.oauth.authorize": CREDENTIALS,
     "provider.oauth.callback": CREDENTIALS,
     "global.upgrade": "this server is not OpenCode's binary; upgrade the Python package",
-    "mcp.add": MCP,
     "mcp.auth.start": MCP,
     "mcp.auth.remove": MCP,
     "mcp.auth.callback": MCP,
     "mcp.auth.authenticate": MCP,
-    "mcp.connect": MCP,
-    "mcp.disconnect": MCP,
     "experimental.console.switchOrg": NO_ACCOUNT,
     "sync.steal": SYNC,
 }

@@ -70,7 +70,11 @@ class ProjectSettings:
     def read_by(self, families: Iterable[str]) -> ProjectSettings:
         """Select the settings that agents of these families read, and those that this server applies."""
         selection = {*families, ANY}
-        return ProjectSettings(self.root, tuple(setting for setting in self.settings if setting.family in selection))
+        rows: dict[object, ProjectSetting] = {}
+        for row in self.settings:
+            if row.family in selection:  # an entry that both the agent and this server apply counts as the agent's
+                rows.setdefault((row.path, row.key, row.value, row.digest), row)
+        return ProjectSettings(self.root, tuple(rows.values()))
 
     @property
     def digest(self) -> str:

@@ -70,11 +70,17 @@ def _command(value: Any) -> str:
     return " ".join(word for word in words if word) or text(row.get("url")) or text(row.get("httpUrl")) or _short(value)
 
 
+_SERVER_KEYS = frozenset({"type", "command", "args", "url", "httpUrl", "enabled", "disabled"})
+"""Keys of an MCP server that its command shows, or that run nothing."""
+
+
 def _servers(key: str, value: Any) -> Iterator[Finding]:
-    """Yield enabled MCP servers: local ones run a command, remote ones add tools."""
+    """Yield enabled MCP servers: local ones run a command, remote ones add tools. Their variables and headers count too."""
     for name, server in obj(value).items():
-        if obj(server).get("enabled") is not False and obj(server).get("disabled") is not True:
-            yield f"{key}.{name}", _command(server), "runs"
+        row = obj(server)
+        if row.get("enabled") is not False and row.get("disabled") is not True:
+            more = {word: row[word] for word in row if word not in _SERVER_KEYS}
+            yield f"{key}.{name}", f"{_command(server)} {_short(more)}" if more else _command(server), "runs"
 
 
 def _hooks(value: Any) -> Iterator[Finding]:
@@ -191,8 +197,9 @@ def _opencode_config(source: str) -> Iterator[Finding]:
 
 
 def _server_settings(source: str) -> Iterator[Finding]:
-    """Yield what this server takes from `opencode.json` for every agent: permissions, and shell lines of commands."""
+    """Yield what this server takes from `opencode.json` for every agent: permissions, MCP servers, shell lines of commands."""
     values = obj(jsonc.loads(source))
+    yield from _servers("mcp", values.get("mcp"))
     yield from _allow_findings("permission", values.get("permission"))
     for name, command in obj(values.get("command")).items():
         for line in _SHELL_LINE.findall(text(obj(command).get("template"))):

@@ -30,6 +30,7 @@ from universal.codec import Codec, Fact, Prompt, ResumingCodec
 from universal.events import ErrorData, EventType
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
+from universal.setup import setup_notice
 from universal.tools.accesses import Place
 from universal.turn import Input
 from universal.unattended_policy import UnattendedPolicy
@@ -117,7 +118,7 @@ class PromptDispatcher:
         self._waiting_key: str | None = None
         self._current_key: str | None = None
         self._may_use_project_settings = self._has_project_settings = True
-        self._gaps_notified = set[str]()
+        self._notified = set[tuple[str, str]]()
         self._place: Place | None = None
         self._holds_calls = False
         self._loss = Loss()
@@ -197,7 +198,14 @@ class PromptDispatcher:
         policy = self._policy_for(pending)
         self._snapshots.hold_lines()
         session_rules = policy.for_engine(reads_project=self._has_project_settings)
-        self._process.send(replace(dispatch.prompt, rules=policy.for_agent(), session_rules=session_rules))
+        self._process.send(
+            replace(
+                dispatch.prompt,
+                rules=policy.for_agent(),
+                session_rules=session_rules,
+                setup=self._process.setup(with_project=self._has_project_settings),
+            )
+        )
 
     def _policy_for(self, pending: PendingPrompt) -> Policy:
         """The permission rules in force for a prompt."""
@@ -323,6 +331,7 @@ class PromptDispatcher:
         options = pending.launch_options(agent.located.path or "", self._directory, native, self._state.variables)
         self._has_project_settings = self._may_use_project_settings
         options = replace(options, rules=self._policy_for(pending).for_agent(), project_settings=self._has_project_settings)
+        options = replace(options, setup=self._process.setup(with_project=self._has_project_settings))
         if not options.resume:
             context.forget(self._state.session, name)
         if await self._process.start(agent, options):
@@ -331,12 +340,16 @@ class PromptDispatcher:
             self._process.greet()
 
     def _notify_gaps(self, pending: PendingPrompt, agent: Agent) -> None:
-        """Tell a person, once for each agent, which of their rules cannot be enforced with it."""
-        policy = self._policy_for(pending)
-        gaps = agent.spec.enforcement.gaps((*policy.config, *policy.session))
-        if gaps and agent.spec.name not in self._gaps_notified:
-            self._gaps_notified.add(agent.spec.name)
-            self._state.status("notice", gaps_notice(agent.spec.title, gaps))
+        """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
+        policy, spec = self._policy_for(pending), agent.spec
+        gaps = spec.enforcement.gaps((*policy.config, *policy.session))
+        missing = spec.setup.gaps(self._process.setup(with_project=self._has_project_settings))
+        rules_text = gaps_notice(spec.title, gaps) if gaps else ""
+        setup_text = setup_notice(spec.title, missing) if missing else ""
+        for kind, text in (("rules", rules_text), ("setup", setup_text)):
+            if text and (spec.name, kind) not in self._notified:
+                self._notified.add((spec.name, kind))
+                self._state.status("notice", text)
 
     # --- the agent's own conversation --------------------------------------------------------------------------
 

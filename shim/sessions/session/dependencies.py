@@ -11,6 +11,7 @@ from shim.agents.directory import AgentDirectory
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
 from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.config.setups import Setups
 from shim.host.git.trees import Trees
 from shim.host.trust.trust_store import ProjectTrust
 from shim.lib.clock import Clock
@@ -98,6 +99,8 @@ class SessionDeps:
         default_factory=dict[tuple[str, str], tuple[SlashCommand, ...]]
     )
     """(agent, directory) -> the commands that the last agent there reported, of agents that have no files of commands."""
+    setups: Setups = field(default_factory=Setups)
+    """The set-ups of directories (`universal.setup`)."""
     trust: ProjectTrust | None = None
     """Decides whether a project's settings may be used. None: they always may."""
     trust_questions: TrustQuestions = field(default_factory=TrustQuestions)

@@ -27,10 +27,12 @@ from universal.codec import (
     ModedCodec,
     Output,
     SetTimer,
+    SetupCodec,
     TimedCodec,
 )
 from universal.events import EventType
 from universal.host import HostAnswer, HostCall
+from universal.setup import DirectorySetup
 
 log = structlog.get_logger()
 
@@ -79,6 +81,8 @@ class SessionAgent:
         self.generation = 0
         self.resumes = False
         """Whether the process was started to go on with a conversation of its agent."""
+        self.reads_project = False
+        """Whether the process was started with the project's settings."""
         self.is_untried = False
         """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
         self._greeting: Callable[[], Sequence[Output]] = tuple
@@ -107,7 +111,7 @@ class SessionAgent:
     async def start(self, agent: Agent, options: LaunchOptions) -> bool:
         """Start an agent. False if it was dropped or has exited before it was ready. Raises AgentError."""
         self.generation += 1
-        self.resumes = options.resume
+        self.resumes, self.reads_project = options.resume, options.project_settings
         generation = self.generation
         spares = self._deps.spares
         spare = await spares.take(agent, options) if spares is not None and not self.is_untried else None
@@ -197,6 +201,17 @@ class SessionAgent:
         """Let an announced call go on (`ToolCheck`)."""
         if isinstance(self.codec, CheckingCodec):
             self._emit(self.codec.proceed(permission_id))
+
+    def setup(self, *, with_project: bool) -> DirectorySetup:
+        """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
+        return self._deps.setups.now(self._directory, with_project=with_project)
+
+    def change_setup(self) -> bool:
+        """Give a running agent the set-up as it is now. False if there is none, or if it takes one with a prompt alone."""
+        if not isinstance(self.codec, SetupCodec) or not self.is_alive:
+            return False
+        self._emit(self.codec.change_setup(self.setup(with_project=self.reads_project)))
+        return True
 
     def move_to_background(self) -> bool:
         """Move the work that the turn waits for to the background. False if the agent cannot do that."""

@@ -28,7 +28,7 @@ from universal.agents.acp.setup import Change, MissingChoice, Setup
 from universal.agents.acp.speech import Transcript
 from universal.agents.acp.turns import Connection, Turns
 from universal.agents.acp.turns2 import Turns2
-from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, IGNORED, OWN_WORK_ENDS
+from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, IGNORED, OWN_WORK_ENDS, server_of
 from universal.codec import (
     Command,
     Exit,
@@ -51,6 +51,7 @@ from universal.lib.jsonline import digest, get_text
 from universal.lib.jsonrpc import JsonRpc, LineJoiner, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import obj
 from universal.permissions import Rule
+from universal.setup import DirectorySetup
 from universal.turn import Input
 
 VERSIONS = (1, version2.VERSION)
@@ -139,6 +140,10 @@ class AcpCodec(kit.BaseCodec[Context]):
             return self._needs_all_asked(rules) != (ask_always is not None)
         return rules != launched and ask_always.meta(rules) != ask_always.meta(launched)
 
+    def _has_other_setup(self, setup: DirectorySetup) -> bool:
+        """Return whether the session began with other MCP servers: they cannot be changed while it runs."""
+        return self._options is not None and not self._profile.setup.reads_own and setup != self._options.setup
+
     def _ask(self, method: str, params: Msg) -> WriteLine:
         return WriteLine(self._rpc.request(method, params)[1])
 
@@ -148,8 +153,8 @@ class AcpCodec(kit.BaseCodec[Context]):
         """Return the lines of a command. The `system` text of a prompt precedes it as `<system-reminder>`."""
         match command:
             case Prompt():
-                if self._needs_restart(command.rules):
-                    return [StopProcess("other permission rules need another process", again=True)]
+                if self._needs_restart(command.rules) or self._has_other_setup(command.setup):
+                    return [StopProcess("other permission rules or MCP servers need another process", again=True)]
                 self._delayed.append(command)
                 return self._stamp((*self._pump(), *self._await_answer()))
             case Interrupt():
@@ -321,7 +326,8 @@ class AcpCodec(kit.BaseCodec[Context]):
         capabilities = obj(agent.get("agentCapabilities"))
         self._setup.images = obj(capabilities.get("promptCapabilities")).get("image") is True
         options = self._options
-        params: Msg = {"cwd": options.directory if options else "/", "mcpServers": []}
+        params: Msg = {"cwd": options.directory if options else "/"}
+        yield from self._give_servers(params, obj(capabilities.get("mcpCapabilities")))
         if (ask_always := self._asks.ask_always) is not None:
             release = get_text(obj(agent.get("agentInfo")), "version")
             if errors.is_older(release, ask_always.since):
@@ -339,6 +345,24 @@ class AcpCodec(kit.BaseCodec[Context]):
         else:
             error = errors.make(f"{self._profile.title} cannot continue earlier conversations.", errors.SESSION_NOT_FOUND)
             yield from self._fail_setup(error, msg.raw)
+
+    def _give_servers(self, params: Msg, capabilities: Msg) -> Iterator[Output]:
+        """Add the MCP servers of the person's set-up to the parameters of a session, and tell of those that it cannot get."""
+        servers = self._options.setup.servers if self._options and not self._profile.setup.reads_own else ()
+        has_local, has_remote = capabilities.get("stdio") is not False, capabilities.get("http") is True
+        refusals = {
+            "takes no local MCP servers": [s.name for s in servers if s.command and not has_local],
+            "takes no remote MCP servers": [s.name for s in servers if s.url and not has_remote],
+            "would show `environment` and `headers` of MCP servers to all users of this machine": [
+                s.name for s in servers if self._profile.shows_servers and (s.environment or s.headers)
+            ],
+        }
+        left_out = {name for names in refusals.values() for name in names}
+        params["mcpServers"] = [server_of(s, self._setup.version) for s in servers if s.name not in left_out]
+        for why, names in refusals.items():
+            if names:
+                text = f"{self._profile.title} {why}, so these have no effect: {', '.join(names)}."
+                yield self._ctx.status("notice", text, {}, None)
 
     def _login_method(self, error: Msg) -> str:
         """Return the login that the agent can do by itself, if it wants one and none was tried, or ""."""

@@ -16,6 +16,7 @@ from universal.claude_code import COMMANDS, OWN_FOLDER, OWN_RULES, SPARE
 from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, Enforcement, LoginSigns, Mode, ProjectSettingsUse, SpareUse
 from universal.opencode import SKILLS
 from universal.permissions import Rule
+from universal.setup import TAKES_NOTHING, SetupUse
 from universal.slash_commands import NO_COMMANDS, CommandSources
 
 DEFAULT = "default"
@@ -26,6 +27,9 @@ GENERIC: tuple[Mode, ...] = (BUILD, PLAN)
 """Modes until an agent has reported its own. If it has no `plan`, a prompt in that mode is refused, not run in another."""
 READS_ALL = ProjectSettingsUse(ALL_FAMILIES)
 """Assumed for an agent that nobody has examined: it reads the project settings of every family."""
+
+
+MCP_ALONE = SetupUse(frozenset({"mcp"}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,10 @@ class Profile:
     """Command of an agent of the settings of which nothing is known. What it says of its logins makes the hint."""
     settings: ProjectSettingsUse = READS_ALL
     """The project settings that it reads. The protocol has no way to leave them out."""
+    setup: SetupUse = MCP_ALONE
+    """As in `AgentSpec`. A session of the protocol begins with a list of MCP servers."""
+    shows_servers: bool = False
+    """Whether it gives MCP servers to another program as an argument, which every user of the machine can read."""
     asks_always: bool = False
     """Whether it can be made to ask for every call (`claude.ASK_ALWAYS`)."""
     enforcement: Enforcement | None = None
@@ -131,6 +139,7 @@ PROFILES: tuple[Profile, ...] = (
         "claude-agent-acp",
         "Claude Agent (ACP)",
         ("claude-agent-acp",),
+        shows_servers=True,  # to Claude Code, as `--mcp-config` (tried with 0.100.0)
         npm=("@agentclientprotocol/claude-agent-acp",),
         key_variables=("ANTHROPIC_API_KEY",),
         install_hint="Install it with `npm install -g @agentclientprotocol/claude-agent-acp`.",
@@ -185,6 +194,7 @@ PROFILES: tuple[Profile, ...] = (
         login="session",
         login_hint="Run `opencode auth login` in a terminal.",
         settings=ProjectSettingsUse(("opencode",)),
+        setup=SetupUse(reads_own=True),
         command_sources=SKILLS,
         no_spare="Its handshake makes a session, which would be left empty in OpenCode's list.",
     ),
@@ -207,6 +217,7 @@ PROFILES: tuple[Profile, ...] = (
         usage=False,
         permissions=False,
         mcp=False,
+        setup=TAKES_NOTHING,
         tested=("0.0.34",),
         login="session",
         login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider.",

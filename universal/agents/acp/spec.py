@@ -60,6 +60,7 @@ def spec_of(profile: Profile) -> AgentSpec:
         modes=profile.modes,
         default_catalogue=UNTOLD,
         install_hint=profile.install_hint,
+        setup=profile.setup,
         project_settings=profile.settings,
         tested=profile.tested,
         login=profile.login,

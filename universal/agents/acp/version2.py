@@ -36,13 +36,15 @@ def has_sessions(agent: Msg) -> bool:
 
 def agent_of(agent: Msg) -> Msg:
     """Return the answer to `initialize` in the form of version 1. Every agent of version 2 can resume."""
-    prompt = obj(obj(obj(agent.get("capabilities")).get("session")).get("prompt"))
+    session = obj(obj(agent.get("capabilities")).get("session"))
+    prompt, mcp = obj(session.get("prompt")), obj(session.get("mcp"))
     capabilities: Msg = {
         "promptCapabilities": {
             "image": prompt.get("image") is not None,
             "embeddedContext": prompt.get("embeddedContext") is not None,
         },
         "sessionCapabilities": {"resume": {}},
+        "mcpCapabilities": {kind: mcp.get(kind) is not None for kind in ("stdio", "http")},
     }
     return {**agent, "agentInfo": obj(agent.get("info")), "agentCapabilities": capabilities}
 

@@ -1,10 +1,11 @@
-"""Constants of the Agent Client Protocol: our capabilities, messages that are ignored or refused, and remarks of agents."""
+"""What the Agent Client Protocol needs of us: our capabilities, ignored and refused messages, remarks of agents, MCP servers."""
 
 from __future__ import annotations
 
 import re
 
 from universal.agents.acp.context import Msg
+from universal.setup import McpServer
 
 _CLIENT: Msg = {"name": "opencode-shim", "title": "opencode-shim", "version": "1"}
 CLIENT_1: Msg = {
@@ -51,3 +52,14 @@ NOTE = re.compile(
 """Remarks of pi-acp that come as text of the answer."""
 SUSPECT = "API Error"
 """Beginning of a message of claude-agent-acp that an error response may repeat."""
+
+
+def server_of(server: McpServer, version: int) -> Msg:
+    """An MCP server as a session of this version of the protocol takes it. It has no field for a limit of time."""
+    if server.url:
+        headers = [{"name": name, "value": value} for name, value in server.headers.items()]
+        return {"type": "http", "name": server.name, "url": server.url, "headers": headers}
+    program, *words = server.argv
+    environment = [{"name": name, "value": value} for name, value in server.environment.items()]
+    kind = {"type": "stdio"} if version > 1 else {}
+    return {**kind, "name": server.name, "command": program, "args": words, "env": environment}

@@ -131,7 +131,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
                 if (model, mode) != (self._model, self._mode):
                     return [Stop(f"Amp is to run in the mode {model} ({mode})", again=True)]
                 if command.rules != self._rules and (restricts(command.rules) or restricts(self._rules)):
-                    return [Stop("other permission rules need another process", again=True)]
+                    return [Stop("other permission rules or MCP servers need another process", again=True)]
                 self._prompt_count += 1
                 self._stopping = False
                 line = prompt_line(command.text, command.attachments, command.system)

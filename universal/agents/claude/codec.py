@@ -16,7 +16,7 @@ from universal.agents import kit
 from universal.agents.claude.asks import HOOKS, Asks
 from universal.agents.claude.errors import INTERRUPTION, exit_error, result_error
 from universal.agents.claude.notes import Notes
-from universal.agents.claude.settings import PREPARATION, Settings
+from universal.agents.claude.settings import PREPARATION, SERVERS, SET_SERVERS, Settings
 from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Transcript
 from universal.agents.claude.tasks import INTERRUPTED, Crew
 from universal.agents.claude.tools import Todos, read_result
@@ -53,6 +53,7 @@ from universal.events import ErrorData, EventType
 from universal.items import Json
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
+from universal.setup import DirectorySetup
 from universal.turn import Input
 
 _NOISE = ("<local-command-", "<command-", "<task-notification", INTERRUPTED)
@@ -129,7 +130,11 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def start(self) -> list[Output]:
         """Return the handshake. Its answer fills `catalogue`. Prompts need not wait for it."""
-        return [self._settings.request({"subtype": "initialize", "hooks": HOOKS, "forwardSubagentText": True})]
+        return [*self._settings.handshake(HOOKS)]
+
+    def change_setup(self, setup: DirectorySetup) -> list[Output]:
+        """Give Claude another set of MCP servers, also in a turn: its next request to the model has their tools."""
+        return self._stamp(self._settings.change_setup(setup))
 
     @property
     def mode(self) -> str:
@@ -265,7 +270,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         yield from self._turns.init()
         yield from self._note_begin()
         yield from self._on_mode(msg)
-        yield from self._notes.servers(msg)
+        yield from self._notes.servers(msg.get("mcp_servers"), msg)
 
     def _on_state(self, msg: Msg) -> Iterator[Output]:
         state = get_text(msg, "state")
@@ -498,9 +503,14 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _on_answer(self, msg: Msg) -> Iterator[Output]:
         """Handle the answer to our request. A refused setting is reported; a refused `stop_task` means that the task is over."""
-        subtype, refusal = self._settings.on_answer(obj(msg.get("response")))
+        response = obj(msg.get("response"))
+        subtype, refusal = self._settings.on_answer(response)
         if subtype in PREPARATION:
             yield from self._settings.on_preparation(subtype, refusal)
+        elif subtype == SET_SERVERS and not refusal:
+            yield self._settings.request({"subtype": SERVERS})
+        elif subtype == SERVERS and not refusal:  # its rows have headers, which may be secret: so no raw line
+            yield from self._notes.servers(obj(response.get("response")).get("mcpServers"), None)
         elif subtype == "interrupt":
             self._turns.acknowledge_interrupt()
         elif refusal and subtype == BACKGROUND["subtype"]:  # an older version, or the feature is switched off

@@ -33,11 +33,11 @@ class Notes:
     _boundary: Msg | None = None
     """The last `compact_boundary`, until its summary has come."""
 
-    def servers(self, msg: Msg) -> Iterator[Fact]:
-        """The MCP servers of `system/init`, if they have changed."""
-        report = self._servers.update(map(of_claude, arr(msg.get("mcp_servers"))), whole=True)
+    def servers(self, rows: Json, raw: Json) -> Iterator[Fact]:
+        """The rows of all MCP servers, in `system/init` or the answer to `mcp_status`, if they have changed."""
+        report = self._servers.update(map(of_claude, arr(rows)), whole=True)
         if report is not None:
-            yield self.ctx.status("mcp", summary(report), report, msg)
+            yield self.ctx.status("mcp", summary(report), report, raw)
 
     def mode(self, native: str, raw: Msg) -> Iterator[Fact]:
         """The mode that the CLI has changed to, after an approved plan."""

@@ -28,6 +28,7 @@ from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Output, Prompt
 from universal.items import Json
 from universal.lib.jsonvalue import obj
 from universal.permissions import may_forbid
+from universal.setup import NO_SETUP, DirectorySetup, McpServer
 
 _FLAGS = (
     "--print",
@@ -41,6 +42,9 @@ _FLAGS = (
 _DRAFT, _CONTEXT = "prompt_draft_activity", "get_context_usage"
 PREPARATION = (_DRAFT, _CONTEXT)
 """Subtypes of the requests with which Claude gets ready for a prompt. Their refusals mean nothing."""
+
+SET_SERVERS, SERVERS = "mcp_set_servers", "mcp_status"
+"""Subtypes of the requests that replace the MCP servers of a person's set-up, and that ask for the state of all."""
 
 SKILL_SHELL = "disableSkillShellExecution"
 """Switches off the shell lines of skills and commands. They are no tool calls, so that no hook before calls sees them."""
@@ -82,6 +86,9 @@ class Settings:
     """Whether skills may run their shell lines. Once switched off, they stay so in this process."""
     _asks_shell: bool = False
     """Whether Claude asks before each such line, so that rules hold without the switch."""
+    _setup: DirectorySetup = NO_SETUP
+    _servers: tuple[McpServer, ...] = ()
+    """The MCP servers of the set-up that Claude has."""
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """argv and environment.
@@ -90,6 +97,7 @@ class Settings:
         to start with it, unless IS_SANDBOX=1. So it is left out if the caller did not say which user runs the server.
         """
         self.mode = NATIVE_MODE.get(options.mode or "", "default")
+        self._setup = options.setup
         self._model, self._variant = options.model or DEFAULT_MODEL, options.variant or ""
         argv = [options.binary, *_FLAGS, f"--permission-mode={self.mode}"]
         if options.environment and (not options.is_root or options.environment.get("IS_SANDBOX") == "1"):
@@ -129,6 +137,22 @@ class Settings:
         """Whether Claude has not answered the handshake."""
         return any(subtype == "initialize" for subtype, _ in self._waiting.values())
 
+    def handshake(self, hooks: Msg) -> Iterator[Output]:
+        """Begin the conversation with Claude. Its answer tells what it offers.
+
+        MCP servers go over the control channel, so that their secrets are in no argument and in no file. Claude answers when it
+        has connected them, and a prompt that comes meanwhile waits for that (2.1.330).
+        """
+        yield self.request({"subtype": "initialize", "hooks": hooks, "forwardSubagentText": True})
+        yield from self.change_setup(self._setup)
+
+    def change_setup(self, setup: DirectorySetup) -> Iterator[Output]:
+        """Give Claude the MCP servers of a set-up if they have changed. They replace those that it got before."""
+        if setup.servers != self._servers:
+            servers = {server.name: _server(server) for server in setup.servers}
+            yield self.request({"subtype": SET_SERVERS, "servers": servers}, self._undo("_servers"))
+            self._servers = setup.servers
+
     def prepare(self) -> Iterator[Output]:
         """Tell Claude that a prompt may come: it uses the time to get the next request ready (2.1.330). An older one refuses."""
         yield self.request({"subtype": _DRAFT})
@@ -155,6 +179,7 @@ class Settings:
 
     def changes_for(self, prompt: Prompt) -> Iterator[Output]:
         """Requests for the settings that this prompt changes. Without a model, model and effort stay."""
+        yield from self.change_setup(prompt.setup)
         model, variant = prompt.model or self._model, prompt.variant or ""
         if not prompt.model and not variant:
             variant = self._variant
@@ -222,3 +247,12 @@ class Settings:
         )
         if models != self.catalogue.models:
             self.catalogue = replace(self.catalogue, models=models)
+
+
+def _server(server: McpServer) -> Msg:
+    """An MCP server as Claude takes it. Without `args` it refuses a local one (2.1.330)."""
+    limit = {"timeout": server.timeout_ms} if server.timeout_ms else {}
+    if server.url:
+        return {"type": "http", "url": server.url, "headers": dict(server.headers), **limit}
+    program, *words = server.argv
+    return {"type": "stdio", "command": program, "args": words, "env": dict(server.environment), **limit}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.claude_code import COMMANDS, HELD_CALLS, OWN_FOLDER, OWN_RULES, RULE_FILES, SPARE
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
+from universal.setup import SetupUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -24,6 +25,7 @@ CLAUDE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     modes=MODES,
+    setup=SetupUse(frozenset({"mcp"})),
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),
     spare=SPARE,
     rewinds=True,

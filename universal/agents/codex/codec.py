@@ -98,7 +98,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         match command:
             case Prompt():
                 if self._settings.needs_restart(command):
-                    return [Stop("other permission rules need another process", again=True)]
+                    return [Stop("other permission rules or MCP servers need another process", again=True)]
                 return self._stamp(self._turns.prompt(command))
             case Interrupt():
                 return self._stamp(self._turns.interrupt(list(self._children.values())))
@@ -475,9 +475,13 @@ class CodexCodec(kit.BaseCodec[Context]):
             self._settings.on_settings_updated(obj(params.get("threadSettings")))
         yield from ()
 
+    def _server(self, params: Msg) -> tuple[str, Json]:
+        name, state = of_codex(params)
+        return self._settings.server_name(name), state
+
     def _on_server(self, params: Msg, raw: Msg) -> Iterator[Output]:
         """Handle the state of an MCP server. Subagents have the same servers."""
-        report = self._servers.update([of_codex(params)], whole=False) if self._is_main(params) else None
+        report = self._servers.update([self._server(params)], whole=False) if self._is_main(params) else None
         if report is not None:
             yield self._ctx.status("mcp", summary(report), report, raw)
 

@@ -7,6 +7,7 @@ Source: recordings `controls`, `plan_mode`, `resume.2`; the schema of `turn/star
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from universal.items import Json
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import arr
 from universal.permissions import BYPASS, PLAN, Rule, may_forbid
+from universal.setup import NO_SETUP, DirectorySetup, McpServer
 
 CLIENT: Msg = {
     "clientInfo": {"name": "opencode-shim", "title": "opencode-shim", "version": "1"},
@@ -79,6 +81,8 @@ class Settings:
     """The approval policy of the thread; "" before it begins."""
     rules: tuple[Rule, ...] = ()
     """The permission rules of the last prompt; before it those of the launch."""
+    setup: DirectorySetup = NO_SETUP
+    """The person's set-up that the thread began with; before it that of the launch."""
     _tools_off: Msg = field(default_factory=dict[str, Any])
     """The configuration of the thread's start that switched off tools."""
     model: str = ""
@@ -97,7 +101,7 @@ class Settings:
         self.resume_id = options.native_session_id or "" if options.resume else ""
         self.resume_at = options.resume_at or "" if options.resume else ""
         self.mode = options.mode if options.mode in PRESETS else DEFAULT_MODE
-        self.rules = options.rules
+        self.rules, self.setup = options.rules, options.setup
         argv = [options.binary]
         if not options.project_settings:
             # Codex 0.169.0 trusts the directory of a thread by itself, and writes that into the person's config.toml, when the
@@ -127,13 +131,15 @@ class Settings:
         """The request that begins or resumes the conversation: (method, params). Without a prompt, the settings of the launch."""
         if prompt is not None:
             self.mode = prompt.mode if prompt.mode in PRESETS else self.mode
-            self.rules = prompt.rules
+            self.rules, self.setup = prompt.rules, prompt.setup
         preset = PRESETS[self.mode]
         self.approval = self._approval(self.mode)
         self._tools_off = without_unasked_tools(self.rules)
         params: Msg = {"cwd": self.directory, "approvalPolicy": self.approval, "sandbox": preset.sandbox}
-        if self._tools_off:
-            params["config"] = self._tools_off
+        servers = {_server_name(server.name): _server(server) for server in self.setup.servers}
+        config = {**self._tools_off, "mcp_servers": servers} if servers else self._tools_off
+        if config:
+            params["config"] = config
         if prompt is not None and prompt.model and prompt.model != DEFAULT_MODEL:
             params["model"] = prompt.model
         if self.resume_id and self.resume_at:  # a thread of its own; turns keep their ids in it (tried with 0.169.0)
@@ -155,8 +161,12 @@ class Settings:
         )
 
     def needs_restart(self, prompt: Prompt) -> bool:
-        """Whether the rules of a prompt need other tools than the thread has, and so a new process."""
-        return not self.has_tools_of(prompt.rules)
+        """Whether the rules or the set-up of a prompt need other tools than the thread has, and so a new process."""
+        return not self.has_tools_of(prompt.rules) or (bool(self.approval) and prompt.setup != self.setup)
+
+    def server_name(self, name: str) -> str:
+        """The name of an MCP server in the person's set-up, which Codex may have by another name."""
+        return next((server.name for server in self.setup.servers if _server_name(server.name) == name), name)
 
     def has_tools_of(self, rules: tuple[Rule, ...]) -> bool:
         """Whether the thread, if it has begun, has the tools for these rules."""
@@ -211,3 +221,18 @@ class Settings:
         """`metadata.model` of a message that begins now."""
         wished, variant = self._wished
         return {"provider_id": NAME, "model_id": wished or self.model or DEFAULT_MODEL, "variant": variant or None}
+
+
+def _server_name(name: str) -> str:
+    """The name by which Codex takes an MCP server: it refuses any other character (0.169.0)."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def _server(server: McpServer) -> Msg:
+    """An MCP server as Codex's configuration has it."""
+    seconds = (server.timeout_ms or 0) / 1000
+    limits = {"startup_timeout_sec": seconds, "tool_timeout_sec": seconds} if seconds else {}
+    if server.url:
+        return {"url": server.url, "http_headers": dict(server.headers), **limits}
+    program, *words = server.argv
+    return {"command": program, "args": words, "env": dict(server.environment), **limits}

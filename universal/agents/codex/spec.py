@@ -16,6 +16,7 @@ from universal.codec import (
     ProjectSettingsUse,
     SpareUse,
 )
+from universal.setup import SetupUse
 from universal.slash_commands import CommandFolder, CommandSources
 
 
@@ -66,6 +67,7 @@ CODEX = AgentSpec(
     ),
     spare=SPARE,
     rewinds=True,
+    setup=SetupUse(frozenset({"mcp"})),
     command_sources=COMMANDS,
     default_catalogue=DEFAULT_CATALOGUE,
     npm=("@openai/codex",),

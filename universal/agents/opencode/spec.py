@@ -5,6 +5,7 @@ from __future__ import annotations
 from universal.agents.opencode.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
 from universal.opencode import SKILLS
+from universal.setup import SetupUse
 
 
 def _make(ids: IdFactory) -> Codec:
@@ -37,6 +38,7 @@ OPENCODE = AgentSpec(
     major_hint="A program of 2.x is taken by the agent `opencode2`.",
     capabilities=EVERYTHING,
     modes=MODES,
+    setup=SetupUse(reads_own=True),
     project_settings=ProjectSettingsUse(("opencode",), leaves_out=True, always=("plugin",)),
     spare=SPARE,
     rewinds=True,

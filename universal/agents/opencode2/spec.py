@@ -8,6 +8,7 @@ from dataclasses import replace
 from universal.agents.opencode2.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
 from universal.opencode import SKILLS
+from universal.setup import SetupUse
 
 NOT_RUN = (
     "2.x was not run: its npm package `@opencode/cli` (2.3.2 in November 2026) is not on the mirror that this was made with. It "
@@ -35,6 +36,7 @@ OPENCODE2 = AgentSpec(
     shared_binaries=("opencode",),
     capabilities=replace(EVERYTHING, todos=False),
     modes=MODES,
+    setup=SetupUse(reads_own=True),
     project_settings=ProjectSettingsUse(("opencode",)),
     command_sources=SKILLS,
     default_catalogue=DEFAULT_CATALOGUE,

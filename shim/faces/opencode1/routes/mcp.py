@@ -1,27 +1,71 @@
-"""Reports MCP servers, language servers and formatters. Agents have their own; this server has none.
+"""MCP servers: of the person's OpenCode configuration, of clients, and of agents. Language servers and formatters: none.
 
-Claude Code and Codex report their MCP servers; other agents do not. Source: recording `endpoints`.
+Claude Code and Codex report the state of their MCP servers; other agents do not. Source: recording `endpoints`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel
+
 from shim.faces.opencode1.endpoint import operation
+from shim.host.config.config_schema import McpLocal, McpRemote
 from shim.http.operation import Ctx
-from shim.sessions.mcp_servers import McpServer, servers_of
+from shim.sessions import mcp_servers
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated.host_types import MCPStatus
 
 
+class NewServer(BaseModel):
+    """`POST /mcp`."""
+
+    name: str
+    config: McpLocal | McpRemote
+
+
+class ServerPath(BaseModel):
+    """`{name}`: a server of the set-up."""
+
+    name: str
+
+
 @operation("mcp.status")
 async def servers(ctx: Ctx) -> object:
-    """Return the MCP servers by name, as this directory's agents last reported them."""
-    return {server.name: _status(server) for server in await servers_of(ctx.services.sessions, ctx.directory)}
+    """Return the MCP servers by name. One that is on and that no agent has told of is left out: OpenCode 1 has no word for it."""
+    await ctx.services.config.fresh(ctx.directory)
+    rows = await mcp_servers.servers_of(ctx.services.sessions, ctx.directory)
+    return {server.name: status for server in rows if (status := _status(server)) is not None}
 
 
-def _status(server: McpServer) -> MCPStatus:
+@operation("mcp.add")
+async def add(ctx: Ctx, body: NewServer) -> object:
+    """Add a server until this server stops. Agents get it at once where they can, else with the next prompt."""
+    row = body.config.model_dump(exclude_none=True)
+    await mcp_servers.add(ctx.services.sessions, ctx.directory, body.name, row)
+    return await servers(ctx)
+
+
+@operation("mcp.connect")
+async def connect(ctx: Ctx, path: ServerPath) -> object:
+    """Switch a server of the set-up on."""
+    return await _switch(ctx, path.name, on=True)
+
+
+@operation("mcp.disconnect")
+async def disconnect(ctx: Ctx, path: ServerPath) -> object:
+    """Switch a server of the set-up off."""
+    return await _switch(ctx, path.name, on=False)
+
+
+async def _switch(ctx: Ctx, name: str, *, on: bool) -> bool:
+    await ctx.services.config.fresh(ctx.directory)
+    await mcp_servers.switch(ctx.services.sessions, ctx.directory, name, on=on)
+    return True
+
+
+def _status(server: mcp_servers.McpServer) -> MCPStatus | None:
     match server.status:
         case "connected":
             return {"status": "connected"}
@@ -31,6 +75,8 @@ def _status(server: McpServer) -> MCPStatus:
             return {"status": "failed", "error": server.error}
         case "needs_auth":
             return {"status": "needs_auth"}
+        case "pending":
+            return None
 
 
 @operation("experimental.resource.list")

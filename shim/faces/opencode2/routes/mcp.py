@@ -21,6 +21,7 @@ UNKNOWN_ERROR = "The agent gave no reason."
 @operation("mcp.list")
 async def servers(ctx: Ctx) -> object:
     """MCP servers of the directory, in the state that their agents reported last."""
+    await ctx.services.config.fresh(ctx.directory)
     reported = await servers_of(ctx.services.sessions, ctx.directory)
     rows: list[host_types.McpServer] = [{"name": server.name, "status": _status(server)} for server in reported]
     return await locate_answer(ctx, rows)
@@ -30,6 +31,8 @@ def _status(server: McpServer) -> host_types.McpStatus:
     match server.status:
         case "connected":
             return {"status": "connected"}
+        case "pending":
+            return {"status": "pending"}
         case "disabled":
             return {"status": "disabled"}
         case "failed":

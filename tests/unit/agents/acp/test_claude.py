@@ -112,7 +112,8 @@ def test_a_conversation_that_goes_on_is_held_to_the_rules_too(method: str) -> No
 def test_other_rules_need_another_process(now: tuple[Rule, ...]) -> None:
     made = talk(*(() if now else STRICT))
     made.answer("session/prompt", {"stopReason": "end_turn"})
-    assert made.send(Prompt("p2", "hi", rules=now)) == [Stop("other permission rules need another process", again=True)]
+    stop = Stop("other permission rules or MCP servers need another process", again=True)
+    assert made.send(Prompt("p2", "hi", rules=now)) == [stop]
 
 
 @pytest.mark.parametrize("version", ["0.99.1", ""])

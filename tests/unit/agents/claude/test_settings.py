@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 
 from universal.agents.claude.codec import ClaudeCodec
 from universal.agents.claude.settings import Settings
-from universal.codec import LaunchOptions, Prompt, WriteLine
+from universal.codec import Fact, LaunchOptions, Output, Prompt, WriteLine
 from universal.permissions import Rule
+from universal.setup import DirectorySetup, McpServer
 
 DENIED = (Rule("bash", "*", "deny"),)
 
@@ -60,3 +65,46 @@ def test_a_notice_says_once_that_shell_lines_are_off(text: str, rules: tuple[Rul
 def test_claude_runs_lines_in_bash_and_in_the_project() -> None:
     environment = Settings().launch(LaunchOptions("claude", "/p")).env
     assert (environment["CLAUDE_CODE_SHELL"], environment["CLAUDE_BASH_MAINTAIN_PROJECT_WORKING_DIR"]) == ("/bin/bash", "1")
+
+
+NEAR = McpServer("near", command=("near", "-x"), environment={"TOKEN": "secret"}, timeout_ms=7)
+FAR = McpServer("far", url="https://far.invalid", headers={"Authorization": "secret"})
+
+
+def requests(outputs: Iterable[Output]) -> list[dict[str, Any]]:
+    return [json.loads(output.data).get("request", {}) for output in outputs if isinstance(output, WriteLine)]
+
+
+def test_mcp_servers_go_over_the_control_channel_and_again_when_they_change() -> None:
+    codec = ClaudeCodec(lambda kind: f"{kind}_1")
+    launch = codec.launch(LaunchOptions("claude", "/p", setup=DirectorySetup((NEAR, FAR))))
+    assert "secret" not in repr(launch)
+    near = {"type": "stdio", "command": "near", "args": ["-x"], "env": {"TOKEN": "secret"}, "timeout": 7}
+    far = {"type": "http", "url": "https://far.invalid", "headers": {"Authorization": "secret"}}
+    _, given = requests(codec.start())
+    assert given == {"subtype": "mcp_set_servers", "servers": {"near": near, "far": far}}
+    first = requests(codec.send(Prompt("a", "hi", setup=DirectorySetup((NEAR, FAR)))))
+    assert "mcp_set_servers" not in [request.get("subtype") for request in first]
+    changed, *_ = requests(codec.send(Prompt("b", "hi", setup=DirectorySetup((FAR,)))))
+    assert changed == {"subtype": "mcp_set_servers", "servers": {"far": far}}
+    (gone,) = requests(codec.change_setup(DirectorySetup()))
+    assert gone == {"subtype": "mcp_set_servers", "servers": {}}
+    assert codec.change_setup(DirectorySetup()) == []
+
+
+def test_the_state_of_mcp_servers_is_asked_after_each_change_and_kept_without_their_secrets() -> None:
+    codec = ClaudeCodec(lambda kind: f"{kind}_1")
+    codec.launch(LaunchOptions("claude", "/p", setup=DirectorySetup((FAR,))))
+    codec.start()
+
+    def answer(request_id: str, response: dict[str, Any]) -> list[Output]:
+        body = {"subtype": "success", "request_id": request_id, "response": response}
+        return codec.receive(json.dumps({"type": "control_response", "response": body}).encode())
+
+    asked = answer("req_2", {"added": ["far"], "removed": [], "errors": {}})
+    assert requests(asked) == [{"subtype": "mcp_status"}]
+    row = {"name": "far", "status": "failed", "error": "no answer", "config": {"headers": {"Authorization": "secret"}}}
+    (fact,) = answer("req_3", {"mcpServers": [row]})
+    assert isinstance(fact, Fact)
+    assert "secret" not in repr(fact)
+    assert "no answer" in repr(fact.data)

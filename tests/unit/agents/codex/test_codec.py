@@ -31,6 +31,7 @@ from universal.codec import (
 from universal.events import EventType, PermissionData
 from universal.items import ItemKind
 from universal.permissions import Rule
+from universal.setup import DirectorySetup, McpServer
 from universal.turn import Input
 
 THREAD, TURN = "thread-1", "turn-1"
@@ -648,8 +649,32 @@ def test_other_tools_for_other_rules_need_another_process() -> None:
     bench = Bench().with_running_turn()
     bench.end()
     assert bench.codec.send(Prompt(key="l", text="more", rules=(Rule("task", "*", "deny"),))) == [
-        Stop("other permission rules need another process", again=True)
+        Stop("other permission rules or MCP servers need another process", again=True)
     ]
+
+
+def test_mcp_servers_are_part_of_the_threads_configuration() -> None:
+    bench = Bench()
+    bench.answer(bench.ready(), {"data": MODELS})
+    near = McpServer("near by", command=("near", "-x"), environment={"TOKEN": "t"}, timeout_ms=1500)
+    far = McpServer("far", url="https://far.invalid", headers={"h": "v"})
+    setup = DirectorySetup((near, far))
+    (start,) = written_lines(bench.codec.send(Prompt(key="k", text="hello", setup=setup)))
+    limits = {"startup_timeout_sec": 1.5, "tool_timeout_sec": 1.5}
+    assert start["params"]["config"]["mcp_servers"] == {
+        "near_by": {"command": "near", "args": ["-x"], "env": {"TOKEN": "t"}, **limits},
+        "far": {"url": "https://far.invalid", "http_headers": {"h": "v"}},
+    }
+    line = {"method": "mcpServer/startupStatus/updated", "params": {"name": "near_by", "status": "ready"}}
+    (report,) = facts(bench.codec.receive(json.dumps(line).encode()), EventType.ITEM_COMPLETED)
+    assert report.item.metadata == {"servers": {"near by": {"status": "connected"}}}
+
+
+def test_other_mcp_servers_need_another_process() -> None:
+    bench = Bench().with_running_turn()
+    bench.end()
+    setup = DirectorySetup((McpServer("near", command=("near",)),))
+    assert [type(output) for output in bench.codec.send(Prompt(key="l", text="more", setup=setup))] == [Stop]
 
 
 def test_the_mode_in_force_is_known() -> None:

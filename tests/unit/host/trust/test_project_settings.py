@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,6 +110,7 @@ PLANTED: dict[str, tuple[str, object, list[tuple[str, str, str]]]] = {
             ("opencode", "formatter.f", "fmt"),
             ("opencode", "lsp.l", "lsp"),
             ("opencode", "provider.p", '{"npm": "evil"}'),
+            ("any", "mcp.s", "sh -c x"),
         ],
     ),
     "opencode agent": (
@@ -371,3 +373,18 @@ def test_shell_lines_of_a_command_count(project: Path) -> None:
     put(project, ".claude/commands/peek.md", "---\ndescription: a *plain* head\n---\n!`touch x`\n")
     [setting] = ProjectScanner("/nowhere").look(str(project)).settings
     assert (setting.key, setting.effect) == ("shell lines", "runs")
+
+
+@pytest.mark.parametrize("more", [{"environment": {"LD_PRELOAD": "x"}}, {"headers": {"h": "{env:KEY}"}}, {"cwd": "/"}])
+def test_variables_and_headers_of_an_mcp_server_count(project: Path, more: dict[str, Any]) -> None:
+    server = {"type": "local", "command": ["s"]}
+    put(project, "opencode.json", {"mcp": {"s": server}})
+    before = look(project).read_by(())
+    put(project, "opencode.json", {"mcp": {"s": {**server, **more}}})
+    assert look(project).read_by(()).digest != before.digest
+
+
+def test_an_entry_that_agent_and_server_apply_is_listed_once(project: Path) -> None:
+    put(project, "opencode.json", {"mcp": {"s": {"type": "local", "command": ["s"]}}})
+    assert [(s.family, s.key) for s in look(project).read_by(("opencode",)).settings] == [("opencode", "mcp.s")]
+    assert [(s.family, s.key) for s in look(project).read_by(("claude",)).settings] == [("any", "mcp.s")]

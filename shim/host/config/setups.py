@@ -1,0 +1,114 @@
+"""Makes the set-up of a directory (`universal.setup`) from its configuration, and from what clients have added or switched.
+
+`now` reads no file: it takes the configuration as it was read last. What a client adds or switches holds until the server stops,
+as with native OpenCode, and only in its directory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shim.host.config.opencode_config import OpenCodeConfig
+from shim.lib.errors import LimitReached, McpServerNotFound
+from universal.lib.jsonvalue import arr, obj, text
+from universal.setup import DirectorySetup, McpServer
+
+SERVERS_LIMIT = 100
+"""Maximum MCP servers that clients may add to one directory."""
+CHANGED_LIMIT = 256
+"""Directories whose changes by clients are kept, and set-ups that are. The oldest ones are forgotten."""
+
+
+NOTHING = OpenCodeConfig({})
+
+
+@dataclass(slots=True)
+class _Changes:
+    """What clients have changed in a directory: servers by name, as in `mcp`, and switches: name -> on."""
+
+    servers: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    switches: dict[str, bool] = field(default_factory=dict[str, bool])
+
+
+class Setups:
+    """The set-ups of all directories. In: `current`, a directory's configuration as it was read last."""
+
+    def __init__(self, current: Callable[[str], OpenCodeConfig] = lambda _: NOTHING) -> None:
+        self._current = current
+        self._changes: dict[str, _Changes] = {}
+        self._made: dict[tuple[str, bool], tuple[OpenCodeConfig, DirectorySetup]] = {}
+        """Set-ups, and the configurations that they were made from. A change by a client removes all."""
+
+    def now(self, directory: str, *, with_project: bool) -> DirectorySetup:
+        """Return the set-up. In: whether the project's part of it counts, which strangers may have written."""
+        config, key = self._current(directory), (directory, with_project)
+        made = self._made.get(key)
+        if made is None or made[0] is not config:
+            made = self._made[key] = config, self._make(directory, with_project=with_project)
+            while len(self._made) > CHANGED_LIMIT:
+                del self._made[next(iter(self._made))]
+        return made[1]
+
+    def _make(self, directory: str, *, with_project: bool) -> DirectorySetup:
+        rows = self._servers(directory, with_project=with_project)
+        limit_ms = obj(self._values(directory, with_project=with_project).get("experimental")).get("mcp_timeout")
+        servers = (_server(name, row, limit_ms) for name, row in rows.items() if _is_on(row))
+        return DirectorySetup(tuple(server for server in servers if server.command or server.url))
+
+    def switches(self, directory: str, *, with_project: bool) -> dict[str, bool]:
+        """Return the MCP servers of a directory by name, those that are off too. True: it is on."""
+        whole = self._servers(directory, with_project=True)
+        counted = self._servers(directory, with_project=with_project)
+        return {name: name in counted and _is_on(counted[name]) for name, row in whole.items() if "type" in row}
+
+    def add(self, directory: str, name: str, row: Mapping[str, Any]) -> None:
+        """Add or replace an MCP server, as in `mcp` of the configuration. Raises LimitReached."""
+        changes = self._changes_in(directory)
+        if name not in changes.servers and len(changes.servers) >= SERVERS_LIMIT:
+            raise LimitReached("MCP servers of clients", SERVERS_LIMIT, "Name more of them in opencode.json.")
+        changes.servers[name] = dict(row)
+        changes.switches.pop(name, None)
+
+    def switch(self, directory: str, name: str, *, on: bool) -> None:
+        """Switch an MCP server on or off. Raises McpServerNotFound for a name that the directory does not have."""
+        if name not in self.switches(directory, with_project=True):
+            raise McpServerNotFound(name)
+        self._changes_in(directory).switches[name] = on
+
+    def _changes_in(self, directory: str) -> _Changes:
+        changes = self._changes.pop(directory, None) or _Changes()
+        self._changes[directory] = changes
+        self._made.clear()
+        while len(self._changes) > CHANGED_LIMIT:
+            del self._changes[next(iter(self._changes))]
+        return changes
+
+    def _values(self, directory: str, *, with_project: bool) -> Mapping[str, Any]:
+        config = self._current(directory)
+        return config.values if with_project else config.personal_values
+
+    def _servers(self, directory: str, *, with_project: bool) -> dict[str, Mapping[str, Any]]:
+        changes = self._changes.get(directory, _Changes())
+        rows = {**obj(self._values(directory, with_project=with_project).get("mcp")), **changes.servers}
+        for name, on in changes.switches.items():
+            if name in rows:
+                rows[name] = {**obj(rows[name]), "enabled": on}
+        return {name: obj(row) for name, row in rows.items()}
+
+
+def _is_on(row: Mapping[str, Any]) -> bool:
+    return row.get("enabled") is not False
+
+
+def _server(name: str, row: Mapping[str, Any], limit_ms: int | None) -> McpServer:
+    return McpServer(
+        name,
+        command=tuple(text(word) for word in arr(row.get("command"))) if row.get("type") == "local" else (),
+        cwd=text(row.get("cwd")),
+        environment={key: text(value) for key, value in obj(row.get("environment")).items()},
+        url=text(row.get("url")) if row.get("type") == "remote" else "",
+        headers={key: text(value) for key, value in obj(row.get("headers")).items()},
+        timeout_ms=row.get("timeout") or limit_ms,
+    )

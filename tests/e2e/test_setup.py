@@ -1,0 +1,164 @@
+"""One set-up of OpenCode behind each agent, with the real programs: what a person has configured acts, whoever answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from shim.dev.record.homes import MCP_SERVER
+from shim.dev.record.mcp_server import result
+from shim.sessions.permissions.trust_question import TRUST
+
+from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.children import wait_for
+from .support.places import Place
+from .support.wire import Json, Stream, texts, tools
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+SECRET = "the-secret-of-the-remote-server"
+LOCAL = {"type": "local", "command": [sys.executable, str(MCP_SERVER)]}
+REPORT_S = 20
+
+
+@contextmanager
+def remote_server() -> Iterator[tuple[str, list[str]]]:
+    """A remote MCP server with one tool, `echo`: its URL, and the `Authorization` of each request."""
+    seen: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: Any) -> None: ...
+
+        def do_GET(self) -> None:
+            self._answer(405, b"")
+
+        def do_POST(self) -> None:
+            seen.append(self.headers.get("Authorization", ""))
+            message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if "id" not in message:
+                self._answer(202, b"")
+                return
+            outcome = result(message["method"], message.get("params") or {})
+            error = {"error": {"code": -32601, "message": "Method not found"}}
+            body = {"result": outcome} if outcome is not None else error
+            self._answer(200, json.dumps({"jsonrpc": "2.0", "id": message["id"], **body}).encode())
+
+        def _answer(self, status: int, body: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/mcp", seen
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+NO_SECRETS = {"claude-agent-acp"}
+"""Agents that would give secrets of MCP servers to another program as an argument, so that they do not get these servers."""
+CALLS = {
+    CLAUDE: 'tool:mcp__{server}__echo:{{"text":"hello"}}',
+    "claude-agent-acp": 'tool:mcp__{server}__echo:{{"text":"hello"}}',
+    "codex": "mcp:echo",
+    "opencode": "mcp:echo",
+}
+"""Agent -> the scene in which the model calls the tool `echo` of a server."""
+
+
+def call(server: Bench, watch: Watch, name: str) -> Json:
+    """Have the model call the tool `echo` of an MCP server, and let it. Out: the tool part."""
+    at = watch.prompt(f"[scene:{CALLS[server.agent].format(server=name)}] go")
+
+    def answer_asks() -> object:
+        for ask in server.api.get("/permission"):
+            server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
+        return watch.at_rest(at)
+
+    wait_for(answer_asks, 60, "the turn does not end")
+    return tools(watch.wait_for_answer(at))[-1]
+
+
+def open_watch(server: Bench) -> Watch:
+    stream = Stream(server.api)
+    server.later(stream.close)
+    return Watch.on(server.api, stream)
+
+
+def command_lines() -> str:
+    """The arguments of all processes of this machine."""
+    lines: list[str] = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                lines.append(file.read().decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex", "claude-agent-acp"])
+def test_mcp_servers_of_the_configuration_act_and_have_a_state(agent: str) -> None:
+    with remote_server() as (url, seen):
+        servers = {
+            "near": LOCAL if agent in NO_SECRETS else {**LOCAL, "environment": {"TOKEN": SECRET}},
+            "far": {"type": "remote", "url": url, "headers": {"Authorization": f"Bearer {SECRET}"}},
+            "off": {**LOCAL, "enabled": False},
+        }
+        with bench(agent, config={"mcp": servers}) as server:
+            server.models()
+            watch = open_watch(server)
+            assert server.api.get("/mcp")["off"] == {"status": "disabled"}
+            part = call(server, watch, "near")
+            assert "echo: hello" in part["state"]["output"], part
+            assert (f"Bearer {SECRET}" in seen) == (agent not in NO_SECRETS)
+            assert SECRET not in command_lines()
+            assert SECRET not in server.shim.child.log()
+            if agent not in NO_SECRETS:  # the protocol does not tell the state of MCP servers
+                connected = {"status": "connected"}
+                wait_for(lambda: server.api.get("/mcp").get("far") == connected, REPORT_S, lambda: server.api.get("/mcp"))
+                assert server.api.get("/mcp") == {"near": connected, "far": connected, "off": {"status": "disabled"}}
+            server.api.post("/mcp/near/disconnect")
+            server.api.post("/mcp/far/disconnect")
+            assert server.api.get("/mcp")["near"] == {"status": "disabled"}
+            at = watch.prompt("[scene:text] say more")
+            assert "say more" in "\n".join(texts(watch.wait_for_end(at)))
+            server.api.post("/mcp", {"name": "new", "config": LOCAL})
+            assert "echo: hello" in call(server, open_watch(server), "new")["state"]["output"]
+
+
+def plant(place: Place) -> None:
+    servers = {"planted": {"type": "local", "command": ["sh", "-c", f"touch {place.root}/ran; sleep 5"]}}
+    (place.project / "opencode.json").write_text(json.dumps({"mcp": servers}))
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+def test_mcp_servers_of_a_project_run_only_when_it_is_trusted(agent: str) -> None:
+    with bench(agent, config={}) as server:
+        server.models()
+        plant(server.place)
+        mark = server.place.root / "ran"
+        watch = open_watch(server)
+        assert server.api.get("/mcp") == {"planted": {"status": "disabled"}}
+        status, _ = server.api.call("POST", "/mcp/planted/connect", {})
+        assert status == 400
+        at = watch.prompt("[scene:text] say hello")
+        asked = watch.wait("question.asked", at)
+        assert "mcp.planted: sh -c" in asked["questions"][0]["question"]
+        assert not mark.exists()
+        server.api.post(f"/question/{asked['id']}/reply", {"answers": [[TRUST]]})
+        watch.wait_for_end(at)
+        wait_for(mark.exists, REPORT_S, "a trusted server does not run")

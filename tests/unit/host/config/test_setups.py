@@ -1,0 +1,85 @@
+"""The set-up of a directory: what of a configuration is in it, and what clients change of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from shim.host.config.config_reader import Source, merge
+from shim.host.config.opencode_config import OpenCodeConfig
+from shim.host.config.setups import SERVERS_LIMIT, Setups
+from shim.lib.errors import LimitReached, McpServerNotFound
+from universal.setup import McpServer
+
+NEAR = {"type": "local", "command": ["near", "-x"], "environment": {"A": "b"}, "timeout": 7}
+FAR = {"type": "remote", "url": "https://far.invalid", "headers": {"h": "v"}}
+
+
+def setups(mine: dict[str, Any], projects: dict[str, Any] | None = None) -> Setups:
+    sources = (Source("mine", "personal", mine), Source("project", "project", projects or {}))
+    config = OpenCodeConfig(merge(sources), sources=sources)
+    return Setups(lambda _: config)
+
+
+def names(made: Setups, *, with_project: bool = True) -> list[str]:
+    return [server.name for server in made.now("/p", with_project=with_project).servers]
+
+
+def test_servers_are_local_or_remote_and_those_that_are_off_are_left_out() -> None:
+    made = setups({"mcp": {"near": NEAR, "far": FAR, "off": {**NEAR, "enabled": False}}, "experimental": {"mcp_timeout": 9}})
+    near = McpServer("near", command=("near", "-x"), environment={"A": "b"}, timeout_ms=7)
+    far = McpServer("far", url="https://far.invalid", headers={"h": "v"}, timeout_ms=9)
+    assert made.now("/p", with_project=True).servers == (near, far)
+    assert made.switches("/p", with_project=True) == {"near": True, "far": True, "off": False}
+
+
+def test_a_projects_servers_and_switches_count_only_with_the_project() -> None:
+    made = setups({"mcp": {"near": NEAR}}, {"mcp": {"theirs": FAR, "near": {"enabled": False}}})
+    assert names(made) == ["theirs"]
+    assert names(made, with_project=False) == ["near"]
+    assert made.switches("/p", with_project=False) == {"near": True, "theirs": False}
+
+
+def test_a_switch_without_a_server_starts_nothing() -> None:
+    made = setups({"mcp": {"elsewhere": {"enabled": True}}})
+    assert (names(made), made.switches("/p", with_project=True)) == ([], {})
+
+
+def test_clients_add_and_switch_servers_of_one_directory() -> None:
+    made = setups({"mcp": {"near": NEAR}})
+    made.add("/p", "new", FAR)
+    made.switch("/p", "near", on=False)
+    assert names(made) == ["new"]
+    assert [server.name for server in made.now("/q", with_project=True).servers] == ["near"]
+    made.switch("/p", "near", on=True)
+    made.add("/p", "new", {**FAR, "enabled": False})
+    assert names(made) == ["near"]
+
+
+def test_an_unknown_server_cannot_be_switched() -> None:
+    with pytest.raises(McpServerNotFound):
+        setups({}).switch("/p", "near", on=True)
+
+
+def test_clients_add_a_bounded_number_of_servers() -> None:
+    made = setups({})
+    for number in range(SERVERS_LIMIT):
+        made.add("/p", f"s{number}", NEAR)
+    made.add("/p", "s0", FAR)
+    with pytest.raises(LimitReached):
+        made.add("/p", "one more", NEAR)
+
+
+def test_secrets_of_a_server_are_not_in_its_repr() -> None:
+    shown = repr(setups({"mcp": {"near": NEAR, "far": FAR}}).now("/p", with_project=True))
+    assert "'b'" not in shown
+    assert "'v'" not in shown
+
+
+def test_a_set_up_is_made_once_for_each_configuration() -> None:
+    made = setups({"mcp": {"near": NEAR}})
+    before = made.now("/p", with_project=True)
+    assert made.now("/p", with_project=True) is before
+    made.switch("/p", "near", on=False)
+    assert made.now("/p", with_project=True).servers == ()

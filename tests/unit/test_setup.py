@@ -1,0 +1,26 @@
+"""What an agent takes of a set-up, and what is said of the rest."""
+
+from __future__ import annotations
+
+import subprocess
+
+from universal.setup import NO_SETUP, TAKES_NOTHING, DirectorySetup, McpServer, SetupUse, setup_notice
+
+SERVERS = DirectorySetup((McpServer("near", command=("near",)),))
+
+
+def test_gaps_are_the_parts_that_are_there_and_not_taken() -> None:
+    assert TAKES_NOTHING.gaps(SERVERS) == ("mcp",)
+    assert TAKES_NOTHING.gaps(NO_SETUP) == ()
+    assert SetupUse(frozenset({"mcp"})).gaps(SERVERS) == ()
+    assert SetupUse(reads_own=True).gaps(SERVERS) == ()
+
+
+def test_a_notice_names_agent_and_keys() -> None:
+    assert "Pi" in setup_notice("Pi", ("mcp",))
+    assert "`mcp`" in setup_notice("Pi", ("mcp",))
+
+
+def test_a_server_starts_in_its_folder() -> None:
+    argv = McpServer("near", command=("/bin/sh", "-c", 'pwd; echo "$0"', "a b"), cwd="/usr").argv
+    assert subprocess.run(argv, capture_output=True, text=True, check=True, timeout=10).stdout == "/usr\na b\n"

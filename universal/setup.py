@@ -1,0 +1,78 @@
+"""The set-up of a directory: what a person's OpenCode configuration gives to whichever agent answers. Values only.
+
+`shim.host.config.setups` reads it; each agent's folder translates it into what its agent takes. `SetupUse` says, for each
+agent, which parts it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+Part: TypeAlias = Literal["mcp"]
+"""A part of a set-up: `mcp` are its MCP servers."""
+PARTS: Mapping[Part, str] = {"mcp": "MCP servers (`mcp`)"}
+"""Part -> its name for a person, with the keys of `opencode.json` that it comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpServer:
+    """An MCP server that is switched on: a local program (`command`), or a remote one (`url`).
+
+    Its variables and headers may hold secrets: they are no part of its `repr`, and go to an agent through its stdin alone.
+    """
+
+    name: str
+    command: tuple[str, ...] = ()
+    cwd: str = ""
+    """Folder in which a local program starts; "" is the session's directory."""
+    environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    timeout_ms: int | None = None
+    """Limit of its start and of each of its calls. None: the agent's own."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        """The command for an agent that starts it in the session's directory."""
+        return ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"', self.cwd, *self.command) if self.cwd else self.command
+
+
+@dataclass(frozen=True, slots=True)
+class DirectorySetup:
+    """The set-up of a directory for one prompt. What is not trusted or switched off is not in it."""
+
+    servers: tuple[McpServer, ...] = ()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that are not empty."""
+        return ("mcp",) if self.servers else ()
+
+
+NO_SETUP = DirectorySetup()
+
+
+@dataclass(frozen=True, slots=True)
+class SetupUse:
+    """What an agent takes of a set-up.
+
+    takes      parts that its codec translates
+    reads_own  True if it reads OpenCode's configuration itself, so that it gets nothing of the set-up
+    """
+
+    takes: frozenset[Part] = frozenset()
+    reads_own: bool = False
+
+    def gaps(self, setup: DirectorySetup) -> tuple[Part, ...]:
+        """The parts of a set-up that have no effect with this agent."""
+        return () if self.reads_own else tuple(part for part in setup.parts if part not in self.takes)
+
+
+TAKES_NOTHING = SetupUse()
+
+
+def setup_notice(title: str, parts: Sequence[Part]) -> str:
+    """The sentence that tells a person which parts of their set-up have no effect with an agent."""
+    return f"{title} does not take all of your OpenCode configuration. Without effect here: {', '.join(PARTS[p] for p in parts)}."

@@ -1,11 +1,14 @@
 // The state and actions of the page. Views read and call it. Every change calls `changed()`, which draws once per frame.
 
 import { call } from "./api.js"
+import { List } from "./list.js"
 import { Session } from "./session.js"
 
 const POLL_MS = 2000
 const CROWD_MS = 120
 const COUNTERS_KEPT = 90
+const TYPING_MS = 150
+const TITLE = "Inspector · opencode-shim"
 const TABS = ["chat", "events"]
 
 export class App {
@@ -13,8 +16,9 @@ export class App {
     this.draw = draw
     this.drawing = false
     this.route = { name: "home" }
-    this.sessions = []
-    this.wanted = "" // filter of the list
+    this.list = new List()
+    this.sessions = [] // all of them, for the page of nodes alone
+    this.directory = null // the server's
     this.reached = null // null: no answer yet; true, or the text of the error
     this.agents = null
     this.models = {} // agent -> {models, defaultModel} | {error}
@@ -24,6 +28,7 @@ export class App {
     this.modules = {} // views that are loaded at their first use
     this.polling = null
     this.soon = null
+    this.typing = null
     this.notice = null
   }
 
@@ -54,6 +59,8 @@ export class App {
       this.session = wanted ? new Session(wanted, this) : null
     }
     if (name === "agents" || name === "new") this.loadAgents()
+    if (name === "new") this.loadDirectory()
+    if (wanted && !this.list.info(wanted)) this.refreshList()
     if (name === "counters" || name === "nodes") this.tick()
     this.changed()
   }
@@ -86,15 +93,16 @@ export class App {
   async tick() {
     try {
       const { name } = this.route
-      const [{ sessions }, counters, nodes] = await Promise.all([
-        call("GET", "v1/sessions"),
+      const [, counters, nodes, all] = await Promise.all([
+        this.list.refresh(this.session?.id),
         name === "counters" ? call("GET", "inspector/api/counters") : null,
         name === "nodes" || this.nodes === null ? call("GET", "v1/x-nodes") : null,
+        name === "nodes" ? call("GET", "v1/sessions") : null,
       ])
-      this.sessions = sessions
-      this.session?.expect()
+      this.listed()
       this.reached = true
       if (nodes) this.nodes = nodes
+      this.sessions = all?.sessions ?? []
       if (counters) this.counters = [...this.counters.slice(1 - COUNTERS_KEPT), counters]
       if (this.route.name === "agents" && this.agents?.some((agent) => agent.install?.state === "running")) await this.loadAgents()
     } catch (error) {
@@ -103,9 +111,48 @@ export class App {
     this.changed()
   }
 
+  // --- the list ---
+
   info(id) {
-    return this.sessions.find((one) => one.sessionId === id || one.openCodeSessionId === id)
+    return this.list.info(id)
   }
+
+  listed() {
+    this.session?.expect()
+    document.title = this.list.waiting ? `(${this.list.waiting}) ${TITLE}` : TITLE
+  }
+
+  refreshList() {
+    return this.act(async () => {
+      await this.list.refresh(this.session?.id)
+      this.listed()
+    })
+  }
+
+  /** The window over the list has moved: what it lacks is asked for. */
+  listMoved() {
+    if (this.list.lacks) this.refreshList()
+    else this.changed()
+  }
+
+  search(text) {
+    this.list.find(text)
+    document.querySelector(".sessions .window")?.scrollTo({ top: 0 })
+    clearTimeout(this.typing)
+    this.typing = setTimeout(() => this.refreshList(), TYPING_MS)
+    this.changed()
+  }
+
+  /** Moves the keyboard's focus in the list. */
+  moveCursor(steps) {
+    const top = this.list.move(steps)
+    if (top !== null) document.querySelector(".sessions .window")?.scrollTo({ top })
+    this.listMoved()
+    const focus = () => document.querySelector(`.sessions [data-position="${this.list.cursor}"]`)?.focus()
+    requestAnimationFrame(() => requestAnimationFrame(focus))
+  }
+
+  // --- actions ---
 
   /** Runs a user's action, and shows its error. Returns whether it succeeded. */
   async act(doing) {
@@ -125,6 +172,10 @@ export class App {
     await this.act(async () => {
       this.agents = (await call("GET", "v1/agents")).agents
     })
+  }
+
+  async loadDirectory() {
+    if (this.directory === null) await this.act(async () => { this.directory = (await call("GET", "path")).directory })
   }
 
   async loadModels(agent) {

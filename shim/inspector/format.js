@@ -17,9 +17,6 @@ export function span(ms) {
 
 export const ago = (ms, now) => (now - ms < 1500 ? "now" : `${span(now - ms)} ago`)
 
-/** The state of a session as the list of sessions tells it, in the words of rows. */
-export const toldState = (info) => (info?.status === "busy" ? "running" : info?.status === "retry" ? "waiting" : "idle")
-
 export function bytes(count) {
   if (count === null || count === undefined) return "not known"
   return count < 2 ** 20 ? `${(count / 1024).toFixed(0)} KiB` : `${(count / 2 ** 20).toFixed(0)} MiB`

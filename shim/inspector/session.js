@@ -1,7 +1,6 @@
 // The session on display: its rows, the conversation built from them, and the user's actions.
 
 import { call, follow } from "./api.js"
-import { toldState } from "./format.js"
 import { Talk } from "./talk.js"
 import { Trace } from "./trace.js"
 import { Heights } from "./windowed.js"
@@ -29,6 +28,7 @@ export class Session {
     this.draft = ""
     this.images = []
     this.replies = {} // question id -> what is chosen so far
+    this.shown = new Map() // ask id -> when it was first on the screen, in ms
     this.link = "loading"
     this.why = ""
     this.ending = new AbortController()
@@ -66,8 +66,10 @@ export class Session {
 
   /** Of the turn, now: while the past comes, what the list of sessions says. */
   get state() {
-    if (this.trace.behind) return toldState(this.app.info(this.id))
-    return this.trace.last?.state ?? "idle"
+    const told = this.app.info(this.id)?.state ?? "idle"
+    if (this.trace.behind) return told
+    const state = this.trace.last?.state ?? "idle"
+    return (state === "running" && told === "retrying") || (state === "idle" && told === "failed") ? told : state
   }
 
   get queued() {
@@ -77,6 +79,16 @@ export class Session {
   /** What waits for a person. What waited in the past does so no more. */
   get waiting() {
     return this.trace.behind ? [] : this.talk.waiting
+  }
+
+  shownSince(ask) {
+    if (!this.shown.has(ask)) this.shown.set(ask, performance.now())
+    return this.shown.get(ask)
+  }
+
+  /** Whether a turn runs, which can be aborted. */
+  get busy() {
+    return ["queued", "running", "waiting", "retrying"].includes(this.state)
   }
 
   // --- the list of events ---

@@ -36,6 +36,16 @@ const escaped = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")
 /** A search for a text, whatever its case, in the JSON of rows. */
 export const searcher = (text) => new RegExp(escaped(JSON.stringify(text).slice(1, -1)), "i")
 
+/** Segments by turn: a turn begins where the state leaves idle, and has the idle time after it. */
+export function turns(segments) {
+  const found = []
+  for (const [place, segment] of segments.entries()) {
+    if (place === 0 || (segment.state !== "idle" && segments[place - 1].state === "idle")) found.push([])
+    found.at(-1).push(segment)
+  }
+  return found
+}
+
 export class Trace {
   /** `budget`: characters of texts that are kept. `load(after, bare)` gives PAGE rows after a sequence; bare: `event` alone. */
   constructor(session, { budget = TEXT_BUDGET, load = loader(session) } = {}) {

@@ -15,9 +15,11 @@ from typing import Annotated, Any, Literal
 from aiohttp import web
 from pydantic import BaseModel, Field
 
+from shim.faces.v1.models import SessionInfo
 from shim.faces.v1.routes.endpoint import exactly, page, universal, v1
 from shim.faces.v1.routes.events import Entry, encode_entry
 from shim.faces.v1.routes.sessions import SessionPath, session_info
+from shim.host.files.roots import visible_sessions
 from shim.http import wire_json
 from shim.http.log_stream import frame, last_event_id, stream
 from shim.http.operation import NO_CONTENT, Ctx
@@ -28,9 +30,12 @@ from shim.inspector.trace import Row
 from shim.lib.redaction import secrets_of
 from shim.store.rows import EventRow, event_of
 from shim.telemetry.meters import memory_bytes
+from universal.session.model import SessionRecord
 
 DEFAULT_LIMIT = 500
 MAX_LIMIT = 5_000
+SESSIONS_LIMIT = 50
+MAX_SESSIONS_LIMIT = 200
 EXPORT_PAGE = 2_000
 
 
@@ -45,6 +50,38 @@ class LiveQuery(BaseModel):
     """A stream: rows after `after`, unless the header `Last-Event-ID` says where it was cut."""
 
     after: Annotated[int, Field(ge=0)] = 0
+
+
+class SessionsQuery(BaseModel):
+    """A page of the list. `search` is part of a title, id, agent, model, directory or state; `open` is a session to add."""
+
+    search: str = ""
+    offset: Annotated[int, Field(ge=0)] = 0
+    limit: Annotated[int, Field(ge=1)] = SESSIONS_LIMIT
+    open: str = ""
+
+
+State = Literal["waiting", "retrying", "running", "failed", "ended", "idle"]
+
+
+class ListedSession(SessionInfo):
+    """A session and its state: `waiting` for a person, `failed` in its last turn, `ended` with its agent's process."""
+
+    state: State
+
+
+class SessionsResponse(BaseModel):
+    """A page of the sessions that match, those that wait for a person first, then the last changed first.
+
+    total  sessions that match; all: that there are; waiting: that wait for a person, without subagents' own
+    open   the session that was asked for, if there is one
+    """
+
+    sessions: list[ListedSession]
+    total: int
+    all: int
+    waiting: int
+    open: ListedSession | None = None
 
 
 class TraceEvent(BaseModel):
@@ -92,6 +129,53 @@ class Counters(BaseModel):
     loopLagMs: float
     memoryBytes: int | None
     sessions: int
+
+
+@v1(
+    "list_page",
+    "GET",
+    "/inspector/api/sessions",
+    tag="inspector",
+    answer=SessionsResponse,
+    errors=(400,),
+    ours=True,
+)
+async def list_page(ctx: Ctx, query: SessionsQuery) -> object:
+    """A page of the list of sessions, as a person looks for one."""
+    face, sessions = universal(ctx), ctx.services.sessions
+    records = await visible_sessions(sessions.index.newest_first(), ctx.services.settings.roots)
+    statuses = sessions.statuses()
+    # A session waits within a turn: the others need not be asked.
+    waiting = {id_ for id_ in statuses if sessions.requests.waiting_since_ms(id_) is not None}
+
+    def state_of(record: SessionRecord) -> State:
+        if record.id in waiting:
+            return "waiting"
+        if (status := statuses.get(record.id)) is not None and status.type != "idle":
+            return "retrying" if status.type == "retry" else "running"
+        if sessions.index.facts(record.id).get("outcome") == "failed":
+            return "failed"
+        return "ended" if sessions.index.is_ended(record.id) else "idle"
+
+    def matches(record: SessionRecord) -> bool:
+        model = record.model.model_id if record.model is not None else ""
+        texts = (record.title, record.directory, record.id, face.sessions.name_of(record.id), model, state_of(record))
+        return any(wanted in text.lower() for text in (*texts, sessions.index.agent_of(record.id)))
+
+    def entry(record: SessionRecord) -> ListedSession:
+        return ListedSession(**session_info(ctx, record).model_dump(), state=state_of(record))
+
+    wanted = query.search.strip().lower()
+    found = [record for record in records if matches(record)] if wanted else records
+    ordered = sorted(found, key=lambda record: record.id not in waiting)
+    opened = next((one for one in records if query.open in (one.id, face.sessions.name_of(one.id))), None) if query.open else None
+    return SessionsResponse(
+        sessions=[entry(one) for one in ordered[query.offset : query.offset + min(query.limit, MAX_SESSIONS_LIMIT)]],
+        total=len(found),
+        all=len(records),
+        waiting=sum(one.id in waiting and not one.parent_id for one in records),
+        open=entry(opened) if opened is not None else None,
+    )
 
 
 def _row(face: Universal, entry: Entry, row: Row) -> bytes:

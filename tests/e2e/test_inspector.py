@@ -32,6 +32,8 @@ CPU_S = 1.2
 """Processor time of the server for all of that: reading, replaying and sending. About half of it on two idle processors."""
 HEAP_MIB = 150
 ELEMENTS = 2_500
+SESSIONS = 130
+"""More than two pages of the list."""
 STREAM = "**/trace/sse*"
 EVENT = ".event:not(.heads)"
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 780}
@@ -65,6 +67,11 @@ class Inspector:
         self.say(text)
         self.browser.wait(want, timeout_s=TURN_S)
         self.idle()
+
+    def end(self) -> None:
+        """Ends the session for good, by the menu."""
+        self.browser.click(".menu summary")
+        self.browser.click(".menu button:text('End')")
 
     def tab(self, name: str) -> None:
         self.browser.click(f".tabs a[href$='/{name}']")
@@ -100,7 +107,7 @@ def test_a_session_is_made_and_everything_of_the_mock_is_seen(page: Inspector) -
     page.browser.click("aside a:has-text('New')")
     page.browser.do("fill", selector="input[name=title]", text="Everything")
     page.good()
-    page.browser.click("button:has-text('Begin')")
+    page.browser.click("button:has-text('Start session')")
     page.turn("markdown", "article table td:text('1,000')")
     assert page.count("article .text strong:text('bold')") == 1
     page.turn("think", "article .reasoning")
@@ -147,7 +154,7 @@ def test_a_permission_a_question_an_abort_and_the_end(page: Inspector) -> None:
     page.browser.click(".composer button:has-text('Abort')")
     page.idle()
     page.browser.do("accept")
-    page.browser.click("button:text('End')")
+    page.end()
     page.browser.wait(".badge.ended")
     page.browser.wait(".notice.ended:has-text('was terminated')")
     assert page.count(".composer") == 0
@@ -156,6 +163,60 @@ def test_a_permission_a_question_an_abort_and_the_end(page: Inspector) -> None:
     assert {"ask", "session"} <= set(page.kinds())
     assert all(page.count(f".strip .piece.{state}") for state in ("queued", "running", "waiting", "idle"))
     page.good("ended-phone-light")
+
+
+def test_a_session_that_waits_is_first_and_keys_work(page: Inspector) -> None:
+    make(page, "waits")
+    page.server.api.call("POST", "/v1/sessions/waits/messages", {"message": "permission"})
+    for number in range(SESSIONS):
+        make(page, f"filler-{number}")
+    page.browser.goto(f"{page.server.url}/inspector/#/")
+    page.browser.wait(".sessions .waits:has-text('Waiting for you: 1')", timeout_s=TURN_S)
+    page.browser.wait(".sessions li:first-child .state.waiting")
+    assert page.browser.do("eval", script="document.title").startswith("(1) ")
+    assert page.count(".sessions li") < SESSIONS / 2
+    assert page.count(".sessions a[tabindex='0']") == 1
+    page.good("list-light")
+    page.browser.do("eval", script="void document.querySelector('.sessions .window').scrollTo({ top: 1e6 })")
+    page.browser.wait(f".sessions li[aria-posinset='{SESSIONS + 1}'] a")
+    page.browser.press("/")
+    page.browser.do("fill", selector=".sessions input", text="FILLER-77")
+    page.browser.wait(".sessions ul[style*='height: 54px'] a[href*='filler-77']")
+    page.browser.do("fill", selector=".sessions input", text="nothing like it")
+    page.browser.click(".sessions button:has-text('Show all')")
+    page.browser.wait(".sessions li:first-child .state.waiting")
+    page.browser.do("eval", script="document.activeElement.blur()")
+    page.browser.press("j")
+    page.browser.wait(".sessions a[data-position='1']:focus")
+    page.browser.press("k")
+    page.browser.wait(".sessions a[data-position='0']:focus")
+    page.browser.press("Enter")
+    page.browser.wait(".ask:has-text('git push')")
+    page.browser.press("a")
+    assert page.count(".ask") == 1, "nobody has read it yet"
+
+    def is_allowed() -> bool:
+        page.browser.press("a")
+        return page.count(".ask") == 0
+
+    wait_for(is_allowed, TURN_S, "the key does not reply")
+    page.browser.wait("article .tool.completed")
+    page.idle()
+
+
+def test_one_column_on_a_phone_and_a_crash_takes_prompts(page: Inspector) -> None:
+    page.browser.do("look", **PHONE, scheme="dark")
+    page.open(make(page, "crashes"))
+    page.say("crash")
+    page.browser.wait(".badge.failed", timeout_s=TURN_S)
+    page.turn("echo it goes on", "article:not(.user) .text:has-text('it goes on')")
+    assert page.count("aside:visible") == 0
+    page.browser.do("eval", script="document.activeElement.blur()")
+    page.browser.press("Tab")
+    page.good()
+    page.browser.click(".head .back")
+    page.browser.wait(".sessions a[href*='crashes']")
+    assert page.count("main .blank:visible") == 0
 
 
 def test_a_part_links_to_its_events_and_back(page: Inspector) -> None:
@@ -211,7 +272,7 @@ def test_agents_counters_and_the_export(page: Inspector) -> None:
     page.browser.wait(".sessions li")
     page.good("sessions-phone-dark")
     page.open(session)
-    page.browser.wait("a[download]")
+    page.browser.wait("a[download]", state="attached")
     size = "fetch(document.querySelector('a[download]').href).then((a) => a.arrayBuffer()).then((b) => b.byteLength)"
     assert page.browser.do("eval", script=size) > 300
 
@@ -315,7 +376,7 @@ def test_a_real_agent(agent: str) -> None:
         browser.wait(".kind.k-error", timeout_s=TURN_S)
         page.idle()
         browser.do("accept")
-        browser.click("button:text('End')")
+        page.end()
         browser.wait(".badge.ended")
         page.tab("chat")
         browser.wait("article .notice.error")

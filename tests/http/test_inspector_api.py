@@ -163,3 +163,32 @@ async def test_a_server_without_a_cluster_has_no_nodes(v1: Face) -> None:
     assert "node" not in (await v1.call("list_sessions"))["sessions"][0]
     async with v1.live.api.raw.get("/metrics") as answer:
         assert "opencode_shim_cluster" not in await answer.text()
+
+
+async def test_sessions_that_wait_for_a_person_come_first_and_are_counted(v1: Face) -> None:
+    for name in ("old", "crashed", "new"):
+        await v1.session(name)
+    async with v1.stream("post_message_stream", session_id="old", json={"message": "permission"}) as stream:
+        await stream.until("permission.requested")
+        await v1.say("crashed", "crash")
+        await v1.say("new", "echo hello")
+        listed = await v1.call("list_page", open="crashed")
+        assert [(one["sessionId"], one["state"]) for one in listed["sessions"]] == [
+            ("old", "waiting"), ("new", "idle"), ("crashed", "failed"),
+        ]  # fmt: skip
+        assert (listed["total"], listed["all"], listed["waiting"]) == (3, 3, 1)
+        assert (listed["open"]["sessionId"], listed["open"]["state"]) == ("crashed", "failed")
+        found = await v1.call("list_page", search="Waiting")
+        assert ([one["sessionId"] for one in found["sessions"]], found["total"], found["all"]) == (["old"], 1, 3)
+
+
+async def test_pages_of_sessions_are_the_whole_list(v1: Face) -> None:
+    for number in range(7):
+        await v1.session(f"s{number}")
+    whole = [one["sessionId"] for one in (await v1.call("list_page"))["sessions"]]
+    assert sorted(whole) == [f"s{number}" for number in range(7)]
+    pages = [await v1.call("list_page", offset=offset, limit=3) for offset in (0, 3, 6, 9)]
+    assert [one["sessionId"] for page in pages for one in page["sessions"]] == whole
+    assert {page["total"] for page in pages} == {7}
+    assert [one["sessionId"] for one in (await v1.call("list_page", search="S3"))["sessions"]] == ["s3"]
+    assert (await v1.call("list_page", search="nothing like it", open="nobody")).get("open") is None

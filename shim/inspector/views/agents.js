@@ -1,6 +1,7 @@
 // Agents: what is installed, what each can do, and installing.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js"
+import { copyButton } from "./pieces.js"
 
 const WORDS = {
   planMode: "plan mode", permissions: "permissions", questions: "questions", images: "images", fileAttachments: "files",
@@ -16,7 +17,6 @@ function capabilities(can) {
 
 function models(app, agent) {
   const known = app.models[agent.id]
-  if (!agent.installed) return nothing
   if (!known) return html`<button class="small" @click=${() => app.loadModels(agent.id)}>Models and modes</button>`
   if (known.error) return html`<p class="notice error">${known.error}</p>`
   if (!known.models) return html`<p class="dim">asking …</p>`
@@ -29,23 +29,34 @@ function installing(app, agent) {
   const state = agent.install?.state ?? "none"
   if (state === "running") return html`<p>Installing ${agent.install.packages.join(", ")} …</p>
     <pre class="log" tabindex="0" aria-label="Progress">${agent.install.log.slice(-6).join("\n")}</pre>`
-  if (agent.installed) return nothing
   return html`${state === "failed" ? html`<p class="notice error">${agent.install.error}</p>` : nothing}
-    <p class="dim">${agent.trouble ?? agent.installHint}</p>
     <button class="small" @click=${() => app.install(agent.id)}>Install with npm</button>`
 }
 
+/** The command that installs an agent, as its hint has it between backticks. */
+const command = (hint) => /`([^`]+)`/.exec(hint ?? "")?.[1]
+
+function absent(app, agent) {
+  const line = command(agent.installHint)
+  return html`<li><h4>${agent.title ?? agent.id} <small class="dim">${agent.id}</small></h4>
+    ${line ? html`<p class="row-of-buttons"><code>${line}</code> ${copyButton(line, `Copy the command for ${agent.id}`)}</p>`
+      : html`<p class="dim">${agent.installHint ?? agent.trouble}</p>`}
+    ${installing(app, agent)}</li>`
+}
+
 const card = (app, agent) => html`<li class="card" aria-label=${agent.title ?? agent.id}>
-  <h3><span class="dot ${agent.installed ? "running" : "ended"}" aria-hidden="true"></span> ${agent.title ?? agent.id}
+  <h3><span class="dot running" aria-hidden="true"></span> ${agent.title ?? agent.id}
     <small class="dim">${agent.id}${agent.version ? ` ${agent.version}` : ""}</small></h3>
-  <p class="dim">${agent.installed ? (agent.path ?? "built in") : "not installed"} ·
-    ${agent.credentialsAvailable ? "credentials are there" : "no credentials seen"}</p>
-  ${agent.installed && agent.trouble ? html`<p class="notice">${agent.trouble}</p>` : nothing}
-  ${installing(app, agent)} ${capabilities(agent.capabilities)} ${models(app, agent)}
+  <p class="dim">${agent.path ?? "built in"}${agent.credentialsAvailable ? " · credentials are there" : ""}</p>
+  ${agent.trouble ? html`<p class="notice">${agent.trouble}</p>` : nothing}
+  ${agent.install?.state === "running" ? installing(app, agent) : nothing} ${capabilities(agent.capabilities)} ${models(app, agent)}
 </li>`
 
 export function view(app) {
   if (app.agents === null) return html`<p class="blank">Loading …</p>`
-  const sorted = [...app.agents].sort((a, b) => Number(b.installed) - Number(a.installed))
-  return html`<section class="page" aria-label="Agents"><h2>Agents</h2><ul class="cards">${sorted.map((agent) => card(app, agent))}</ul></section>`
+  const missing = app.agents.filter((agent) => !agent.installed)
+  return html`<section class="page" aria-label="Agents"><h2>Agents</h2>
+    <ul class="cards">${app.agents.filter((agent) => agent.installed).map((agent) => card(app, agent))}</ul>
+    ${missing.length ? html`<section class="card absent" aria-label="Not installed"><h3>Not installed</h3>
+      <ul>${missing.map((agent) => absent(app, agent))}</ul></section>` : nothing}</section>`
 }

@@ -16,9 +16,9 @@ function permission(session, { id, data }) {
     ${about && about !== data.action ? html`<p>${about}</p>` : nothing}
     ${meta.diff ? diffView(meta.diff) : meta.input ? html`<pre tabindex="0" aria-label="Input">${jsonText(meta.input)}</pre>` : nothing}
     <div class="row-of-buttons">
-      <button class="primary" @click=${reply("once")}>Allow once</button>
+      <button class="primary" data-reply="once" @click=${reply("once")}>Allow once</button>
       <button @click=${reply("always")}>Always</button>
-      <button class="danger" @click=${reply("reject")}>Reject</button>
+      <button class="danger" data-reply="reject" @click=${reply("reject")}>Reject</button>
       <input aria-label="Why not (told to the agent)" placeholder="why not (optional)" .value=${session.replies[id] ?? ""}
         @input=${(event) => { session.replies[id] = event.target.value }}>
     </div>
@@ -63,6 +63,7 @@ function question(session, { id, data }) {
 export function asksView(session) {
   const { waiting } = session
   if (!waiting.length) return nothing
+  for (const { id } of waiting) session.shownSince(id)
   return html`<div class="asks" tabindex="0" role="region" aria-label="Waits for you">
     ${repeat(waiting, (ask) => ask.id, (ask) => (ask.kind === "permission" ? permission(session, ask) : question(session, ask)))}
   </div>`

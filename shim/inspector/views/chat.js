@@ -9,6 +9,7 @@ import { toolCard } from "./tools.js"
 
 const SHOWN_MESSAGES = 60
 const AT_END_PX = 40
+const WORKING = { running: "working …", retrying: "the model did not answer; trying again …" }
 
 const jump = (session, part) => html`<button class="small jump" aria-label="Events that made this part" title="Events that made this part"
   @click=${() => session.showPart(part.id)}>${icon("aim")}</button>`
@@ -88,7 +89,7 @@ export function view(app, session) {
     ${!all.length && session.link === "live" ? html`<p class="blank">Nothing was said yet.</p>` : nothing}
     ${repeat(shown, (message) => message.info.id, (message) => html`${messageView(session, message)}
       ${(notes.get(message.info.id) ?? []).map(noteView)}`)}
-    ${session.state === "running" ? html`<p class="working dim"><span class="dot running"></span> working …</p>` : nothing}
+    ${WORKING[session.state] ? html`<p class="working dim"><span class="dot ${session.state}"></span> ${WORKING[session.state]}</p>` : nothing}
   </div>`
 }
 

@@ -31,10 +31,10 @@ export function composer(session) {
       <label class="button attach" title="Attach pictures">${icon("plus")}
         <input type="file" accept="image/*" multiple aria-label="Attach pictures"
           @change=${(event) => { addImages(session, [...event.target.files]); event.target.value = "" }}></label>
-      <textarea rows="1" aria-label="Message" placeholder=${session.state === "idle" ? "Message (Enter sends)" : "Message (handed over in order)"}
+      <textarea rows="1" aria-label="Message" placeholder=${!session.busy ? "Message (Enter sends)" : "Message (sent when this turn ends)"}
         .value=${live(session.draft)} @keydown=${key} @input=${(event) => { session.draft = event.target.value }}></textarea>
       <button class="primary">Send</button>
-      ${session.state === "idle" ? nothing : html`<button type="button" @click=${() => session.abort()}>Abort</button>`}
+      ${session.busy ? html`<button type="button" class="abort" @click=${() => session.abort()}>Abort</button>` : nothing}
     </div>
   </form>`
 }

@@ -14,7 +14,7 @@ function spark(values, label) {
 }
 
 const tile = (title, value, about, values) => html`<li class="card tile"><h3>${title}</h3><p class="big">${value}</p>
-  ${about ? html`<p class="dim">${about}</p>` : nothing}${values ? spark(values, `${title}, the last ${values.length} values`) : nothing}</li>`
+  <p class="dim about">${about ?? ""}</p>${values ? spark(values, `${title}, the last ${values.length} values`) : nothing}</li>`
 
 function table(title, counts, none) {
   const rows = Object.entries(counts).sort(([, a], [, b]) => b - a)
@@ -33,9 +33,9 @@ export function view(app) {
       ${tile("Events per second", now.eventsPerSecond.toFixed(1), "over the last 10 s", over("eventsPerSecond"))}
       ${tile("Turns running", now.turnsRunning, null, over("turnsRunning"))}
       ${tile("Subscribers", now.subscribers.opencode + now.subscribers.universal, `${now.subscribers.opencode} OpenCode, ${now.subscribers.universal} universal`)}
-      ${tile("Lag", now.lag, `events that the slowest reader is behind; ${now.cutOff} readers cut off`, over("lag"))}
+      ${tile("Lag", now.lag, `events, of the slowest reader; ${now.cutOff} cut off`, over("lag"))}
       ${tile("Memory", bytes(now.memoryBytes), null, over("memoryBytes"))}
-      ${tile("Event loop", `${now.loopLagMs} ms`, "from one step to the next", over("loopLagMs"))}
+      ${tile("Event loop", `${now.loopLagMs.toFixed(1)} ms`, "from one step to the next", over("loopLagMs"))}
     </ul>
     <div class="cards">
       ${table("Unparsed, by kind", now.unparsed, "None: every native event was understood.")}

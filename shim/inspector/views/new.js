@@ -7,7 +7,7 @@ export function view(app) {
   const usable = app.agents.filter((agent) => agent.installed)
   const agent = app.newAgent ?? usable[0]?.id
   if (agent) app.loadModels(agent)
-  const { models = [], modes = [] } = app.models[agent] ?? {}
+  const { models = [], modes = [], defaultModel } = app.models[agent] ?? {}
   const submit = (event) => {
     event.preventDefault()
     const fields = Object.fromEntries([...new FormData(event.target)].filter(([, value]) => value !== ""))
@@ -17,13 +17,13 @@ export function view(app) {
     <form class="fields" @submit=${submit}>
       <label>Agent <select name="agent" @change=${(event) => { app.newAgent = event.target.value; app.changed() }}>
         ${usable.map((one) => html`<option value=${one.id} ?selected=${one.id === agent}>${one.title ?? one.id}</option>`)}</select></label>
-      <label>Model <select name="model"><option value="">its default</option>
+      <label>Model <select name="model"><option value="">${defaultModel ? `default (${defaultModel})` : "default"}</option>
         ${models.map((model) => html`<option value=${model.id}>${model.name ?? model.id}</option>`)}</select></label>
-      <label>Mode <select name="agentMode"><option value="">its default</option>
+      <label>Mode <select name="agentMode"><option value="">${modes.length ? `default (${modes[0].name})` : "default"}</option>
         ${modes.map((mode) => html`<option value=${mode.id}>${mode.name}</option>`)}</select></label>
-      <label>Directory <input name="directory" placeholder="the server's"></label>
+      <label>Directory <input name="directory" placeholder=${app.directory ?? ""}></label>
       <label>Title <input name="title" placeholder="from the first message"></label>
-      <button class="primary" ?disabled=${!agent}>Begin</button>
+      <button class="primary" ?disabled=${!agent}>Start session</button>
       ${usable.length < app.agents.length ? html`<p class="dim"><a href="#/agents">${app.agents.length - usable.length} more agents</a> are not installed.</p>` : nothing}
     </form></section>`
 }

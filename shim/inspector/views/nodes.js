@@ -1,9 +1,10 @@
 // Nodes: the servers of the cluster, what each can run, its sessions, and whether it lives.
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js"
-import { span, toldState } from "../format.js"
+import { span } from "../format.js"
 
 const SHOWN = 5
+const STATES = { busy: "running", retry: "retrying", idle: "idle" }
 const LATE_MS = 6000 // two of three renewals of a lease are missing
 
 const plural = (count, word) => `${count.toLocaleString("en")} ${word}${count === 1 ? "" : "s"}`
@@ -12,8 +13,8 @@ const chips = (texts, none) => (texts.length ? texts.map((text) => html`<span cl
 function sessions(app, node) {
   const there = app.sessions.filter((info) => info.node === node.id)
   return html`${plural(node.sessions, "session")}
-    <ul>${there.slice(0, SHOWN).map((info) => html`<li><span class="dot ${toldState(info)}" aria-hidden="true"></span>
-      <a href="#/session/${encodeURIComponent(info.sessionId)}/chat">${info.title || info.sessionId}</a> <span class="dim">${toldState(info)}</span></li>`)}</ul>
+    <ul>${there.slice(0, SHOWN).map((info) => html`<li><span class="dot ${STATES[info.status]}" aria-hidden="true"></span>
+      <a href="#/session/${encodeURIComponent(info.sessionId)}/chat">${info.title || info.sessionId}</a> <span class="dim">${STATES[info.status]}</span></li>`)}</ul>
     ${there.length > SHOWN ? html`<p class="dim">and ${there.length - SHOWN} more</p>` : nothing}`
 }
 

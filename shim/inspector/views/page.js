@@ -19,14 +19,19 @@ function main(app) {
     return module ? module.view(app) : html`<p class="blank">Loading …</p>`
   }
   return html`<div class="blank">
-    <p>Choose a session to see what goes on between agent, universal events and OpenCode.</p>
+    <p>${app.list.waiting ? `Waiting for you: ${app.list.waiting}. The list begins with what waits.` : "Choose a session: its conversation, and each event of its agent."}</p>
     <p><a class="button primary" href="#/new">New session</a></p>
   </div>`
 }
 
 export function page(app) {
   const lost = app.reached !== null && app.reached !== true
+  const skip = (event) => {
+    event.preventDefault()
+    document.getElementById("main").focus()
+  }
   return html`
+    <a class="skip button" href="#main" @click=${skip}>Skip to the content</a>
     <header class="top">
       <h1><a href="#/">Inspector</a> <small>opencode-shim</small></h1>
       <nav aria-label="Pages">
@@ -38,6 +43,6 @@ export function page(app) {
       <button class="small" @click=${() => { app.notice = null; app.changed() }}>Dismiss</button></p>` : nothing}
     <div class="body at-${app.route.name}">
       ${["home", "session", "new"].includes(app.route.name) ? sidebar(app) : nothing}
-      <main id="main">${main(app)}</main>
+      <main id="main" tabindex="-1">${main(app)}</main>
     </div>`
 }

@@ -8,8 +8,11 @@ import { strip } from "./strip.js"
 
 const TABS = [["chat", "Chat"], ["events", "Events"]]
 
+/** Whether it takes no more prompts. One whose agent has crashed takes them: the agent is started again. */
+const isOver = (session, info) => (session.trace.behind || session.link === "loading" ? info?.state === "ended" : session.talk.ended)
+
 function head(app, session, info) {
-  const ended = session.talk.ended || info?.ended
+  const ended = isOver(session, info)
   const state = ended ? "ended" : session.state
   const facts = [info?.agent, info?.model, info?.agentMode, info?.permissionMode === "default" ? null : info?.permissionMode]
   return html`<div class="head">
@@ -18,11 +21,15 @@ function head(app, session, info) {
     <span class="badge ${state}" role="status">${state}${session.queued ? `, ${session.queued} queued` : ""}</span>
     <span class="facts dim" title=${info?.directory ?? ""}>${facts.filter(Boolean).join(" · ")}</span>
     <span class="actions">
-      <button class="small" ?disabled=${session.state === "idle"} @click=${() => session.abort()}>Abort turn</button>
-      <button class="small danger" ?disabled=${ended}
-        @click=${() => confirm("Stop this session's agent for good? The session can still be read.") && session.terminate()}>End</button>
-      <a class="button small" download href=${address(`inspector/api/sessions/${encodeURIComponent(session.id)}/export`)}
-        title="A zip archive of its native, universal and OpenCode events, without paths and secrets, for bug reports">Export</a>
+      <details class="menu" @focusout=${(event) => { if (!event.currentTarget.contains(event.relatedTarget)) event.currentTarget.open = false }}>
+        <summary class="button small">More</summary>
+        <div class="choices">
+          <a class="button" download href=${address(`inspector/api/sessions/${encodeURIComponent(session.id)}/export`)}
+            title="A zip archive of its native, universal and OpenCode events, without paths and secrets, for bug reports">Export</a>
+          <button class="danger" ?disabled=${ended}
+            @click=${() => confirm("Stop this session's agent for good? The session can still be read.") && session.terminate()}>End</button>
+        </div>
+      </details>
     </span>
   </div>`
 }
@@ -45,10 +52,10 @@ export function sessionView(app, session) {
   if (session.link === "gone") return html`<div class="blank"><p>${session.why}</p><p><a class="button" href="#/">All sessions</a></p></div>`
   const info = app.info(session.id)
   const module = app.view(app.route.tab)
-  return html`<section class="session" aria-label="Session">
+  return html`<section class="session ${session.waiting.length ? "asked" : ""}" aria-label="Session">
     ${head(app, session, info)} ${strip(session)} ${tabs(app, session)}
     ${module ? module.view(app, session) : html`<div class="blank">Loading …</div>`}
     ${asksView(session)}
-    ${session.talk.ended || info?.ended ? nothing : composer(session)}
+    ${isOver(session, info) ? nothing : composer(session)}
   </section>`
 }

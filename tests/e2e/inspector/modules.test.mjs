@@ -5,8 +5,9 @@ import { test } from "node:test"
 const at = (name) => import(new URL(`../../../shim/inspector/${name}.js`, import.meta.url))
 const { cutter } = await at("api")
 const { Talk } = await at("talk")
-const { PAGE, Trace } = await at("trace")
+const { PAGE, Trace, turns } = await at("trace")
 const { Heights } = await at("windowed")
+const { List, PAGE: LIST_PAGE, ROW_PX } = await at("list")
 const { nativeLine, span } = await at("format")
 
 const row = (sequence, { type = "item.delta", data = { delta: "x", part_type: "text" }, opencode = [], state = "running", open = [] } = {}) =>
@@ -154,4 +155,58 @@ test("lines", () => {
   assert.equal(nativeLine({ type: "stream_event", event: { type: "content_block_delta" } }), "stream_event · content_block_delta")
   assert.equal(nativeLine("no JSON"), "no JSON")
   assert.deepEqual([span(3), span(1250), span(61_000)], ["3 ms", "1.3 s", "1 min"])
+})
+
+/** A list over `count` sessions of a server, which notes what it was asked. */
+function listOf(count) {
+  const asked = []
+  const load = async (search, offset, open) => {
+    asked.push([search, offset, open])
+    const all = Array.from({ length: count }, (_, at) => ({ sessionId: `s${at}` })).filter((one) => one.sessionId.includes(search))
+    return { sessions: all.slice(offset, offset + LIST_PAGE), total: all.length, all: count, waiting: 0, open: { sessionId: open } }
+  }
+  return { asked, list: new List({ load }) }
+}
+
+test("the list asks for the pages on the screen alone, and keeps few", async () => {
+  const { asked, list } = listOf(5000)
+  assert.equal(list.all, null)
+  await list.refresh("s4999")
+  assert.deepEqual(asked, [["", 0, "s4999"]])
+  assert.deepEqual([list.total, list.at(3).sessionId, list.at(4000)], [5000, "s3", null])
+  assert.equal(list.info("s4999"), list.open)
+  for (let page = 0; page < 60; page++) {
+    list.scroll = { top: page * LIST_PAGE * ROW_PX, height: 600 }
+    if (list.lacks) await list.refresh()
+    assert.equal(list.lacks, false)
+    assert.equal(list.at(page * LIST_PAGE).sessionId, `s${page * LIST_PAGE}`)
+  }
+  assert.ok(list.pages.size <= 8)
+})
+
+test("a search begins at the top, and an answer to an earlier one is dropped", async () => {
+  const { list } = listOf(200)
+  list.scroll = { top: 9000, height: 600 }
+  const early = list.refresh()
+  list.find("s19")
+  await early
+  assert.deepEqual([list.all, list.scroll.top, list.pages.size], [null, 0, 0])
+  await list.refresh()
+  assert.deepEqual([list.total, list.all, list.at(1).sessionId], [11, 200, "s190"])
+})
+
+test("the cursor stays in the list, and says where the list must scroll to", async () => {
+  const { list } = listOf(100)
+  list.scroll = { top: 0, height: 5 * ROW_PX }
+  await list.refresh()
+  assert.equal(list.move(-1), null)
+  assert.deepEqual([list.move(4), list.cursor], [null, 4])
+  assert.deepEqual([list.move(1), list.cursor], [ROW_PX, 5])
+  assert.deepEqual([list.move(1000), list.cursor], [95 * ROW_PX, 99])
+})
+
+test("the strip: segments by turn, each with the idle time after it", () => {
+  const segments = ["idle", "queued", "running", "idle", "queued", "waiting"].map((state, at) => ({ state, at }))
+  assert.deepEqual(turns(segments).map((turn) => turn.map((one) => one.state)), [["idle"], ["queued", "running", "idle"], ["queued", "waiting"]])
+  assert.deepEqual(turns([]), [])
 })

@@ -87,8 +87,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Why a test was tried again: its first try is not among the failures. `.ci/parts.sh` counts those that passed then."""
+    if hasattr(config, "workerinput"):
+        return  # a worker has a summary too, and the process that started it counts its tests
     tried_again = terminalreporter.getreports("rerun")
     for report in tried_again:
         terminalreporter.write_sep("_", f"first try of {report.nodeid}")

@@ -66,11 +66,21 @@ class Reporter:
     def write_line(self, line: str) -> None: ...
 
 
-def test_only_tests_that_passed_in_the_end_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Worker:
+    """The configuration of a process that another one gives tests."""
+
+    workerinput = ()
+
+
+@pytest.mark.parametrize(("config", "counted"), [(object(), "test_passed_then\n"), (Worker(), "")], ids=["main", "worker"])
+def test_only_tests_that_passed_in_the_end_are_counted_and_once(
+    config: Any, counted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SHIM_RERUNS", str(tmp_path / "reruns"))
+    (tmp_path / "reruns").touch()
     reporter: Any = Reporter()
-    pytest_terminal_summary(reporter)
-    assert (tmp_path / "reruns").read_text() == "test_passed_then\n"
+    pytest_terminal_summary(reporter, config)
+    assert (tmp_path / "reruns").read_text() == counted
 
 
 SELECTIONS = {
@@ -93,3 +103,9 @@ def test_a_test_with_any_marks_is_run_by_one_part(folder: str, marks: tuple[str,
         if folder in folders and Expression.compile(selection).evaluate(lambda name, **_: name in marks):
             parts.append(part)
     assert len(parts) == 1
+
+
+def test_what_is_measured_runs_once_and_beside_no_other_test() -> None:
+    lines = (REPO / ".ci" / "run").read_text().splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("part ") and "make micro" in line] == ["micro"]
+    assert [line.split()[1] for line in lines if line.startswith("part ") and "--ignore=tests/micro" in line] == ["test"]

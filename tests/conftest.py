@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from aiohttp import web_app
 from hypothesis import HealthCheck, settings
 
 from shim.agents import plugins
@@ -63,9 +64,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def logging_is_restored() -> Iterator[None]:
-    """Logging is global: a test that configures it leaves the next one as pytest began."""
+def globals_are_restored() -> Iterator[None]:
+    """What is global is after a test as before it: logging, and aiohttp's cache of handlers, which keeps the last 1,024
+    applications alive, each with its server, store and event loop."""
     yield
+    web_app._cached_build_middleware.cache_clear()
     if structlog.is_configured():
         structlog.reset_defaults()
         structlog.contextvars.clear_contextvars()

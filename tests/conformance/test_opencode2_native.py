@@ -1,26 +1,22 @@
 """What we tell on OpenCode 2's wire, beside what OpenCode 2 itself has told of the same scenes (build V2_JULY of July 2026).
 
-In order: scene by scene, the types of events of an execution. In shape: for each type of event and message, which fields it has.
+In order: scene by scene, the types of events of an execution. In shape (`test_opencode2_shapes`): for each
+type of event and message, which fields it has.
 All differences are rows of `compat_fixtures/opencode2/differences.toml`, each with its reason; a row that is not needed fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.dialects import V2_JULY
-from shim.faces.opencode2.events import Event
 from tests.http.opencode2.client import tui
 from tests.support.live import live
 from tests.support.opencode2_oracle import check_event
-from tests.support.opencode2_replay import NATIVE, OURS, Comparison, Shapes, all_scenes, journals, kinds, of_agents, wire_events
-from tests.support.opencode2_story import synthetic_stories
-from tests.support.opencode2_views import OpenCode2View
+from tests.support.opencode2_replay import NATIVE, OURS, Comparison, all_scenes, journals, kinds, wire_events
 from tests.support.two_faces import second_of
 
 Wire = dict[str, Any]
@@ -98,28 +94,6 @@ async def test_a_retry_is_published_as_it_was_seen(name: str) -> None:
     assert all(event.data["at"] >= event.created for event in retries)
     assert {event.data["error"]["type"] for event in retries} == {"provider.internal"}
     assert len({event.data["assistantMessageID"] for event in events if event.type.startswith("session.step.")}) == 1
-
-
-# --- shapes ---------------------------------------------------------------------------------------------------
-
-
-async def test_the_shapes_are_those_of_opencode() -> None:
-    """Ours are of all recordings of all agents, and of what no recording has."""
-    shapes = Shapes()
-    for name in of_agents():
-        for journal in await journals(name):
-            session, events = second_of(journal, name.split("/")[0])
-            _see(shapes, events, OpenCode2View(session))
-    for story in synthetic_stories():
-        _see(shapes, story.told, story.now)
-    JULY.check_shapes(shapes)
-
-
-def _see(shapes: Shapes, events: Iterable[Event], conversation: OpenCode2View) -> None:
-    for event in filter(None, map(V2_JULY.event, events)):
-        shapes.see(event.type, event.wire())
-    for message in filter(None, map(V2_JULY.message, conversation.messages.values())):
-        shapes.see(f"message {message['type']}", message)
 
 
 def test_each_row_says_why() -> None:

@@ -27,8 +27,8 @@ cluster-chaos: .venv/.dev  ## faults on a cluster at work, its promises checked:
 test: .venv/.dev  ## all tests but the slow and the end-to-end ones
 	$(BIN)pytest -q -n auto --dist worksteal $(ARGS)
 
-test-slow: .venv/.dev  ## faults of agents and of the machine, spoiled recordings, planted bugs: some minutes
-	$(BIN)pytest -q -n auto --dist worksteal -m "slow and not nightly" $(ARGS)
+test-slow: .venv/.dev  ## faults of agents and of the machine, clusters of processes, spoiled recordings, planted bugs: some minutes
+	$(BIN)pytest -q -n auto --dist worksteal -m "slow and not nightly and not e2e" $(ARGS)
 
 slow-all: .venv/.dev  ## what `make test-slow` leaves out: a request of each kind in the document, reconnects, more planted bugs
 	$(BIN)pytest -q -n auto --dist worksteal -m nightly --ignore=tests/e2e --timeout=300 $(ARGS)

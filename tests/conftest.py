@@ -17,9 +17,13 @@ from aiohttp import web_app
 from hypothesis import HealthCheck, settings
 
 from shim.agents import plugins
+from tests.support.worker_memory import WorkerMemory
 
-LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "500"))
-"""Examples for each law of turns; `.ci/run` sets 1000, `make laws` 20000."""
+LAW_EXAMPLES = int(os.environ.get("SHIM_LAW_EXAMPLES", "200"))
+"""Examples for each law of turns; `.ci/run` sets 500, `make test-slow` 1000, `make laws` 20000."""
+
+ORDINARY_EXAMPLES = 500
+"""At most so many are tried in a run for one change. More are a search for what nobody has thought of."""
 
 FUZZ_EXAMPLES = int(os.environ.get("SHIM_FUZZ_EXAMPLES", "0"))
 """Examples for all that says no number of its own, as what is fuzzed; 0: some for each run of tests. `make fuzz` sets many."""
@@ -39,7 +43,9 @@ for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler if number is signal.SIGINT else signal.SIG_DFL)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if LAW_EXAMPLES <= ORDINARY_EXAMPLES and not FUZZ_EXAMPLES:
+        config.pluginmanager.register(WorkerMemory())
     gc.disable()  # thousands of tests are collected and stay
     # Tracebacks of Rich, structlog's own choice, show all variables of each frame, and take a second each.
     structlog.dev.ConsoleRenderer.get_active().exception_formatter = structlog.dev.plain_traceback
@@ -77,7 +83,11 @@ def globals_are_restored() -> Iterator[None]:
 RERUN_LINES = 60
 """Of what the first try of a test that is tried again has to say; what failed is at its end."""
 HERE = Path(__file__).parent
-SLOW = ("faults", "fuzz", "properties/test_mutants.py", "http/test_v1_reconnect.py", "conformance/test_native_requests.py")
+SLOW = (
+    *("faults", "fuzz", "properties/test_mutants.py", "http/test_v1_reconnect.py", "conformance/test_native_requests.py"),
+    *("process/test_opencode2_agent.py", "process/test_opencode_program.py", "process/test_old_data.py"),
+    "http/test_git_vectors.py",
+)
 """Longer than a person waits between two edits; `make test-slow`."""
 
 

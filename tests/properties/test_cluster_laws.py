@@ -9,7 +9,7 @@ import pytest
 import structlog
 from hypothesis import Phase, given, settings
 
-from tests.conftest import LAW_EXAMPLES
+from tests.conftest import LAW_EXAMPLES, ORDINARY_EXAMPLES
 from tests.properties.cluster_laws import check, check_read, check_views, describe
 from tests.properties.cluster_plan import NODES, STEPS, Step, play
 from tests.properties.cluster_world import ClusterWorld, run
@@ -18,8 +18,8 @@ PHASES = [Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink]
 """All but explanations, which take as long as the rest."""
 
 
-IS_ORDINARY = LAW_EXAMPLES <= 500
-"""The ordinary run draws the same histories each time: a rare broken law stops `.ci/run` and `make laws`, and nobody else."""
+IS_ORDINARY = LAW_EXAMPLES <= ORDINARY_EXAMPLES
+"""The ordinary run draws the same histories each time: a rare broken law stops `make laws`, and nobody else."""
 
 
 @pytest.fixture(autouse=True)

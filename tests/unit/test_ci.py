@@ -6,12 +6,15 @@ import re
 import subprocess
 from itertools import chain, combinations
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from _pytest.mark.expression import Expression
 
 from tests.conftest import pytest_terminal_summary
+from tests.support import worker_memory
+from tests.support.worker_memory import MAX_MIB, WorkerMemory
 
 REPO = Path(__file__).resolve().parents[2]
 RUN_S = 30
@@ -84,7 +87,8 @@ def test_only_tests_that_passed_in_the_end_are_counted_and_once(
 
 
 SELECTIONS = {
-    "make test": (".ci/run", r"-m '(.+)' -n", ("tests/e2e", "tests/http")),
+    "make test": ("pyproject.toml", r"-m '(.+)' -p", ("tests/e2e", "tests/http")),
+    "make test-slow": ("Makefile", r'-m "(slow.+)" \$', ("tests/e2e", "tests/http")),
     "make e2e": ("Makefile", r'-m "(e2e.+)" tests/e2e', ("tests/e2e",)),
     "make slow-all": ("Makefile", r"-m (\w+) --ignore=tests/e2e", ("tests/http",)),
     "make e2e-all": ("Makefile", r"-m (\w+) tests/e2e", ("tests/e2e",)),
@@ -109,3 +113,27 @@ def test_what_is_measured_runs_once_and_beside_no_other_test() -> None:
     lines = (REPO / ".ci" / "run").read_text().splitlines()
     assert [line.split()[1] for line in lines if line.startswith("part ") and "make micro" in line] == ["micro"]
     assert [line.split()[1] for line in lines if line.startswith("part ") and "--ignore=tests/micro" in line] == ["test"]
+
+
+def worker(mib: int) -> Any:
+    """A worker at its end, as the process sees it that has the results."""
+    return SimpleNamespace(gateway=SimpleNamespace(id="gw0"), workeroutput={"held_mib": mib})
+
+
+@pytest.mark.parametrize(("mib", "code"), [(MAX_MIB, pytest.ExitCode.OK), (MAX_MIB + 1, pytest.ExitCode.TESTS_FAILED)])
+def test_a_worker_that_keeps_too_much_memory_fails_the_run(
+    mib: int, code: pytest.ExitCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_memory, "held_mib", lambda: 1)
+    memory = WorkerMemory()
+    memory.pytest_testnodedown(worker(mib))
+    session: Any = SimpleNamespace(config=object(), exitstatus=pytest.ExitCode.OK)
+    memory.pytest_sessionfinish(session)
+    assert session.exitstatus == code
+    assert [line.split()[:3] for line in memory.excess()] == [["gw0", "holds", f"{mib}"]] * (code != pytest.ExitCode.OK)
+
+
+def test_a_worker_tells_what_it_holds() -> None:
+    session: Any = SimpleNamespace(config=SimpleNamespace(workeroutput={}), exitstatus=pytest.ExitCode.OK)
+    WorkerMemory().pytest_sessionfinish(session)
+    assert session.config.workeroutput["held_mib"] > 20

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from shim.cluster.peers import Growth
 from shim.cluster.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
 from shim.cluster.repeats import Repeats
+from tests.conftest import LAW_EXAMPLES
 from tests.unit.cluster.test_places import MOMENT, change, publish
 from tests.unit.cluster.test_replays import DRAWS, MADE, Cluster, Event, events_of, replays_at
 
@@ -80,7 +81,7 @@ class Client:
         assert sorted((*self.got, *missed)) == sorted(self.whole)
 
 
-@settings(max_examples=200)
+@settings(max_examples=LAW_EXAMPLES // 4)
 @given(DRAWS, LAGS, COUNTS, COUNTS, COUNTS)
 def test_a_client_of_a_server_that_is_behind_gets_every_event_once(
     draws: list[tuple[str, int]], lags: list[int], choice: int, heard: int, shown: int

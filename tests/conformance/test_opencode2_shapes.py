@@ -23,7 +23,7 @@ UNTOLD = {"session.next.context.updated"}
 """What the preview tells of its own instructions, of which no agent speaks."""
 
 
-async def told() -> AsyncIterator[tuple[list[Event], OpenCode2View]]:
+async def stories() -> AsyncIterator[tuple[list[Event], OpenCode2View]]:
     """Events and conversation of each session."""
     for name in of_agents():
         for journal in await journals(name):
@@ -36,7 +36,7 @@ async def told() -> AsyncIterator[tuple[list[Event], OpenCode2View]]:
 async def test_events_and_messages_are_as_the_document_says_and_have_the_fields_of_each_build() -> None:
     july, preview = Shapes(), Shapes()
     seen: set[str] = set()
-    async for events, conversation in told():
+    async for events, conversation in stories():
         for shapes, types, speaks in ((july, ANY, V2_JULY), (preview, LILDAX.ours, PREVIEW)):
             wire = [event.wire() for event in map(speaks.event, events) if event is not None]
             messages = [one for one in map(speaks.message, conversation.messages.values()) if one is not None]

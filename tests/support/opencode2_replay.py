@@ -190,7 +190,7 @@ class Shapes:
         self.some[kind] |= fields
         self.all[kind] = self.all.get(kind, fields) & fields
 
-    def see_wire(self, events: Iterable[Wire], messages: Iterable[Wire], ours: tuple[str, ...]) -> None:
+    def see_wire(self, events: Iterable[Mapping[str, Any]], messages: Iterable[Mapping[str, Any]], ours: tuple[str, ...]) -> None:
         """Add what a client gets: events whose types begin so, and messages."""
         for event in events:
             if event["type"].startswith(ours):

@@ -35,8 +35,9 @@ class WorkerMemory:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if hasattr(session.config, "workeroutput"):
-            session.config.workeroutput["held_mib"] = held_mib()
+        told: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
+        if told is not None:
+            told["held_mib"] = held_mib()
             return
         self._held["pytest"] = held_mib()
         if self.excess() and session.exitstatus == pytest.ExitCode.OK:

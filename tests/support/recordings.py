@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ def path_of(name: str) -> Path:
     return ROOT / f"{name}.jsonl"
 
 
+@cache
 def is_ours(name: str) -> bool:
     """Whether `opencode-shim record` made it."""
     return is_own(path_of(name))
@@ -67,9 +69,14 @@ def has_commands(name: str) -> bool:
 
 def names(agent: str = "") -> list[str]:
     """All recordings of an agent, or of all of them but the mock."""
+    return [name for name in _all_names() if (name.startswith(f"{agent}/") if agent else not name.startswith("mock/"))]
+
+
+@cache
+def _all_names() -> tuple[str, ...]:
+    """Looks at the folders once: a dozen files of tests ask while tests are collected."""
     found = [path for path in recordings_below(ROOT) if path.parent.name != "universal"]
-    names = [str(path.relative_to(ROOT))[: -len(".jsonl")] for path in found]
-    return [name for name in names if (name.startswith(f"{agent}/") if agent else not name.startswith("mock/"))]
+    return tuple(str(path.relative_to(ROOT))[: -len(".jsonl")] for path in found)
 
 
 def read(name: str) -> Recording:

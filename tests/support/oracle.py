@@ -56,14 +56,26 @@ class Divergence:
         return self.status == status and fnmatchcase(operation, self.operation)
 
 
-def references(schema: Any) -> frozenset[str]:
+def schemas_below(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a document's schemas that one needs. A validator copies all that it is given: a document takes megabytes."""
+    found: dict[str, Any] = {}
+    left = list(_references(schema))
+    while left:
+        name = left.pop()
+        if name not in found:
+            found[name] = schemas[name]
+            left += _references(schemas[name])
+    return found
+
+
+def _references(schema: Any) -> frozenset[str]:
     """The names of the document's schemas that a schema names itself."""
     if isinstance(schema, Mapping):
         own = schema.get("$ref")
-        inner = frozenset[str]().union(*map(references, schema.values()))
+        inner = frozenset[str]().union(*map(_references, schema.values()))
         return inner | {own.removeprefix(REFERENCE)} if isinstance(own, str) else inner
     if isinstance(schema, list):
-        return frozenset[str]().union(*map(references, schema))
+        return frozenset[str]().union(*map(_references, schema))
     return frozenset()
 
 
@@ -86,7 +98,6 @@ class OpenApi:
         # Fixed paths before those with placeholders: /session/status is no session.
         self._paths.sort(key=lambda row: row[1].pattern.count("[^/]+"))
         self._validators: dict[str, jsonschema_rs.Validator] = {}
-        self._references: dict[str, frozenset[str]] = {}
 
     def operation_of(self, method: str, path: str) -> str | None:
         """The operation that a request is; None if the document has none."""
@@ -96,22 +107,10 @@ class OpenApi:
         """(JSON pointer, message) of each error. `key` names the schema: its validator is kept."""
         validator = self._validators.get(key)
         if validator is None:
-            whole = {**schema, "components": {"schemas": self._schemas_below(schema)}}
+            whole = {**schema, "components": {"schemas": schemas_below(schema, self.schemas)}}
             validator = self._validators.setdefault(key, jsonschema_rs.Draft202012Validator(whole))
         for error in validator.iter_errors(value):
             yield "".join(f"/{step}" for step in error.instance_path) or "/", error.message
-
-
-    def _schemas_below(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        """The named schemas that one needs. A validator copies all that it is given: with the whole document it takes megabytes."""
-        found: dict[str, Any] = {}
-        left = list(references(schema))
-        while left:
-            name = left.pop()
-            if name not in found:
-                found[name] = self.schemas[name]
-                left += self._references.setdefault(name, references(self.schemas[name]))
-        return found
 
 
 class Oracle(OpenApi):

@@ -26,6 +26,7 @@ from aiohttp import ClientResponse
 
 from shim.store.base import Store
 from tests.support.live import Live, live
+from tests.support.oracle import schemas_below
 
 ROOT = Path(__file__).resolve().parents[2]
 WAIT_S = 20.0
@@ -67,7 +68,8 @@ class Document:
         key = json.dumps(schema)
         judge = self.judges.get(key)
         if judge is None:
-            judge = self.judges[key] = jsonschema_rs.Draft202012Validator({**schema, "components": {"schemas": self.schemas}})
+            whole = {**schema, "components": {"schemas": schemas_below(schema, self.schemas)}}
+            judge = self.judges[key] = jsonschema_rs.Draft202012Validator(whole)
         return ["/".join(map(str, error.instance_path)) + ": " + error.message[:300] for error in judge.iter_errors(value)]
 
     def check_event(self, event: Any) -> None:

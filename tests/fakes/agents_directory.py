@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
 
 from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
+from shim.host.config.opencode_config import UNREAD, OpenCodeConfig
+from shim.sessions.session.dependencies import SessionDeps
 from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Mode, Model, SlashCommand
 from universal.registry import agents
 
@@ -83,6 +87,11 @@ class FakeAgents:
 
     def get(self, name: str) -> FakeAgent | None:
         return next((agent for agent in self._agents if agent.spec.name == name), None)
+
+
+def services_for_choice(agents: FakeAgents, config: OpenCodeConfig = UNREAD) -> SessionDeps:
+    """As much of the services of sessions as the choice of an agent, a model and a mode takes."""
+    return cast("SessionDeps", SimpleNamespace(agents=agents, config_now=lambda directory: config))
 
 
 def agent(

@@ -135,7 +135,7 @@ async def _run(
         body = await _expand(manager, actor, template, arguments, body, subagents=subagents)
         body = await _leave_out_unknown(manager, state, template, body, wish)
     else:
-        choice = await choose(manager.deps.agents, state.session, body)
+        choice = await choose(manager.deps, state.session, body)
         native = await _native(manager, choice.agent, name, templates, actor.directory)
         text = f"{native.mark}{native.name} {arguments}".rstrip()
         body = replace(body, parts=[Text("", text), *body.parts])
@@ -168,7 +168,7 @@ async def _leave_out_unknown(
 
 async def _is_unknown(manager: SessionManager, state: SessionState, body: PromptRequest) -> bool:
     try:
-        await choose(manager.deps.agents, state.session, body)
+        await choose(manager.deps, state.session, body)
     except UnknownChoice:
         return True
     return False
@@ -200,7 +200,7 @@ async def _native(
 async def _has_subagents(manager: SessionManager, state: SessionState, body: PromptRequest) -> bool:
     """Whether the chosen agent has subagents. `submit` reports a wrong choice."""
     try:
-        choice = await choose(manager.deps.agents, state.session, body)
+        choice = await choose(manager.deps, state.session, body)
     except UnknownChoice:
         return True
     return choice.agent.spec.capabilities.subagents
@@ -262,7 +262,7 @@ async def _refusals_of(
     if not lines:
         return {}
     deps, directory = manager.deps, actor.directory
-    agent = (await choose(deps.agents, actor.main.session, body)).agent.spec
+    agent = (await choose(deps, actor.main.session, body)).agent.spec
     if deps.trust is not None and not await asyncio.to_thread(deps.trust.is_trusted, directory, agent.project_settings.reads):
         return dict.fromkeys(lines, _UNTRUSTED)
     policy = manager.policy(actor.main, mode)

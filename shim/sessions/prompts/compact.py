@@ -52,7 +52,7 @@ async def begin(
     state = actor.main
     body = PromptRequest(parts=(), model=model, message_id=message_id)
     check_ids(state.session, body)
-    choice = await choose(manager.deps.agents, state.session, body)
+    choice = await choose(manager.deps, state.session, body)
     if not can_compact(choice.agent):
         raise InvalidRequest(
             f"{choice.agent.spec.title} cannot compact a conversation on demand: its protocol has no request for it, and it "

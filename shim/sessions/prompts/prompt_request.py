@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shim.agents.directory import Agent, AgentDirectory
+from shim.host.config.opencode_config import UNREAD, OpenCodeConfig
 from shim.host.files.prompt_files import read_part
 from shim.lib.errors import InvalidRequest, MessageExists
 from shim.lib.ids import ID_FORM, ID_LIMIT, Ids, is_id
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PromptPayload, accepted_prompt, attachment
+from shim.sessions.session.dependencies import SessionDeps
 from universal.codec import Attachment, Model, modes_of
 from universal.items import ContentPart, FileRefPart, ImagePart, TextPart
 from universal.lib.jsonvalue import JsonObject
@@ -72,11 +74,12 @@ CAREFUL = frozenset({"plan", "read-only"})
 """Modes in which nothing is changed: a prompt in one of them never runs in another instead."""
 
 
-async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) -> Choice:
-    """Resolve agent, model and mode: what the prompt says, else what the session used last, else the defaults.
+async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Choice:
+    """Resolve agent, model and mode: what the prompt says, else what the session used last, else what the configuration says.
 
     Raises UnknownChoice.
     """
+    agents, config = deps.agents, deps.config_now(session.record.directory) or UNREAD
     last = session.record.model or ModelRef("", "")
     if agents.get(last.provider_id) is None and _is_imported(session, last):
         last = ModelRef("", "")  # it was another server's
@@ -84,7 +87,7 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     provider = wish.provider_id or last.provider_id
     model_id = wish.model_id or last.model_id
     if not provider:
-        provider, model_id = agents.default().spec.name, ""
+        provider, model_id = await _default_model(agents, config)
     agent = await agents.offer(provider)
     if agent is None:
         names = ", ".join(a.spec.name for a in agents.usable())
@@ -96,8 +99,8 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
     model = _model(agent, model_id)
     if model is None:
         raise UnknownChoice(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
-    mode = body.mode or session.record.mode or "build"
     agent_modes = [m.id for m in modes_of(agent.spec, agent.catalogue)]
+    mode = body.mode or session.record.mode or _default_mode(config, agent_modes)
     if mode not in agent_modes:
         modes = {m.id for a in agents.usable() for m in modes_of(a.spec, a.catalogue)}
         if mode not in modes:
@@ -112,6 +115,22 @@ async def choose(agents: AgentDirectory, session: Session, body: PromptRequest) 
         variant = None
     named = model_id != OWN_CHOICE or model in catalogue.models
     return Choice(agent, model_id if named else None, variant, mode, ModelRef(provider, model_id, variant))
+
+
+async def _default_model(agents: AgentDirectory, config: OpenCodeConfig) -> tuple[str, str]:
+    """The agent and the model of prompts that name none. A configured model that no agent here has does not count."""
+    provider, _, model_id = (config.model or "").partition("/")
+    agent = await agents.offer(provider) if provider else None
+    if agent is None:
+        return agents.default().spec.name, ""
+    return provider, model_id if model_id and _model(agent, model_id) is not None else ""
+
+
+def _default_mode(config: OpenCodeConfig, modes: Sequence[str]) -> str:
+    """The mode of prompts that name none. A project may only choose a careful one, since strangers may have written its files."""
+    project, personal = (values.get("default_agent") for values in (config.project_values, config.personal_values))
+    wish = project if project in CAREFUL else personal
+    return wish if isinstance(wish, str) and (wish in modes or wish in CAREFUL) else "build"
 
 
 def refusal(agents: AgentDirectory, session: Session, body: PromptRequest, why: UnknownChoice) -> Choice:

@@ -28,7 +28,7 @@ async def shell(manager: SessionManager, session_id: str, command: str, mode: st
     actor = await manager.actor(session_id)
     body = PromptRequest(parts=(), message_id=message_id, mode=mode)
     check_ids(actor.main.session, body)
-    choice = await choose(manager.deps.agents, actor.main.session, body)
+    choice = await choose(manager.deps, actor.main.session, body)
     await settle(manager, actor)
     run = _Run(manager, actor, command)
     part = Text("", USER_TEXT, synthetic=True)

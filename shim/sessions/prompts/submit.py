@@ -37,7 +37,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     await manager.deps.config_refresh(actor.directory)
     await _join_project(manager, actor)
     try:
-        choice = await prompt_request.choose(manager.deps.agents, state.session, body)
+        choice = await prompt_request.choose(manager.deps, state.session, body)
     except UnknownChoice as error:
         if body.details is NO_DETAILS:
             raise
@@ -103,7 +103,7 @@ async def resume(manager: SessionManager, actor: SessionActor) -> None:
         if accepted.user_prompt.details.delivery is None:
             continue
         with suppress(UnknownChoice):  # then it keeps its own choice, with which it runs or fails
-            choice = await prompt_request.choose(manager.deps.agents, actor.main.session, PromptRequest(()))
+            choice = await prompt_request.choose(manager.deps, actor.main.session, PromptRequest(()))
             again = accepted.with_choice(choice.agent.spec.name, choice.model, ModelChoice(choice.mode, choice.model_ref))
             actor.prompt_queue.replace_parked(message_id, again)
     actor.prompt_queue.resume()

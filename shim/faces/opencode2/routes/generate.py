@@ -52,7 +52,7 @@ async def _generate(
     variant: str | None = None,
     context: Session | None = None,
 ) -> object:
-    choice = await choose(ctx.services.agents, session, PromptRequest((), model=model, variant=variant))
+    choice = await choose(ctx.services.sessions.deps, session, PromptRequest((), model=model, variant=variant))
     try:
         return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, context)}}
     except NotGenerated as error:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import base64
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from shim.agents.directory import AgentDirectory
 from shim.lib.clock import SystemClock
 from shim.lib.ids import Ids
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts, pending_prompt_of
 from shim.sessions.prompts.prompt_request import AGENT_HINT, SUBTASK, PromptRequest, accept, choose
-from tests.fakes.agents_directory import FakeAgents, agent
+from tests.fakes.agents_directory import FakeAgents, agent, services_for_choice
 from universal.codec import Attachment, Catalogue, Model
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.session.model import Session, SessionRecord
@@ -24,7 +23,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 
 
 async def accept_prompt(*parts: Part, **more: Any) -> PendingPrompt:
-    agents = cast("AgentDirectory", FakeAgents(agent("acp", "ACP", MODELS)))
+    agents = services_for_choice(FakeAgents(agent("acp", "ACP", MODELS)))
     body = PromptRequest(parts, **more)
     choice = await choose(agents, Session(SessionRecord("ses_1", mode="build"), "acp"), body)
     made, _ = await accept(body, choice, Ids(SystemClock()))

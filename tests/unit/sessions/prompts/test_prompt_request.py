@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import cast
+from typing import Any
 
 import pytest
 
-from shim.agents.directory import AgentDirectory
+from shim.host.config.config_reader import Source
+from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.errors import InvalidRequest
 from shim.sessions.prompts.prompt_request import Choice, PromptRequest, choose
-from tests.fakes.agents_directory import FakeAgents, agent
+from tests.fakes.agents_directory import FakeAgents, agent, services_for_choice
 from universal.agents.acp.spec import UNTOLD
 from universal.codec import Catalogue, Model
 from universal.session.model import ModelRef, Session, SessionRecord
@@ -22,10 +23,9 @@ async def choose_model(catalogue: Catalogue, *, model: str = "", session: str = 
     """`session`: the model that the session used last."""
     made = agent("acp", "ACP", catalogue)
     made = replace(made, spec=replace(made.spec, default_catalogue=UNTOLD))
-    agents = cast("AgentDirectory", FakeAgents(made))
     record = SessionRecord("ses_1", mode="build", model=ModelRef("acp", session) if session else None)
     asked = ModelRef("acp", model) if model else None
-    return await choose(agents, Session(record, "acp"), PromptRequest((), model=asked))
+    return await choose(services_for_choice(FakeAgents(made)), Session(record, "acp"), PromptRequest((), model=asked))
 
 
 @pytest.mark.parametrize(
@@ -51,3 +51,45 @@ async def test_model(catalogue: Catalogue, model: str, session: str, handed: str
 async def test_a_model_that_the_agent_does_not_have() -> None:
     with pytest.raises(InvalidRequest, match='Model not found: "acp/three"'):
         await choose_model(TOLD, model="three")
+
+
+def config(personal: dict[str, Any], project: dict[str, Any]) -> OpenCodeConfig:
+    sources = (Source("home", "personal", personal), Source("project", "project", project))
+    return OpenCodeConfig(personal | project, sources=sources)
+
+
+async def choose_default(personal: dict[str, Any], project: dict[str, Any] | None = None, **more: Any) -> tuple[str, str, str]:
+    """Agent, model and mode of a session's first prompt, which names none."""
+    both = (agent("acp", "ACP", TOLD), agent("codex", "Codex", TOLD))
+    agents = FakeAgents(*(replace(made, spec=replace(made.spec, default_catalogue=UNTOLD)) for made in both))
+    session = Session(SessionRecord("ses_1", **more), "acp")
+    choice = await choose(services_for_choice(agents, config(personal, project or {})), session, PromptRequest(()))
+    return choice.agent.spec.name, choice.model_ref.model_id, choice.mode
+
+
+@pytest.mark.parametrize(
+    ("personal", "project", "expected"),
+    [
+        ({}, {}, ("acp", "two", "build")),
+        ({"model": "codex/one"}, {}, ("codex", "one", "build")),
+        ({"model": "codex/one"}, {"model": "acp/one"}, ("acp", "one", "build")),
+        ({"model": "codex/three"}, {}, ("codex", "two", "build")),
+        ({"model": "anthropic/claude"}, {}, ("acp", "two", "build")),
+        ({"default_agent": "plan"}, {}, ("acp", "two", "plan")),
+        ({}, {"default_agent": "plan"}, ("acp", "two", "plan")),
+        ({"default_agent": "accept-edits"}, {}, ("acp", "two", "accept-edits")),
+        ({}, {"default_agent": "accept-edits"}, ("acp", "two", "build")),
+        ({"default_agent": "plan"}, {"default_agent": "build"}, ("acp", "two", "plan")),
+        ({"default_agent": "reviewer"}, {}, ("acp", "two", "build")),
+    ],
+)
+async def test_the_configuration_chooses_for_prompts_that_name_nothing(
+    personal: dict[str, Any], project: dict[str, Any], expected: tuple[str, str, str]
+) -> None:
+    """A project's file, which strangers may have written, makes nothing looser."""
+    assert await choose_default(personal, project) == expected
+
+
+async def test_the_last_choice_of_a_session_comes_before_the_configuration() -> None:
+    personal = {"model": "codex/one", "default_agent": "plan"}
+    assert await choose_default(personal, mode="build", model=ModelRef("acp", "one")) == ("acp", "one", "build")

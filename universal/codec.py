@@ -216,7 +216,7 @@ class Mode:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of an agent. `variants` are effort levels; limits in tokens, None when unknown."""
+    """A model. `variants`: effort levels; limits in tokens; `price`: $ a million of input, output, cache read, cache write."""
 
     id: str
     name: str
@@ -226,6 +226,7 @@ class Model:
     images: bool = True
     context: int | None = None
     output: int | None = None
+    price: tuple[float, float, float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,8 +289,7 @@ class LaunchOptions:
     """The same rules as in `Prompt`."""
     project_settings: bool = True
     """False leaves out the project's settings that run programs or allow calls (see `ProjectSettingsUse`)."""
-    version: str | None = None
-    """Version of the program, or None if it is unknown."""
+    version: str | None = None  # of the program, if it is known
     setup: DirectorySetup = NO_SETUP
     """The person's set-up; see `universal.setup`."""
 

@@ -38,6 +38,7 @@ def providers(offers: Iterable[Offer]) -> list[host_types.Provider]:
 
 def _model(offer: Offer, model: Model) -> host_types.Model:
     images, files = takes_images(offer, model), offer.spec.capabilities.files
+    fresh, output, cache_read, cache_write = model.price or (0, 0, 0, 0)
     return {
         "id": model.id,
         "providerID": offer.spec.name,
@@ -52,7 +53,7 @@ def _model(offer: Offer, model: Model) -> host_types.Model:
             "output": {"text": True, "audio": False, "image": False, "video": False, "pdf": False},
             "interleaved": False,
         },
-        "cost": {"input": 0, "output": 0, "cache": {"read": 0, "write": 0}},
+        "cost": {"input": fresh, "output": output, "cache": {"read": cache_read, "write": cache_write}},
         "limit": {"context": model.context or 0, "output": model.output or 0},
         "status": "active",
         "options": {},

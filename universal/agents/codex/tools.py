@@ -21,7 +21,8 @@ from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 from universal.shell.tables import READ_SHELLS, RUNNERS
 
-DECLINED = "The user declined this."
+DECLINED = "A permission rule, or Codex itself, denies this."
+"""A person's refusal has native's words in their place (`universal.session.reducer`)."""
 BACKGROUND = "(still running in the background)"
 
 

@@ -196,7 +196,21 @@ def _model(provider: Msg, model: Msg) -> Model:
         images=obj(can.get("input")).get("image") is True,
         context=_limit(limit.get("context")),
         output=_limit(limit.get("output")),
+        price=_price(model.get("cost")),
     )
+
+
+def _price(value: Json) -> tuple[float, float, float, float] | None:
+    """What OpenCode says that a model costs; None if it says nothing. Clients call a model without a price free."""
+    cost = obj(value)
+    cache = obj(cost.get("cache"))
+    if not cost:
+        return None
+    return _dollars(cost.get("input")), _dollars(cost.get("output")), _dollars(cache.get("read")), _dollars(cache.get("write"))
+
+
+def _dollars(value: Json) -> float:
+    return value if isinstance(value, (int, float)) else 0
 
 
 def _limit(value: Json) -> int | None:

@@ -87,7 +87,9 @@ def test_launch_and_start() -> None:
 def test_the_catalogue_has_all_models_of_all_providers() -> None:
     server = Server()
     model = {"id": "claude/sonnet", "name": "Sonnet", "limit": {"context": 9, "output": 0}, "variants": {"low": {}, "high": {}}}
-    providers = {"providers": [{"id": "anthropic", "name": "Anthropic", "models": {"claude/sonnet": model}}], "default": {}}
+    cost = {"input": 3, "output": 15, "cache": {"read": 0.3, "write": "much"}}
+    models = {"claude/sonnet": model | {"cost": cost}, "claude/old": {"id": "claude/old"}}
+    providers = {"providers": [{"id": "anthropic", "name": "Anthropic", "models": models}], "default": {}}
     server.answer(server.asked[0], body=providers)
     assert server.codec.catalogue is None
     server.answer(server.asked[1], body={"model": "anthropic/claude/sonnet"})
@@ -99,6 +101,7 @@ def test_the_catalogue_has_all_models_of_all_providers() -> None:
     assert catalogue is not None
     assert catalogue.default_model == catalogue.models[0].id == "anthropic/claude/sonnet"
     assert (catalogue.models[0].variants, catalogue.models[0].context, catalogue.models[0].output) == (("low", "high"), 9, None)
+    assert [model.price for model in catalogue.models[:2]] == [(3, 15, 0.3, 0), None]
     assert [command.name for command in catalogue.commands] == ["init"]
     assert [(mode.id, mode.native) for mode in catalogue.modes] == [("build", "build"), ("review", "review"), ("docs", "docs")]
     assert model_ref(catalogue.default_model) == {"providerID": "anthropic", "modelID": "claude/sonnet"}

@@ -422,9 +422,9 @@ def cluster_import(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = N
     _log_errors(settings)
     import asyncio
 
-    from shim.cli import cluster as job
+    from shim.main.choose_store import copy_sessions
 
-    raise typer.Exit(asyncio.run(job.import_sessions(settings, screen.console(sys.stdout))))
+    raise typer.Exit(asyncio.run(copy_sessions(settings, screen.console(sys.stdout).line, into_cluster=True)))
 
 
 @cluster.command(name="export")
@@ -434,9 +434,9 @@ def cluster_export(*, cluster: Cluster = None, cluster_prefix: ClusterPrefix = N
     _log_errors(settings)
     import asyncio
 
-    from shim.cli import cluster as job
+    from shim.main.choose_store import copy_sessions
 
-    raise typer.Exit(asyncio.run(job.export_sessions(settings, screen.console(sys.stdout))))
+    raise typer.Exit(asyncio.run(copy_sessions(settings, screen.console(sys.stdout).line, into_cluster=False)))
 
 
 pair = typer.Typer(invoke_without_command=True, help="Let another device in by a QR code, or revoke its access.")

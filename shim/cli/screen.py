@@ -137,7 +137,7 @@ def print_start(out: Console, running: RunningServer, rows: Sequence[AgentRow], 
     line(out, f"default  {', '.join(row.name for row in rows if row.is_default)}, for prompts that name no model")
     line(out, f"access   {_access(settings)}")
     line(out, f"data     {settings.data_dir}")
-    if settings.cluster is not None:
+    if settings.has_cluster:
         line(out, f"cluster  {settings.cluster}, prefix {settings.cluster_prefix}")
     for path, names in _from_files(settings).items():
         line(out, f"settings {', '.join(names)} from {path}")

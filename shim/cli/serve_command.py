@@ -47,7 +47,7 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
     settings = load()
     if settings.mdns:
         mdns.require_zeroconf()
-    if settings.cluster is not None:
+    if settings.has_cluster:
         from shim.main.choose_store import require_cluster_extra  # late: it loads the stores
 
         require_cluster_extra(settings)

@@ -552,11 +552,16 @@ class Settings(BaseModel):
         return self.cluster_name or socket.gethostname()
 
     @property
+    def has_cluster(self) -> bool:
+        """Whether this server is to join a cluster."""
+        return self.cluster is not None
+
+    @property
     def drain_s(self) -> float:
         """Seconds that running turns have to end after SIGTERM; 0: none."""
         if self.drain_seconds is not None:
             return self.drain_seconds
-        return 0.0 if self.cluster is None else CLUSTER_DRAIN_S
+        return CLUSTER_DRAIN_S if self.has_cluster else 0.0
 
     _origins: dict[str, str] = PrivateAttr(default_factory=dict[str, str])
 

@@ -350,7 +350,7 @@ def _member(app: web.Application, services: Services, hub: Hub, host: HostFeed, 
 
 def _agent_limit(settings: Settings) -> int | None:
     """How many agents may run at once: in a cluster, as many as this machine has memory for; else any number."""
-    if settings.max_agents is not None or settings.cluster is None:
+    if settings.max_agents is not None or not settings.has_cluster:
         return settings.max_agents
     return max(1, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // AGENT_BYTES)
 

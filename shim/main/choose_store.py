@@ -6,6 +6,7 @@ NATS's client is an extra, and is imported only for a cluster.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shim.lib.errors import StoreError
@@ -21,7 +22,7 @@ DATABASE = "opencode-shim.db"
 
 def store_of(settings: Settings) -> Store:
     """The store of a server with these settings, not opened. Raises StoreError if a cluster needs what is not installed."""
-    return sqlite_of(settings) if settings.cluster is None else cluster_store_of(settings)
+    return cluster_store_of(settings) if settings.has_cluster else sqlite_of(settings)
 
 
 def sqlite_of(settings: Settings) -> SqliteStore:
@@ -39,9 +40,21 @@ def cluster_store_of(settings: Settings) -> Store:
     return JetStreamStore(_options(settings), directory=settings.data_dir, embedded=embedded, name=settings.server_name)
 
 
+async def copy_sessions(settings: Settings, say: Callable[[str, str | None], None], *, into_cluster: bool) -> int:
+    """Copy the sessions of the data directory into the cluster, or those of a working cluster into the data directory.
+
+    In: `say`, which prints a line in a style. Out: the exit code. Raises StoreError.
+    """
+    local, cluster = sqlite_of(settings), cluster_store_of(settings)
+    from shim.cluster.transfer import NamedStore, transfer
+
+    nats = f"the cluster {settings.cluster} ({settings.cluster_prefix})"
+    return await transfer(NamedStore(local, str(local.path)), NamedStore(cluster, nats), say, into_cluster=into_cluster)
+
+
 def require_cluster_extra(settings: Settings) -> None:
     """Raise StoreError if the settings have no cluster, or NATS's client is not installed."""
-    if settings.cluster is None:
+    if not settings.has_cluster:
         raise StoreError("No cluster is set. Name its NATS servers: --cluster nats://HOST[,HOST...], or SHIM_CLUSTER.")
     if importlib.util.find_spec("nats") is None:
         raise StoreError("--cluster needs the package nats-py: uv tool install 'opencode-shim[cluster]', or leave --cluster out.")

@@ -255,6 +255,23 @@ def odd_without_reason(_name: str, text: str) -> list[str]:
     ]
 
 
+OF_A_CLUSTER = frozenset({"cluster", "peers", "placement", "relay", "remotes", "replays"})
+"""Names of what the core has always, in a form for a server alone or for a cluster."""
+
+
+def asks_for_a_cluster(name: str, text: str) -> list[str]:
+    """Questions whether there is a cluster. `Settings.has_cluster` alone asks it; all else has an interface."""
+    if name.startswith("shim/cluster/"):
+        return []
+    found: list[str] = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot):
+            left = node.left.value if isinstance(node.left, ast.NamedExpr) else node.left
+            if ast.unparse(left).rpartition(".")[2] in OF_A_CLUSTER and ast.unparse(left) != "self.cluster":
+                found.append(ast.unparse(node))
+    return found
+
+
 Rule = Callable[[str, str], list[str]]
 
 
@@ -281,6 +298,7 @@ RULES: dict[str, tuple[Rule, Iterable[str]]] = {
     ),
     "checks are switched off with a reason": (silent_switch_off, OURS),
     "what catches everything or gives the loop a turn says why": (odd_without_reason, OURS),
+    "nobody asks whether there is a cluster": (asks_for_a_cluster, OURS),
     "tests mirror the modules": (
         without_subject,
         [name for name in TESTS if re.fullmatch(r"tests/unit/(.+/)?test_\w+\.py", name)],
@@ -312,6 +330,7 @@ BAD: dict[str, tuple[str, str]] = {
     "nothing names a path of one machine": ("docs/x.md", "see /wo" + "rk/notes.md"),
     "checks are switched off with a reason": ("shim/x.py", "x = 1  # noqa" + ": E501"),
     "what catches everything or gives the loop a turn says why": ("shim/x.py", "try:\n    f()\nexcept Exception:\n    pass\n"),
+    "nobody asks whether there is a cluster": ("shim/x.py", "if (peers := store.ownership.peers) is not None:\n    pass"),
     "tests mirror the modules": ("tests/unit/store/test_cupboard.py", ""),
 }
 

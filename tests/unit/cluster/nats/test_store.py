@@ -15,12 +15,12 @@ from shim.cluster.nats.batches import envelope_of
 from shim.cluster.nats.connection import Connection, Page
 from shim.cluster.nats.layout import ClusterOptions, Stream
 from shim.cluster.nats.store import JetStreamStore
+from shim.cluster.transfer import copy
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Checkpoint
 from shim.store.ownership import ClaimedSession
 from shim.store.servers import ServerRef, present
 from shim.store.sqlite import SqliteStore
-from shim.store.transfer import copy
 from tests.support.nats_server import NatsServer
 from tests.unit.cluster.nats.conftest import LIMITS, NUMBERS
 from tests.unit.store.store_contract import CASES, event, journal, row

@@ -1,4 +1,4 @@
-"""Copies sessions and small values from one store to another, such as from SQLite into a cluster.
+"""Copies sessions and small values from one store to another: `opencode-shim cluster import` and `export`.
 
 Nothing is deleted and nothing that is there is changed, so that a copy may be interrupted and repeated: events that are there are
 not written again. A session that another server has at work, or that went on in both stores, is left as it is. Without `claims`
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from shim.lib.errors import SessionNotFound
@@ -19,6 +20,14 @@ from shim.store.servers import ServerRef
 
 PAGE = 1_000
 """Events that are read and written at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStore:
+    """A store, and its name for people."""
+
+    store: Store
+    name: str
 
 
 @dataclass(slots=True)
@@ -34,6 +43,26 @@ class Summary:
     values: int = 0
     same: int = 0
     skipped: dict[str, str] = field(default_factory=dict[str, str])
+
+
+async def transfer(local: NamedStore, cluster: NamedStore, say: Callable[[str, str | None], None], *, into_cluster: bool) -> int:
+    """Copy between the store of a data directory and that of a cluster, which are not open. Out: the exit code.
+
+    In: `say`, which prints a line in a style. Raises StoreError.
+    """
+    async with AsyncExitStack() as ends:
+        for named in (local, cluster):  # the local one first: it may have to migrate its file alone
+            await named.store.open()
+            ends.push_async_callback(named.store.close)
+        source, target = (local, cluster) if into_cluster else (cluster, local)
+        summary = await copy(source.store, target.store, lambda text: say(text, None), claims=into_cluster)
+    say(f"Copied from {source.name} to {target.name}:", None)
+    say(f"  {summary.sessions} sessions with {summary.events:,} new events, and {summary.values} small values", None)
+    say(f"  {summary.same} sessions were there already", None)
+    for session_id, why in summary.skipped.items():
+        say(f"  left as it is: {session_id}, because {why}", "yellow")
+    say("Nothing was deleted. You may run it again.", None)
+    return 1 if summary.skipped else 0
 
 
 async def copy(source: Store, target: Store, report: Callable[[str], None] = lambda _: None, *, claims: bool = True) -> Summary:

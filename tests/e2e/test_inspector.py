@@ -254,6 +254,24 @@ def test_text_of_agents_is_shown_as_text(page: Inspector) -> None:
     page.good()
 
 
+def test_the_page_of_a_shared_session_shows_markdown_as_the_chat_does(page: Inspector) -> None:
+    name = make(page, "shared")
+    page.open(name)
+    page.turn("markdown", "article table td:text('1,000')")
+    page.turn(HOSTILE, "article:last-of-type .text strong")
+    [info] = [one for one in page.server.api.get("/v1/sessions")["sessions"] if one["sessionId"] == name]
+    _, shared = page.server.api.call("POST", f"/session/{info['openCodeSessionId']}/share")
+    page.browser.goto(shared["share"]["url"])
+    page.browser.wait(".drawn table td:text('1,000')")
+    assert page.count(".drawn strong:text('bold')") >= 1
+    assert page.count("main img, main script, main a[href^='javascript']") == 0
+    assert "<script>document.title=2</script>" in page.browser.text("main")
+    assert page.browser.do("eval", script="document.title") == "A talk with mock"
+    page.good("share-light")
+    page.browser.do("look", **PHONE, scheme="dark")
+    page.good()
+
+
 def test_agents_counters_and_the_export(page: Inspector) -> None:
     session = make(page, "exported")
     page.browser.goto(f"{page.server.url}/inspector/#/agents")

@@ -61,9 +61,19 @@ async def test_nothing_of_a_session_becomes_markup(server: Live) -> None:
     await server.ask(session, f"echo ```{HOSTILE}\n{HOSTILE}```\n`{HOSTILE}` **{HOSTILE}**")
     await server.api.post(f"/session/{session}/shell", {"agent": "build", "command": f"echo '{HOSTILE}'"}, status=200)
     shown = await page(server, await share_path(server, session))
-    assert not {name for name, _ in shown.tags} & {"script", "img", "iframe", "link", "object", "form", "a"}
+    assert not {name for name, _ in shown.tags} & {"img", "iframe", "link", "object", "form", "a"}
+    assert [attributes["src"] for name, attributes in shown.tags if name == "script"] == ["../inspector/files/share.js"]
     assert not [attributes for _, attributes in shown.tags if any(name.startswith("on") for name in attributes)]
     assert shown.words.count("alert(1)") >= 4
+
+
+async def test_the_script_of_the_page_is_served_and_no_other_runs(server: Live) -> None:
+    path = await share_path(server, await server.session())
+    async with server.api.raw.get(path) as answer:
+        policy = dict(rule.strip().partition(" ")[::2] for rule in answer.headers["Content-Security-Policy"].split(";"))
+    assert (policy["script-src"], policy["require-trusted-types-for"]) == ("'self'", "'script'")
+    async with server.api.raw.get("/inspector/files/share.js") as script:
+        assert (script.status, script.content_type) == (200, "text/javascript")
 
 
 async def test_subagents_are_in_it(server: Live) -> None:

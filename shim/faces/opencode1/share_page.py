@@ -1,7 +1,8 @@
-"""Renders a session as one read-only, self-contained web page. It escapes everything and has no script. Pure.
+"""Renders a session as one read-only web page. It escapes everything. Pure.
 
-In: OpenCode's `{info, parts}` messages. Out: HTML. The page shows pictures whose bytes are in the message (data URLs), and
-fetches nothing. A subagent's session is folded into the card of its tool call.
+In: OpenCode's `{info, parts}` messages. Out: HTML. The page shows pictures whose bytes are in the message (data URLs). Its one
+script is the inspector's (`shim/inspector/share.js`): it makes elements of the texts' Markdown, never HTML. A subagent's session
+is folded into the card of its tool call.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ if TYPE_CHECKING:
     Children: TypeAlias = Mapping[str, Sequence[MessageWithParts]]
 
 POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types lit-html"
 )
-"""The page's Content-Security-Policy. If an escape ever failed, still nothing would run or load."""
+"""The page's Content-Security-Policy. If an escape ever failed, still nothing of the session would run or load."""
+SCRIPT = '<script type="module" src="../inspector/files/share.js"></script>'
 REFRESH_S = 5
 """Seconds between reloads of a busy session's page."""
 SHOWN_CHARS = 20_000
@@ -46,6 +49,24 @@ h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
 .user { background: var(--card); border-left: 3px solid var(--accent); border-radius: 6px; padding: .6rem .9rem;
   margin: 1.6rem 0 .8rem; }
 .text { white-space: pre-wrap; overflow-wrap: anywhere; margin: .5rem 0; }
+.hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); margin: 0; }
+.drawn { white-space: normal; }
+.drawn > * { margin: 0; }
+.drawn > * + * { margin-top: .55rem; }
+.drawn h3, .drawn h4, .drawn h5 { line-height: 1.3; }
+.drawn h3 { font-size: 1.25rem; } .drawn h4 { font-size: 1.1rem; } .drawn h5 { font-size: 1rem; }
+.drawn ul, .drawn ol { padding-left: 1.4rem; }
+.drawn blockquote { border-left: 3px solid var(--line); padding-left: .8rem; color: var(--dim); }
+.drawn hr { border: 0; border-top: 1px solid var(--line); }
+.drawn a { color: var(--accent); }
+.drawn table { border-collapse: collapse; } .drawn td, .drawn th { border: 1px solid var(--line); padding: .25rem .65rem; }
+.drawn .task { list-style: none; margin-left: -1.1rem; }
+.drawn .chip { background: var(--card); border-radius: 6px; padding: 0 .5rem; }
+.scrolls { overflow-x: auto; } .a-right { text-align: right; } .a-center { text-align: center; }
+.code { position: relative; }
+.code > .copy { position: absolute; right: .4rem; top: .4rem; font: inherit; font-size: .8rem; color: inherit;
+  background: var(--bg); border: 1px solid var(--line); border-radius: 6px; cursor: pointer; opacity: 0; }
+.code:hover > .copy, .code > .copy:focus-visible { opacity: 1; } .copy.done::after { content: " ✓"; }
 pre, code { font: 13px/1.5 ui-monospace, Menlo, Consolas, monospace; }
 pre { background: var(--card); border: 1px solid var(--line); border-radius: 6px; padding: .6rem .8rem; margin: .5rem 0;
   overflow-x: auto; white-space: pre; }
@@ -82,8 +103,9 @@ def page(info: Session, messages: Sequence[MessageWithParts], children: Children
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>{refresh}'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="robots" content="noindex">'
-        f"<style>{STYLE}</style></head><body><main><header><h1>{title}</h1>"
+        f"<style>{STYLE}</style>{SCRIPT}</head><body><main><header><h1>{title}</h1>"
         f'<div class="about">{escape(" · ".join(a for a in about if a))}</div></header>\n'
+        f'<h2 class="hidden">Conversation</h2>'
         f"{body or '<p class=about>Nothing was said yet.</p>'}\n</main></body></html>\n"
     )
 
@@ -109,7 +131,8 @@ def _message(message: MessageWithParts, children: Children, depth: int) -> str:
 def _part(part: Part, children: Children, depth: int) -> str:
     match part["type"]:
         case "text":
-            return "" if part.get("synthetic") or not text(part.get("text")).strip() else _prose(text(part["text"]))
+            source = "" if part.get("synthetic") else text(part.get("text")).strip()
+            return f'<div class="text prose">{escape(source)}</div>' if source else ""
         case "reasoning":
             thought = text(part.get("text")).strip()
             html = f'<div class="text">{escape(thought)}</div>'
@@ -122,20 +145,6 @@ def _part(part: Part, children: Children, depth: int) -> str:
             return f'<div class="text"><b>@{escape(text(part.get("agent")))}</b> {escape(text(part.get("prompt")))}</div>'
         case _:
             return ""
-
-
-def _prose(source: str) -> str:
-    """Render fenced code, `code` and **bold**. Other Markdown stays as written."""
-    pieces = re.split(r"^```[^\n]*\n(.*?)(?:^```[^\n]*$\n?|\Z)", source, flags=re.MULTILINE | re.DOTALL)
-    out: list[str] = []
-    for index, piece in enumerate(pieces):
-        if index % 2:
-            out.append(f"<pre>{escape(piece)}</pre>")
-        elif piece.strip():
-            inline = re.sub(r"`([^`\n]+)`", r"<code>\1</code>", escape(piece.strip("\n")))
-            bold = re.sub(r"[*][*]([^*\n]+)[*][*]", r"<b>\1</b>", inline)
-            out.append(f'<div class="text">{bold}</div>')
-    return "".join(out)
 
 
 def _file(part: FilePart) -> str:

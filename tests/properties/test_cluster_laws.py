@@ -47,7 +47,8 @@ def hold(steps: list[Step]) -> None:
     run(test, NODES)
 
 
-@pytest.mark.timeout(max(180, LAW_EXAMPLES))
+@pytest.mark.slow
+@pytest.mark.timeout(max(300, LAW_EXAMPLES))
 @settings(max_examples=LAW_EXAMPLES // 8, deadline=None, phases=PHASES, derandomize=IS_ORDINARY)
 @given(STEPS)
 def test_laws_hold_in_any_history(steps: list[Step]) -> None:

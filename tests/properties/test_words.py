@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterable
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shim.faces.opencode1.render import render as render1
 from shim.faces.opencode2.render import render as render2
 from tests.conftest import LAW_EXAMPLES
-from tests.support import recordings, replays
+from universal.codec import Fact
 from universal.events import EventType, ItemData, SessionStartedData, Source, TurnData, UniversalEvent
 from universal.items import Item, ItemKind, ItemStatus, StatusPart, TextPart
 from universal.session.reducer import QUIET_STATUSES, Reducer
@@ -69,6 +69,12 @@ def needs_form(item: Item) -> bool:
     return is_ours and bool(words_of(item))
 
 
+def hidden_items(facts: Iterable[Fact]) -> list[Item]:
+    """Of these facts, the items with words for a person that a face does not show (`translate/test_recorded`)."""
+    spoken = [fact.data.item for fact in facts if fact.type is EventType.ITEM_COMPLETED and needs_form(fact.data.item)]
+    return [item for item in spoken if not (is_shown(item, in_turn=True) and is_shown(item, in_turn=False))]
+
+
 def test_the_labels_with_a_form_are_those_of_the_reducer() -> None:
     assert Reducer._STATUSES.keys() == FORMS
     assert not FORMS & QUIET_STATUSES.keys()
@@ -85,15 +91,3 @@ def test_words_of_any_note_or_status_reach_both_faces(label: str | None, words: 
     item = Item(item_id="i", kind=kind, status=ItemStatus.COMPLETED, content=(part,))
     if needs_form(item) or label == "notice":
         assert is_shown(item, in_turn=in_turn)
-
-
-NAMES = [name for name in recordings.names() if recordings.is_ours(name)]
-
-
-@pytest.mark.parametrize("agent", sorted({name.partition("/")[0] for name in NAMES}))
-def test_words_of_recordings_reach_both_faces(agent: str) -> None:
-    for name in NAMES:
-        if name.startswith(f"{agent}/"):
-            completed = [fact for fact in replays.play(name).facts() if fact.type is EventType.ITEM_COMPLETED]
-            spoken = [item for fact in completed if needs_form(item := fact.data.item)]
-            assert all(is_shown(item, in_turn=True) and is_shown(item, in_turn=False) for item in spoken)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.properties.test_words import hidden_items
 from tests.support import recordings, replays
 from tests.support.opencode1_views import view
 from tests.support.replay_checks import check_replay
@@ -17,7 +18,9 @@ def test_there_are_recordings() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_recording(name: str) -> None:
-    await check_replay(replays.play(name))
+    played = replays.play(name)
+    assert hidden_items(played.facts()) == []
+    await check_replay(played)
 
 
 def test_a_subagents_tool_goes_on_while_the_main_agent_speaks() -> None:

@@ -93,18 +93,18 @@ def read(name: str) -> str:
     return (lzma.decompress(raw) if name.endswith(".xz") else raw).decode()
 
 
-def imports(tree: ast.AST) -> Iterator[str]:
+def imports(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """Names of all modules that are imported anywhere in a file, `from a import b` as `a.b`."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def attributes(tree: ast.AST) -> Iterator[str]:
+def attributes(nodes: Iterable[ast.AST]) -> Iterator[str]:
     """All `name.attribute` in a file."""
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             yield f"{node.value.id}.{node.attr}"
 
@@ -136,10 +136,10 @@ def is_too_large(name: str, text: str) -> list[str]:
 def starts_processes(name: str, text: str) -> list[str]:
     if name == STARTER:
         return []
-    tree = ast.parse(text)
-    whole = {used for used in attributes(tree) if START_CALLS.fullmatch(used)}
-    methods = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and START_CALLS.fullmatch(node.attr)}
-    return sorted(whole | methods | {used for used in imports(tree) if START_IMPORTS.fullmatch(used)})
+    nodes = list(ast.walk(ast.parse(text)))
+    whole = {used for used in attributes(nodes) if START_CALLS.fullmatch(used)}
+    methods = {node.attr for node in nodes if isinstance(node, ast.Attribute) and START_CALLS.fullmatch(node.attr)}
+    return sorted(whole | methods | {used for used in imports(nodes) if START_IMPORTS.fullmatch(used)})
 
 
 def runs_git(name: str, text: str) -> list[str]:
@@ -168,7 +168,7 @@ def ends_processes(name: str, text: str) -> list[str]:
     return (
         []
         if name.startswith(PROCESS_OWNERS) or "killpg" not in text
-        else [used for used in attributes(ast.parse(text)) if used == "os.killpg"]
+        else [used for used in attributes(ast.walk(ast.parse(text))) if used == "os.killpg"]
     )
 
 
@@ -416,7 +416,7 @@ def import_circle(texts: Mapping[str, str]) -> list[str]:
     modules = {module_of(name): text for name, text in texts.items()}
     graph: dict[str, set[str]] = {}
     for module, text in modules.items():
-        names = set(imports(ast.parse(text)))
+        names = set(imports(ast.walk(ast.parse(text))))
         graph[module] = {name if name in modules else name.rpartition(".")[0] for name in names}.intersection(modules) - {module}
     try:
         TopologicalSorter(graph).prepare()

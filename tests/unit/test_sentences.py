@@ -17,9 +17,9 @@ WORDS = 4
 
 def names_in_sentences(source: str) -> Iterator[str]:
     """Names like `shown_call` in the texts of a module that look like sentences; docstrings are not for people who use it."""
-    tree = ast.parse(source)
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(source)))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(text := node.value, str) and id(node) not in docstrings:
             is_sentence = len(text.split()) >= WORDS and text.rstrip().endswith((".", ":", "!", "?")) and "\n" not in text
             if is_sentence and not text.startswith(SQL):

@@ -31,7 +31,8 @@ class VersionRange:
 def version_ranges(name: str, folder: Path = AGENTS) -> Iterator[VersionRange]:
     """Find the range of tested versions in each spec with this name. A correct registry has one."""
     for path in sorted(folder.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        text = path.read_text("utf-8")
+        for node in ast.walk(ast.parse(text)) if "tested=" in text else ():
             if isinstance(node, ast.Call) and _owner(node, path) == name:
                 for word in node.keywords:
                     if word.arg == "tested" and isinstance(word.value, ast.Tuple):

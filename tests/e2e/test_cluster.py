@@ -148,6 +148,7 @@ def test_a_terminal_of_the_web_ui_on_a_front_runs_on_the_other_server(place: Pla
         output = place.project / "from-terminal.txt"
         type_line(browser, "tty > from-terminal.txt")
         wait_for(lambda: output.exists() and output.read_text().startswith("/dev/"), SEEN_S, "the command did not run")
+        browser.do("rest")
         before = ink(browser)
         type_line(browser, "printf '%0400d' 8")
         wait_for(lambda: ink(browser) > before + 400 * 10, SEEN_S, "the output is not seen")

@@ -25,6 +25,7 @@ from shim.agents.arguments import refuse_options
 from shim.agents.discovery import (
     DISCOVERY_TIMEOUT_S,
     NAMESPACE,
+    SLOW,
     DiscoveryFailed,
     StoredOffer,
     discover,
@@ -63,7 +64,7 @@ class Agent:
     """The facts about an agent so far.
 
     `trouble` says why `catalogue` is only the default of the spec; it is empty if the agent reported its own. `logged_out` is
-    True if the agent reported that.
+    True if the agent reported that; `slow` if it ran and did not answer in time.
     """
 
     spec: AgentSpec
@@ -71,6 +72,7 @@ class Agent:
     catalogue: Catalogue
     trouble: str = ""
     logged_out: bool = False
+    slow: bool = False
 
     @property
     def usable(self) -> bool:
@@ -337,7 +339,7 @@ class AgentDirectory:
         """Look for a program again after its installation, and start its discovery. `available` waits for the result."""
         spec = self._specs[name]
         located, self._stamps[name] = await self._look(spec)
-        self._agents[name] = replace(self._agents[name], located=located, trouble="")
+        self._agents[name] = replace(self._agents[name], located=located, trouble="", slow=False)
         if not located.why:
             self._has_offer[name].clear()
             self._ask(name)
@@ -385,7 +387,8 @@ class AgentDirectory:
             log.warning("agent.discovery_failed", agent=name, why=str(error))
             out = isinstance(error, DiscoveryFailed) and error.code in LOGGED_OUT
             why = f"{str(error).rstrip('.')}. {spec.login_hint}" if out and spec.login_hint else str(error)
-            self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {why}", logged_out=out)
+            slow = isinstance(error, DiscoveryFailed) and error.code == SLOW
+            self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {why}", logged_out=out, slow=slow)
         except Exception as error:  # a codec of another package may raise anything
             log.exception("agent.discovery_failed", agent=name)
             self._agents[name] = replace(self._agents[name], trouble=f"{spec.title}: {error}")
@@ -409,7 +412,7 @@ class AgentDirectory:
         def store_catalogue(catalogue: Catalogue) -> None:
             before = self._agents[spec.name]
             located = replace(before.located, version=before.located.version or catalogue.version)
-            agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False)
+            agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False, slow=False)
             self._agents[spec.name] = agent
             self._has_offer[spec.name].set()
             log.debug("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))

@@ -24,6 +24,8 @@ from universal.turn import Input
 
 DISCOVERY_TIMEOUT_S = 20.0
 """Timeout in seconds of a discovery. Claude Code takes 1 to 3 s, and more on its first start from a cold disk."""
+SLOW = "slow"
+"""Code of the error of an agent that ran and did not answer in time."""
 STDERR_SHOWN_CHARS = 500
 """Maximum characters of a failing agent's stderr in the error."""
 
@@ -32,7 +34,7 @@ Spawn: TypeAlias = Callable[[Codec, OnLines, OnExit], Awaitable[AgentHandle]]
 
 
 class DiscoveryFailed(AgentError):
-    """The discovery failed. The text says why; `code` is that of the agent's error, if it reported one."""
+    """The discovery failed. The text says why; `code` is that of the agent's error, if it reported one, or SLOW."""
 
     def __init__(self, why: str, code: str = "") -> None:
         super().__init__(why)
@@ -73,7 +75,7 @@ async def discover(
         async with asyncio.timeout(timeout_s):
             tell(await catalogue)
     except TimeoutError:
-        raise DiscoveryFailed(f"it did not say what it offers within {timeout_s:g} s") from None
+        raise DiscoveryFailed(f"it did not say what it offers within {timeout_s:g} s", SLOW) from None
     except asyncio.CancelledError:
         handle.kill()
         raise

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from dataclasses import asdict
 
 from aiohttp import web
 
-from shim.agents.directory import Agent
+from shim.agents.directory import Agent, AgentDirectory
 from shim.cli.screen import BUILT_IN, AgentRow
 from shim.lib.settings import Settings
 from shim.main.app import build_app, find_agents
@@ -15,13 +17,17 @@ from shim.store.memory import MemoryStore
 START_WAIT_S = 3.0
 """Seconds that `serve` waits for the agents' versions before it prints its table. Their paths are known by then."""
 LOOK_WAIT_S = 30.0
-"""Seconds that `agents` waits for versions. It can wait longer, since it prints nothing else."""
+"""Seconds that `agents` waits for versions and models of all agents. A discovery has 20 s, and two run at a time."""
 
 
-async def of(app: web.Application, wait_s: float = START_WAIT_S) -> list[AgentRow]:
-    """Return a row for every agent of a running application and for every broken agent package. Waits `wait_s` at most."""
+async def of(app: web.Application) -> list[AgentRow]:
+    """Return a row for every agent of a running application and for every broken agent package. Waits START_WAIT_S at most."""
     directory = await find_agents(app)
-    await directory.available(wait_s)
+    await directory.available(START_WAIT_S)
+    return _rows(directory)
+
+
+def _rows(directory: AgentDirectory) -> list[AgentRow]:
     default = directory.default().spec.name
     broken = [AgentRow(b.entry, b.package, None, None, str(b)) for b in directory.broken]
     return [*(row(agent, is_default=agent.spec.name == default) for agent in directory.list_agents()), *broken]
@@ -32,14 +38,19 @@ async def look(settings: Settings) -> list[AgentRow]:
     runner = web.AppRunner(build_app(settings.model_copy(update={"web_ui": False}), store=MemoryStore()))
     try:
         await runner.setup()
-        return await of(runner.app, LOOK_WAIT_S)
+        directory = await find_agents(runner.app)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_WAIT_S):
+                await directory.settle()
+        return _rows(directory)
     finally:
         await runner.cleanup()
 
 
 def row(agent: Agent, *, is_default: bool = False) -> AgentRow:
-    """Return the row of one agent. An agent that reported no models gets those of the registry."""
+    """Return the row of one agent. Models are those that the agent has reported, not those that the registry assumes."""
     spec, located, catalogue = agent.spec, agent.located, agent.catalogue
+    is_told = agent.usable and catalogue is not spec.default_catalogue
     return AgentRow(
         name=spec.name,
         title=spec.title,
@@ -49,7 +60,8 @@ def row(agent: Agent, *, is_default: bool = False) -> AgentRow:
         absent=located.absent,
         trouble=agent.trouble or None,
         is_default=is_default,
-        models=tuple(model.id for model in catalogue.models) if agent.usable else (),
-        default_model=catalogue.default_model if agent.usable else None,
+        models=tuple(model.id for model in catalogue.models) if is_told else (),
+        default_model=catalogue.default_model if is_told else None,
+        install=spec.install_hint if located.absent else "",
         capabilities=asdict(spec.capabilities),
     )

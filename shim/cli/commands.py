@@ -229,7 +229,7 @@ def doctor(
         bool, typer.Option("--probe", help="Send each agent a short, real prompt and show how long it takes.")
     ] = False,
     no_agents: Annotated[
-        bool, typer.Option("--no-agents", help="Check only the machine: server, port, service, disk ...")
+        bool, typer.Option("--no-agents", help="Check only the machine: server, port, service, disk, PATH ...")
     ] = False,
 ) -> None:
     """Check the machine and the agents, and say what to do.
@@ -244,12 +244,12 @@ def doctor(
 
     checks = [] if agent else machine.examine_machine(settings)
     bad = any(check.status == "wrong" for check in checks)
-    if no_agents:
-        typer.echo(machine.as_json(checks)) if json else machine.show(screen.console(sys.stdout), checks)
+    if no_agents and json:
+        typer.echo(machine.as_json(checks))
         raise typer.Exit(1 if bad else 0)
     from shim.cli.doctor import as_json, examine, show
 
-    diagnoses = asyncio.run(examine(settings, agent or (), probing=probe))
+    diagnoses = [] if no_agents else asyncio.run(examine(settings, agent or (), probing=probe))
     if json:
         typer.echo(as_json(diagnoses))
     else:
@@ -262,7 +262,7 @@ def doctor(
         screen.line(out, f"project: {state(settings, settings.directory)}")
         for line in aliases.on_path(os.environ.get("PATH", "")):
             screen.line(out, line)
-    raise typer.Exit(1 if bad or diagnosis.wrong(diagnoses, agent or ()) else 0)
+    raise typer.Exit(1 if bad or (not no_agents and diagnosis.wrong(diagnoses, agent or ())) else 0)
 
 
 config = typer.Typer(invoke_without_command=True, help="Show the settings and where each comes from, or change one.")

@@ -55,6 +55,8 @@ class AgentCheck:
     login_hint: str = ""
     models: int = 0
     trouble: str = ""
+    slow: bool = False
+    """True if `trouble` is only that it did not answer in time."""
     broken_package: bool = False
     rules_by: str = ""
     """Who enforces permission rules: the agent or this server."""
@@ -102,6 +104,7 @@ def diagnose(checked: AgentCheck) -> Diagnosis:
         (bool(checked.why), "absent", checked.why),
         (checked.login == "no" and not probed, "wrong", f"It is not logged in. {checked.login_hint}".strip()),
         (probe is not None and not probed, "wrong", _probe_remedy(checked)),
+        (checked.slow and not probed, "warning", _slow_remedy(checked)),
         (bool(checked.trouble) and not probed, "wrong", checked.trouble),
         (bool(checked.trouble), "warning", checked.trouble),
         (
@@ -122,6 +125,11 @@ def diagnose(checked: AgentCheck) -> Diagnosis:
 def _probe_remedy(checked: AgentCheck) -> str:
     probe = checked.probe or Probe()
     return probe.error or f"It ended its turn without an answer. {checked.login_hint}".strip()
+
+
+def _slow_remedy(checked: AgentCheck) -> str:
+    what = checked.trouble.rstrip(".")
+    return f"{what}. Try again when the machine is idle, or send it a prompt: opencode-shim doctor {checked.name} --probe"
 
 
 def _unknown_login(checked: AgentCheck) -> str:

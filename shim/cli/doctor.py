@@ -30,7 +30,7 @@ TELL_WAIT_S = 120.0
 """Seconds for all agents to report what they offer. Two run at a time, each within the discovery's own 20 s."""
 LOGIN_WAIT_S = 20.0
 """Seconds for one agent to report whether it is logged in. Usual: 0.2 to 2 s; some agents ask their server."""
-MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "wrong": ("WRONG", "bold red"), "absent": ("-", "dim")}
+MARKS = {"ok": ("ok", "green"), "warning": ("warning", "yellow"), "wrong": ("problem", "bold red"), "absent": ("-", "dim")}
 
 
 async def examine(settings: Settings, named: Sequence[str], *, probing: bool) -> list[Diagnosis]:
@@ -77,6 +77,7 @@ async def _check_agent(agent: Agent, environ: Mapping[str, str]) -> AgentCheck:
         login_hint=spec.login_hint,
         models=len(agent.catalogue.models) if agent.usable and not agent.trouble else 0,
         trouble=agent.trouble,
+        slow=agent.slow,
         rules_by=spec.enforcement.by,
         rules_missing=tuple(key for key in PERMISSION_KEYS if spec.enforcement.gap(key)),
     )
@@ -175,7 +176,7 @@ def _facts(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     elif checked.rules_by:
         gap = "" if not checked.rules_missing else f"; not held for {', '.join(checked.rules_missing)}"
         rows.append(("rules", f"{checked.rules_by}{gap}"))
-    if checked.trouble and diagnosis.remedy != checked.trouble:
+    if checked.trouble and not diagnosis.remedy.startswith(checked.trouble.rstrip(".")):
         rows.append(("trouble", " ".join(checked.trouble.split())))
     if probe_ is not None:
         times = {

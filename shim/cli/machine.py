@@ -156,7 +156,7 @@ def check_release(today: date, build: Build) -> Check:
 def show(out: screen.Console, checks: Sequence[Check]) -> None:
     """Print a line for each check and its remedy below it."""
     for check in checks:
-        mark = "" if check.status == "ok" else f"{'WRONG' if check.status == 'wrong' else 'warning'}: "
+        mark = "" if check.status == "ok" else f"{'problem' if check.status == 'wrong' else 'warning'}: "
         screen.line(out, f"{check.name + ':':<10} {mark}{check.text}", None if check.status == "ok" else STYLES[check.status])
         if check.remedy:
             screen.line(out, f"{'':<10} {check.remedy}")

@@ -26,7 +26,8 @@ class AgentRow:
     """One agent in the lists. `where` is its path, or `built in`.
 
     problem   why the agent cannot be used, or None
-    absent    True if the agent is not installed
+    absent    True if the agent is not installed; `install` then says how to
+    models    those that the agent reported; none if it has not answered yet
     trouble   why the agent did not report what it offers, or None; it may still work
     """
 
@@ -41,6 +42,7 @@ class AgentRow:
     default_model: str | None = None
     capabilities: Mapping[str, bool] | None = None
     absent: bool = False
+    install: str = ""
 
 
 @dataclass(slots=True)
@@ -186,17 +188,23 @@ def agent_table(out: Console, rows: Sequence[AgentRow]) -> None:
 
 
 def agent_details(out: Console, rows: Sequence[AgentRow]) -> None:
-    """Print the table, and for each usable agent its models and capabilities."""
-    agent_table(out, rows)
+    """Print the table, for each usable agent its models and capabilities, and how to install those that are absent."""
+    agent_table(out, [row for row in rows if not row.absent])
     for row in rows:
         if row.problem is None:
             line(out, "")
             line(out, f"{row.name}: {row.title}", "bold")
             models = [f"{model} (default)" if model == row.default_model else model for model in row.models]
-            line(out, f"  models  {', '.join(models) or 'not told'}")
+            line(out, f"  models  {', '.join(models) or 'unknown'}")
             if row.trouble:
                 line(out, f"  note    {row.trouble}", "yellow")
             line(out, f"  can     {', '.join(name for name, can in (row.capabilities or {}).items() if can) or '-'}")
+    if absent := [row for row in rows if row.absent]:
+        line(out, "")
+        table = Table(("not installed", "how to install it"))
+        for row in absent:
+            table.add(row.name, row.install)
+        out.table(table)
 
 
 def agents_json(rows: Sequence[AgentRow]) -> str:

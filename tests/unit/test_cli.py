@@ -57,8 +57,8 @@ ROWS = [
         capabilities={"deltas": True},
     ),
     screen.AgentRow("codex", "Codex", None, None, "SHIM_CODEX_BIN is /x, which is not an executable file."),
-    screen.AgentRow("pi", "Pi", None, None, "not on PATH; npm install -g pi", absent=True),
-    screen.AgentRow("amp", "Amp", None, None, "not on PATH; npm install -g amp", absent=True),
+    screen.AgentRow("pi", "Pi", None, None, "neither on PATH nor ...", absent=True, install="npm install -g pi"),
+    screen.AgentRow("amp", "Amp", None, None, "neither on PATH nor ...", absent=True, install="npm install -g amp"),
     screen.AgentRow("mock", "Mock", None, "built in", None),
 ]
 
@@ -135,7 +135,11 @@ def test_notes(tmp_path: Path) -> None:
 def test_agents_in_detail_and_as_json() -> None:
     text = console_text(lambda out: screen.agent_details(out, ROWS))
     assert "claude: Claude Code\n  models  opus (default), haiku\n  can     deltas\n" in text
-    assert "mock: Mock\n  models  not told\n" in text
+    assert "mock: Mock\n  models  unknown\n" in text
+    assert text.endswith(
+        "not installed  how to install it\npi             npm install -g pi\namp            npm install -g amp\n"
+    )
+    assert "neither on PATH" not in text
     assert "codex:" not in text
     parsed = json.loads(screen.agents_json(ROWS))
     assert parsed[0]["models"] == ["opus", "haiku"]
@@ -171,6 +175,19 @@ def test_config_tells_values_and_where_they_came_from(monkeypatch: pytest.Monkey
         "description": Settings.model_fields["port"].description,
     }
     assert set(parsed) == set(Settings.model_fields)
+
+
+def test_doctor_without_agents_shows_the_project_and_which_opencode_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "opencode"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    lines = invoke("doctor", "--no-agents")[1].splitlines()
+    assert f"opencode on PATH: {program} (not ours)" in lines
+    assert [line for line in lines if line.startswith("project: ")]
+    assert not [line for line in lines if line.startswith("claude")]
 
 
 def test_a_wrong_setting_ends_the_command_with_a_sentence() -> None:

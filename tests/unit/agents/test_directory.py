@@ -224,6 +224,7 @@ async def test_an_agent_without_a_catalogue_has_that_of_the_registry(machine: Ma
     assert fake.usable and models(directory) == ["fallback"]
     with pytest.raises(AssertionError, match=f"(?s)Fake: .*{why}"):
         raise AssertionError(fake.trouble)
+    assert fake.slow == (script == HANGS)
     assert await machine.store.values(NAMESPACE) == {}
 
 

@@ -42,6 +42,7 @@ def but(**changes: Any) -> Diagnosis:
         ({"login": "no", "probe": GOOD}, "ok", ""),
         ({"trouble": "it hangs"}, "wrong", "it hangs"),
         ({"trouble": "it hangs", "probe": GOOD}, "warning", "it hangs"),
+        ({"trouble": "A: no answer within 20 s", "slow": True}, "warning", "Try again when the machine is idle"),
         ({"probe": Probe(20, 30, None, 40, error="400 from the model")}, "wrong", "400 from the model"),
         ({"probe": Probe(20, 30, None, 40), "login_hint": "Log in."}, "wrong", "without an answer. Log in."),
         ({"version": "2.0.1"}, "warning", "Newer than the tested versions (1.0.0 to 2.0.0)"),
@@ -211,7 +212,7 @@ async def test_the_whole_command(machine: Path) -> None:
     screen = io.StringIO()
     doctor.show(console(screen), found)
     lines = screen.getvalue().splitlines()
-    assert "claude: WRONG" in lines
+    assert "claude: problem" in lines
     assert any(line.startswith("  do       It is not logged in. Run `claude`") for line in lines)
     assert any(line.startswith("  probe    answered: process ") for line in lines)
     assert "  rules    a hook before every call" in lines

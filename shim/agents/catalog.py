@@ -6,7 +6,7 @@ render both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from shim.agents.offered_commands import Offer
@@ -66,8 +66,8 @@ def takes_images(offer: Offer, model: Model) -> bool:
     return offer.spec.capabilities.images and model.images
 
 
-def modes(offers: Sequence[Offer], first: str | None = None) -> list[OfferedMode]:
-    """List the union of all agents' modes, with `first` in front if it exists.
+def modes(offers: Sequence[Offer], first: str | None = None, leave_out: Collection[str] = ()) -> list[OfferedMode]:
+    """List the union of all agents' modes without `leave_out`, with `first` in front if it exists.
 
     Clients request the list without a session. So a mode that agents describe differently gets one description for all, and a
     mode that only some agents have names them.
@@ -82,7 +82,8 @@ def modes(offers: Sequence[Offer], first: str | None = None) -> list[OfferedMode
     modes = [name for name in (first, *FIRST_MODES) if name in described]
     specs = {id_: tuple(offer.spec for offer, _ in having) for id_, having in offers_by_mode.items()}
     listed = [OfferedMode(name, described[name], specs.get(name, ())) for name in dict.fromkeys([*modes, *described])]
-    return [*listed, GENERAL] if any(offer.spec.capabilities.subagents for offer in offers) else listed
+    more = [GENERAL] if any(offer.spec.capabilities.subagents for offer in offers) else []
+    return [mode for mode in (*listed, *more) if mode.name not in leave_out]
 
 
 def _mode_description(id_: str, having: Sequence[tuple[Offer, Mode]], agents: int) -> str:

@@ -200,6 +200,10 @@ class AgentDirectory:
         """Return an agent, usable or not, or None if it is unknown."""
         return self._agents.get(name)
 
+    def title_of(self, name: str) -> str:
+        """Return what people call an agent; its name if it is not here any more."""
+        return self._specs[name].title if name in self._specs else name
+
     def set_default(self, name: str | None) -> None:
         """Set the agent for prompts that name no model. None means the first installed one. Raises AgentNotFound if unknown."""
         if name is not None and name not in self._specs:

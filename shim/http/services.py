@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from shim.http.directory import Links
 
 if TYPE_CHECKING:
-    from shim.agents.directory import AgentDirectory
+    from shim.agents.directory import Agent, AgentDirectory
     from shim.agents.install import Installer
     from shim.faces.opencode2.services import FaceServices
     from shim.faces.v1.nodes import Nodes
     from shim.host.changes import HostFeed
-    from shim.host.config.opencode_config import ConfigFiles
+    from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig
     from shim.host.files.watcher import Watchers
     from shim.host.git.project_copies import ProjectCopies
     from shim.host.git.projects import Projects
@@ -92,3 +92,9 @@ class Services:
     """None only in tests that run OpenCode's face alone."""
     opencode2: FaceServices | None = None
     """The services of OpenCode 2 beside the sessions; None only in such tests."""
+
+
+async def list_offers(services: Services, directory: str) -> tuple[OpenCodeConfig, list[Agent]]:
+    """The configuration of a directory, and the usable agents that it offers, the default first."""
+    config = await services.config.fresh(directory)
+    return config, [agent for agent in await services.agents.available() if config.offers(agent.spec.name)]

@@ -82,6 +82,10 @@ class FakeAgents:
     def list_agents(self) -> Sequence[FakeAgent]:
         return self._agents
 
+    def title_of(self, name: str) -> str:
+        agent = self.get(name)
+        return name if agent is None else agent.spec.title
+
     def default(self) -> FakeAgent:
         return self._agents[0]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from shim.sessions.prompts import context
-from tests.support.api import EventStream
 from tests.support.live import Live, live
 
 FAKE = Path(__file__).resolve().parent.parent / "fakes" / "acp_two_models.py"
@@ -43,26 +41,18 @@ async def test_another_model_of_the_same_agent_needs_no_new_process(server: Live
 
 async def test_another_agent_gets_the_conversation_and_the_person_a_notice(server: Live) -> None:
     session = await server.session()
-    async with server.api.stream("/event") as events:
-        await answer(server, session, "echo the word is magenta", MOCK)
-        said = await answer(server, session, "hi", SMALL)
-        assert "<earlier-in-this-conversation>" in said
-        assert "User:\necho the word is magenta" in said
-        assert (await toast(events))["message"] == (
-            "two takes over from mock. It is told what was said so far (2 messages, as text)."
-        )
-        lasting = [p for m in await server.messages(session) for p in m["parts"] if p.get("metadata") == {"handover": True}]
-        assert [(part["text"], part["synthetic"]) for part in lasting] == [
-            ("*two takes over from mock. It is told what was said so far (2 messages, as text).*", True)
-        ]
-        again = await answer(server, session, "again", LARGE)
-        assert again.split()[0] == said.split()[0]
-        assert "earlier-in-this" not in again
-        await answer(server, session, "echo back", MOCK)
-        assert "takes over from" not in again
-        assert (await toast(events))["message"].startswith(
-            "mock takes over from two. It is told what was said so far (4 messages"
-        )
+    await answer(server, session, "echo the word is magenta", MOCK)
+    said = await answer(server, session, "hi", SMALL)
+    assert "<earlier-in-this-conversation>" in said
+    assert "User:\necho the word is magenta" in said
+    [first] = handovers(await server.messages(session))
+    assert first == "*Two Models takes over from Mock. It is told what was said so far (2 messages, as text).*"
+    again = await answer(server, session, "again", LARGE)
+    assert again.split()[0] == said.split()[0]
+    assert "earlier-in-this" not in again
+    await answer(server, session, "echo back", MOCK)
+    [_, back] = handovers(await server.messages(session))
+    assert back.startswith("*Mock takes over from Two Models. It is told what was said so far (4 messages")
 
 
 async def test_a_fork_says_who_takes_over_from_whom(server: Live) -> None:
@@ -77,32 +67,29 @@ async def test_a_fork_says_who_takes_over_from_whom(server: Live) -> None:
     assert handovers((await server.messages(copy))[copied:]) == []
     await answer(server, copy, "and you", LARGE)
     [sentence] = handovers((await server.messages(copy))[copied:])
-    assert sentence.startswith("*two takes over from mock. ")
+    assert sentence.startswith("*Two Models takes over from Mock. ")
 
 
 def handovers(messages: list[Any]) -> list[str]:
     """The sentences by which the person is told of another agent."""
-    return [part["text"] for message in messages for part in message["parts"] if part.get("metadata") == {"handover": True}]
-
-
-async def toast(events: EventStream) -> Any:
-    """The next sentence that the person is shown."""
-    async with asyncio.timeout(TURN_S):
-        while (event := await events.next())["type"] != "tui.toast.show":
-            pass
-    return event["properties"]
+    return [
+        part["text"]
+        for message in messages
+        for part in message["parts"]
+        if part.get("metadata") == {"handover": True} and part["synthetic"]
+    ]
 
 
 async def test_the_handover_text_is_bounded(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "CONTEXT_LIMIT_CHARS", 100)
     session = await server.session()
-    async with server.api.stream("/event") as events:
-        for number in range(3):
-            await answer(server, session, f"echo number {number} {'x' * 40}", MOCK)
-        said = await answer(server, session, "hi", SMALL)
-        assert "(older messages are left out)" in said
-        assert "number 0" not in said
-        assert "what is older did not fit and was left out" in (await toast(events))["message"]
+    for number in range(3):
+        await answer(server, session, f"echo number {number} {'x' * 40}", MOCK)
+    said = await answer(server, session, "hi", SMALL)
+    assert "(older messages are left out)" in said
+    assert "number 0" not in said
+    [sentence] = handovers(await server.messages(session))
+    assert "what is older did not fit and was left out" in sentence
 
 
 async def test_a_process_that_dies_ends_only_its_own_session(server: Live) -> None:

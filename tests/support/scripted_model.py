@@ -386,6 +386,9 @@ class ScriptedAgents:
     def default(self) -> ScriptedAgentOffer:
         return self._agents["one"]
 
+    def title_of(self, name: str) -> str:
+        return name
+
     def get(self, name: str) -> ScriptedAgentOffer | None:
         return self._agents.get(name)
 

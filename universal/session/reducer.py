@@ -385,8 +385,6 @@ class Reducer:
                 mode, model = text(choice.get("agent"), message.info.mode), importer.message_model(choice.get("model"))
                 message.info = replace(message.info, mode=mode, model=model or message.info.model)
                 self._emit(MessageChanged(message.info))
-            if note:
-                self._emit(Notice(note, "info"))
         elif meta.get("state") == "own":
             self.transcript.note_dispatch(item_id, (), "")
 

@@ -136,6 +136,22 @@ class OpenCodeConfig:
         """The name of the OpenCode agent (mode) of new sessions."""
         return self.values.get("default_agent")
 
+    @cached_property
+    def disabled_agents(self) -> frozenset[str]:
+        """The modes that `agent.X.disable` switches off; a project switches none on. `build` stays: all falls back to it."""
+        both = (self.personal_values, self.project_values)
+        parts = [obj(values.get(key)) for values in both for key in ("agent", "mode")]
+        return frozenset(name for part in parts for name, row in part.items() if obj(row).get("disable") is True) - {BUILD}
+
+    def offers(self, provider: str) -> bool:
+        """Whether a provider is offered: it is not in `disabled_providers`."""
+        return provider not in (self.values.get("disabled_providers") or ())
+
+    @property
+    def shares_new_sessions(self) -> bool:
+        """Whether the user shares every new session (`"share": "auto"`). A project may only forbid it."""
+        return self.personal_values.get("share") == "auto" and self.values.get("share") != "disabled"
+
     @property
     def permission(self) -> Any:
         """The permission rules as written: an action, or `{tool: action | {pattern: action}}`; None without rules."""

@@ -7,7 +7,7 @@ along once, oldest first, before the prompt.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,8 +37,13 @@ class MissedContext:
 NOTHING = MissedContext("", ())
 
 
-def missed_context(session: Session, agent: str, leave_out: Collection[str]) -> MissedContext:
-    """The messages that `agent` has missed, without those of `leave_out` (the prompt itself, queued ones)."""
+def missed_context(
+    session: Session, agent: str, leave_out: Collection[str], title_of: Callable[[str], str] = str
+) -> MissedContext:
+    """The messages that `agent` has missed, without those of `leave_out` (the prompt itself, queued ones).
+
+    `title_of`: what people call an agent.
+    """
     ids = [id_ for id_ in session.messages.unknown_to(agent) if id_ not in leave_out]
     excerpts: list[str] = []
     size = 0
@@ -56,7 +61,7 @@ def missed_context(session: Session, agent: str, leave_out: Collection[str]) -> 
         return MissedContext("", tuple(ids))
     body = "\n\n".join(reversed(excerpts))
     text = f"<earlier-in-this-conversation>\n{body}\n</earlier-in-this-conversation>\n\n"
-    return MissedContext(text, tuple(ids), _handover(session, agent, ids, cut=size > CONTEXT_LIMIT_CHARS))
+    return MissedContext(text, tuple(ids), _handover(session, agent, ids, title_of, cut=size > CONTEXT_LIMIT_CHARS))
 
 
 def forget(session: Session, agent: str) -> None:
@@ -64,14 +69,15 @@ def forget(session: Session, agent: str) -> None:
     session.messages.forget(agent)
 
 
-def _handover(session: Session, agent: str, ids: Sequence[str], *, cut: bool) -> str:
+def _handover(session: Session, agent: str, ids: Sequence[str], title_of: Callable[[str], str], *, cut: bool) -> str:
     """The sentence for the person. Empty if `agent` itself gave the last of these answers, as in a fork of its session."""
     infos = (message.info for id_ in reversed(ids) if (message := session.messages.peek(id_)) is not None)
     answered = next((info.model.provider_id for info in infos if isinstance(info, StepInfo)), None)
     if answered is None or answered == agent:
         return ""
     older = "; what is older did not fit and was left out" if cut else ""
-    return f"{agent} takes over from {answered}. It is told what was said so far ({len(ids)} messages, as text{older})."
+    told = f"It is told what was said so far ({len(ids)} messages, as text{older})."
+    return f"{title_of(agent)} takes over from {title_of(answered)}. {told}"
 
 
 def _block(message: Message) -> str:

@@ -63,15 +63,21 @@ class Loss:
     why: str = ""
 
 
-def prepare(state: SessionState, pending: PendingPrompt, queued: Iterable[PendingPrompt], notes: UndoNotes) -> PromptDispatch:
+def prepare(
+    state: SessionState,
+    pending: PendingPrompt,
+    queued: Iterable[PendingPrompt],
+    notes: UndoNotes,
+    title_of: Callable[[str], str],
+) -> PromptDispatch:
     """Add what the agent has missed, what was undone, and the instructions. Takes the agent's note out of `notes`.
 
-    In: `queued`, the prompts that are dispatched later.
+    In: `queued`, the prompts that are dispatched later; `title_of`, what people call an agent.
     """
     if pending.prompt.compact:  # the agent compacts its own conversation; missed messages go along with the next prompt
         return PromptDispatch(pending.prompt, (), pending.journal_entry() | context.NOTHING.journal_entry())
     leave_out = {pending.message_id, *(prompt.message_id for prompt in queued)}
-    missed = context.missed_context(state.session, pending.agent, leave_out)
+    missed = context.missed_context(state.session, pending.agent, leave_out, title_of)
     due = state.instructions.due()
     text = notes.note(pending.agent) + missed.text + pending.prompt.text
     prompt = replace(pending.prompt, text=text, system=due.with_system(pending.prompt.system))
@@ -189,7 +195,7 @@ class PromptDispatcher:
         self._waiting_key = None
         self._current_key = pending.prompt.key
         self.unattended = pending.unattended_policy
-        dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes)
+        dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
         self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
         self._answer = Answer()

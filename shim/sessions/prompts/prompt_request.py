@@ -88,21 +88,22 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
     model_id = wish.model_id or last.model_id
     if not provider:
         provider, model_id = await _default_model(agents, config)
-    agent = await agents.offer(provider)
+    agent = await agents.offer(provider) if config.offers(provider) else None
     if agent is None:
-        names = ", ".join(a.spec.name for a in agents.usable())
+        names = ", ".join(a.spec.name for a in agents.usable() if config.offers(a.spec.name)) or "none"
         missing = agents.get(provider)
         why = f" {missing.located.why}" if missing is not None and missing.located.why else ""
+        why = why if config.offers(provider) else ' "disabled_providers" of opencode.json has it.'
         raise UnknownChoice(f'Provider not found: "{provider}".{why} Available: {names}.')
     catalogue = agent.catalogue
     model_id = model_id or catalogue.default_model or (catalogue.models[0].id if catalogue.models else OWN_CHOICE)
     model = _model(agent, model_id)
     if model is None:
         raise UnknownChoice(f'Model not found: "{provider}/{model_id}". Available: {", ".join(m.id for m in catalogue.models)}.')
-    agent_modes = [m.id for m in modes_of(agent.spec, agent.catalogue)]
+    agent_modes = [m.id for m in modes_of(agent.spec, agent.catalogue) if m.id not in config.disabled_agents]
     mode = body.mode or session.record.mode or _default_mode(config, agent_modes)
     if mode not in agent_modes:
-        modes = {m.id for a in agents.usable() for m in modes_of(a.spec, a.catalogue)}
+        modes = {m.id for a in agents.usable() for m in modes_of(a.spec, a.catalogue)} - config.disabled_agents
         if mode not in modes:
             raise UnknownChoice(f'Agent not found: "{mode}". Available agents: {", ".join(sorted(modes))}.')
         if mode in CAREFUL:
@@ -120,9 +121,10 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
 async def _default_model(agents: AgentDirectory, config: OpenCodeConfig) -> tuple[str, str]:
     """The agent and the model of prompts that name none. A configured model that no agent here has does not count."""
     provider, _, model_id = (config.model or "").partition("/")
-    agent = await agents.offer(provider) if provider else None
+    agent = await agents.offer(provider) if provider and config.offers(provider) else None
     if agent is None:
-        return agents.default().spec.name, ""
+        names = [agent.spec.name for agent in agents.usable() if config.offers(agent.spec.name)]
+        return names[0] if names else agents.default().spec.name, ""
     return provider, model_id if model_id and _model(agent, model_id) is not None else ""
 
 

@@ -6,14 +6,15 @@ from shim.agents import catalog
 from shim.faces.opencode1 import offers
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
+from shim.http.services import list_offers
 
 
 @operation("app.agents")
-async def agents(ctx: Ctx) -> object:
+async def modes(ctx: Ctx) -> object:
     """List the modes of all installed agents, `default_agent` first. It is never empty, as clients then send nothing."""
-    config = await ctx.services.config.fresh(ctx.directory)
-    modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
-    return [offers.agent(mode) for mode in modes]
+    config, agents = await list_offers(ctx.services, ctx.directory)
+    listed = catalog.modes(agents, config.default_agent, config.disabled_agents)
+    return [offers.agent(mode) for mode in listed]
 
 
 @operation("app.skills")

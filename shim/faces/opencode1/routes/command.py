@@ -6,6 +6,7 @@ from shim.agents import offered_commands
 from shim.faces.opencode1 import offers
 from shim.faces.opencode1.endpoint import operation
 from shim.http.operation import Ctx
+from shim.http.services import list_offers
 from shim.sessions.prompts.agent_commands import with_commands
 from shim.sessions.prompts.built_in_commands import templates
 
@@ -13,8 +14,7 @@ from shim.sessions.prompts.built_in_commands import templates
 @operation("command.list")
 async def commands(ctx: Ctx) -> object:
     """List all slash commands."""
-    config = await ctx.services.config.fresh(ctx.directory)
+    config, agents = await list_offers(ctx.services, ctx.directory)
     local = templates(ctx.directory, config.commands)
-    agents = await with_commands(ctx.services.sessions, await ctx.services.agents.available(), ctx.directory)
-    offered = offered_commands.commands(agents, local, config.model)
-    return [offers.command(command) for command in offered]
+    agents = await with_commands(ctx.services.sessions, agents, ctx.directory)
+    return [offers.command(command) for command in offered_commands.commands(agents, local, config.model)]

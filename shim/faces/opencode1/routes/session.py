@@ -6,6 +6,7 @@ Source: `docs/wire.md` section 6; recordings `session_ops`, `list_queries`.
 from __future__ import annotations
 
 import math
+import secrets
 from dataclasses import replace
 from itertools import islice
 from typing import Annotated, Any
@@ -25,6 +26,8 @@ from universal.session.importer import session_model
 from universal.session.model import SessionRecord, UserInfo
 from universal.session.record_json import RecordChanges
 
+SHARE_BYTES = 12
+"""Random bytes in a share's URL."""
 DEFAULT_LIMIT = 100
 """Maximum sessions in one answer if the client sends no limit, as in native OpenCode."""
 
@@ -103,8 +106,16 @@ async def create(ctx: Ctx, body: CreateBody | None) -> object:
         model=session_model(options.model.model_dump()) if options.model is not None else None,
         metadata=options.metadata,
     )
+    if options.parentID is None and (await services.config.fresh(ctx.directory)).shares_new_sessions:
+        record = await services.sessions.patch(record.id, share={"url": share_url(ctx)})
     await services.store.flush(record.id)
     return read.session(record)
+
+
+def share_url(ctx: Ctx) -> str:
+    """A new URL under which this server shows a session."""
+    request = ctx.request
+    return f"{request.scheme}://{request.host}{ctx.services.settings.base_path}/share/{secrets.token_urlsafe(SHARE_BYTES)}"
 
 
 class ListQuery(BaseModel):

@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.endpoint import extra, operation
-from shim.faces.opencode1.routes.session import SessionPath
+from shim.faces.opencode1.routes.session import SessionPath, share_url
 from shim.faces.opencode1.share_page import DEEPEST, POLICY, page
 from shim.host.files.roots import visible_sessions
 from shim.http.operation import Ctx
@@ -25,8 +25,6 @@ from universal.session.model import SessionRecord
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated.types import MessageWithParts
 
-NAME_BYTES = 12
-"""Random bytes in a share's URL."""
 HEADERS = {"Content-Security-Policy": POLICY, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
@@ -41,10 +39,7 @@ async def share(ctx: Ctx, path: SessionPath) -> object:
     config = await ctx.services.config.fresh(record.directory)
     if config.values.get("share") == "disabled":
         raise InvalidRequest('Sharing is switched off: "share": "disabled" in opencode.json.')
-    request = ctx.request
-    base = f"{request.scheme}://{request.host}{ctx.services.settings.base_path}"
-    url = f"{base}/share/{secrets.token_urlsafe(NAME_BYTES)}"
-    record = await ctx.services.sessions.patch(path.sessionID, share={"url": url})
+    record = await ctx.services.sessions.patch(path.sessionID, share={"url": share_url(ctx)})
     await ctx.services.store.flush(path.sessionID)
     return read.session(record)
 

@@ -15,6 +15,7 @@ from shim.faces.opencode2.names import rules
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.host.config import skills
 from shim.http.operation import Ctx
+from shim.http.services import list_offers
 from shim.sessions.prompts.agent_commands import with_commands
 from shim.sessions.prompts.built_in_commands import templates
 from universal.permissions import rules_from_config
@@ -45,8 +46,8 @@ async def get(ctx: Ctx, path: AgentPath) -> object:
 
 
 async def _agents(ctx: Ctx) -> list[host_types.AgentInfo]:
-    config = await ctx.services.config.fresh(ctx.directory)
-    modes = catalog.modes(await ctx.services.agents.available(), config.default_agent)
+    config, agents = await list_offers(ctx.services, ctx.directory)
+    modes = catalog.modes(agents, config.default_agent, config.disabled_agents)
     permissions = rules([rule.to_json() for rule in rules_from_config(config.permission)])
     return [offers.agent(mode, permissions) for mode in modes]
 
@@ -54,11 +55,11 @@ async def _agents(ctx: Ctx) -> list[host_types.AgentInfo]:
 @operation("command.list")
 async def commands(ctx: Ctx) -> object:
     """The slash commands of the directory."""
-    config = await ctx.services.config.fresh(ctx.directory)
+    config, agents = await list_offers(ctx.services, ctx.directory)
     local = templates(ctx.directory, config.commands)
-    agents = await with_commands(ctx.services.sessions, await ctx.services.agents.available(), ctx.directory)
-    offered = offered_commands.commands(agents, local, config.model)
-    return await locate_answer(ctx, [offers.command(command) for command in offered])
+    agents = await with_commands(ctx.services.sessions, agents, ctx.directory)
+    rows = offered_commands.commands(agents, local, config.model)
+    return await locate_answer(ctx, [offers.command(command) for command in rows])
 
 
 @operation("skill.list")

@@ -12,6 +12,7 @@ from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import ProviderNotFound
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.http.operation import Ctx
+from shim.http.services import list_offers
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import host_types
@@ -26,14 +27,15 @@ class ProviderPath(BaseModel):
 @operation("model.list")
 async def models(ctx: Ctx) -> object:
     """The models of all installed agents, the default agent's first."""
-    return await locate_answer(ctx, offers.models(await ctx.services.agents.available()))
+    _, agents = await list_offers(ctx.services, ctx.directory)
+    return await locate_answer(ctx, offers.models(agents))
 
 
 @operation("model.default")
 async def default(ctx: Ctx) -> object:
     """The config's `model` if it exists, else the default agent's; null if no agent offers a model."""
-    config = await ctx.services.config.fresh(ctx.directory)
-    return await locate_answer(ctx, offers.default_model(await ctx.services.agents.available(), config.model))
+    config, agents = await list_offers(ctx.services, ctx.directory)
+    return await locate_answer(ctx, offers.default_model(agents, config.model))
 
 
 @operation("provider.list")
@@ -53,5 +55,5 @@ async def provider(ctx: Ctx, path: ProviderPath) -> object:
 
 async def _providers(ctx: Ctx) -> list[host_types.ProviderInfo]:
     keyed = ctx.services.agents.key_variables()
-    agents = with_models(await ctx.services.agents.available())
-    return [offers.provider(agent, keyed=agent.spec.name in keyed) for agent in agents]
+    _, agents = await list_offers(ctx.services, ctx.directory)
+    return [offers.provider(agent, keyed=agent.spec.name in keyed) for agent in with_models(agents)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -81,13 +82,32 @@ async def choose_default(personal: dict[str, Any], project: dict[str, Any] | Non
         ({}, {"default_agent": "accept-edits"}, ("acp", "two", "build")),
         ({"default_agent": "plan"}, {"default_agent": "build"}, ("acp", "two", "plan")),
         ({"default_agent": "reviewer"}, {}, ("acp", "two", "build")),
+        ({"disabled_providers": ["acp"]}, {}, ("codex", "two", "build")),
+        ({"disabled_providers": ["codex"], "model": "codex/one"}, {}, ("acp", "two", "build")),
+        ({"disabled_providers": ["acp", "codex"], "model": "codex/one"}, {}, None),
+        ({"default_agent": "accept-edits", "agent": {"accept-edits": {"disable": True}}}, {}, ("acp", "two", "build")),
+        ({"default_agent": "accept-edits"}, {"mode": {"accept-edits": {"disable": True}}}, ("acp", "two", "build")),
+        ({"agent": {"build": {"disable": True}}}, {}, ("acp", "two", "build")),
     ],
 )
 async def test_the_configuration_chooses_for_prompts_that_name_nothing(
-    personal: dict[str, Any], project: dict[str, Any], expected: tuple[str, str, str]
+    personal: dict[str, Any], project: dict[str, Any], expected: tuple[str, str, str] | None
 ) -> None:
     """A project's file, which strangers may have written, makes nothing looser."""
-    assert await choose_default(personal, project) == expected
+    with nullcontext() if expected else pytest.raises(InvalidRequest, match='"disabled_providers" of opencode'):
+        assert await choose_default(personal, project) == expected
+
+
+async def test_a_disabled_mode_or_provider_takes_no_prompt_that_names_it() -> None:
+    off = {"disable": True}
+    for personal, project in (
+        ({"agent": {"plan": off}}, {}),
+        ({"agent": {"plan": off}}, {"agent": {"plan": {"disable": False}}}),
+    ):
+        with pytest.raises(InvalidRequest, match='Agent not found: "plan"'):
+            await choose_default(personal, project, mode="plan")
+    with pytest.raises(InvalidRequest, match=r'Provider not found: "acp".*Available: codex\.'):
+        await choose_default({"disabled_providers": ["acp"]}, model=ModelRef("acp", "one"))
 
 
 async def test_the_last_choice_of_a_session_comes_before_the_configuration() -> None:

@@ -21,7 +21,8 @@ Headers: TypeAlias = tuple[tuple[str, str], ...]
 class Command:
     """A request for another server. A repeated one, with the same id, is done once.
 
-    path  with the query, as the client has sent it
+    path       with the query, as the client has sent it
+    is_change  it may change something, so it must not be done for an asker that has given it up; not part of what is sent
     """
 
     id: str
@@ -29,6 +30,7 @@ class Command:
     path: str
     headers: Headers = ()
     body: bytes = field(default=b"", repr=False)
+    is_change: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,10 @@ class Peers(Protocol):
     """The other servers."""
 
     def ask(self, server: ServerRef, command: Command) -> AbstractAsyncContextManager[Answer]:
-        """Let another server do a command. Entering raises ServerLost if there is no answer, and StoreError."""
+        """Let another server do a command. Entering raises ServerLost if there is no answer, and StoreError.
+
+        A change that `was_heard` says no one has heard is never done: it begins only while its asker waits.
+        """
         ...
 
     async def serve(self, handle: Handle) -> None:

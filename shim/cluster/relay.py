@@ -153,7 +153,8 @@ def command_for(request: web.Request, body: bytes, more: Headers = ()) -> Comman
     else:
         headers = (*(pair for pair in headers if pair[0].lower() != HEADER), (HEADER, quote(directory)))
     client = (TOKEN_HEADER, token_of(request)) if is_authorized(request) else (TICKET_ONLY, "1")
-    return Command(secrets.token_hex(16), request.method, str(url), (*headers, client, *more), body)
+    is_change = request.method not in READING
+    return Command(secrets.token_hex(16), request.method, str(url), (*headers, client, *more), body, is_change)
 
 
 def _url(command: Command) -> URL:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shim.cluster.nats.commands import ID, Commands
+from shim.cluster.nats.commands import BEGIN, CANCEL, ID, PART, Commands
 from shim.cluster.nats.connection import Connection, Parcel
 from shim.cluster.nats.journals import Journal, Journals
 from shim.cluster.nats.lanes import LaneWriter
@@ -129,9 +129,23 @@ def does_a_repeated_command_again(patch: pytest.MonkeyPatch) -> None:
     real, numbers = Commands._receive, count()
 
     async def receive(self: Commands, parcel: Parcel) -> None:
-        await real(self, parcel._replace(headers={**parcel.headers, ID: f"{parcel.headers.get(ID)}/{next(numbers)}"}))
+        id_ = parcel.headers.get(ID, "")
+        if parcel.headers.get(PART) not in (BEGIN, CANCEL):
+            self._done.pop(id_, None)
+            if (work := self._works.get(id_)) is not None and work.has_begun:
+                self._works[f"{id_}/{next(numbers)}"] = self._works.pop(id_)
+        await real(self, parcel)
 
     patch.setattr(Commands, "_receive", receive)
+
+
+def does_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
+    """A command begins without the word of its asker."""
+
+    async def is_wanted(self: Commands, work: object) -> bool:
+        return True
+
+    patch.setattr(Commands, "_is_wanted", is_wanted)
 
 
 def appends_again_what_was_stored(patch: pytest.MonkeyPatch) -> None:
@@ -223,6 +237,7 @@ BUGS: tuple[Bug, ...] = (
     leaves_the_turn_of_a_dead_server,
     ends_a_turn_without_a_claim,
     does_a_repeated_command_again,
+    does_what_was_given_up,
     appends_again_what_was_stored,
     reads_behind_the_checkpoint,
     skips_what_a_replica_lacks,

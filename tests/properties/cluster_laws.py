@@ -158,6 +158,8 @@ def _check_prompts(world: ClusterWorld, session_id: str, events: list[UniversalE
             at_once = any(f'"{prompt.text}"' in message for message in prompt.stored_texts)
             law(f"the prompt {prompt.text!r} is stored when {prompt.server} acknowledges it", at_once)
             law(f"the accepted prompt {prompt.text!r} is not lost", prompt.text in texts)
+    for text in world.seen.not_done:
+        law(f"the refused prompt {text!r} is never done", text not in texts and not world.seen.dispatches[text])
     law(f"a prompt is done once: {texts}", len(set(texts)) == len(texts))
     for text in texts:
         law(f"an agent gets the prompt {text!r} once", len(world.seen.dispatches[text]) <= 1)

@@ -31,7 +31,7 @@ from shim.cluster.remote_sessions import RemoteSessions
 from shim.faces.opencode1.routes.prompt import PromptBody, prompt_async
 from shim.faces.opencode1.routes.session import SessionPath
 from shim.lib.clock import Clock
-from shim.lib.errors import SessionElsewhere, SessionNotFound, ShimError
+from shim.lib.errors import ServerLost, SessionElsewhere, SessionNotFound, ShimError
 from shim.lib.ids import Ids
 from shim.sessions.feed import ChangeFeed, SessionChanges
 from shim.sessions.history import checkpoints, journal_loader
@@ -155,6 +155,7 @@ class Observations:
     stored      stream -> all messages that it ever had
     acked       accepted prompts
     refused     texts of prompts that were refused, or whose fate no client knows
+    not_done    those of them of which a client was told that nobody has heard them
     dispatches  text of a prompt -> the servers whose agents got it
     carried     lines that agents got along with a later prompt
     views       (server, session) -> what its clients saw of the status: "busy", "idle", "ended REASON"
@@ -164,6 +165,7 @@ class Observations:
     sessions: list[str] = field(default_factory=list)
     acked: list[AckedPrompt] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
+    not_done: list[str] = field(default_factory=list)
     dispatches: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     carried: set[str] = field(default_factory=set)
     views: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -248,8 +250,13 @@ class ClusterNode:
             self.world.commands += 1
             body = json.dumps([session_id, text]).encode()
             command = Command(f"{self.server}c{self.world.commands}", action, "/", body=body)
-            async with self.store.peers.ask(error.owner, command) as answer:
-                why = b"".join([chunk async for chunk in answer.chunks])
+            try:
+                async with self.store.peers.ask(error.owner, command) as answer:
+                    why = b"".join([chunk async for chunk in answer.chunks])
+            except ServerLost as lost:
+                if action == "prompt" and not lost.was_heard:
+                    self.seen.not_done.append(text)
+                raise
             await self.manager.others.look_now()
             if answer.status != 200:
                 raise ShimError(why.decode()) from None

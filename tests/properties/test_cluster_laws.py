@@ -96,6 +96,10 @@ HISTORIES: dict[str, list[Step]] = {
         Step("delay", NODES, 1, 3, 0.05),
         Step("kill", 1, 1, 2, 8.0),
     ],
+    "a server hears a prompt when it goes on, and its client was refused": [
+        Step("pause", 0, 0, 2, 0.05),
+        Step("prompt", 1, 0),
+    ],
     "the answer to an append is lost": [Step("prompt", 0, 0, 3, 1.0), Step("slow", 0, 0, 2, 1.0), Step("cut")],
 }
 """What happened -> its plan. All but the last one have broken a law of the real cluster."""

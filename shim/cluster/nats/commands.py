@@ -1,12 +1,17 @@
 """Commands of one server to another, over NATS: messages without a stream, which only a living server receives.
 
-    asker -> PREFIX.command.SERVER    Id, Part (1/3), From: a piece of the command; after the last one, the work begins
+    asker -> PREFIX.command.SERVER    Id, Part (1/3), From: a piece of the command
+    SERVER -> inbox of the asker      Number (`ready`): it has the whole command. Does the asker still wait?
+    asker -> PREFIX.command.SERVER    Id, Part (begin): it does, and the work begins
     SERVER -> inbox of the asker      Number: a piece of the answer, `beat` each BEAT_S while it works, `refused` with a reason
     asker -> PREFIX.command.SERVER    Id, Part (cancel): its client has gone
 
 A command and an answer are a head (a line of JSON) and a body, cut into pieces of at most a message. An asker that hears nothing
 for SILENCE_S, or misses a piece, sends the command again. The server knows its id: it sends the pieces of the answer again, and
 does the command once.
+
+A command may wait in the socket of a paused server for longer than its asker. So one that changes something begins only at the
+word of its asker, which must come within WORD_S of the question. An asker that has not given it knows that nothing was done.
 """
 
 from __future__ import annotations
@@ -38,6 +43,10 @@ SENDS = 3
 """Times that a command is sent before its server counts as lost."""
 AGAIN_S = 0.5
 """Seconds until a command is sent again to a server that NATS does not know: it may be about to connect again."""
+WORD_S = 1.0
+"""Maximum seconds between the question whether an asker still waits and its word."""
+QUESTIONS = 5
+"""Times that it is asked before its command is dropped."""
 WORKS = 512
 """Maximum commands that a server does at the same time."""
 DONE = 512
@@ -52,7 +61,10 @@ UNREAD_PARCELS = 4096
 """Maximum messages that wait for the reader of an answer. It gets no more until it has read some."""
 
 ID, PART, NUMBER, FROM, END = "Shim-Id", "Shim-Part", "Shim-Number", "Shim-From", "Shim-End"
-BEAT, REFUSED, CANCEL = "beat", "refused", "cancel"
+IS_CHANGE = "Shim-Change"
+"""Header of a command that waits for the word of its asker."""
+READY, BEAT, REFUSED = "ready", "beat", "refused"
+BEGIN, CANCEL = "begin", "cancel"
 
 
 def pieces(content: bytes, limit: int) -> list[bytes]:
@@ -90,10 +102,16 @@ class _Assembly:
 
 @dataclass(slots=True)
 class _Work:
-    """A command that is or was worked on. `parcels`: the pieces of its answer so far, unless they are too large to be kept."""
+    """A command that waits for the word of its asker, or is or was worked on.
+
+    word     set when its asker wants it done
+    parcels  the pieces of its answer so far, unless they are too large to be kept
+    """
 
     inbox: str
     asker: str
+    word: asyncio.Event = field(default_factory=asyncio.Event)
+    has_begun: bool = False
     parcels: list[tuple[bytes, bool]] = field(default_factory=list[tuple[bytes, bool]])
     number: int = 0
     size: int = 0
@@ -185,6 +203,10 @@ class Commands:
             if work is not None and work.task is not None:
                 work.task.cancel()
             return
+        if part == BEGIN:
+            if work is not None:
+                work.word.set()
+            return
         number, _, count = part.partition("/")
         if not (command_id and number.isdecimal() and count.isdecimal()):
             log.warning("cluster.command_unreadable", part=part)
@@ -200,8 +222,9 @@ class Commands:
         if len(self._works) >= WORKS:
             await self._refuse(parcel.reply, f"works on {WORKS} requests of other servers already. Try again")
             return
+        is_change = IS_CHANGE in parcel.headers
         work = self._works[command_id] = _Work(parcel.reply, parcel.headers.get(FROM, ""))
-        work.task = asyncio.create_task(self._do(command_id, work, content), name=f"command {command_id}")
+        work.task = asyncio.create_task(self._do(command_id, work, content, is_change=is_change), name=f"command {command_id}")
 
     def _assemble(self, command_id: str, number: int, count: int, piece: bytes) -> bytes | None:
         """The whole command if this was its last missing piece, else None."""
@@ -222,15 +245,40 @@ class Commands:
     async def _repeat(self, command_id: str, work: _Work) -> None:
         """The asker has missed something: send the answer again, as far as there is one."""
         log.info("cluster.command_repeated", command=command_id)
+        if not work.has_begun:
+            await self._sign(work, READY)
+            return
         if not work.is_kept:
             await self._refuse(work.inbox, "has answered, and the answer was lost on its way. Look at the session")
             return
-        await self._beat(work)
+        await self._sign(work, BEAT)
         for number, (piece, is_last) in enumerate(list(work.parcels), 1):
             await self._publish(work, number, piece, is_last=is_last)
 
-    async def _do(self, command_id: str, work: _Work, content: bytes) -> None:
+    async def _is_wanted(self, work: _Work) -> bool:
+        """Whether the asker of a command still waits for it."""
+        loop = asyncio.get_running_loop()
+        for _ in range(QUESTIONS):
+            work.word.clear()
+            asked_at = loop.time()
+            with suppress(StoreError, TimeoutError):
+                await self._sign(work, READY)
+                async with asyncio.timeout(WORD_S):
+                    await work.word.wait()
+            if work.word.is_set() and loop.time() - asked_at <= WORD_S:
+                return True  # else the word is as old as the pause of this server
+        return False
+
+    async def _do(self, command_id: str, work: _Work, content: bytes, *, is_change: bool) -> None:
         assert self._handle is not None
+        try:
+            work.has_begun = not is_change or await self._is_wanted(work)
+        finally:
+            if not work.has_begun:
+                del self._works[command_id]
+        if not work.has_begun:
+            log.warning("cluster.command_not_wanted", command=command_id, asker=work.asker)
+            return
         beats = asyncio.create_task(self._keep_beating(work), name=f"beats of {command_id}")
         try:
             async with self._handle(decode_command(content)) as answer:
@@ -256,11 +304,11 @@ class Commands:
     async def _keep_beating(self, work: _Work) -> None:
         while True:
             with suppress(StoreError):
-                await self._beat(work)
+                await self._sign(work, BEAT)
             await asyncio.sleep(BEAT_S)
 
-    async def _beat(self, work: _Work) -> None:
-        await self._connection.publish(work.inbox, b"", {NUMBER: BEAT})
+    async def _sign(self, work: _Work, sign: str) -> None:
+        await self._connection.publish(work.inbox, b"", {NUMBER: sign})
 
     async def _refuse(self, inbox: str, why: str) -> None:
         await self._connection.publish(inbox, why.encode(), {NUMBER: REFUSED})
@@ -293,7 +341,7 @@ class _Question:
         self._inbox = inbox
         self._parcels = parcels
         self._next = 1
-        self._has_arrived = False
+        self._may_have_begun = False
         self._was_unheard = True
         """Whether NATS has said of each sending that nobody listens."""
         self._has_gap = False
@@ -311,7 +359,7 @@ class _Question:
         await self._publish(CANCEL, b"")
 
     async def _publish(self, part: str, piece: bytes, inbox: str = "") -> None:
-        headers = {ID: self._command.id, PART: part, FROM: self._asker}
+        headers = {ID: self._command.id, PART: part, FROM: self._asker, **({IS_CHANGE: "1"} if self._command.is_change else {})}
         await self._connection.publish(self._subject, piece, headers, reply=inbox)
 
     async def chunks(self, first: bytes) -> AsyncIterator[bytes]:
@@ -329,8 +377,10 @@ class _Question:
             parcel = await self._parcel()
             if parcel is not None and not parcel.is_unheard:
                 number = parcel.headers.get(NUMBER, "")
-                if number == BEAT:
-                    self._has_arrived, sends = True, 1
+                if number in (READY, BEAT):
+                    self._may_have_begun, sends = True, 1
+                    if number == READY:
+                        await self._publish(BEGIN, b"")
                     continue
                 if number == REFUSED:
                     self.is_over = True
@@ -362,7 +412,7 @@ class _Question:
 
     def _loss(self) -> ServerLost:
         name = self._server.label
-        if self._has_arrived:
+        if self._may_have_begun:
             return ServerLost(
                 f"The server {name} was lost while it worked on this request. Whether it was done is not known: look at the"
                 " session. Another server takes its sessions over within some seconds."
@@ -370,5 +420,5 @@ class _Question:
         return ServerLost(
             f"The server {name}, which has this session, cannot be reached. Try again in some seconds: if it is gone, another"
             " server takes its sessions over.",
-            was_heard=not self._was_unheard,
+            was_heard=not (self._command.is_change or self._was_unheard),
         )

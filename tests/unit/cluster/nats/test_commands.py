@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -131,20 +132,65 @@ async def test_a_server_that_does_not_live_is_a_clear_error(
     assert not lost.value.was_heard
 
 
-async def test_a_silent_server_may_have_done_a_command(
+async def test_a_command_that_was_given_up_is_never_done(
     store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is paused, so that NATS says of no sending that nobody listens."""
+    """Its server is paused, so that NATS says of no sending that nobody listens. It hears all of them when it goes on."""
+    heard: list[Parcel] = []
+    receive, worker = commands.Commands._receive, Worker()  # pyright: ignore[reportPrivateUsage]
 
-    async def ignore(paused: commands.Commands, parcel: Parcel) -> None:
-        """Hear a command, and do nothing."""
+    async def keep(paused: commands.Commands, parcel: Parcel) -> None:
+        heard.append(parcel)
 
     monkeypatch.setattr(commands, "SILENCE_S", 0.01)
-    monkeypatch.setattr(commands.Commands, "_receive", ignore)
-    await other_store.peers.serve(Worker())
+    monkeypatch.setattr(commands, "WORD_S", 0.05)
+    monkeypatch.setattr(commands.Commands, "_receive", keep)
+    await other_store.peers.serve(worker)
     with pytest.raises(ServerLost, match="cannot be reached") as lost:
         await ask(store, other_store, command())
-    assert lost.value.was_heard
+    assert not lost.value.was_heard, "it may be asked of the next server"
+    other = other_store._use().peers.commands  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(commands.Commands, "_receive", receive)
+    assert heard
+    for parcel in heard:
+        await receive(other, parcel)
+    async with asyncio.timeout(SEEN_S):
+        while other._works:  # pyright: ignore[reportPrivateUsage]
+            await asyncio.sleep(0.01)
+    assert worker.done == []
+
+
+async def test_a_word_that_is_as_old_as_a_pause_is_asked_for_again(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server was paused between its question and the word, and the asker has given up meanwhile."""
+    worker, loop = Worker(), asyncio.get_running_loop()
+    time, paused_s = loop.time, 0.0
+    monkeypatch.setattr(loop, "time", lambda: time() + paused_s)
+    receive = commands.Commands._receive  # pyright: ignore[reportPrivateUsage]
+    words = 0
+
+    async def pause_before_the_word(self: commands.Commands, parcel: Parcel) -> None:
+        nonlocal paused_s, words
+        if parcel.headers[commands.PART] == commands.BEGIN:
+            words += 1
+            paused_s += 60.0 if words == 1 else 0.0
+        await receive(self, parcel)
+
+    monkeypatch.setattr(commands.Commands, "_receive", pause_before_the_word)
+    await other_store.peers.serve(worker)
+    async with store.peers.ask(ServerRef(other_store.server_id, 1, name="other"), command()) as answer:
+        assert answer.status == 201
+    assert words > 1
+    assert len(worker.done) == 1
+
+
+async def test_a_command_that_changes_nothing_begins_at_once(
+    store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "QUESTIONS", 0)
+    await other_store.peers.serve(Worker())
+    assert await ask(store, other_store, replace(command(), is_change=False)) == (201, b"body")
 
 
 async def test_a_failure_of_the_work_reaches_its_asker(store: JetStreamStore, other_store: JetStreamStore) -> None:

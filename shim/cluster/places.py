@@ -35,8 +35,8 @@ STORED = 0
 """Epoch of a session whose events are read from the journal: nobody can lose them."""
 SESSION, FIELD = "~", ","
 """What stands before each session of a position, and between its fields."""
-AT_REST = "i"
-"""Last field of a session whose turn has ended by events that may be lost."""
+VOID = "v"
+"""Last field of a session of which a client has seen what another owner has replaced."""
 NUMBER_CHARS = 12
 """Maximum hexadecimal digits of a number in a position."""
 
@@ -49,14 +49,14 @@ class Progress:
     next   the first event that it has not seen, or not completely
     count  how many events of its face that event had made, which it has seen
     epoch  of the owner who showed the events before they were stored; STORED if they were read from the journal
-    is_idle  of events that may be lost: no turn runs after them
+    is_void  events among them were never stored: the next owner has written others in their place
     """
 
     tag: str
     next: int
     count: int
     epoch: int
-    is_idle: bool = False
+    is_void: bool = False
 
     @property
     def last(self) -> int:
@@ -81,14 +81,12 @@ class CurrentEvent(NamedTuple):
     """The event of a face that is being published: its session, the event of the journal, its number among those of its change.
 
     epoch  of the owner who shows it; STORED if it was read from the journal
-    is_idle  no turn runs after it
     """
 
     tag: str
     sequence: int
     number: int
     epoch: int
-    is_idle: bool
 
 
 class Watcher(Protocol):
@@ -115,7 +113,7 @@ class Watcher(Protocol):
 class _Place:
     """How far a session is shown here, while that differs from what is stored.
 
-    is_idle         no turn runs after its events, which an owner has shown
+    is_void         another owner has written in the place of events that are shown
     first           the first event that was not exact
     last, position  the newest message that was noted: its last event, its number
     text            itself in a position; empty if it must be made
@@ -126,7 +124,7 @@ class _Place:
     epoch: int
     first: int
     count: int = 0
-    is_idle: bool = False
+    is_void: bool = False
     last: int = 0
     position: int = 0
     text: str = ""
@@ -195,7 +193,7 @@ class Places:
     def current(self) -> CurrentEvent | None:
         """The event of a face that is being published, after its `next`. None if it is in no journal."""
         place = self._current
-        return None if place is None else CurrentEvent(place.tag, place.next, place.count - 1, place.epoch, place.is_idle)
+        return None if place is None else CurrentEvent(place.tag, place.next, place.count - 1, place.epoch)
 
     def renew(self, position: str) -> str:
         """As `Positions.renew`."""
@@ -208,7 +206,7 @@ class Places:
             place = self._places[session_id] = _Place(hash_of(session_id), change.sequence, self._epoch(change), change.sequence)
         else:
             place.epoch = self._epoch(change)
-        place.is_idle = not change.is_stored and not change.session.is_busy
+        place.is_void = place.is_void and not change.is_stored
         return place
 
     def _epoch(self, change: SessionChanges) -> int:
@@ -259,6 +257,8 @@ class Places:
             place = self._places[growth.session_id] = _Place(hash_of(growth.session_id), shown + 1, STORED, shown + 1)
         if place is not None and growth.position > place.position:
             place.last, place.position = growth.last, growth.position
+            if place.epoch != STORED and growth.epoch > place.epoch and growth.first < place.next + (place.count > 0):
+                place.is_void, place.text = True, ""
         if growth.position <= self._position:
             return  # it is known, or from before this server's start and shown only now
         if len(self._early) < EARLY:
@@ -332,7 +332,9 @@ class Places:
 
     def _drop_if_exact(self, session_id: str) -> None:
         place = self._places.get(session_id)
-        if place is not None and place.next == place.last + 1 and not place.count and place.position <= self._position:
+        if place is None or place.is_void:
+            return
+        if place.next == place.last + 1 and not place.count and place.position <= self._position:
             del self._places[session_id]
 
     # --- clients of other servers ------------------------------------------------------------------------------------
@@ -436,7 +438,7 @@ def encode_viewpoint(viewpoint: Viewpoint) -> str:
 
 
 def _encode_session(session: Progress | _Place) -> str:
-    end = f"{FIELD}{AT_REST}" if session.is_idle else ""
+    end = f"{FIELD}{VOID}" if session.is_void else ""
     return f"{SESSION}{session.tag}{FIELD}{session.next:x}{FIELD}{session.count:x}{FIELD}{session.epoch:x}{end}"
 
 
@@ -452,9 +454,9 @@ def decode_viewpoint(last_event_id: str) -> Viewpoint | None:
 
 
 def _progress(tag: str, next_: str, count: str, epoch: str, state: str = "") -> Progress:
-    if state not in ("", AT_REST):
+    if state not in ("", VOID):
         raise ValueError("no state of a session")
-    return Progress(tag, _number(next_), _number(count), _number(epoch), state == AT_REST)
+    return Progress(tag, _number(next_), _number(count), _number(epoch), state == VOID)
 
 
 def _number(text: str) -> int:

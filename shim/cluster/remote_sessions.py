@@ -24,55 +24,17 @@ from shim.sessions.session.session_state import SessionState
 from shim.sessions.stored_sessions import NewState, Reading, StoredSessions
 from shim.store.rows import EventRow, event_of
 from shim.store.servers import ServerRef
-from universal.events import EventType, UniversalEvent
-from universal.session.changes import Change, MessageRemoved, StatusChanged, TurnEnded
-from universal.session.model import IDLE, Session
+from universal.events import UniversalEvent
+from universal.session.model import Session
 
 log = structlog.get_logger()
 
 AGAIN_S = 1.0
 """Seconds between two tries to read a session to which a client listens."""
-LOST = "error"
-"""Reason of the end of a turn that was never stored."""
 NEW_LIMIT = 1_000
 """Maximum new sessions of other servers that wait for a look."""
 PASSED = 65_536
 """Sessions of which it is known what clients here have seen, beside those that are kept."""
-
-
-@dataclass(slots=True)
-class LostView:
-    """What clients of this server have seen of a session that another one has taken.
-
-    messages  the ids of its messages; some may never have been stored
-    is_busy   whether a turn runs, as they have seen
-    """
-
-    messages: tuple[str, ...]
-    is_busy: bool
-
-    @classmethod
-    def of(cls, state: SessionState) -> LostView:
-        """What clients have seen of a session in this state."""
-        return cls(tuple(state.session.messages), is_busy=state.machine.busy)
-
-    def repeated_changes(self, event: UniversalEvent) -> tuple[type[Change], ...]:
-        """The kinds of changes of an event that they have seen: the begin or the end of a turn that they saw here."""
-        was_busy = self.is_busy
-        if event.type is EventType.TURN_STARTED:
-            self.is_busy = True
-            return (StatusChanged,) if was_busy else ()
-        if event.type is EventType.TURN_ENDED:
-            self.is_busy = False
-            return () if was_busy else (StatusChanged, TurnEnded)
-        return ()
-
-    def correct(self, state: SessionState) -> list[Change]:
-        """Take up what is stored. Out: what no event tells of it: messages that are gone, and the end of a turn without one."""
-        gone = [MessageRemoved(message_id) for message_id in self.messages if message_id not in state.session.messages]
-        end = [StatusChanged(IDLE), TurnEnded(LOST)] if self.is_busy and not state.machine.busy else []
-        self.messages, self.is_busy = (), self.is_busy and state.machine.busy
-        return [*gone, *end]
 
 
 @dataclass(slots=True)
@@ -82,7 +44,6 @@ class _Remote(Reading):
     is_live    its events are published as they come
     begin      the last event before those that are published, of a session that has just become live
     has_begun  nothing before `begin` is left to be read
-    view       what clients here have seen of a session that was lost, until they have seen what its new owner has stored
     task       reads what is new
     is_due     there is something new that the task has not begun to read
     """
@@ -90,7 +51,6 @@ class _Remote(Reading):
     is_live: bool = False
     begin: int = 0
     has_begun: bool = False
-    view: LostView | None = None
     task: asyncio.Task[None] | None = None
     is_due: bool = False
 
@@ -98,7 +58,7 @@ class _Remote(Reading):
     def is_idle(self) -> bool:
         """Whether no turn runs, and nothing is being read."""
         is_reading = self.lock.locked() or self.is_due or (self.task is not None and not self.task.done())
-        return not self.state.machine.busy and not is_reading and self.view is None
+        return not self.state.machine.busy and not is_reading
 
     @property
     def last_published(self) -> int:
@@ -274,14 +234,17 @@ class RemoteSessions(StoredSessions[_Remote]):
             entry.row_sequence = sequence
         self.note_published(session_id, sequence)
 
-    def take_up(self, entry: SessionEntry, stored: int, shown: SessionState) -> None:
-        """Go on with a session that another server has taken from this one, if a client listens."""
+    def take_up(self, entry: SessionEntry, stored: int) -> None:
+        """Go on with a session that another server has taken from this one, if a client listens.
+
+        In: `stored`, the last event that this server has written. Clients here have seen no later ones, or read all again.
+        """
         session_id = entry.record.id
         entry.row_sequence = stored
         if self._deps.listened(entry.record.directory, session_id):
             self._forget_read(session_id)  # it may have been read up to a later event
             remote = self._get(entry)
-            remote.is_live, remote.begin, remote.has_begun, remote.view = True, stored, False, LostView.of(shown)
+            remote.is_live, remote.begin, remote.has_begun = True, stored, False
             self.read_soon(entry)
         else:
             self.note_published(session_id, stored)
@@ -314,18 +277,12 @@ class RemoteSessions(StoredSessions[_Remote]):
                 break
             with self._deps.changes.burst:
                 for event in _join(page, self._seams(state.id)):
-                    state.show(
-                        event, self._deps.changes, without=() if remote.view is None else remote.view.repeated_changes(event)
-                    )
+                    state.show(event, self._deps.changes)
             if feed.has_listener(state.id):  # it counts sequences, so it gets each piece
                 for row in page:
                     feed.show(event_of(row))
             self._show_in_entry(entry, remote)
             await asyncio.sleep(0)  # other requests go on
-        if remote.has_begun and (view := remote.view) is not None:
-            self._deps.changes.publish(view.correct(state), state.session, self._deps.clock.now_ms(), is_resent=True)
-            if view.is_busy == state.machine.busy:  # else the end of the turn, which they have seen, is still to come
-                remote.view = None
 
     @staticmethod
     def _show_in_entry(entry: SessionEntry, remote: _Remote) -> None:

@@ -7,20 +7,18 @@ Of a message of a journal that is shown here later, the client has seen all even
 position, but of the sessions of its position as they say. Bounded: a place for each session that is behind, and what the
 positions of the client can name.
 
-What an owner has shown and not stored may be lost with it: then others stand in its place, of a later epoch, and they are new. If
-the client has seen the end of a turn that comes again with them, or this server has shown them before it knew that they are
-new, the connection is broken off: the client comes again, and gets them as it should (`replays.py`).
+What an owner has shown and not stored may be lost with it: then others stand in its place, of a later epoch. A client that has
+seen what is void is cut off: it comes again, and reads everything anew (`replays.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from time import monotonic
 
 from shim.cluster.peers import Growth
-from shim.cluster.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, encode_viewpoint, hash_of
+from shim.cluster.places import EXCEPTIONS, Places, Progress, Viewpoint, encode_viewpoint, hash_of
 from shim.stream.positions import SEPARATOR, local_part
 
 
@@ -95,8 +93,8 @@ class Repeats:
         if event is None or self._is_over:
             return False
         progress = self._unshown.get(event.tag)
-        if progress is not None and (event.epoch > progress.epoch if progress.may_be_lost else progress.is_idle):
-            if progress.is_idle:  # these events are to be sent without the end of a turn that the client has seen
+        if progress is not None and progress.may_be_lost and event.epoch > progress.epoch:
+            if event.sequence <= progress.last:
                 self._void()
                 return True
             del self._unshown[event.tag]
@@ -105,7 +103,7 @@ class Repeats:
             return True
         if event.sequence <= self._limits.get(event.tag, 0):
             return True
-        fresh = Progress(event.tag, event.sequence, event.number + 1, event.epoch, event.is_idle)
+        fresh = Progress(event.tag, event.sequence, event.number + 1, event.epoch)
         if event.tag in self._unshown:
             self._unshown[event.tag] = fresh
         if event.tag in self._seen or len(self._seen) <= EXCEPTIONS:  # more cannot be told to other servers
@@ -136,21 +134,10 @@ class Repeats:
         """Take up what a message says: events that the client has seen, or others in the place of lost ones."""
         progress = self._unshown.get(tag)
         if progress is not None and progress.may_be_lost and growth.epoch > progress.epoch and growth.first <= progress.last:
-            self._take_up_loss(progress, growth)
+            self._void()
         is_awaited = growth.has_events and shown is not None and shown < growth.last
         if is_awaited and growth.position <= self._viewpoint.position and tag not in self._named:
             self._limits[tag] = max(growth.last, self._limits.get(tag, 0))
-
-    def _take_up_loss(self, progress: Progress, growth: Growth) -> None:
-        """Note the first message of a session's next owner.
-
-        Events of another server are not shown before their message is noted. Those of this one are: if the client has not got
-        them, they came before it.
-        """
-        if progress.is_idle or (growth.is_ours and growth.has_events):
-            self._void()
-        elif not growth.is_ours:
-            self._unshown[progress.tag] = replace(progress, next=growth.first, count=0, epoch=STORED)
 
     def end(self, tag: str, sequence: int) -> None:
         """An event was published."""

@@ -19,7 +19,7 @@ import structlog
 
 from shim.cluster.peers import Growth, Peers
 from shim.cluster.places import STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
-from shim.cluster.remote_sessions import LostView, RemoteSessions
+from shim.cluster.remote_sessions import RemoteSessions
 from shim.cluster.repeats import Repeats
 from shim.lib.errors import StoreError
 from shim.sessions.feed import ChangeFeed, SessionChanges
@@ -48,8 +48,8 @@ NEVER = 1 << 62
 """The sequence of no event."""
 
 
-class ReplayTooLong(Exception):
-    """The client has missed too much. It reads the state anew."""
+class MustReadAll(Exception):
+    """The client has missed too much, or has seen what is void. It reads the state anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,6 @@ class Gap:
     """The events of a session that a client has missed, from `start` to `end`.
 
     count  so many events of its face that `start` has made it has seen
-    is_idle  the client has seen the end of a turn whose end in the journal is still to come: its owner was lost before
     """
 
     session_id: str
@@ -65,7 +64,6 @@ class Gap:
     start: int
     count: int
     end: int
-    is_idle: bool = False
 
 
 class Replays:
@@ -155,7 +153,7 @@ class Replays:
         return shown if shown is not None else self._places.last_of(session_id) or otherwise
 
     def gaps(self, viewpoint: Viewpoint, is_wanted: Callable[[str], bool]) -> list[Gap]:
-        """What a client has missed that becomes a reader now. In: whether it gets events of a directory. Raises ReplayTooLong."""
+        """What a client has missed that becomes a reader now. In: whether it gets events of a directory. Raises MustReadAll."""
         written: dict[str, list[Growth]] = {}
         for growth in self._places.after(viewpoint.position):
             written.setdefault(growth.session_id, []).append(growth)
@@ -167,30 +165,28 @@ class Replays:
                 continue
             seen = progress.get(session_id)
             if seen is not None:
-                seen = self._without_lost(seen, session_id)
+                seen = self._without_doubt(seen, session_id)
                 start, count = seen.next, seen.count
             else:
                 start, count = _first_of(written.get(session_id, []), self._places.first_after(session_id)), 0
             end = self._last_published(session_id, start - 1)
             if start <= end:
                 if seen is None and not self._follows(session_id, start, viewpoint.position):
-                    raise ReplayTooLong(f"no word of the events of {session_id} before {start}")
-                is_idle = seen is not None and seen.is_idle and not seen.may_be_lost
-                gaps.append(Gap(session_id, self._index.agent_of(session_id), start, count, end, is_idle))
+                    raise MustReadAll(f"no word of the events of {session_id} before {start}")
+                gaps.append(Gap(session_id, self._index.agent_of(session_id), start, count, end))
         if (count := sum(gap.end - gap.start + 1 for gap in gaps)) > MISSED_EVENTS:
-            raise ReplayTooLong(f"{count} events")
+            raise MustReadAll(f"{count} events")
         return gaps
 
-    def _without_lost(self, progress: Progress, session_id: str) -> Progress:
-        """What a client has seen of a session, without the events that were lost with their owner.
+    def _without_doubt(self, progress: Progress, session_id: str) -> Progress:
+        """What a client has seen of a session; as of the journal, if its owner has stored all of it before it was lost.
 
-        They are not in the journal if another owner has written others in their place.
+        Raises MustReadAll if a part is void: another owner has written others in the place of events that were never stored.
         """
-        if progress.may_be_lost:
-            replaced = self._places.first_since(session_id, progress.epoch)
-            if replaced is not None and replaced <= progress.next:
-                return replace(progress, next=replaced, count=0, epoch=STORED)
-        return progress
+        replaced = self._places.first_since(session_id, progress.epoch) if progress.may_be_lost else None
+        if progress.is_void or (replaced is not None and replaced <= progress.last):
+            raise MustReadAll(f"what it has seen of {session_id} was lost")
+        return progress if replaced is None else replace(progress, epoch=STORED)
 
     def _follows(self, session_id: str, first: int, position: int) -> bool:
         """Whether no event of a session before `first` is missing after a position, because no word of it has come."""
@@ -198,7 +194,10 @@ class Replays:
         return hole is None or hole[1] <= position or first == self._places.last_until(session_id, position) + 1
 
     def repeats(self, viewpoint: Viewpoint, gaps: Sequence[Gap], is_wanted: Callable[[str], bool]) -> Repeats | None:
-        """What the client has seen and this server has not shown. None if there is nothing. In: `gaps`, as they are now."""
+        """What the client has seen and this server has not shown. None if there is nothing. In: `gaps`, as they are now.
+
+        Raises MustReadAll.
+        """
         missed = {hash_of(gap.session_id): gap for gap in gaps}
         unshown: list[Progress] = []
         for progress in viewpoint.sessions:
@@ -206,9 +205,9 @@ class Replays:
             entry = None if session_id is None else self._index.find(session_id)
             if progress.tag in missed or (entry is not None and not is_wanted(entry.current_record.directory)):
                 continue  # what comes after the gap is new
-            rest = progress if session_id is None else self._without_lost(progress, session_id)
-            is_taken = entry is not None and entry.state is not None and self._is_taken(entry.record.id, rest)
-            if session_id is None or rest.is_idle or is_taken or self._last_published(session_id, 0) < rest.last:
+            rest = progress if session_id is None else self._without_doubt(progress, session_id)
+            is_taken = entry is not None and entry.state is not None and self._is_taken(entry.record.id, progress)
+            if session_id is None or is_taken or self._last_published(session_id, 0) < rest.last:
                 unshown.append(rest)
         sent = [Progress(tag, gap.end + 1, 0, STORED) for tag, gap in missed.items()]
         repeats = Repeats(self._places, viewpoint, unshown, sent, KEEP_S)
@@ -223,7 +222,7 @@ class Replays:
         state = self._new_state(gap.session_id, gap.agent)
         await load_journal(state, self._store, until=gap.start - 1)
         found: list[SessionChanges] = []
-        feed, view = ChangeFeed(), LostView((), is_busy=False) if gap.is_idle else None
+        feed = ChangeFeed()
         feed.observe(found.append)
         pause_at = perf_counter() + SLICE_S
         while state.sequence < gap.end:
@@ -232,7 +231,7 @@ class Replays:
                 return  # the session was deleted
             whole = 1 if gap.count and state.sequence < gap.start else 0  # of which a part was seen: it is joined with none
             for event in (*map(event_of, rows[:whole]), *join_deltas(rows[whole:])):
-                state.show(event, feed, without=() if view is None else view.repeated_changes(event))
+                state.show(event, feed)
                 for change in found:  # rendered before the next event changes the session
                     yield change
                 found.clear()

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import structlog
 
 from shim.cluster.places import ReplayPositions, Viewpoint, event_id, hash_of
-from shim.cluster.replays import Gap, Replays, ReplayTooLong
-from shim.lib.errors import StoreError
+from shim.cluster.replays import Gap, MustReadAll, Replays
+from shim.lib.errors import SessionElsewhere, StoreError
 from shim.stream.encoder import Encoder
 from shim.stream.frame import Frame, normal_scope
 from shim.stream.hub import LOGGED_CHARS, Hub
@@ -55,9 +55,9 @@ class ClusterStreams:
             return hub.subscribe(encoder, scope=scope, last_event_id=last_event_id, greeting=events, client=client)
         try:
             return await _go_on(hub, self._replays, encoder, viewpoint, last_event_id, scope, greeting, client)
-        except (StoreError, TimeoutError, ReplayTooLong) as error:
+        except (StoreError, SessionElsewhere, TimeoutError, MustReadAll) as error:  # of one session, and not of all
             wire = encoder.generation
-            log.info("replay.too_long", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
+            log.info("replay.read_all", wire=wire, last_event_id=last_event_id[:LOGGED_CHARS], scope=scope, why=repr(error))
         return hub.subscribe(encoder, scope=scope, greeting=greeting(lambda session_id: True), client=client)
 
 
@@ -71,7 +71,7 @@ async def _go_on(
     greeting: Greeting,
     client: Hashable,
 ) -> Subscription:
-    """Add a reader that goes on after `viewpoint`. Raises ReplayTooLong, StoreError and TimeoutError."""
+    """Add a reader that goes on after `viewpoint`. Raises MustReadAll, StoreError and TimeoutError."""
 
     def is_wanted(directory: str) -> bool:
         return scope in (None, normal_scope(directory))

@@ -28,7 +28,7 @@ from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
 from shim.faces.opencode2.probe_file import ProbeFile
 from shim.faces.opencode2.services import FaceServices
 from shim.faces.v1.nodes import Nodes, NoNodes
-from shim.host.changes import RULES_TITLE, HostFeed, TuiToast
+from shim.host.changes import RULES_TITLE, DirectoryDisposed, HostChanged, HostFeed, TuiToast
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, unread_rules_notice
 from shim.host.config.setups import Setups
 from shim.host.files.roots import folds_case, repository_above
@@ -228,6 +228,10 @@ async def start(
     def has_listeners(directory: str, session_id: str) -> bool:
         return hub.wants(OPENCODE2) or hub.has_reader(directory) or feed.has_listener(session_id)
 
+    def end_void(directory: str) -> None:
+        hub.emit(HostChanged(DirectoryDisposed(directory), directory))
+        hub.end_void(directory)
+
     spares = SpareAgents(
         agents,
         clock=clock,
@@ -268,6 +272,7 @@ async def start(
             trust=trust,
             trust_question_s=settings.trust_question_s,
             listened=has_listeners,
+            end_streams=end_void,
             config_refresh=config_refresh,
             unattended=parse_unattended(settings.unattended),
             clean_up=clean_up,

@@ -234,7 +234,8 @@ class OtherServers:
     async def give_up(self, lost: LostSession) -> None:
         """End our agent and turn in a session that another server has taken, and forget what is loaded. Nothing is stored.
 
-        Clients here see what the other server has stored, and that the turn has ended.
+        Clients here see what the other server has stored. If they have seen more than that, it is void: their streams end, and
+        they read everything anew.
         """
         session_id, owner = lost.session_id, lost.owner
         entry = self._index.find(session_id)
@@ -251,7 +252,9 @@ class OtherServers:
         state.mute(self._deps.feed.notify)
         self._ownership.confirm_loss(session_id)
         entry.busy = False
-        self.remotes.take_up(entry, lost.stored, state)
+        if state.sequence > lost.stored:
+            self._deps.end_streams(entry.record.directory)
+        self.remotes.take_up(entry, lost.stored)
         with _hand_over(self._releases, [session_id]):
             if actor is not None and entry.subagent:
                 actor.abort()  # of its parent, whose agent works in it

@@ -70,10 +70,10 @@ class Remotes(Protocol):
         """Note that a session is not ours any more. In: its last event, which clients here have seen."""
         ...
 
-    def take_up(self, entry: SessionEntry, stored: int, shown: SessionState) -> None:
+    def take_up(self, entry: SessionEntry, stored: int) -> None:
         """Go on with a session that another server has taken from this one, if a client listens.
 
-        In: `stored`, the last event that this server has written; `shown`, what clients here have seen.
+        In: `stored`, the last event that this server has written. Clients here have seen no later ones, or read all again.
         """
         ...
 
@@ -192,7 +192,7 @@ class StoredSessions(Generic[ReadingT]):
     def note_release(self, session_id: str, sequence: int) -> None:
         """Does nothing: sessions do not move."""
 
-    def take_up(self, entry: SessionEntry, stored: int, shown: SessionState) -> None:
+    def take_up(self, entry: SessionEntry, stored: int) -> None:
         """Does nothing: sessions do not move."""
 
     def forget(self, session_id: str) -> None:

@@ -401,6 +401,18 @@ class Hub:
             for reader in tuple(audience.readers):
                 reader.end()
 
+    def end_void(self, directory: str) -> None:
+        """End the streams that get a directory's events, because some of them were lost. Their readers come again.
+
+        What was published until now is replayed to nobody: no face knows a position before this one.
+        """
+        self.bursts.deliver()
+        for readers in self._faces.values():
+            self._begin(readers)
+        for audience in tuple(self._audiences_of(normal_scope(directory))):
+            for reader in tuple(audience.readers):
+                reader.end()
+
     def close(self) -> None:
         """End all streams after their waiting frames, when the server stops. May be called again."""
         self.bursts.deliver()

@@ -139,7 +139,7 @@ def does_a_repeated_command_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Commands, "_receive", receive)
 
 
-def does_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
+def begins_without_a_word(patch: pytest.MonkeyPatch) -> None:
     """A command begins without the word of its asker."""
 
     async def is_wanted(self: Commands, work: object) -> bool:
@@ -237,7 +237,7 @@ BUGS: tuple[Bug, ...] = (
     leaves_the_turn_of_a_dead_server,
     ends_a_turn_without_a_claim,
     does_a_repeated_command_again,
-    does_what_was_given_up,
+    begins_without_a_word,
     appends_again_what_was_stored,
     reads_behind_the_checkpoint,
     skips_what_a_replica_lacks,

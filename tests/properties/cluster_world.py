@@ -60,6 +60,7 @@ SKEWS_MS = (0, 90_000, -45_000, 3_600_000)
 """How wrong the clocks of the machines are."""
 CHECKPOINT_EVERY = 12
 """Events between two checkpoints; few, so that there are many."""
+ANEW = "anew"
 EPOCH_MS = 1_795_293_784_083
 
 
@@ -158,7 +159,7 @@ class Observations:
     not_done    those of them of which a client was told that nobody has heard them
     dispatches  text of a prompt -> the servers whose agents got it
     carried     lines that agents got along with a later prompt
-    views       (server, session) -> what its clients saw of the status: "busy", "idle", "ended REASON"
+    views       (server, session) -> what its clients saw of the status: "busy", "idle", "ended REASON"; ANEW: they came again
     """
 
     stored: dict[str, list[StoredMessage]] = field(default_factory=lambda: defaultdict(list))
@@ -201,7 +202,15 @@ class ClusterNode:
         changes.observe(self._observe)
         self.agents = BusyAgents(self)
         deps = SessionDeps(
-            clock, ids_of(self.server, clock), self.store, changes, self.agents, lambda *_: DirectoryRules(), 5.0, 900.0
+            clock,
+            ids_of(self.server, clock),
+            self.store,
+            changes,
+            self.agents,
+            lambda *_: DirectoryRules(),
+            5.0,
+            900.0,
+            end_streams=self._end_streams,
         )
         peers: Any = PeersOf(self.store)
         self.manager = SessionManager(deps, lambda *parts: RemoteSessions(*parts, peers, no_deletion))
@@ -219,6 +228,11 @@ class ClusterNode:
                 with suppress(ShimError):
                     await self.store.close()
                 await elapse(START_AGAIN_S)
+
+    def _end_streams(self, directory: str) -> None:
+        """All clients here come again, and read everything anew."""
+        for session_id in self.seen.sessions:
+            self.seen.views[self.server, session_id].append(ANEW)
 
     def _observe(self, published: SessionChanges) -> None:
         for change in published.changes:

@@ -108,6 +108,8 @@ class SessionDeps:
     """Seconds for a person to answer whether a project is trusted."""
     listened: Callable[[str, str], bool] = lambda _directory, _session_id: True
     """Whether a connected client could show a question of this session in this directory."""
+    end_streams: Callable[[str], object] = lambda _directory: None
+    """Ends the streams that get a directory's events, and lets their clients read everything anew: some events are void."""
     config_refresh: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
     unattended: UnattendedPolicy = WAIT

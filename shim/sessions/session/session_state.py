@@ -154,14 +154,11 @@ class SessionState:
         """
         self._changes, self._feed = ChangeFeed(), feed
 
-    def show(self, event: UniversalEvent, changes: ChangeFeed, *, without: tuple[type[Change], ...] = ()) -> None:
-        """Apply an event that another server has written, and show its changes to the clients of this one. Nothing is stored.
-
-        In: `without`, the kinds of changes that they have seen already.
-        """
+    def show(self, event: UniversalEvent, changes: ChangeFeed) -> None:
+        """Apply an event that another server has written, and show its changes to the clients of this one. Nothing is stored."""
         at_ms = from_rfc3339(event.time)
         self.journal.load(event)
-        published = [change for change in self.reducer.apply(event, at_ms) if not isinstance(change, without)]
+        published = self.reducer.apply(event, at_ms)
         self._note(event)
         self._replay_turn(event)
         changes.publish(published, self.session, at_ms, sequence=event.sequence, is_stored=True)

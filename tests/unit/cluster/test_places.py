@@ -160,12 +160,18 @@ def test_ids_of_events_depend_on_the_journal_alone() -> None:
     assert len(set(ids)) == 2
 
 
-def test_a_position_says_that_no_turn_runs_after_events_that_may_be_lost() -> None:
-    for is_stored, is_idle in ((False, True), (True, False)):
-        at = places(7)
-        at.begin(change("ses_a", 1, is_stored=is_stored, is_busy=False))
-        (progress,) = viewpoint_of(at.next(MOMENT)[0]).sessions
-        assert progress.is_idle == is_idle
+@pytest.mark.parametrize(("first", "is_void"), [(7, True), (9, True), (10, False)])
+def test_a_position_says_that_another_owner_has_written_in_the_place_of_what_was_shown(first: int, *, is_void: bool) -> None:
+    """Also if the other one's last event has the number of the last one that was shown: it is not the same event."""
+    at = Places("server", lambda session_id: 1, 0)
+    at.note(Growth("ses_a", 1, 6, 1, 1), None)
+    for sequence in (7, 8, 9):
+        publish(at, "ses_a", sequence)
+    if not is_void:
+        at.note(Growth("ses_a", 7, 9, 2, 1), None)
+    at.note(Growth("ses_a", first, 9, 3, 2), None)
+    sessions = viewpoint_of(at.renew("x")).sessions
+    assert [progress.is_void for progress in sessions] == ([True] if is_void else [])
 
 
 def test_events_of_a_later_ownership_have_its_epoch() -> None:

@@ -17,17 +17,9 @@ from hypothesis import strategies as st
 from shim.cluster import replays as replays_module
 from shim.cluster.peers import Growth
 from shim.cluster.places import Places, Progress, Viewpoint, decode_viewpoint, hash_of
-from shim.cluster.replays import Gap, Replays, ReplayTooLong
-from shim.lib.clock import ManualClock
+from shim.cluster.replays import Gap, MustReadAll, Replays
 from shim.lib.errors import StoreError
-from shim.lib.ids import Ids
-from shim.sessions.feed import ChangeFeed
-from shim.sessions.session.session_state import SessionState
-from shim.store.memory import MemoryStore
 from tests.unit.cluster.test_places import MOMENT, change, publish
-from tests.unit.cluster.test_remote_sessions import turn
-from universal.session.changes import StatusChanged, TurnEnded
-from universal.session.model import BUSY, IDLE
 
 OURS, THEIRS = ("ses_our1", "ses_our2"), ("ses_their1", "ses_their2")
 MADE = 2
@@ -153,13 +145,19 @@ def note(*growths: tuple[str, int, int, int]) -> Places:
     return places
 
 
-def test_events_in_place_of_lost_ones_are_sent() -> None:
-    """The client has seen the events up to 9 of an owner that stored those up to 6; the next owner has written 7 and 8."""
+def test_a_client_that_has_seen_what_is_void_reads_all_again() -> None:
+    """It has seen events of an owner that stored those up to 6, and the next owner has written 7 and 8."""
     places = note(("ses_a", 1, 6, 1), ("ses_a", 7, 6, 2), ("ses_a", 7, 8, 2))
-    progress = Progress(hash_of("ses_a"), 10, 0, 1)
+    tag = hash_of("ses_a")
+    for seen in (Progress(tag, 8, 0, 1), Progress(tag, 10, 0, 1), Progress(tag, 7, 1, 1), Progress(tag, 9, 0, 0, is_void=True)):
+        with pytest.raises(MustReadAll, match="ses_a was lost"):
+            replays_at(places).gaps(Viewpoint(3, (seen,)), lambda directory: True)
+
+
+def test_a_client_goes_on_behind_an_owner_that_had_stored_what_it_has_seen() -> None:
+    places = note(("ses_a", 1, 6, 1), ("ses_a", 7, 6, 2), ("ses_a", 7, 8, 2))
+    progress = Progress(hash_of("ses_a"), 7, 0, 1)
     assert replays_at(places).gaps(Viewpoint(1, (progress,)), lambda directory: True) == [Gap("ses_a", "mock", 7, 0, 8)]
-    ended = Progress(hash_of("ses_a"), 10, 0, 1, is_idle=True)
-    assert replays_at(places).gaps(Viewpoint(3, (ended,)), lambda directory: True) == [Gap("ses_a", "mock", 7, 0, 8, True)]
     stored = Progress(hash_of("ses_a"), 7, 1, 0)
     assert replays_at(places).gaps(Viewpoint(1, (stored,)), lambda directory: True) == [Gap("ses_a", "mock", 7, 1, 8)]
 
@@ -188,7 +186,7 @@ def test_a_session_is_not_gone_on_with_after_messages_of_which_no_word_has_come(
     places.note(Growth("ses_a", 5, 6, 3, 1), None)
     assert replays_at(places).gaps(Viewpoint(1), lambda directory: True) == [Gap("ses_a", "mock", 5, 0, 6)]
     places.note(Growth("ses_b", 9, 9, 4, 1), None)
-    with pytest.raises(ReplayTooLong, match="no word of the events of ses_b before 9"):
+    with pytest.raises(MustReadAll, match="no word of the events of ses_b before 9"):
         replays_at(places).gaps(Viewpoint(1), lambda directory: True)
     seen = Viewpoint(1, (Progress(hash_of("ses_b"), 3, 0, 1),))
     assert replays_at(places).gaps(seen, lambda directory: True)[0] == Gap("ses_b", "mock", 3, 0, 9)
@@ -221,22 +219,3 @@ async def test_a_client_goes_on_at_a_server_that_cannot_catch_up(monkeypatch: py
     repeats = replays.repeats(viewpoint, replays.gaps(viewpoint, lambda directory: True), lambda directory: True)
     assert repeats is not None
     assert repeats.is_behind("ses_b")
-
-
-async def test_the_end_of_a_turn_that_the_client_has_seen_does_not_come_again_for_a_lost_one() -> None:
-    store = MemoryStore()
-    await store.open()
-    store.append([turn(1, "started"), turn(2, "ended"), turn(3, "started"), turn(4, "ended")])
-
-    def new_state(session_id: str, agent: str) -> SessionState:
-        clock = ManualClock()
-        ids, nothing = Ids(clock), ChangeFeed()
-        return SessionState(session_id, agent, store=store, changes=nothing, clock=clock, ids=ids, on_change=lambda _: None)
-
-    nothing: Any = None
-    replays = Replays(store, nothing, nothing, nothing, nothing, nothing, new_state)
-    for is_idle, expected in ((False, [IDLE, BUSY, IDLE]), (True, [BUSY, IDLE])):
-        gap = Gap("ses_a", "mock", 2, 0, 4, is_idle)
-        changes = [change for published in [part async for part in replays.changes(gap)] for change in published.changes]
-        assert [change.status for change in changes if isinstance(change, StatusChanged)] == expected
-        assert sum(isinstance(change, TurnEnded) for change in changes) == len(expected) // 2 + (not is_idle)

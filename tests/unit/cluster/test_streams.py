@@ -10,10 +10,10 @@ import pytest
 
 from shim.cluster import streams
 from shim.cluster.places import Viewpoint
-from shim.cluster.replays import Gap, ReplayTooLong
+from shim.cluster.replays import Gap, MustReadAll
 from shim.cluster.streams import ClusterStreams
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.lib.errors import StoreError
+from shim.lib.errors import SessionElsewhere, StoreError
 from shim.stream.hub import Hub
 from shim.stream.subscription import Subscription
 from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, numbers
@@ -57,7 +57,7 @@ class FakeReplays:
         return Viewpoint(5)
 
     def gaps(self, viewpoint: Viewpoint, is_wanted: object) -> Sequence[Gap]:
-        if isinstance(self._error, ReplayTooLong):
+        if isinstance(self._error, MustReadAll):
             raise self._error
         return self._gaps
 
@@ -82,7 +82,9 @@ def subscribe(hub: Hub, replays: FakeReplays, **more: Any) -> Awaitable[Subscrip
     return ClusterStreams(some).subscribe(hub, encoder(), last_event_id=SEEN, **more)
 
 
-@pytest.mark.parametrize("error", [StoreError("NATS is gone"), TimeoutError(), ReplayTooLong("9 events")])
+@pytest.mark.parametrize(
+    "error", [StoreError("NATS is gone"), SessionElsewhere("ses_a", "another server"), TimeoutError(), MustReadAll("9 events")]
+)
 async def test_a_client_whose_missed_events_cannot_be_read_must_read_everything_again(error: Exception) -> None:
     """`server.connected` names a place of its own: a client that gets its own position back believes that nothing is missing."""
     hub = make_hub()

@@ -25,7 +25,7 @@ from shim.sessions.other_servers import _hand_over as hand_over  # pyright: igno
 from shim.sessions.placement import LonePlacement
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
-from shim.store.ownership import ClaimedSession, Look, SessionChange
+from shim.store.ownership import ClaimedSession, Look, LostSession, SessionChange
 from shim.store.rows import SessionRow
 from shim.store.servers import ServerRef
 from tests.unit.cluster.test_remote_sessions import BEGIN, BOUND_S, END, SETTLE_TURNS, STATES, turn
@@ -94,6 +94,7 @@ class World:
         self.loaded: list[str] = []
         self.failures: list[Exception] = []
         self.is_listening = True
+        self.ended_streams: list[str] = []
         self.clock = ManualClock()
         cluster = self.cluster
 
@@ -109,6 +110,7 @@ class World:
             changes=changes,
             clock=self.clock,
             listened=lambda directory, session_id: self.is_listening,
+            end_streams=self.ended_streams.append,
             placement=LonePlacement(),
             clean_up=self.clean_up,
         )
@@ -324,6 +326,19 @@ async def test_the_turn_of_a_dead_server_in_a_session_that_was_deleted_is_left(w
     await w.look(Look(ended=("other",)))
     await w.look()
     assert w.loaded == ["ses_a"]
+
+
+@pytest.mark.parametrize("stored", [1, 2])
+async def test_clients_that_have_seen_what_was_never_stored_read_all_again(w: World, stored: int) -> None:
+    """They get what the new owner has stored behind that, once."""
+    w.store.append([turn(2, "ended")])
+    mine = w.index.get("ses_a")
+    mine.state = w.new_state("ses_a", "mock")
+    mine.state.load(await w.store.events("ses_a"))
+    await w.others.give_up(LostSession("ses_a", OTHER, stored))
+    assert w.ended_streams == ([] if stored == 2 else ["/"])
+    await w.settle()
+    assert w.states() == (END if stored == 1 else [])
 
 
 async def test_a_session_of_a_server_that_lives_is_not_claimed_again(w: World) -> None:

@@ -442,6 +442,22 @@ async def test_end_of_one_directory() -> None:
     everywhere.close()
 
 
+async def test_readers_of_void_events_come_again_and_get_no_replay_of_them() -> None:
+    hub = make_hub()
+    here, there, everywhere = (subscribe(hub, scope=scope) for scope in ("/p", "/q", None))
+    hub.publish(numbered_event(1, "/p"))
+    last = hub_last(hub)
+    hub.end_void("/p/")
+    hub.publish(numbered_event(2, "/p"))
+    assert [numbers(await drain(reader)) for reader in (here, there, everywhere)] == [[1], [], [1]]
+    assert [reader.over for reader in (here, there, everywhere)] == [True, False, True]
+    again = subscribe(hub, scope="/p", last_event_id=last)
+    assert numbers(await drain(again)) == []
+    assert hub.stats().replay_missed == 1
+    there.close()
+    again.close()
+
+
 async def test_a_closed_reader_gets_nothing() -> None:
     hub = make_hub()
     reader = subscribe(hub, scope=None)

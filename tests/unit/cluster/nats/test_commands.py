@@ -132,7 +132,7 @@ async def test_a_server_that_does_not_live_is_a_clear_error(
     assert not lost.value.was_heard
 
 
-async def test_a_command_that_was_given_up_is_never_done(
+async def test_a_command_whose_asker_gave_up_is_never_done(
     store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its server is paused, so that NATS says of no sending that nobody listens. It hears all of them when it goes on."""

@@ -126,6 +126,7 @@ class Overview:
     """The cluster as this server sees it, and what this server has counted since its start.
 
     address        the NATS servers, without passwords
+    is_full        NATS had no room at the last write; deletions of sessions make some
     waiting        rows that NATS has not acknowledged
     spooled_bytes  bytes on disk of the events among them
     nodes          all living servers, this one first, the others by name
@@ -138,6 +139,7 @@ class Overview:
     address: str
     prefix: str
     is_connected: bool
+    is_full: bool
     reconnects: int
     waiting: int
     spooled_bytes: int

@@ -80,6 +80,7 @@ def _families(overview: Overview, lag: int) -> Iterable[Any]:
     for name, description, value in (
         ("nodes", "Servers that live, this one included.", len(overview.nodes)),
         ("connected", "Whether NATS can be reached (1) or not (0).", int(overview.is_connected)),
+        ("full", "Whether NATS has no room, so that prompts are refused (1), or has (0).", int(overview.is_full)),
         ("sessions_owned", "Sessions that this server has.", overview.here.sessions),
         ("room", "Agents that this server can still start.", overview.here.node.offer.room),
         ("lease_age_seconds", "Since the last renewal of this server's lease.", overview.here.lease_age_s),

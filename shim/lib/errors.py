@@ -604,3 +604,7 @@ class StoreUnavailable(StoreError, ServiceUnavailable):
 
     def __init__(self, message: str) -> None:
         ServiceUnavailable.__init__(self, message, "store")
+
+
+class StoreFull(StoreUnavailable):
+    """The journal has no room at present. Deletions of sessions make some."""

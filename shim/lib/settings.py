@@ -674,6 +674,7 @@ def sentences(error: ValidationError, values: Mapping[str, Any], origins: Mappin
         else:
             reason = problem["msg"].removeprefix("Value error, ")
             place = ".".join(str(step) for step in problem["loc"])
-            assignment = place if name in SECRET_FIELDS else f"{name} = {values.get(name)!s}"
+            is_secret = name in SECRET_FIELDS or (name == "cluster" and "@" in str(values.get(name)))
+            assignment = place if is_secret else f"{name} = {values.get(name)!s}"
             lines.append(f"Setting {assignment} ({where}) cannot be used: {reason[:1].lower()}{reason[1:]}.")
     return "\n".join(dict.fromkeys(lines))

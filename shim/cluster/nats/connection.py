@@ -21,7 +21,7 @@ from nats.aio.client import Client as NatsClient
 from nats.aio.msg import Msg
 
 from shim.cluster.nats.layout import FORMAT, FORMAT_KEY, ClusterOptions, Layout, Stream
-from shim.lib.errors import StoreError, StoreUnavailable
+from shim.lib.errors import StoreError, StoreFull, StoreUnavailable
 
 log = structlog.get_logger(__name__)
 
@@ -50,12 +50,13 @@ WRONG_SEQUENCE = (10071, 10164)
 NO_STREAM = 10059
 NO_MESSAGE = 10037
 NO_LEADER = (10008, 10118)
+NO_ROOM = (10023, 10047, 10077)
 NO_RESPONDERS = "503"
 
 ADVICE: dict[int, str] = {
-    10023: "JetStream has no room. Give it more, or remove what is old; what waits to be written is kept and tried again.",
-    10047: "JetStream has no room. Give it more, or remove what is old; what waits to be written is kept and tried again.",
-    10077: "The stream is full. Raise its limit; what waits to be written is kept and tried again.",
+    10023: "JetStream has no room. Give it more, or delete sessions; what waits to be written is kept and tried again.",
+    10047: "JetStream has no room. Give it more, or delete sessions; what waits to be written is kept and tried again.",
+    10077: "The stream is full. Raise its limit, or delete sessions; what waits to be written is kept and tried again.",
     10076: "JetStream is not enabled for this account. Enable it, or use other credentials.",
     10039: "JetStream is not enabled for this account. Enable it, or use other credentials.",
     10074: "There are fewer NATS servers than replicas. Lower cluster_replicas, or start more of them.",
@@ -159,6 +160,11 @@ class Connection:
     def is_connected(self) -> bool:
         """Whether NATS can be reached at present."""
         return self._connected.is_set()
+
+    def need(self) -> None:
+        """Raise StoreUnavailable while NATS cannot be reached."""
+        if not self.is_connected:
+            raise self._unavailable("write", ConnectionLostError("the connection is lost"))
 
     @property
     def message_bytes(self) -> int:
@@ -459,7 +465,7 @@ class Connection:
         return answer
 
     def _error(self, doing: str, code: int, why: str) -> StoreError:
-        kind = StoreUnavailable if code in NO_LEADER else StoreError
+        kind = StoreUnavailable if code in NO_LEADER else StoreFull if code in NO_ROOM else StoreError
         return kind(f"Cannot {doing} in NATS at {self.options.address}: {why}. {ADVICE.get(code, '')}".rstrip())
 
     def _unavailable(self, doing: str, error: Exception, why: str = "") -> StoreUnavailable:
@@ -526,7 +532,7 @@ def _explain(error: BaseException, client: Client, options: ClusterOptions) -> s
         seen = (
             "it has closed the connection, so it probably refuses the credentials" if is_cut_off else "it refuses the credentials"
         )
-        return f"{seen}. Look at {what}: it may be wrong, expired or revoked."
+        return f"{seen}. Look at {what}, which may be wrong, expired or revoked."
     return f"{str(error) or type(error).__name__}. Look at the address, the credentials and the certificates."
 
 

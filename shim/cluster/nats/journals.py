@@ -40,7 +40,8 @@ from shim.cluster.nats.layout import (
     encode_record,
 )
 from shim.cluster.nats.pages import PageCopies
-from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError
+from shim.cluster.nats.reserve import Reserve
+from shim.lib.errors import SessionElsewhere, SessionNotFound, StoreError, StoreFull
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.servers import ServerRef
 from shim.telemetry.meters import Histogram
@@ -165,6 +166,7 @@ class Journals:
     find_server  the server with an id if it lives, or None
     on_lost      called once for a session that was taken from us
     is_queued    whether events of a session wait to be written
+    reserve      room for entries of sessions where events have none
     """
 
     def __init__(
@@ -177,6 +179,7 @@ class Journals:
         find_server: Callable[[str], Awaitable[ServerRef | None]],
         on_lost: Callable[[Journal], None],
         is_queued: Callable[[str], bool],
+        reserve: Reserve,
     ) -> None:
         self._connection = connection
         self._layout = layout
@@ -185,6 +188,7 @@ class Journals:
         self._find_server = find_server
         self._on_lost = on_lost
         self._is_queued = is_queued
+        self._reserve = reserve
         self._journals: dict[str, Journal] = {}
         self.append_s = Histogram(APPEND_BUCKETS_S)
         """Seconds until an append was acknowledged."""
@@ -315,8 +319,12 @@ class Journals:
             await self._claim(journal, is_creation=True)
 
     async def _write_record(self, record: SessionRecord, revision: int, expires_s: int = 0) -> int:
-        key = self._layout.session_key(record.session_id)
-        return await self._connection.append(key, encode_record(record), after=revision, expires_s=expires_s)
+        key, encoded = self._layout.session_key(record.session_id), encode_record(record)
+        try:
+            return await self._connection.append(key, encoded, after=revision, expires_s=expires_s)
+        except StoreFull:
+            await self._reserve.release()
+            return await self._connection.append(key, encoded, after=revision, expires_s=expires_s)
 
     async def _check_owner(self, journal: Journal) -> None:
         """Read who owns a session of ours, and its entry's revision. Raises LaneClosed if it is another server."""
@@ -381,6 +389,8 @@ class Journals:
     async def _write_first(self, session_id: str, writes: Sequence[Write]) -> int:
         journal = self.get(session_id)
         self._need_ours(journal)
+        if (deletion := next((at for at, write in enumerate(writes) if isinstance(write.what, Delete)), 0)) > 0:
+            return deletion  # nobody reads what the deletion removes, and it may have no room
         what = writes[0].what
         if journal.is_deleted and isinstance(what, Row | SaveCheckpoint):
             return 1
@@ -434,6 +444,7 @@ class Journals:
     async def _append(self, journal: Journal, batch: Batch) -> bool:
         """Append a message. False if it must be looked again what is stored. Raises LaneClosed."""
         subject, before = self._layout.journal_subject(journal.session_id), journal.stored
+        await self._reserve.need()
         start = monotonic()
         try:
             position = await self._connection.append(subject, batch.payload, after=journal.position)
@@ -443,6 +454,9 @@ class Journals:
             self.refused_appends += 1
             await self._explain_refusal(journal, subject)
             return False
+        except StoreFull:
+            self._reserve.note_full()
+            raise
         self.append_s.add(monotonic() - start)
         journal.position, journal.stored, journal.is_new = position, batch.envelope.stored_last, False
         if batch.envelope.part == 0:

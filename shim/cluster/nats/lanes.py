@@ -276,17 +276,18 @@ class LaneWriter:
 
     async def _commit_some(self, lane: _Lane) -> None:
         lane.hurry.clear()
+        tried = lane.accepted
         try:
             async with self._slots:
                 done = await self._commit(lane.key, await self._take(lane))
         except LaneClosed as closed:
             self._settle(lane, len(lane.queue), closed.error)
         except StoreError as error:
-            await self._wait_for_retry(lane, error)
+            await self._wait_for_retry(lane, error, tried)
         except Exception as error:  # whoever waits for the write hears of every fault
             log.exception("store.commit_failed", lane=str(lane.key))
             await self._wait_for_retry(
-                lane, StoreError(f"The store could not write ({type(error).__name__}: {error}). This is a bug.")
+                lane, StoreError(f"The store could not write ({type(error).__name__}: {error}). This is a bug."), tried
             )
         else:
             if self._failure is not None:
@@ -310,16 +311,20 @@ class LaneWriter:
         lane.committing = len(writes)
         return writes
 
-    async def _wait_for_retry(self, lane: _Lane, error: StoreError) -> None:
-        """Tell the callers of `flush`, and wait for the next try."""
+    async def _wait_for_retry(self, lane: _Lane, error: StoreError, tried: int) -> None:
+        """Tell the callers of `flush`, and wait for the next try.
+
+        In: `tried`, the rows that had come when this one began. It says nothing of later ones: a deletion may have come.
+        """
         if self._failure is None:
             log.error("store.failed", reason=str(error), queued=self._rows)
         self._failure = error
         lane.committing = 0
         if self._held > self._limits.kept_bytes:
             self._start_spooling()
-        waiting, lane.waiting = lane.waiting, []
-        for _, done in waiting:
+        failed = [wait for wait in lane.waiting if wait[0] <= tried]
+        lane.waiting = [wait for wait in lane.waiting if wait[0] > tried]
+        for _, done in failed:
             _finish(done, type(error)(str(error)))
         with suppress(TimeoutError):
             async with asyncio.timeout(self._limits.retry_s):

@@ -2,10 +2,12 @@
 
     PREFIX_journal          PREFIX.journal.SESSION          batches of events
     PREFIX_blobs            PREFIX.blob.SESSION             heads and pages of checkpoints
+    PREFIX_reserve          PREFIX.reserve                  nothing: room that events do not take (reserve.py)
     KV_PREFIX_sessions      $KV.PREFIX_sessions.SESSION     owner, epoch and row of a session
     KV_PREFIX_checkpoints   $KV.PREFIX_checkpoints.SESSION  where the parts of a checkpoint are
     KV_PREFIX_values        $KV.PREFIX_values.SPACE.KEY     small values
     KV_PREFIX_servers       $KV.PREFIX_servers.SERVER       leases, which expire
+    KV_PREFIX_leases        $KV.PREFIX_leases.SERVER        the same in the memory of NATS, while its disk has no room
 
 Buckets have the names and subjects of NATS's key-value stores, so that `nats kv` reads them.
 """
@@ -15,7 +17,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -60,12 +62,14 @@ class Stream:
 
     keeps_last     one message for each subject: a bucket
     expires_s      seconds after which messages are removed; 0: never
+    is_in_memory   NATS keeps it in its memory, where there is room also if its disk is full
     """
 
     name: str
     subjects: str
     keeps_last: bool = False
     expires_s: float = 0.0
+    is_in_memory: bool = False
 
     def config(self, replicas: int) -> dict[str, Any]:
         """The configuration in the form of JetStream's API."""
@@ -73,7 +77,7 @@ class Stream:
             "name": self.name,
             "subjects": [self.subjects],
             "retention": "limits",
-            "storage": "file",
+            "storage": "memory" if self.is_in_memory else "file",
             "discard": "new" if self.keeps_last else "old",
             "num_replicas": replicas,
             "max_age": int(self.expires_s * 1e9),
@@ -101,11 +105,22 @@ class Layout:
         self.checkpoints = self._bucket("checkpoints")
         self.values = self._bucket("values")
         self.servers = self._bucket("servers", lease_s)
+        self.leases = replace(self._bucket("leases", lease_s), is_in_memory=True)
+        self.reserve = Stream(f"{prefix}_reserve", f"{prefix}.reserve")
         self.growth = f"{prefix}.growth"
         """The subject on which owners tell that a journal has grown. No stream stores it."""
         self.talk = f"{prefix}.talk"
         """The subject on which servers tell what happens beside the sessions. No stream stores it."""
-        self.streams = (self.journal, self.blobs, self.sessions, self.checkpoints, self.values, self.servers)
+        self.streams = (
+            self.journal,
+            self.blobs,
+            self.sessions,
+            self.checkpoints,
+            self.values,
+            self.servers,
+            self.leases,
+            self.reserve,
+        )
 
     def _bucket(self, name: str, expires_s: float = 0.0) -> Stream:
         return Stream(f"KV_{self.prefix}_{name}", f"$KV.{self.prefix}_{name}.>", keeps_last=True, expires_s=expires_s)
@@ -138,9 +153,9 @@ class Layout:
         """The subject on which other servers open streams to a server. No stream of JetStream stores them."""
         return f"{self.prefix}.pipe.{server_id}"
 
-    def server_key(self, server_id: str) -> str:
-        """The subject of a server's lease."""
-        return f"$KV.{self.prefix}_servers.{server_id}"
+    def server_key(self, server_id: str, stream: Stream | None = None) -> str:
+        """The subject of a server's lease. In: `leases` for the one in memory."""
+        return f"{(stream or self.servers).subjects.removesuffix('>')}{server_id}"
 
 
 def token(text: str) -> str:

@@ -5,6 +5,8 @@ session was taken has its next append refused (`journals.py`).
 
 A server that could not renew its own lease for a while (it was paused, or NATS was down) cannot judge others: they may be about
 to renew theirs. It counts all servers that it knew as living until it has renewed its own, and for another LEASE_S.
+
+While the disk of NATS is full, a lease stands in a bucket in the memory of NATS. A server lives that has a lease in one of both.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import structlog
 from shim.cluster.nats.connection import Connection, WrongSequence
 from shim.cluster.nats.layout import Layout
 from shim.cluster.peers import Node, Offer
-from shim.lib.errors import StoreError
+from shim.lib.errors import StoreError, StoreFull
 from shim.store.servers import ServerRef
 
 log = structlog.get_logger(__name__)
@@ -58,6 +60,7 @@ class Leases:
         self._renew_now = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()
+        self._buckets = (layout.servers, layout.leases)
 
     async def start(self) -> None:
         """Take the lease, and renew it from now on. Raises StoreError."""
@@ -77,7 +80,8 @@ class Leases:
 
     async def end(self, server_id: str) -> None:
         """End the lease of a server that is known to be dead, or of this one."""
-        await self._connection.purge(self._layout.servers, self._layout.server_key(server_id))
+        for stream in self._buckets:
+            await self._connection.purge(stream, self._layout.server_key(server_id, stream))
 
     def announce(self, url: str) -> None:
         """Write where this server listens into its lease."""
@@ -127,9 +131,10 @@ class Leases:
 
     async def find(self, server_id: str) -> ServerRef | None:
         """The server if it lives, or None. Asks the leader, so a renewal that was acknowledged is seen."""
-        message = await self._connection.last(self._layout.servers, self._layout.server_key(server_id))
-        if message is not None:
-            return _node(server_id, message.data).ref
+        for stream in self._buckets:
+            message = await self._connection.last(stream, self._layout.server_key(server_id, stream))
+            if message is not None:
+                return _node(server_id, message.data).ref
         return None if self._may_judge else self.live_servers.get(server_id)
 
     @property
@@ -145,15 +150,11 @@ class Leases:
 
     async def _read(self) -> dict[str, Node]:
         found: dict[str, Node] = {}
-        start, has_more = 0, True
-        while has_more:
-            page = await self._connection.read(self._layout.servers, self._layout.server_key("*"), start)
-            for message in page.messages:
+        for stream in self._buckets:
+            for message in await self._connection.read_all(stream, self._layout.server_key("*", stream)):
                 server_id = message.subject.rpartition(".")[2]
                 found[server_id] = _node(server_id, message.data)
                 self._note_renewal(server_id, message.sequence)
-                start = message.sequence + 1
-            has_more = page.has_more and bool(page.messages)
         return found
 
     async def _keep(self) -> None:
@@ -185,7 +186,15 @@ class Leases:
         self._note_renewal(self._server_id, self._revision)
 
     async def _write(self, key: str, payload: bytes) -> None:
-        """Replace the key of this server, or create it anew if it has expired."""
+        """Replace the key of this server, or create it anew if it has expired; in memory if the disk of NATS is full."""
+        try:
+            await self._write_on_disk(key, payload)
+        except StoreFull:
+            memory = self._layout.leases
+            await self._connection.append(self._layout.server_key(self._server_id, memory), payload)
+            self._revision = 0  # the one on disk may end meanwhile
+
+    async def _write_on_disk(self, key: str, payload: bytes) -> None:
         try:
             self._revision = await self._connection.append(key, payload, after=self._revision)
             return

@@ -3,6 +3,7 @@
     peers.py       what servers do for each other, and tell each other
     lanes.py       queues of writes          spool.py       those that wait on disk
     journals.py    appends, rows, checkpoints, with fencing
+    reserve.py     room for deletions, when JetStream is full
     leases.py      which servers live        connection.py  requests to NATS
     layout.py      streams and subjects      batches.py     events as messages
     values.py      small values
@@ -16,12 +17,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from shim.cluster.nats.batches import Events, Reader, encode_event, envelope_of
 from shim.cluster.nats.connection import Connection, Message
@@ -32,9 +35,10 @@ from shim.cluster.nats.leases import LEASE_S, Leases
 from shim.cluster.nats.nats_process import EmbeddedServer
 from shim.cluster.nats.pages import PageCopies
 from shim.cluster.nats.peers import JetStreamPeers
+from shim.cluster.nats.reserve import Reserve
 from shim.cluster.nats.values import Values
 from shim.cluster.peers import NodeStatus, Overview, Peers
-from shim.lib.errors import SessionElsewhere, SessionNotFound, ShimError, StoreError
+from shim.lib.errors import SessionElsewhere, SessionNotFound, ShimError, StoreError, StoreFull, StoreUnavailable
 from shim.store.base import Checkpoint, SessionRow
 from shim.store.lock import DirectoryLock, make_directory
 from shim.store.ownership import ClaimedSession, Look, LostSession, Ownership, SessionChange
@@ -42,10 +46,16 @@ from shim.store.rows import EventRow, dump, event_of, event_rows, follow
 from shim.store.servers import Presence, ServerRef, forget, new_server_id, present
 from universal.events import UniversalEvent
 
+log = structlog.get_logger(__name__)
+
 READ_TRIES = 20
 """Tries to read an acknowledged event. A replica that was asked may be behind for a moment."""
 READ_AGAIN_S = 0.05
 """Seconds between two of them."""
+START_S = 60.0
+"""Seconds that a start waits for NATS servers that have no leader yet: they may have started at the same moment."""
+START_AGAIN_S = 1.0
+"""Seconds between two tries."""
 VALUES_LANE = ""
 """The lane of small values. Other lanes are ids of sessions."""
 
@@ -107,6 +117,7 @@ class _OpenStore:
     values: Values
     lost: list[Journal]
     local: _LocalPresence | None
+    reserve: Reserve
     seen: int = 0
     owners: dict[str, str] = field(default_factory=dict[str, str])
     ended: list[str] = field(default_factory=list[str])
@@ -189,7 +200,7 @@ class JetStreamStore:
             if self._embedded is not None:
                 await self._embedded.start()
                 self.options = replace(self.options, servers=(self._embedded.url,), secret=self._embedded.token)
-            self._opened = await self._open()
+            self._opened = await _when_led(self._open)
         except BaseException:  # a cancelled start leaves nothing behind
             self._is_opening = False
             if self._embedded is not None:
@@ -200,7 +211,7 @@ class JetStreamStore:
         name = f"opencode-shim {self.server_id}"
         connection, local = Connection(self.options, name), None
         leases = Leases(connection, self.layout, self.server_id, self._lease_s, self._name)
-        pages = PageCopies()
+        pages, reserve = PageCopies(), Reserve(connection, self.layout)
         lost: list[Journal] = []
         lanes = LaneWriter(self._commit, self._limits, self._directory)
         journals = Journals(
@@ -211,6 +222,7 @@ class JetStreamStore:
             find_server=leases.find,
             on_lost=lost.append,
             is_queued=lanes.has_events,
+            reserve=reserve,
         )
         values = Values(connection, self.layout, self.server_id)
 
@@ -229,6 +241,8 @@ class JetStreamStore:
                 local = await asyncio.to_thread(_LocalPresence.enter, self._directory, self.server_id)
                 for server_id in local.dead:  # the kernel says that it is dead: its lease need not be waited for
                     await leases.end(server_id)
+            with suppress(StoreFull):  # then it is filled as soon as there is room
+                await reserve.fill()
             seen = await connection.last_sequence(self.layout.sessions)
             await values.open()
             await leases.start()
@@ -238,7 +252,7 @@ class JetStreamStore:
             await connection.close()
             pages.close()
             raise
-        return _OpenStore(connection, leases, journals, lanes, pages, peers, values, lost, local, seen)
+        return _OpenStore(connection, leases, journals, lanes, pages, peers, values, lost, local, reserve, seen)
 
     async def close(self) -> None:
         """Write what is queued, give up the lease, and disconnect. May be called again. Raises StoreError if rows were lost."""
@@ -324,7 +338,13 @@ class JetStreamStore:
         await opened.lanes.flush(session_id)
 
     async def require_writable(self, session_id: str) -> None:
-        """Flush the session: only the answer of NATS tells whether another server has taken it."""
+        """Flush the session: only the answer of NATS tells whether another server has taken it.
+
+        Raises StoreUnavailable while NATS is away, StoreFull while it has no room: what is refused then is not done later.
+        """
+        opened = self._use()
+        opened.connection.need()
+        await opened.reserve.need()
         await self.flush(session_id)
 
     def room(self) -> Awaitable[None] | None:
@@ -567,6 +587,7 @@ def _overview(opened: _OpenStore, server_id: str) -> Overview:
         address=connection.options.address,
         prefix=connection.options.prefix,
         is_connected=connection.is_connected,
+        is_full=opened.reserve.is_spent,
         reconnects=connection.reconnects,
         waiting=opened.lanes.pending,
         spooled_bytes=opened.lanes.spooled_bytes,
@@ -604,3 +625,17 @@ def _need_message(connection: Connection, size: int, what: str) -> None:
 async def _until_written(store: JetStreamStore) -> None:
     with suppress(StoreError):  # reported by every flush that needs it
         await store.flush()
+
+
+async def _when_led(open_store: Callable[[], Awaitable[_OpenStore]]) -> _OpenStore:
+    """Open a store as soon as JetStream has a leader, within START_S."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + START_S
+    while True:
+        try:
+            return await open_store()
+        except StoreUnavailable as error:
+            if loop.time() >= until:
+                raise
+            log.warning("cluster.start_waits", seconds_left=round(until - loop.time()), reason=str(error))
+        await asyncio.sleep(START_AGAIN_S)

@@ -126,7 +126,8 @@ class SimulatedNats:
     """The server. A test may change what it does:
 
     has_leader  False: it refuses everything of JetStream, as while its servers choose a leader
-    is_full     it refuses messages for streams
+    is_full     it refuses messages for streams on disk
+    room_bytes  it refuses those that would make all streams on disk larger; None: it has room for any
     lag_s       reads without the leader show what was stored so many seconds ago
     commit_s    seconds from a message's acceptance to its place in the stream
     """
@@ -136,6 +137,7 @@ class SimulatedNats:
         self.links: list[Link] = []
         self.has_leader = True
         self.is_full = False
+        self.room_bytes: int | None = None
         self.lag_s = 0.0
         self.commit_s = 0.0
         self.on_stored: Callable[[str, StoredMessage], None] = lambda stream, message: None
@@ -198,7 +200,7 @@ class SimulatedNats:
         headers = packet.headers or {}
         expected = headers.get("Nats-Expected-Last-Subject-Sequence")
         last = stream.newest.get(packet.subject, 0)
-        if self.is_full:
+        if stream.config["storage"] == "file" and not self._has_room(len(packet.data)):
             self._refuse(packet, NO_SPACE)
         elif expected is not None and (int(expected) != last or packet.subject in stream.pending):
             self._refuse(packet, WRONG_LAST, last)
@@ -207,6 +209,12 @@ class SimulatedNats:
         else:
             stream.pending.add(packet.subject)
             self.later(self.commit_s, self._store, stream, packet)
+
+    def _has_room(self, size: int) -> bool:
+        if self.room_bytes is None or self.is_full:
+            return not self.is_full
+        on_disk = (stream for stream in self.streams.values() if stream.config["storage"] == "file")
+        return size + sum(len(message.data) for stream in on_disk for message in stream.messages.values()) <= self.room_bytes
 
     def _store(self, stream: SimulatedStream, packet: Packet) -> None:
         now = self.now()

@@ -131,6 +131,12 @@ def test_a_wrong_value_is_named_with_its_source(here: Path, flags: dict[str, obj
         Settings.load(flags)
 
 
+def test_a_password_in_an_address_is_not_printed_back(here: Path) -> None:
+    with pytest.raises(SettingsError, match=r"Setting cluster \(flag --cluster\) cannot be used: others could read") as refused:
+        Settings.load({"cluster": "nats://user:right@host"})
+    assert "right" not in str(refused.value)
+
+
 def test_an_unknown_name_in_a_file_is_reported_with_the_known_ones(here: Path) -> None:
     (here / "shim.toml").write_text("prot = 1\n")
     with pytest.raises(SettingsError, match=r"Unknown setting prot \(file .*shim.toml\).*port"):

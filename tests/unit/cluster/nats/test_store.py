@@ -7,6 +7,7 @@ import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -21,6 +22,8 @@ from shim.store.base import Checkpoint
 from shim.store.ownership import ClaimedSession
 from shim.store.servers import ServerRef, present
 from shim.store.sqlite import SqliteStore
+from tests.support.cluster.simulated_nats import SimulatedNats
+from tests.support.cluster.virtual_time import ClusterLoop, elapse
 from tests.support.nats_server import NatsServer
 from tests.unit.cluster.nats.conftest import LIMITS, NUMBERS
 from tests.unit.store.store_contract import CASES, event, journal, row
@@ -625,3 +628,23 @@ async def test_sessions_go_into_a_cluster_and_back(store: JetStreamStore, tmp_pa
     assert await second.values("models") == {"claude": [1]}
     for one in (first, second):
         await one.close()
+
+
+def test_a_start_waits_until_the_servers_of_nats_have_a_leader() -> None:
+    """They have been started at the same moment."""
+    nats = SimulatedNats()
+    nats.has_leader = False
+
+    async def main() -> None:
+        store = JetStreamStore(ClusterOptions(("nats://simulated",)))
+        opening = asyncio.create_task(store.open())
+        await elapse(12.0)
+        assert not opening.done()
+        nats.has_leader = True
+        await opening
+        store.append([event(1)])
+        await store.flush()
+        await store.close()
+
+    with patch.object(connections, "Client", nats.client):
+        ClusterLoop().run(main())

@@ -173,6 +173,7 @@ class Item(Frozen):
     status "model"      model_id, variant
     status "mode"       mode (one of the codec's modes)
     status "mcp"        servers {name: {status ("connected" | "disabled" | "failed" | "needs_auth"), error?}}: the agent's, all
+    status "retracted"  item_ids (str[]): messages that the agent takes back, because another model answers instead
     status "commands"   nothing but the label's detail; informational
     """
 

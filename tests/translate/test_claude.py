@@ -25,6 +25,7 @@ from universal.lib.framing import LineFramer
 RECORDINGS = load_all("claude")
 BOTH = ("2.1.197", "2.1.330")
 OLD, NEW = BOTH
+POWERS = "2.1.332-powers"
 
 HAVE_BOTH = sorted({r.scene for r in RECORDINGS if r.version == OLD} & {r.scene for r in RECORDINGS if r.version == NEW})
 
@@ -39,7 +40,7 @@ def play(version: str, scene: str) -> Replay:
 
 
 def test_all_recordings_are_here() -> None:
-    assert Counter(r.version for r in RECORDINGS) == {OLD: 66, NEW: 71}
+    assert Counter(r.version for r in RECORDINGS) == {OLD: 66, NEW: 71, POWERS: 17}
 
 
 # --- what holds for every recording -------------------------------------------------------------------------

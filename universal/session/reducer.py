@@ -403,6 +403,10 @@ class Reducer:
         if self.session.messages.pop(message_id, None) is not None:
             self._emit(MessageRemoved(message_id))
 
+    def _take_back(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
+        for item_id in map(text, arr(meta.get("item_ids"))):
+            self._message_removed({"message_id": self.transcript.message_of_item(item_id)}, "", at_ms)
+
     def _part_removed(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         self._remove_part(text(meta.get("message_id")), text(meta.get("part_id")))
 
@@ -569,6 +573,7 @@ class Reducer:
         "prompt": _prompt_state,
         "command": _command_begins,
         "message.removed": _message_removed,
+        "retracted": _take_back,
         "part.removed": _part_removed,
         "part.updated": _part_updated,
         "child": _child,

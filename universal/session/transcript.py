@@ -209,6 +209,10 @@ class Transcript:
         """The id of the prompt that this item became; empty if it is none."""
         return self._prompt_of_item.get(item_id, "")
 
+    def message_of_item(self, item_id: str) -> str:
+        """The id of the answer that this item is part of; empty if it is unknown."""
+        return self._message_of_item.get(item_id, "")
+
     def note_dispatch(self, item_id: str, carried: Iterable[str], agent: str, note: str = "") -> None:
         """Note that this item's prompt is being answered now. `carried` messages went along; `note` is shown above the answer."""
         self.summarise()

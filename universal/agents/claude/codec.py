@@ -418,7 +418,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
                 self._ctx.ignore("assistant/(no content)")
                 return
         yield from self._thread(msg)
-        yield from self._transcript(msg).assistant(msg)
+        transcript = self._transcript(msg)
+        yield from transcript.retract(map(as_text, arr(msg.get("supersedes"))), msg)
+        yield from transcript.assistant(msg)
         for block in blocks:
             call = self._calls.get(get_text(block, "id")) if block.get("type") == "tool_use" else None
             if call is not None:
@@ -543,6 +545,21 @@ class ClaudeCodec(kit.LineCodec[Context]):
         if self._settings.note_mode(native):
             yield from self._notes.mode(native, msg)
 
+    def _on_refusal(self, msg: Msg) -> Iterator[Output]:
+        """Handle `model_refusal_fallback`: the refused answer is taken back, and another model goes on."""
+        yield from self._main.retract(map(as_text, arr(msg.get("retracted_message_uuids"))), msg)
+        yield from self._notes.fallback(msg)
+
+    def _on_progress(self, msg: Msg) -> Iterator[Output]:
+        """Handle `tool_progress`: of a subagent it tells the retries, which `api_retry` does not. Other progress is not used."""
+        retry, call = obj(msg.get("subagent_retry")), self._calls.get(get_text(msg, "parent_tool_use_id"))
+        if not retry or call is None:
+            self._ctx.ignore("tool_progress")
+            return
+        yield from self._thread(msg)
+        cause = {"error_status": retry.get("error_status"), "error": get_text(retry, "error_category")}
+        yield from self._notes.retry({**retry, **cause}, msg, child=self._crew.transcript(msg).child)
+
     def _on_commands(self, msg: Msg) -> Iterator[Output]:
         count = self._settings.read_commands(msg)
         yield self._ctx.status("commands", f"{count} commands", {}, msg)
@@ -569,6 +586,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         "control_request/request_user_dialog": _on_refused,
         "control_request/oauth_token_refresh": _on_refused,
         "control_request/host_auth_token_refresh": _on_refused,
+        "tool_progress": _on_progress,
         "control_cancel_request": lambda codec, msg: codec._asks.withdraw(msg),
         "control_response": _on_answer,
         "command_lifecycle": _on_lifecycle,
@@ -579,10 +597,10 @@ class ClaudeCodec(kit.LineCodec[Context]):
         "system/task_started": _on_task,
         "system/background_tasks_changed": lambda codec, msg: codec._crew.keep_live(msg),
         "system/task_notification": lambda codec, msg: codec._crew.on_notification(msg),
-        "system/api_retry": lambda codec, msg: codec._notes.retry(msg),
+        "system/api_retry": lambda codec, msg: codec._notes.retry(msg, msg),
         "system/compact_boundary": lambda codec, msg: codec._notes.on_compact_boundary(msg),
         "system/model_fallback": lambda codec, msg: codec._notes.fallback(msg),
-        "system/model_refusal_fallback": lambda codec, msg: codec._notes.fallback(msg),
+        "system/model_refusal_fallback": _on_refusal,
         "system/model_consent_fallback": lambda codec, msg: codec._notes.fallback(msg),
         "system/session_title_changed": lambda codec, msg: codec._notes.title(msg),
         "system/informational": lambda codec, msg: codec._notes.informational(msg),

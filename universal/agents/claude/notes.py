@@ -44,12 +44,12 @@ class Notes:
         mode = MODE_ID.get(native, native)
         yield self.ctx.status("mode", f"The mode is now {mode}.", {"mode": mode}, raw)
 
-    def retry(self, msg: Msg) -> Iterator[Fact]:
-        """`api_retry`."""
+    def retry(self, msg: Msg, raw: Msg, child: str | None = None) -> Iterator[Fact]:
+        """`api_retry`, or what a subagent's `tool_progress` says of one in the same fields."""
         text = retry_message(msg)
         delay_ms = max(get_int(msg, "retry_delay_ms"), 0)
         metadata: dict[str, Json] = {"attempt": get_int(msg, "attempt"), "message": text, "delay_ms": delay_ms}
-        yield self.ctx.status("retry", text, metadata, msg)
+        yield self.ctx.status("retry", text, metadata, raw, child=child)
 
     def fallback(self, msg: Msg) -> Iterator[Fact]:
         """The CLI goes on with another model, because the present one is gone, overloaded, or refused to answer."""

@@ -7,7 +7,7 @@ Source: recordings; the order of lines within a message is in docs/agents-wire.m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -22,6 +22,8 @@ from universal.lib.jsonvalue import text as as_text
 
 TEXT_OF_DELTA: dict[Json, str] = {"text_delta": "text", "thinking_delta": "thinking"}
 """Kind of a delta -> the field with its text."""
+LINES = 64
+"""How many `assistant` lines of a thread can be taken back. A refused answer has one for each block."""
 SYNTHETIC_MODEL = "<synthetic>"
 """`model` of messages that the CLI wrote itself: answers of slash commands, errors."""
 
@@ -73,6 +75,8 @@ class Transcript(kit.Items[Context]):
     _open: _Message | None = None
     _item_ids: dict[str, str] = field(default_factory=dict[str, str])
     """Message id -> item id of the last messages, because tool calls may come after the end of their message."""
+    _lines: dict[str, str] = field(default_factory=dict[str, str])
+    """uuid of the last `assistant` lines -> item id of their message, because Claude may take lines back."""
 
     # --- the stream -----------------------------------------------------------------------------------
 
@@ -192,6 +196,9 @@ class Transcript(kit.Items[Context]):
         message = self._open
         if message is None:
             return
+        self._lines[get_text(line, "uuid")] = message.item_id
+        if len(self._lines) > LINES:
+            del self._lines[next(iter(self._lines))]
         for block in blocks:
             yield from self._whole_block(message, block, line)
         if get_text(native, "stop_reason") and not message.streamed:
@@ -242,6 +249,14 @@ class Transcript(kit.Items[Context]):
             yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
         metadata = result.metadata if call.answers is None else {**result.metadata, "answers": call.answers}
         yield self._result_fact(call, result.content, metadata, raw, failed=result.failed)
+
+    def retract(self, uuids: Iterable[str], raw: Msg) -> Iterator[Fact]:
+        """Take back the messages that have no other lines than these: another model answers instead. Twice is as once."""
+        items = {item_id for uuid in uuids if (item_id := self._lines.pop(uuid, ""))} - set(self._lines.values())
+        if items:
+            if self._open is not None and self._open.item_id in items:
+                yield from self._end(raw, interrupted=False)
+            yield self.ctx.status("retracted", None, {"item_ids": sorted(items)}, raw, child=self.child)
 
     def user(self, text: str, raw: Json, *, synthetic: bool) -> Fact:
         """A message of the person, or the task that the agent gives a subagent."""

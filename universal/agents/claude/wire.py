@@ -8,6 +8,7 @@ binary, which name the kinds that no recording shows.
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
@@ -191,10 +192,22 @@ def read_models(models: Json) -> tuple[tuple[Model, ...], dict[str, str]]:
 def read_commands(commands: Json) -> tuple[SlashCommand, ...]:
     """`commands[]` of the answer to `initialize` or of `commands_changed`."""
     return tuple(
-        SlashCommand(get_text(row, "name"), get_text(row, "description"), get_text(row, "argumentHint"))
+        SlashCommand(_runnable(get_text(row, "name")), get_text(row, "description"), get_text(row, "argumentHint"))
         for row in map(obj, arr(commands))
         if get_text(row, "name")
     )
+
+
+_MCP_PROMPT = re.compile(r"([^:]+):(.+) \(MCP\)")
+
+
+def _runnable(name: str) -> str:
+    """The name that a command runs by. A prompt of an MCP server is listed as `pm:greet (MCP)`, and runs as `mcp__pm__greet`.
+
+    Claude takes `/pm:greet`, which is what a client sends that reads the name up to its space, for plain text (2.1.332).
+    """
+    prompt = _MCP_PROMPT.fullmatch(name)
+    return f"mcp__{re.sub('[^A-Za-z0-9_-]', '_', prompt[1])}__{prompt[2]}" if prompt else name
 
 
 def plain_model(model: str) -> str:
@@ -236,7 +249,6 @@ IGNORED: dict[str, str] = {
     "stream_event/error": "the retry or the result says it",
     "keep_alive": "keeps the connection open",
     "rate_limit_event": "a refused request is reported as retry or error",
-    "tool_progress": _PROGRESS,
     "tool_use_summary": "a label for tool calls, made for small screens",
     "prompt_suggestion": "a guess at the next prompt; not asked for",
     "auth_status": "progress of a login that is not done here",

@@ -65,7 +65,7 @@ def plain(model: ModelRef | None) -> ModelRef | None:
 class StatusesWriter:
     """Writes what the status items of one session change in its timeline.
 
-    `prompt_of_item` gives the id of the prompt that an item became.
+    `prompt_of_item` gives the id of the prompt that an item became, `message_of_item` that of the answer that it is part of.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class StatusesWriter:
         *,
         deliver: Callable[[list[str]], None],
         prompt_of_item: Callable[[str], str],
+        message_of_item: Callable[[str], str],
     ) -> None:
         self._session = session
         self._timeline = session.timeline
@@ -83,6 +84,7 @@ class StatusesWriter:
         self._steps = steps
         self._deliver = deliver
         self._prompt_of_item = prompt_of_item
+        self._message_of_item = message_of_item
 
     # --- the session's properties --------------------------------------------------------------------------
 
@@ -240,6 +242,11 @@ class StatusesWriter:
             self._log.write(ContentChanged(replace(entry, content=())))
         del timeline.entries[id_]
 
+    def retract(self, meta: Metadata) -> None:
+        """Remove the answers that the agent has taken back."""
+        for item_id in map(text, arr(meta.get("item_ids"))):
+            self.message_removed({"message_id": self._message_of_item(item_id)})
+
     def part_changed(self, meta: Metadata) -> None:
         """Rewrite a step after a client changed or removed a part. For prompts there is no such event."""
         self._rewrite(text(meta.get("message_id")) or text(obj(meta.get("part")).get("messageID")))
@@ -258,6 +265,7 @@ STATUSES: dict[str, Callable[[StatusesWriter, Metadata], object]] = {
     "synthetic": StatusesWriter.note,
     "revert": StatusesWriter.revert,
     "message.removed": StatusesWriter.message_removed,
+    "retracted": StatusesWriter.retract,
     "part.removed": StatusesWriter.part_changed,
     "part.updated": StatusesWriter.part_changed,
 }

@@ -89,7 +89,12 @@ class TimelineWriter:
         self._steps = StepsWriter(session, self._log)
         self._asides = AsidesWriter(session, self._log)
         self._statuses = StatusesWriter(
-            session, self._log, self._steps, deliver=self._deliver, prompt_of_item=transcript.prompt_of_item
+            session,
+            self._log,
+            self._steps,
+            deliver=self._deliver,
+            prompt_of_item=transcript.prompt_of_item,
+            message_of_item=transcript.message_of_item,
         )
         self._event: UniversalEvent | None = None
         self._label = ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 Part: TypeAlias = Literal["mcp"]
-"""A part of a set-up: `mcp` are its MCP servers."""
+"""A part of a set-up that not every agent takes: `mcp` are its MCP servers."""
 PARTS: Mapping[Part, str] = {"mcp": "MCP servers (`mcp`)"}
 """Part -> its name for a person, with the keys of `opencode.json` that it comes from."""
 
@@ -44,10 +44,12 @@ class DirectorySetup:
     """The set-up of a directory for one prompt. What is not trusted or switched off is not in it."""
 
     servers: tuple[McpServer, ...] = ()
+    text: str = ""
+    """Instructions for the model: its agent's system text where it has one, else they go with a prompt."""
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts that are not empty."""
+        """The parts that are not empty, of those that an agent may lack."""
         return ("mcp",) if self.servers else ()
 
 
@@ -59,11 +61,18 @@ class SetupUse:
     """What an agent takes of a set-up.
 
     takes      parts that its codec translates
+    text       when its codec gives `text` as system text: at each `start`, at the start of a `new` conversation, or `never`.
+               Else the text goes with the first prompt of a process, and with the next one after it has changed
     reads_own  True if it reads OpenCode's configuration itself, so that it gets nothing of the set-up
     """
 
     takes: frozenset[Part] = frozenset()
+    text: Literal["start", "new", "never"] = "never"
     reads_own: bool = False
+
+    def has_text(self, *, resumes: bool) -> bool:
+        """Whether the codec itself gives the text. In: whether the process resumes a conversation."""
+        return self.reads_own or self.text == "start" or (self.text == "new" and not resumes)
 
     def gaps(self, setup: DirectorySetup) -> tuple[Part, ...]:
         """The parts of a set-up that have no effect with this agent."""

@@ -29,6 +29,7 @@ from shim.faces.opencode2.probe_file import ProbeFile
 from shim.faces.opencode2.services import FaceServices
 from shim.faces.v1.nodes import Nodes, NoNodes
 from shim.host.changes import RULES_TITLE, DirectoryDisposed, HostChanged, HostFeed, TuiToast
+from shim.host.config.instruction_files import InstructionFiles
 from shim.host.config.opencode_config import ConfigFiles, OpenCodeConfig, unread_rules_notice
 from shim.host.config.setups import Setups
 from shim.host.files.roots import folds_case, repository_above
@@ -189,7 +190,7 @@ async def start(
     config = ConfigFiles(Path(environ.get("HOME") or Path.home()), environ, tuple(map(str, settings.roots)))
     hub = Hub(clock, ids, faces=(OPENCODE1,))
     feed = Feed()
-    setups = Setups(config.current)
+    setups = Setups(config.current, InstructionFiles(config.home, config.folder))
     trust = ProjectTrust(
         ProjectScanner(str(config.home)),
         TrustFile(settings.data_dir / TRUST_FILE, clock),
@@ -216,6 +217,7 @@ async def start(
 
     async def config_refresh(directory: str) -> None:
         notice = unread_rules_notice(await config.fresh(directory))
+        await setups.refresh(directory)
         if notice and reported.get(directory) != notice:
             services.host.publish(TuiToast(notice, "warning", title=RULES_TITLE), directory)
         reported[directory] = notice

@@ -162,3 +162,26 @@ def test_mcp_servers_of_a_project_run_only_when_it_is_trusted(agent: str) -> Non
         server.api.post(f"/question/{asked['id']}/reply", {"answers": [[TRUST]]})
         watch.wait_for_end(at)
         wait_for(mark.exists, REPORT_S, "a trusted server does not run")
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex", "claude-agent-acp", "pi"])
+def test_instructions_reach_the_model_once_and_follow_their_files(agent: str) -> None:
+    with bench(agent, config={"instructions": ["rules/*.md"]}) as server:
+        server.models()
+        file = server.place.project / "rules" / "a.md"
+        file.parent.mkdir()
+        (server.place.home / ".config" / "opencode" / "AGENTS.md").write_text("MARK-OF-THE-PERSON")
+        file.write_text("MARK-BEFORE")
+        watch = open_watch(server)
+
+        def request_of(prompt: str) -> str:
+            before = len(server.model.requests())
+            at = watch.prompt(f"[scene:text] {prompt}")
+            assert prompt in "\n".join(texts(watch.wait_for_end(at)))
+            return json.dumps(next(r for r in server.model.requests()[before:] if prompt in json.dumps(r)))
+
+        request = request_of("say one")
+        assert (request.count("MARK-OF-THE-PERSON"), request.count("MARK-BEFORE")) == (1, 1)
+        assert request_of("say two").count("MARK-BEFORE") == 1
+        file.write_text("MARK-AFTER")
+        assert "MARK-AFTER" in request_of("say three")

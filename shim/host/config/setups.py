@@ -1,15 +1,18 @@
 """Makes the set-up of a directory (`universal.setup`) from its configuration, and from what clients have added or switched.
 
-`now` reads no file: it takes the configuration as it was read last. What a client adds or switches holds until the server stops,
-as with native OpenCode, and only in its directory.
+`now` reads no file: it takes the configuration and the instructions as they were read last. What a client adds or switches
+holds until the server stops, as with native OpenCode, and only in its directory.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.errors import LimitReached, McpServerNotFound
 from universal.lib.jsonvalue import arr, obj, text
@@ -17,6 +20,8 @@ from universal.setup import DirectorySetup, McpServer
 
 SERVERS_LIMIT = 100
 """Maximum MCP servers that clients may add to one directory."""
+READ_LIMIT_S = 5.0
+"""Maximum seconds that a prompt waits for the files of instructions."""
 CHANGED_LIMIT = 256
 """Directories whose changes by clients are kept, and set-ups that are. The oldest ones are forgotten."""
 
@@ -33,13 +38,30 @@ class _Changes:
 
 
 class Setups:
-    """The set-ups of all directories. In: `current`, a directory's configuration as it was read last."""
+    """The set-ups of all directories. In: `current`, a directory's configuration as it was read last; `files`, instructions."""
 
-    def __init__(self, current: Callable[[str], OpenCodeConfig] = lambda _: NOTHING) -> None:
+    def __init__(
+        self, current: Callable[[str], OpenCodeConfig] = lambda _: NOTHING, files: InstructionFiles | None = None
+    ) -> None:
+        self._files = files
+        self._texts: dict[str, InstructionTexts] = {}
         self._current = current
         self._changes: dict[str, _Changes] = {}
         self._made: dict[tuple[str, bool], tuple[OpenCodeConfig, DirectorySetup]] = {}
         """Set-ups, and the configurations that they were made from. A change by a client removes all."""
+
+    async def refresh(self, directory: str) -> None:
+        """Read the instructions of a directory again, for the next `now`. A disk that does not answer changes nothing."""
+        if self._files is None:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(READ_LIMIT_S):
+                texts = await asyncio.to_thread(self._files.read, directory, self._current(directory))
+            if texts != self._texts.pop(directory, None):
+                self._made.clear()
+            self._texts[directory] = texts
+            while len(self._texts) > CHANGED_LIMIT:
+                del self._texts[next(iter(self._texts))]
 
     def now(self, directory: str, *, with_project: bool) -> DirectorySetup:
         """Return the set-up. In: whether the project's part of it counts, which strangers may have written."""
@@ -55,7 +77,9 @@ class Setups:
         rows = self._servers(directory, with_project=with_project)
         limit_ms = obj(self._values(directory, with_project=with_project).get("experimental")).get("mcp_timeout")
         servers = (_server(name, row, limit_ms) for name, row in rows.items() if _is_on(row))
-        return DirectorySetup(tuple(server for server in servers if server.command or server.url))
+        texts = self._texts.get(directory, InstructionTexts())
+        text_ = "\n\n".join((*texts.personal, *(texts.project if with_project else ())))
+        return DirectorySetup(tuple(server for server in servers if server.command or server.url), text_)
 
     def switches(self, directory: str, *, with_project: bool) -> dict[str, bool]:
         """Return the MCP servers of a directory by name, those that are off too. True: it is on."""

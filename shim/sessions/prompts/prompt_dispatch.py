@@ -204,14 +204,12 @@ class PromptDispatcher:
         policy = self._policy_for(pending)
         self._snapshots.hold_lines()
         session_rules = policy.for_engine(reads_project=self._has_project_settings)
-        self._process.send(
-            replace(
-                dispatch.prompt,
-                rules=policy.for_agent(),
-                session_rules=session_rules,
-                setup=self._process.setup(with_project=self._has_project_settings),
-            )
-        )
+        setup = self._process.setup(with_project=self._has_project_settings)
+        prompt = replace(dispatch.prompt, rules=policy.for_agent(), session_rules=session_rules, setup=setup)
+        agent = self._deps.agents.get(pending.agent)
+        if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
+            prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
+        self._process.send(prompt)
 
     def _policy_for(self, pending: PendingPrompt) -> Policy:
         """The permission rules in force for a prompt."""

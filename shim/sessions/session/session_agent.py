@@ -32,7 +32,7 @@ from universal.codec import (
 )
 from universal.events import EventType
 from universal.host import HostAnswer, HostCall
-from universal.setup import DirectorySetup
+from universal.setup import DirectorySetup, SetupUse
 
 log = structlog.get_logger()
 
@@ -81,6 +81,8 @@ class SessionAgent:
         self.generation = 0
         self.resumes = False
         """Whether the process was started to go on with a conversation of its agent."""
+        self._text: tuple[int, str] | None = None
+        """The instructions that went with a prompt, and the process that got them."""
         self.reads_project = False
         """Whether the process was started with the project's settings."""
         self.is_untried = False
@@ -205,6 +207,11 @@ class SessionAgent:
     def setup(self, *, with_project: bool) -> DirectorySetup:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
         return self._deps.setups.now(self._directory, with_project=with_project)
+
+    def lacks_text(self, use: SetupUse, text: str) -> bool:
+        """Whether the instructions must go with the next prompt, because the process has not got them. They count as given."""
+        before, self._text = self._text, (self.generation, text)
+        return not use.has_text(resumes=self.resumes) and before != self._text
 
     def change_setup(self) -> bool:
         """Give a running agent the set-up as it is now. False if there is none, or if it takes one with a prompt alone."""

@@ -48,6 +48,7 @@ from universal.codec import (
     QuestionReply,
     SetTimer,
     Signal,
+    Stop,
 )
 from universal.events import ErrorData, EventType
 from universal.items import Json
@@ -147,6 +148,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """Translate a command to lines. A prompt's `system` text goes before it, as `<system-reminder>`."""
         match command:
             case Prompt():
+                if not self._settings.has_text_of(command.setup):
+                    return [Stop("other instructions need another process", again=True)]
                 return self._stamp(self._prompt(command))
             case Interrupt():
                 return self._stamp(self._interrupt())

@@ -50,6 +50,8 @@ SKILL_SHELL = "disableSkillShellExecution"
 """Switches off the shell lines of skills and commands. They are no tool calls, so that no hook before calls sees them."""
 _ASKS_SHELL = (2, 1, 332)
 """The first version that asks a hook before each of these lines."""
+_FORGETS_TEXT = (2, 1, 330)
+"""The first version that is known to take new instructions when it resumes a conversation."""
 _ENVIRONMENT: dict[str, str | None] = {
     "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1",
     "CLAUDE_CODE_BG_TASKS_REPORT_RUNNING": "1",
@@ -113,6 +115,8 @@ class Settings:
         environment = dict(_ENVIRONMENT)
         numbers = tuple(int(part) for part in (options.version or "").partition(" ")[0].split(".") if part.isdecimal())
         self._asks_shell = numbers >= _ASKS_SHELL
+        if options.setup.text and numbers >= _FORGETS_TEXT:
+            argv.append("--system-prompt-snapshot=off")  # else a conversation that goes on keeps its first instructions
         may_run = options.project_settings and not may_forbid(options.rules, ("bash",))
         self.has_skill_shell = self._asks_shell or may_run
         if not self.has_skill_shell:
@@ -143,8 +147,13 @@ class Settings:
         MCP servers go over the control channel, so that their secrets are in no argument and in no file. Claude answers when it
         has connected them, and a prompt that comes meanwhile waits for that (2.1.330).
         """
-        yield self.request({"subtype": "initialize", "hooks": hooks, "forwardSubagentText": True})
+        text = {"appendSystemPrompt": self._setup.text} if self._setup.text else {}
+        yield self.request({"subtype": "initialize", "hooks": hooks, "forwardSubagentText": True, **text})
         yield from self.change_setup(self._setup)
+
+    def has_text_of(self, setup: DirectorySetup) -> bool:
+        """Whether Claude was started with the instructions of a set-up. They cannot be changed while it runs."""
+        return setup.text == self._setup.text
 
     def change_setup(self, setup: DirectorySetup) -> Iterator[Output]:
         """Give Claude the MCP servers of a set-up if they have changed. They replace those that it got before."""

@@ -25,7 +25,7 @@ CLAUDE = AgentSpec(
     version_args=("--version",),
     capabilities=EVERYTHING,
     modes=MODES,
-    setup=SetupUse(frozenset({"mcp"})),
+    setup=SetupUse(frozenset({"mcp"}), text="start"),
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),
     spare=SPARE,
     rewinds=True,

@@ -140,6 +140,8 @@ class Settings:
         config = {**self._tools_off, "mcp_servers": servers} if servers else self._tools_off
         if config:
             params["config"] = config
+        if self.setup.text:
+            params["developerInstructions"] = self.setup.text  # a thread that goes on keeps its first ones (0.169.0)
         if prompt is not None and prompt.model and prompt.model != DEFAULT_MODEL:
             params["model"] = prompt.model
         if self.resume_id and self.resume_at:  # a thread of its own; turns keep their ids in it (tried with 0.169.0)

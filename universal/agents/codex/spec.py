@@ -67,7 +67,7 @@ CODEX = AgentSpec(
     ),
     spare=SPARE,
     rewinds=True,
-    setup=SetupUse(frozenset({"mcp"})),
+    setup=SetupUse(frozenset({"mcp"}), text="new"),
     command_sources=COMMANDS,
     default_catalogue=DEFAULT_CATALOGUE,
     npm=("@openai/codex",),

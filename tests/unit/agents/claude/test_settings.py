@@ -10,7 +10,7 @@ import pytest
 
 from universal.agents.claude.codec import ClaudeCodec
 from universal.agents.claude.settings import Settings
-from universal.codec import Fact, LaunchOptions, Output, Prompt, WriteLine
+from universal.codec import Fact, LaunchOptions, Output, Prompt, Stop, WriteLine
 from universal.permissions import Rule
 from universal.setup import DirectorySetup, McpServer
 
@@ -108,3 +108,15 @@ def test_the_state_of_mcp_servers_is_asked_after_each_change_and_kept_without_th
     assert isinstance(fact, Fact)
     assert "secret" not in repr(fact)
     assert "no answer" in repr(fact.data)
+
+
+@pytest.mark.parametrize(("version", "is_known"), [("2.1.330 (Claude Code)", True), ("2.1.197", False), (None, False)])
+def test_instructions_are_system_text_and_others_need_another_process(version: str | None, is_known: bool) -> None:
+    codec = ClaudeCodec(lambda kind: f"{kind}_1")
+    setup = DirectorySetup(text="BE BRIEF")
+    launch = codec.launch(LaunchOptions("claude", "/p", setup=setup, version=version))
+    assert ("--system-prompt-snapshot=off" in launch.argv) is is_known
+    (start,) = requests(codec.start())
+    assert start["appendSystemPrompt"] == "BE BRIEF"
+    assert codec.send(Prompt("a", "hi")) == [Stop("other instructions need another process", again=True)]
+    assert Stop not in map(type, codec.send(Prompt("a", "hi", setup=setup)))

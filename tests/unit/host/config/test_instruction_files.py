@@ -1,0 +1,83 @@
+"""Instructions: which files a configuration names, and what a project may not read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim.host.config import instruction_files
+from shim.host.config.config_reader import Source, merge
+from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
+from shim.host.config.opencode_config import OpenCodeConfig
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    (tmp_path / "home" / ".config" / "opencode").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    (tmp_path / "project" / "inner").mkdir()
+    return tmp_path / "project"
+
+
+def read(home: Path, directory: Path, *, mine: list[str], projects: list[str]) -> InstructionTexts:
+    def source(name: str, origin: Any, entries: list[str]) -> Source:
+        return Source(name, origin, {"instructions": entries})
+
+    sources = (source("mine", "personal", mine), source("project", "project", projects))
+    config = OpenCodeConfig(merge(sources), sources=sources)
+    return InstructionFiles(home, home / ".config" / "opencode").read(str(directory), config)
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_the_persons_own_file_comes_first(home: Path, project: Path) -> None:
+    put(home / ".config" / "opencode" / "AGENTS.md", "MINE")
+    put(home / "rules.md", "RULES")
+    texts = read(home, project, mine=["~/rules.md", "https://x.invalid/a.md", "none.md"], projects=[])
+    assert texts.personal == (
+        f"Instructions from: {home}/.config/opencode/AGENTS.md\nMINE",
+        f"Instructions from: {home}/rules.md\nRULES",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "found"),
+    [
+        ("docs/a.md", ["a"]),
+        ("docs/*.md", ["a", "b"]),
+        ("docs/**/*.md", ["a", "b", "deep"]),
+        ("*.md", ["near", "top"]),
+        ("none/*.md", []),
+    ],
+)
+def test_entries_count_from_the_directory_up_to_the_root(home: Path, project: Path, entry: str, found: list[str]) -> None:
+    for path in ("docs/a.md", "docs/b.md", "docs/c.txt", "docs/x/deep.md", "top.md", "inner/near.md"):
+        put(project / path, Path(path).stem)
+    texts = read(home, project / "inner", mine=[], projects=[entry])
+    assert [text.rpartition("\n")[2] for text in texts.project] == found
+
+
+def test_a_project_reads_nothing_outside_of_itself(home: Path, project: Path) -> None:
+    put(home / "secret.md", "SECRET")
+    (project / "link.md").symlink_to(home / "secret.md")
+    entries = ["~/secret.md", str(home / "secret.md"), "../home/secret.md", "link.md", "*.md"]
+    assert read(home, project, mine=[], projects=entries) == InstructionTexts()
+
+
+def test_reading_is_bounded(home: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(instruction_files, "LIMIT_BYTES", 10)
+    monkeypatch.setattr(instruction_files, "ENTRIES_LIMIT", 2)
+    for name in ("a", "b", "c"):
+        put(project / "docs" / f"{name}.md", "12345")
+    assert len(read(home, project, mine=[], projects=["docs/a.md", "docs/b.md", "docs/c.md"]).project) == 2
+    assert len(read(home, project, mine=[], projects=["docs/*.md"]).project) == 2

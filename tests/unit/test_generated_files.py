@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tools import generated_files
+from tools import generated_files, setup
 from tools.generated_files import ROOT, settle
+from universal.registry import agents
 
 TYPES = sorted((ROOT / "shim" / "faces").glob("opencode*/_generated/*types.py"))
 DOCSTRING = re.compile(r'"""(.|\n)*?"""')
@@ -58,3 +59,13 @@ def test_each_generated_type_is_used(module: Path) -> None:
     words = re.findall(r"\w+", DOCSTRING.sub("", "\n".join([source, *texts])))
     assert names
     assert sorted(name for name in names if words.count(name) < 2) == []
+
+
+def test_every_key_of_the_configuration_has_its_row() -> None:
+    assert set(setup.ROWS) == setup.keys()
+
+
+def test_the_row_of_mcp_names_each_agent() -> None:
+    row = next(line for line in setup.render().splitlines() if line.startswith("| `mcp` |"))
+    titles = [spec.title for spec in agents().values() if spec.name != "mock"]
+    assert [title for title in titles if f"{title}," not in row and f"{title} " not in row and f"{title}." not in row] == []

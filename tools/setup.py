@@ -1,0 +1,126 @@
+"""Writes docs/setup.md: what each key of OpenCode's configuration does here. `--check` exits with 1 if it is not current."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from shim.host.config.config_schema import Config
+from tools.generated_files import ROOT, settle
+from universal.registry import agents
+
+TARGET = ROOT / "docs" / "setup.md"
+Effect: TypeAlias = Literal["acts", "in part", "OpenCode alone", "in clients", "shown only"]
+EFFECTS: Mapping[Effect, str] = {
+    "acts": "this server applies it, or gives it to the agent",
+    "in part": "some of it acts; the words say what does not",
+    "OpenCode alone": "only OpenCode as the agent reads it, by itself",
+    "in clients": "clients read it from `GET /config` and apply it themselves",
+    "shown only": "`GET /config` shows it, and nothing applies it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a key does. `words`: with whom, how, or why it cannot."""
+
+    effect: Effect
+    words: str
+
+
+_MODEL = "It is about OpenCode's own way to ask a model. Other agents ask theirs."
+ROWS: Mapping[str, Row] = {
+    "$schema": Row("shown only", "It is for editors."),
+    "agent": Row(
+        "in part",
+        "`permission` and `tools` of `build` and `plan` hold with every agent. Their prompts and models, and agents of your own, "
+        "do not act: clients are offered the agents' modes alone.",
+    ),
+    "attachment": Row("OpenCode alone", _MODEL),
+    "autoshare": Row("shown only", "The older name of `share`."),
+    "autoupdate": Row("shown only", "This server does not update itself or its agents."),
+    "command": Row("acts", "With every agent; an agent or a model that is not here is left out, and that is said."),
+    "compaction": Row("OpenCode alone", "Other agents decide by themselves when they compact."),
+    "default_agent": Row("acts", "With every agent, for prompts that name none."),
+    "disabled_providers": Row("shown only", "Providers here are agents."),
+    "enabled_providers": Row("shown only", "Providers here are agents."),
+    "enterprise": Row("shown only", "There is no account here."),
+    "experimental": Row("in part", "`mcp_timeout` acts as `timeout` of `mcp`. The rest is about OpenCode's own tools."),
+    "formatter": Row("OpenCode alone", "This server runs no formatters."),
+    "instructions": Row(
+        "in part",
+        "Files and patterns reach {text}. URLs are not fetched.",
+    ),
+    "layout": Row("in clients", "Current clients have one layout."),
+    "logLevel": Row("shown only", "`log_level` of this server's own settings counts ([settings](settings.md))."),
+    "lsp": Row("OpenCode alone", "This server runs no language servers."),
+    "mcp": Row(
+        "in part",
+        "The servers are started by {mcp}. Of those that get them from this server, Claude Code 2.1.330, Codex 0.169.0 and "
+        "Claude Agent (ACP) were run. {no_mcp} start their own alone. `oauth` is not used.",
+    ),
+    "mode": Row("in part", "The older form of `agent`."),
+    "model": Row("acts", "With every agent, for prompts that name none."),
+    "permission": Row("acts", "With every agent, as far as [permissions](permissions.md) says."),
+    "plugin": Row("OpenCode alone", "OpenCode's plugins need its runtime, which this server does not have."),
+    "provider": Row("OpenCode alone", f"{_MODEL} Models of a project's own providers are not offered to clients."),
+    "reference": Row("OpenCode alone", "The older name of `references`."),
+    "references": Row("OpenCode alone", "Other agents have no tool for them."),
+    "server": Row("shown only", "This server has settings of its own ([settings](settings.md))."),
+    "share": Row("in part", '`"disabled"` acts. Nothing is shared by itself.'),
+    "shell": Row("shown only", "Agents choose their shells themselves; Claude Code gets bash, so that rules can read its lines."),
+    "skills": Row("OpenCode alone", "Other agents have folders of their own for skills."),
+    "small_model": Row("OpenCode alone", _MODEL),
+    "snapshot": Row("acts", "`false` switches snapshots, and so undo, off."),
+    "subagent_depth": Row("OpenCode alone", "Other agents have limits of their own."),
+    "tool_output": Row("OpenCode alone", "Other agents have limits of their own."),
+    "tools": Row("acts", "As `permission`, with every agent."),
+    "username": Row("in clients", "They show it beside prompts."),
+    "watcher": Row("OpenCode alone", "This server leaves out what git ignores."),
+}
+"""Key of `Config` -> what it does."""
+
+TEXT = """<!-- Written by tools/setup.py (`make gen`); do not edit. -->
+# Which part of my OpenCode configuration acts?
+
+`GET /config` shows all of your configuration. This table says, key by key, what it does behind this server. A project's own part
+counts only after you have trusted it, where it would run a program or allow a call ([trust](trust.md)). A notice in a session
+says that its agent takes no MCP servers.
+
+| effect | meaning |
+|---|---|
+{effects}
+
+| key | effect | with whom, or why not |
+|---|---|---|
+{rows}
+"""
+
+
+def render() -> str:
+    """Text of docs/setup.md."""
+    specs = [spec for spec in agents().values() if spec.name != "mock"]
+    own = [spec.title for spec in specs if spec.setup.reads_own]
+    takers = [spec.title for spec in specs if "mcp" in spec.setup.takes]
+    others = [spec.title for spec in specs if "mcp" not in spec.setup.takes and not spec.setup.reads_own]
+    system = [spec.title for spec in specs if spec.setup.text != "never"]
+    words = {
+        "mcp": ", ".join((*takers, *own)),
+        "no_mcp": ", ".join(others),
+        "text": f"every agent: {', '.join(system)} as system text, {', '.join(own)} by themselves, all others with a prompt",
+    }
+    return TEXT.format(
+        effects="\n".join(f"| {name} | {meaning} |" for name, meaning in EFFECTS.items()),
+        rows="\n".join(f"| `{key}` | {row.effect} | {row.words.format(**words)} |" for key, row in sorted(ROWS.items())),
+    )
+
+
+def keys() -> set[str]:
+    """The keys of a configuration."""
+    return {field.alias or name for name, field in Config.model_fields.items()}
+
+
+if __name__ == "__main__":
+    sys.exit(settle({TARGET: render()}, check="--check" in sys.argv))

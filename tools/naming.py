@@ -64,7 +64,7 @@ EXCEPTIONS = {
     "BuiltInCommand": "a command that an agent brings with it",
     "known_by": "a field of the messages in stored checkpoints",
     "_known_by": "its value, by which pages of messages keep it",
-    "shim/host/files/archives.py:tell": "a method of Python's file objects",
+    "shim/host/files/file_actions.py:tell": "a method of Python's file objects",
 }
 """Names that break a rule and stay, or one of them as `FILE:NAME`, each with the reason."""
 

@@ -11,17 +11,19 @@ An `Agent` is a value. `get`, `all` and `available` return a new one after each 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from shutil import rmtree
+from typing import Any
 
 import structlog
 
-from shim.agents import settings_files
-from shim.agents.arguments import refuse_options
 from shim.agents.discovery import (
     DISCOVERY_TIMEOUT_S,
     NAMESPACE,
@@ -34,8 +36,10 @@ from shim.agents.discovery import (
 )
 from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
+from shim.host.config import jsonc
+from shim.lib import disk
 from shim.lib.clock import Clock
-from shim.lib.errors import AgentError, AgentNotFound, StoreError
+from shim.lib.errors import AgentError, AgentNotFound, AgentStartFailed, StoreError
 from shim.lib.ids import Ids
 from shim.processes import process_family
 from shim.processes.agent_pipes import AgentProcess
@@ -47,7 +51,80 @@ from shim.processes.locate import ProgramLocation, VersionCache, find, locate, s
 from shim.processes.mock.agent import mock_program
 from shim.processes.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
-from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec
+from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec, SettingsFile
+from universal.lib.jsonvalue import obj
+
+# --- Settings files for one process of an agent ---------------------------------------------------------------
+
+OWN_LIMIT_BYTES = 2**20
+"""Maximum size of the person's own settings."""
+PREFIX = "opencode-shim-settings-"
+
+
+def write(launch: LaunchSpec, settings: SettingsFile) -> tuple[LaunchSpec, Path]:
+    """Write the file. Out: the launch with its path, and the folder to remove at the end. Blocking. Raises AgentStartFailed."""
+    values = settings.change(_settings_of_person(settings))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX))  # for its owner alone
+        file = folder / "settings.json"
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(values, stream)
+    except OSError as error:
+        raise AgentStartFailed(
+            f"The agent was not started: the file with your permission rules could not be written ({error}). "
+            "Make room in the folder for temporary files (TMPDIR), then try again."
+        ) from error
+    return replace(launch, argv=(*launch.argv, settings.option, str(file)), settings=None), folder
+
+
+def remove(folder: Path) -> None:
+    """Remove the folder of a settings file; one that is gone is fine. Blocking."""
+    rmtree(folder, ignore_errors=True)
+
+
+def _settings_of_person(settings: SettingsFile) -> Mapping[str, Any]:
+    """The person's own settings. Raises AgentStartFailed for those that cannot be read."""
+    for source in map(Path, settings.sources):
+        try:
+            return obj(jsonc.loads(_read(source)))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except (OSError, ValueError) as error:
+            raise AgentStartFailed(
+                "The agent was not started: your permission rules are to stand before its own settings, but "
+                f"{source} cannot be read: {error}. Correct that file, then try again."
+            ) from error
+    return {}
+
+
+def _read(path: Path) -> str:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
+        if not disk.is_regular(os.fstat(stream.fileno())):
+            raise OSError("it is no file")
+        data = stream.read(OWN_LIMIT_BYTES + 1)
+    if len(data) > OWN_LIMIT_BYTES:
+        raise OSError(f"it has more than {OWN_LIMIT_BYTES} bytes")
+    return data.decode("utf-8")
+
+
+# --- Refuses launch values that an agent would take for options of its command line ---------------------------
+
+NAMES = ("native_session_id", "model", "variant", "mode")
+"""Fields of `LaunchOptions` that come from clients, agents or imported files and that codecs put into argv."""
+
+
+def refuse_options(options: LaunchOptions) -> None:
+    """Raise AgentStartFailed for a value with a NUL, or one that an agent could take for an option (`--flag`)."""
+    for name in NAMES:
+        value = getattr(options, name)
+        if value and (value.startswith("-") or "\0" in value):
+            raise AgentStartFailed(
+                f"The agent was not started: its {name.replace('_', ' ')} is {value[:60]!r}, which looks like an option."
+            )
+
+
+# --- Finds the agents of this machine -------------------------------------------------------------------------
 
 DISCOVERY_WAIT_S = 10.0
 """Seconds that `available` waits for discoveries, at the first start on a machine."""
@@ -311,13 +388,13 @@ class AgentDirectory:
         transport = HttpAgent if agent.spec.transport == "http" else AgentProcess
         folder: Path | None = None
         if launch.settings is not None:
-            launch, folder = await asyncio.to_thread(settings_files.write, launch, launch.settings)
+            launch, folder = await asyncio.to_thread(write, launch, launch.settings)
         try:
             exited = on_exit if folder is None else partial(_remove_settings, folder, on_exit)
             return await transport.spawn(launch, self._environ, on_lines=on_lines, on_exit=exited, name=name)
         except BaseException as error:  # a cancelled start leaves no file of settings
             if folder is not None:
-                settings_files.remove(folder)
+                remove(folder)
             if isinstance(error, AgentNotFound):
                 raise AgentNotFound(f"{error} {agent.spec.install_hint}") from error
             raise
@@ -436,5 +513,5 @@ class AgentDirectory:
 
 def _remove_settings(folder: Path, on_exit: OnExit, exit_: Exit) -> None:
     """Remove the settings of a process that has ended. It is one small file, so this may run in the loop."""
-    settings_files.remove(folder)
+    remove(folder)
     on_exit(exit_)

@@ -4,18 +4,95 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+import json
+import stat
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from shim.agents.directory import Agent, AgentDirectory
 from shim.agents.login_signs import is_logged_in, place
-from shim.host.config import startup_files
 from shim.host.files.roots import repository_above
 from shim.host.git.git_command import git
 from shim.host.trust.project_settings import folders_of
 from shim.host.trust.trust_store import ProjectTrust
 from shim.processes.locate import stamp_of
+from universal.lib.jsonvalue import obj
+
+# --- Tells whether files that an agent reads when it starts have changed --------------------------------------
+
+FILES_LIMIT = 600
+"""Maximum files and folders that one digest stamps."""
+DEPTH_LIMIT = 5
+"""Levels that a scan descends below a folder."""
+VALUES_LIMIT_BYTES = 8 * 2**20
+"""Maximum size of a file of which a few values count."""
+VALUES_DEPTH = 6
+LEFT_OUT = frozenset({"node_modules", "package.json", "package-lock.json", "bun.lock", ".gitignore", "worktrees"})
+"""Names in folders of settings that agents write themselves when they start."""
+
+
+class _TooMany(Exception):
+    """There is more to look at than the limits allow."""
+
+
+def digest(
+    folders: Iterable[str], names: Sequence[str], agent_files: Iterable[Path], values: Mapping[Path, Sequence[str]]
+) -> str | None:
+    """Hash the stamps of `names` in each of the folders, of `agent_files`, and the named `values`. Blocking.
+
+    None if that is more than the limits allow, or if a file cannot be read.
+    """
+    stamps: dict[str, object] = {}
+    try:
+        for path in [*(Path(folder, name) for folder in folders for name in names), *agent_files]:
+            _stamp(path, stamps, DEPTH_LIMIT)
+        for path, keys in values.items():
+            stamps[f"{path} values"] = _values(path, frozenset(keys))
+    except (_TooMany, OSError, ValueError, RecursionError):
+        return None
+    return hashlib.blake2b(json.dumps(stamps, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _stamp(path: Path, stamps: dict[str, object], depth: int) -> None:
+    """Add the stamps of a file, or of a folder with all in it. Links are followed, since agents follow them."""
+    try:
+        state = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if len(stamps) >= FILES_LIMIT or depth == 0:
+        raise _TooMany
+    if not stat.S_ISDIR(state.st_mode):
+        stamps[str(path)] = state.st_mtime_ns, state.st_size, state.st_ino
+        return
+    stamps[str(path)] = "folder"  # what agents write beside the settings changes its times
+    for inner in sorted(path.iterdir()):
+        if inner.name not in LEFT_OUT:
+            _stamp(inner, stamps, depth - 1)
+
+
+def _values(path: Path, keys: frozenset[str]) -> object:
+    """The values of these keys of a JSON file, wherever they stand in it. None without a file."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(VALUES_LIMIT_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    if len(data) > VALUES_LIMIT_BYTES:
+        raise _TooMany
+    return list(_pick(json.loads(data), keys, VALUES_DEPTH))
+
+
+def _pick(value: Any, keys: frozenset[str], depth: int) -> Iterable[tuple[str, object]]:
+    for key, inner in obj(value).items():
+        if key in keys:
+            yield key, inner
+        elif depth:
+            yield from ((f"{key}/{name}", inner_value) for name, inner_value in _pick(inner, keys, depth - 1))
+
+
+# --- Notes everything that an agent's start depends on beside its options -------------------------------------
 
 GIT_LOOK_S = 1.0
 """Seconds for `git status`. An agent that notes it gets no spare in a repository where it takes longer."""
@@ -74,8 +151,8 @@ def _look(
         project = verdict.settings.digest
     agent_files = [path for name in use.own_files if (path := place(name, environ)) is not None]
     values = {path: keys for name, keys in use.values.items() if (path := place(name, environ)) is not None}
-    files = startup_files.digest(folders_of(directory), use.files, agent_files, values)
-    branch = startup_files.digest([], (), _head(directory), {}) if use.takes_git else ""
+    files = digest(folders_of(directory), use.files, agent_files, values)
+    branch = digest([], (), _head(directory), {}) if use.takes_git else ""
     return None if files is None or branch is None else StartState(program, keys, project, files, branch)
 
 

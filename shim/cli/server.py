@@ -2,7 +2,7 @@
 
     first Ctrl-C, SIGTERM           stop taking requests, end streams and agents, close the store: exit code 0
     SIGTERM with `drain_seconds`    let running turns end first (`shim.sessions.index.drain`), at most that long, or to the next
-    signal SIGHUP                          stop if our terminal is gone; else reload the settings (`shim.cli.reload`)
+    signal SIGHUP                          stop if our terminal is gone; else reload the settings (`shim.cli.serve_command`)
     second Ctrl-C                   end at once: 130
     not stopped after STOP_S        end at once: 1, also if the event loop hangs
 

@@ -9,6 +9,7 @@ The tables `SYSTEMD` and `LAUNCHD` hold the command lines of each action.
 from __future__ import annotations
 
 import os
+import plistlib
 import shutil
 import sys
 import sysconfig
@@ -17,18 +18,139 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from shim.cli import env_file, screen, units
+from shim.cli import env_file, screen
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings, config_files
 from shim.processes import child_process
 from shim.processes.child_environment import child_environment
 
+# --- Renders the files of a service ---------------------------------------------------------------------------
+
+NAME = "opencode-shim"
+LABEL = "opencode-shim.server"
+"""Name of the service for launchd."""
+STOP_S = 20
+"""Seconds for the server (5 s) and its agents to end before the manager kills the rest."""
+RESTART_S = 2
+"""Seconds between a failure and the next start."""
+BURST, BURST_S = 10, 300
+"""The manager gives up after so many starts within so many seconds."""
+OPEN_FILES = 65_536
+
+HARDENING = (
+    ("NoNewPrivileges=yes", "no sudo, no other setuid program"),
+    ("RestrictSUIDSGID=yes", "no new setuid files"),
+    ("LockPersonality=yes", "no old ABIs"),
+    ("RestrictRealtime=yes", "no realtime scheduling"),
+    ("SystemCallArchitectures=native", "no 32-bit system calls"),
+)
+"""Option, and what it forbids to agents.
+
+These options are missing, since they break agents: MemoryDenyWriteExecute (Node compiles at run time), RestrictNamespaces and
+SystemCallFilter (sandboxes of Claude Code and Codex), ProtectHome, PrivateTmp, ProtectSystem.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The service to install. `host` and `port` are those of the socket; `files` are environment files that may be absent."""
+
+    argv: tuple[str, ...]
+    files: tuple[Path, ...]
+    home: Path
+    host: str = "127.0.0.1"
+    port: int = 4096
+    harden: bool = False
+    log: Path = Path("/dev/null")
+    """File to which launchd writes the output. systemd uses its journal."""
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Return the whole command line."""
+        return (*self.argv, "serve", *(word for file in self.files for word in ("--env-file", str(file))))
+
+
+def service_unit(plan: Plan) -> str:
+    """Return the text of `opencode-shim.service` for a user's systemd."""
+    hardening = "".join(f"# {why}\n{option}\n" for option, why in HARDENING) if plan.harden else ""
+    return f"""# Written by `opencode-shim service install`, which overwrites it; `systemctl --user edit {NAME}` adds to it.
+[Unit]
+Description=opencode-shim: OpenCode's API in front of coding agents
+StartLimitIntervalSec={BURST_S}
+StartLimitBurst={BURST}
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={_quote(plan.command)}
+ExecReload=/bin/kill -HUP $MAINPID
+WorkingDirectory={_escape(str(plan.home))}
+Restart=on-failure
+RestartSec={RESTART_S}
+# The server gets the signal and ends its agents itself; what is left after the time is killed.
+KillMode=mixed
+TimeoutStopSec={STOP_S}
+LimitNOFILE={OPEN_FILES}
+LimitCORE=0
+# An agent that takes all memory ends, the server stays.
+OOMPolicy=continue
+{hardening}
+[Install]
+WantedBy=default.target
+"""
+
+
+def socket_unit(plan: Plan) -> str:
+    """Return the text of `opencode-shim.socket`. With it the first client starts the service."""
+    host = "127.0.0.1" if plan.host == "localhost" else f"[{plan.host}]" if ":" in plan.host else plan.host
+    return f"""# Written by `opencode-shim service install`.
+[Unit]
+Description=opencode-shim: the address that clients connect to
+
+[Socket]
+ListenStream={host}:{plan.port}
+
+[Install]
+WantedBy=sockets.target
+"""
+
+
+def property_list(plan: Plan) -> str:
+    """Return the text of `opencode-shim.server.plist` for launchd."""
+    content = {
+        "Label": LABEL,
+        "ProgramArguments": list(plan.command),
+        "WorkingDirectory": str(plan.home),
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ThrottleInterval": RESTART_S,
+        "ExitTimeOut": STOP_S,
+        "ProcessType": "Interactive",
+        "StandardOutPath": str(plan.log),
+        "StandardErrorPath": str(plan.log),
+        "SoftResourceLimits": {"NumberOfFiles": OPEN_FILES, "Core": 0},
+    }
+    return plistlib.dumps(content).decode()
+
+
+def _escape(text: str) -> str:
+    """Escape `%` and `$`, which systemd would expand."""
+    return text.replace("%", "%%").replace("$", "$$")
+
+
+def _quote(argv: Sequence[str]) -> str:
+    """Return a command line in the syntax of systemd."""
+    return " ".join(f'"{_escape(word).replace(chr(92), chr(92) * 2).replace(chr(34), chr(92) + chr(34))}"' for word in argv)
+
+
+# --- `opencode-shim service` ----------------------------------------------------------------------------------
+
 Action = Literal["start", "stop", "restart", "status", "logs"]
 ASK_S = 60.0
-"""Timeout in seconds of one command of the service manager. A stop may take units.STOP_S."""
+"""Timeout in seconds of one command of the service manager. A stop may take STOP_S."""
 TEMPORARY = "/archive-v"
 """Part of the path of an installation by uvx, which is temporary."""
-SERVICE, SOCKET = f"{units.NAME}.service", f"{units.NAME}.socket"
+SERVICE, SOCKET = f"{NAME}.service", f"{NAME}.socket"
 USER = ("systemctl", "--user")
 
 NO_BUS = (
@@ -41,7 +163,7 @@ SYSTEMD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
     "stop": ((*USER, "stop", SOCKET, SERVICE),),
     "restart": ((*USER, "restart", SERVICE),),
     "status": ((*USER, "status", "--no-pager", "--lines=5", SERVICE, SOCKET),),
-    "logs": (("journalctl", "--user-unit", units.NAME, "--no-pager", "--lines=200"),),
+    "logs": (("journalctl", "--user-unit", NAME, "--no-pager", "--lines=200"),),
 }
 LAUNCHD: Mapping[Action, tuple[tuple[str, ...], ...]] = {
     "start": (("launchctl", "kickstart", "{target}"),),
@@ -64,11 +186,11 @@ class Manager:
     folder: Path
     log: Path
 
-    def files(self, plan: units.Plan) -> dict[Path, str]:
+    def files(self, plan: Plan) -> dict[Path, str]:
         """Return file -> text that `install` writes."""
         if self.kind == "launchd":
-            return {self.folder / f"{units.LABEL}.plist": units.property_list(plan)}
-        return {self.folder / SERVICE: units.service_unit(plan), self.folder / SOCKET: units.socket_unit(plan)}
+            return {self.folder / f"{LABEL}.plist": property_list(plan)}
+        return {self.folder / SERVICE: service_unit(plan), self.folder / SOCKET: socket_unit(plan)}
 
     def require_session(self) -> None:
         """Raise ServiceError unless the manager works for this user. It is the first step, before any file is written."""
@@ -86,7 +208,7 @@ class Manager:
     def after_install(self, *, on_demand: bool) -> list[tuple[str, ...]]:
         """Return the command lines that start the written service."""
         if self.kind == "launchd":
-            plist = str(self.folder / f"{units.LABEL}.plist")
+            plist = str(self.folder / f"{LABEL}.plist")
             return [("launchctl", "bootstrap", f"gui/{os.getuid()}", plist)]
         enable = [(*USER, "enable", SOCKET)] if on_demand else [(*USER, "enable", SOCKET, SERVICE)]
         started = (SOCKET,) if on_demand else (SOCKET, SERVICE)
@@ -104,7 +226,7 @@ class Manager:
         return [] if self.kind == "launchd" else [(*USER, "daemon-reload")]
 
     def _fill_names(self, argv: Sequence[str]) -> tuple[str, ...]:
-        names = {"{target}": f"gui/{os.getuid()}/{units.LABEL}", "{log}": str(self.log)}
+        names = {"{target}": f"gui/{os.getuid()}/{LABEL}", "{log}": str(self.log)}
         return tuple(names.get(word, word) for word in argv)
 
 
@@ -136,7 +258,7 @@ def install(settings: Settings, out: screen.Console, *, on_demand: bool, harden:
     )
     if not keys.exists():
         _write(keys, "# NAME=VALUE lines for the service: API keys, OPENCODE_SERVER_PASSWORD. Only you can read this file.\n")
-    plan = units.Plan(
+    plan = Plan(
         (program(),), (environment, keys), Path.home(), settings.hostname, settings.port, harden=harden, log=service_manager.log
     )
     settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -165,7 +287,7 @@ def uninstall(settings: Settings, out: screen.Console) -> int:
     """
     service_manager = manager(settings)
     environment = _config_folder() / "service.env"
-    paths = [path for path in (*service_manager.files(units.Plan((), (), Path.home())), environment) if path.exists()]
+    paths = [path for path in (*service_manager.files(Plan((), (), Path.home())), environment) if path.exists()]
     if not paths:
         raise ServiceError("The service is not installed.")
     failures = [*_failures(service_manager.before_removal())]
@@ -182,7 +304,7 @@ def uninstall(settings: Settings, out: screen.Console) -> int:
 def act(settings: Settings, action: Action, *, follow: bool = False) -> int:
     """Run an action of the service manager in this terminal, and return its exit code. Raises ServiceError."""
     service_manager = manager(settings)
-    if not any(path.exists() for path in service_manager.files(units.Plan((), (), Path.home()))):
+    if not any(path.exists() for path in service_manager.files(Plan((), (), Path.home()))):
         raise ServiceError("The service is not installed: opencode-shim service install")
     code = 0
     for argv in service_manager.commands(action):
@@ -202,7 +324,7 @@ def state(settings: Settings) -> str:
         service_manager = manager(settings)
     except ServiceError:
         return ""
-    if not any(path.exists() for path in service_manager.files(units.Plan((), (), Path.home()))):
+    if not any(path.exists() for path in service_manager.files(Plan((), (), Path.home()))):
         return ""
     if service_manager.kind == "launchd":
         loaded, text = _ask(service_manager.commands("status")[0])
@@ -214,9 +336,9 @@ def state(settings: Settings) -> str:
 
 def program() -> str:
     """Return the path of this `opencode-shim`. Raises ServiceError for a temporary installation."""
-    place = Path(sysconfig.get_path("scripts")) / units.NAME
+    place = Path(sysconfig.get_path("scripts")) / NAME
     if not place.exists():
-        place = Path(shutil.which(units.NAME) or place)
+        place = Path(shutil.which(NAME) or place)
     if not place.exists() or TEMPORARY in str(place):
         raise ServiceError(
             f"{place} is temporary, so a service could not start it later. Install it: uv tool install opencode-shim"

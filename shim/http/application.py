@@ -2,20 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import nullcontext
 from types import ModuleType
+from typing import Any, NoReturn
 
+import structlog
 from aiohttp import web, web_response
+from aiohttp.typedefs import Handler
+from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, SystemRoute, UrlMappingMatchInfo
 
 from shim.http import middleware
 from shim.http.access import ACCESS, Access, gate
 from shim.http.faces import FACES, Faces
 from shim.http.forward import forward
-from shim.http.lazy_routes import LazyRoutes
-from shim.http.observe import observe
 from shim.http.operation import BODY_LIMIT_BYTES, SERVICES, collect, register
 from shim.http.relay import NoRelay
 from shim.http.services import Services
+from shim.lib.errors import ShimError
+from shim.lib.lazy import Lazy
+
+# --- Imports route handlers at the first request for one of them, so that the server starts faster ------------
+
+
+class _Failure(SystemRoute):
+    """The route of a request for which the routes could not be loaded. It raises the error."""
+
+    def __init__(self, error: ShimError) -> None:
+        super().__init__(web.HTTPServiceUnavailable())
+        self._error = error
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        raise self._error
+
+
+class LazyRoutes(AbstractResource):
+    """A resource that finds routes in a lazily loaded application. The application that holds it serves the requests.
+
+    In: `load`, called once, by the first request that no other resource serves. If it raises, that request is answered with its
+    error, and the next one tries again.
+    """
+
+    def __init__(self, load: Callable[[], Awaitable[web.Application]]) -> None:
+        super().__init__()
+        self._table = Lazy(load)
+
+    @property
+    def canonical(self) -> str:
+        return "/"
+
+    async def resolve(self, request: web.Request) -> tuple[UrlMappingMatchInfo | None, set[str]]:
+        """Implement aiohttp's resource interface: return the match, or the allowed methods of this path."""
+        try:
+            table = await self._table.get()
+        except ShimError as error:  # the middlewares make the answer
+            return UrlMappingMatchInfo({}, _Failure(error)), set()
+        match = await table.router.resolve(request)
+        error = match.http_exception
+        if error is None:
+            return match, set()
+        return None, error.allowed_methods if isinstance(error, web.HTTPMethodNotAllowed) else set()
+
+    def __len__(self) -> int:
+        return len(tuple(iter(self)))
+
+    def __iter__(self) -> Iterator[AbstractRoute]:
+        """The routes that are loaded."""
+        return iter(()) if self._table.value is None else iter(self._table.value.router.routes())
+
+    def get_info(self) -> Any:
+        return {"path": "/"}
+
+    def raw_match(self, path: str) -> bool:
+        return False
+
+    def add_prefix(self, prefix: str) -> NoReturn:
+        raise RuntimeError("Lazily loaded routes are at the root. Add the prefix in `load`.")
+
+    def url_for(self, **_kwargs: str) -> NoReturn:
+        raise RuntimeError("Lazily loaded routes have no names. Build the URL from its path.")
+
+
+# --- Measures every request -----------------------------------------------------------------------------------
+
+
+@web.middleware
+async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Count and trace a request, as the outermost middleware. It counts by route pattern, because paths contain ids."""
+    telemetry = request.app[SERVICES].telemetry
+    if telemetry is None:
+        return await handler(request)
+    resource = request.match_info.route.resource
+    route = resource.canonical if resource is not None else "unknown"
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    session_id = request.match_info.get("sessionID") or request.match_info.get("session_id")
+    context = structlog.contextvars.bound_contextvars(session_id=session_id) if session_id else nullcontext()
+    status = 500
+    with context, telemetry.spans.request(request.method, route, request.headers) as span:
+        try:
+            response = await handler(request)
+            status = response.status
+            return response
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        finally:
+            telemetry.meters.request(request.method, route, status, loop.time() - began)
+            span.set_status(status)
+
+
+# --- Builds an aiohttp application from services and handler modules ------------------------------------------
 
 SERVER_NAME = "opencode-shim"
 """The Server header of answers. It has no version, which would help attackers."""

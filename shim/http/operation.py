@@ -27,14 +27,85 @@ from pydantic import AfterValidator, TypeAdapter, ValidationError
 from pydantic_core import PydanticCustomError
 
 from shim.host.files.roots import require
-from shim.http import limits, wire_json
+from shim.http import wire_json
 from shim.http.directory import resolve
 from shim.http.faces import Face, belongs_to
 from shim.http.operations import OpenCode2Operation, Operation, RequestInput
 from shim.http.services import Services
 from shim.lib.complaints import fault
-from shim.lib.errors import InvalidRequest, Location, RequestError, SessionNotFound
-from shim.lib.ids import ID_FORM, is_id
+from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestError, SessionNotFound, place_text
+from shim.lib.ids import ID_FORM, ID_LIMIT, is_id
+
+# --- Checks the bounds of request bodies, in one place for all faces ------------------------------------------
+
+VALUES_LIMIT = 100_000
+"""Maximum members of all arrays and objects of a body together."""
+UNPARSED_LIMIT = 10 * VALUES_LIMIT
+"""Maximum signs of values (`,`, `[`, `{`) before a body is parsed, which takes up to 0.25 s of the event loop."""
+IMPORT_VALUES_LIMIT = 5_000_000
+"""The same maximum for an imported document."""
+IMPORTS = frozenset({"session.import", "experimental.session.import", "sync.replay"})
+ARRAYS: Mapping[str, int] = {
+    **dict.fromkeys(("parts", "files", "agents", "skills", "answers", "attachments"), 1000),
+    **dict.fromkeys(("permission", "permissions", "rules"), 2000),
+}
+"""Maximum members of an array, by name."""
+TEXTS: Mapping[str, int] = {
+    **dict.fromkeys(("id", "messageID", "sessionID", "partID", "parentID", "requestID", "projectID", "workspaceID"), ID_LIMIT),
+    **dict.fromkeys(("providerID", "modelID", "agent", "mode", "variant", "agentMode", "permissionMode"), 256),
+    **dict.fromkeys(("title", "description"), 2000),
+    **dict.fromkeys(("name", "filename", "mime"), 1000),
+    **dict.fromkeys(("directory", "cwd"), 4096),
+}
+"""Maximum characters of a text, by name."""
+NAMED_DEPTH = 4
+"""Levels of a body whose names are checked. Deeper levels contain values of tools and other programs."""
+OPEN = frozenset({"metadata", "input", "config", "options", "format"})
+"""Members with arbitrary contents of the client, whose names are not checked."""
+
+
+def check_unparsed(operation_id: str, raw: bytes) -> None:
+    """Raise PayloadTooLarge for a body that would take seconds and gigabytes to parse. Texts may have these signs too."""
+    most = IMPORT_VALUES_LIMIT if operation_id in IMPORTS else UNPARSED_LIMIT
+    if len(raw) > most and raw.count(b",") + raw.count(b"[") + raw.count(b"{") > most:
+        raise PayloadTooLarge(f"The body has more than {most} values.", most)
+
+
+def check(operation_id: str, body: Any) -> None:
+    """Raise InvalidRequest for a too long text, PayloadTooLarge for too many members. Both name the field and the bound."""
+    imports = operation_id in IMPORTS
+    most = IMPORT_VALUES_LIMIT if imports else VALUES_LIMIT
+    count = 0
+    stack: list[tuple[Any, tuple[str | int, ...], bool]] = [(body, (), not imports)]
+    while stack:
+        value, path, named = stack.pop()
+        if isinstance(value, dict):
+            members = cast("dict[str, Any]", value)
+            count += len(members)
+            if count <= most:
+                for key, inner in members.items():
+                    if named:
+                        _check_named(key, inner, (*path, key))
+                    if isinstance(inner, (dict, list)):
+                        below = named and key not in OPEN and len(path) < NAMED_DEPTH
+                        stack.append((cast("object", inner), (*path, key) if below else path, below))
+        elif isinstance(value, list):
+            items = cast("list[Any]", value)
+            count += len(items)
+            if count <= most:
+                stack += [(inner, path, named) for inner in items if isinstance(inner, (dict, list))]
+        if count > most:
+            raise PayloadTooLarge(f"The body has more than {most} values.", most)
+
+
+def _check_named(key: str, value: Any, path: tuple[str | int, ...]) -> None:
+    if isinstance(value, str) and len(value) > (most := TEXTS.get(key, len(value))):
+        raise InvalidRequest(f"Expected at most {most} characters, got {len(value)}", path=path)
+    if isinstance(value, list) and len(cast("list[Any]", value)) > (most := ARRAYS.get(key, len(cast("list[Any]", value)))):
+        raise PayloadTooLarge(f"Expected at most {most} items, got {len(cast('list[Any]', value))}{place_text(path)}", most)
+
+
+# --- Connects handlers to HTTP --------------------------------------------------------------------------------
 
 BODY_LIMIT_BYTES = 64 * 2**20
 """Maximum size of a request's body. Prompts contain images as data URLs; 64 MiB are some forty photographs."""
@@ -198,7 +269,7 @@ async def arguments(
         values["path"] = _validate(bound.path, dict(request.match_info), "Params")
     if bound.query is not None or bound.body is not None:
         fields = RequestInput(_first_values(request), await _body(request, bound.id) if bound.body is not None else None)
-        limits.check(bound.id, fields.body)
+        check(bound.id, fields.body)
         fields = fields if rewritten is None else rewritten(fields)
         if bound.query is not None:
             values["query"] = _validate(bound.query, fields.query, "Query")
@@ -231,7 +302,7 @@ async def _body(request: web.Request, operation_id: str) -> Any:
     Raises InvalidRequest, PayloadTooLarge.
     """
     raw = await request.read()
-    limits.check_unparsed(operation_id, raw)
+    check_unparsed(operation_id, raw)
     try:
         return wire_json.loads(raw) if raw.strip() else MISSING
     except wire_json.MalformedJson as error:

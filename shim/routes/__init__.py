@@ -1,4 +1,4 @@
-"""Collects the handlers of all faces into one application. `shim.http.lazy_routes` imports them at the first request."""
+"""Collects the handlers of all faces into one application. `shim.http.application` imports them at the first request."""
 
 from __future__ import annotations
 

@@ -14,9 +14,8 @@ from aiohttp import web
 from pydantic import SecretStr
 
 from shim.faces.opencode1 import routes as opencode1
-from shim.http.access import ACCESS
+from shim.http.access import ACCESS, Throttle
 from shim.http.services import Services
-from shim.http.throttle import Throttle
 from shim.lib.settings import Settings
 from shim.routes import application
 from tests.fakes.agents_directory import FakeAgents, claude

@@ -13,9 +13,8 @@ from pydantic import SecretStr
 
 from shim.faces.opencode1._generated.operations import OPERATIONS
 from shim.http import cors
-from shim.http.access import HEALTH, PUBLIC, Access
+from shim.http.access import HEALTH, PUBLIC, Access, Throttle
 from shim.http.middleware import CHALLENGE
-from shim.http.throttle import Throttle
 from shim.lib.clock import ManualClock
 from shim.lib.settings import Settings
 from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, USER, Start, base64_text, status, with_throttle

@@ -25,8 +25,8 @@ from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.endpoint import extra as extra2
 from shim.faces.v1.routes.endpoint import v1
 from shim.host.files.roots import require_blocking
+from shim.http.access import Throttle
 from shim.http.operation import Ctx
-from shim.http.throttle import Throttle
 from shim.lib.errors import (
     AgentGone,
     AgentNotFound,

@@ -14,9 +14,9 @@ from shim.cli import pair, screen
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.routes import pairing
+from shim.http.access import BURST
 from shim.http.middleware import CHALLENGE
 from shim.http.pairing import CODE_S
-from shim.http.throttle import BURST
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, USER, Start, base64_text, status

@@ -6,7 +6,7 @@ from multidict import CIMultiDict
 from pydantic import SecretStr
 from yarl import URL
 
-from shim.http.throttle import Throttle
+from shim.http.access import Throttle
 from tests.http.doors import GOOD, OWN_PAGE, PASSWORD, TOKEN, Start, status, with_throttle
 from tests.support.api import ApiClient
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from shim.agents.spares.spare_agents import OPEN_MS, REFILL_MS, SpareAgents
-from shim.agents.spares.spare_process import Spare
+from shim.agents.spares.spare_agents import OPEN_MS, REFILL_MS, Spare, SpareAgents
 from shim.host.git.snapshot import Snapshots
 from shim.lib.clock import ManualClock
 from shim.main.app import SERVICES, apply_settings

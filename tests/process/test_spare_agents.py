@@ -25,9 +25,9 @@ from shim.agents.spares.spare_agents import (
     PREPARE_MS,
     REFILL_MS,
     UNUSED_MS,
+    Spare,
     SpareAgents,
 )
-from shim.agents.spares.spare_process import Spare
 from shim.host.config.setups import Setups
 from shim.host.git.snapshot import NoSnapshots
 from shim.host.trust.project_settings import ProjectScanner

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties.test_framing import cut
-from universal.lib.framing import FrameError, LineFramer, ShortLine
-from universal.lib.line_shortener import KEEP_BYTES, REQUEST_KEYS, Shortener
+from universal.lib.framing import KEEP_BYTES, REQUEST_KEYS, FrameError, LineFramer, Shortener, ShortLine
 
 KEEP = 16
 TEXT = st.lists(st.sampled_from(['"', "\\", "\\n", "é", "\n", "a", "0", "u00e9", "\U0001f600", "\ud83d", "xxxxxx"])).map(" ".join)

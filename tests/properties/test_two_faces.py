@@ -26,8 +26,8 @@ from universal.session.log import LogEvent, WentIdle
 from universal.session.model import Reasoning, StepInfo, Text
 from universal.session.timeline.asides import AsidesWriter
 from universal.session.timeline.log_writer import LogWriter
-from universal.session.timeline.statuses import StatusesWriter
 from universal.session.timeline.steps import StepsWriter
+from universal.session.timeline.writer import StatusesWriter
 
 HISTORY = st.binary(min_size=40, max_size=160)
 

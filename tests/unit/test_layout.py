@@ -353,7 +353,11 @@ def test_the_rule_bites(rule: str) -> None:
     ("rule", "name", "text"),
     [
         (starts_processes, "shim/processes/child_process.py", "import asyncio\nasyncio.create_subprocess_exec('a')"),
-        (starts_processes, "shim/host/terminals/pty.py", "import pty\nfrom asyncio.subprocess import PIPE\npty.openpty()"),
+        (
+            starts_processes,
+            "shim/host/terminals/terminal_manager.py",
+            "import pty\nfrom asyncio.subprocess import PIPE\npty.openpty()",
+        ),
         (runs_git, "shim/x.py", "mode: Literal['git', 'branch']\nIdentity(top, 'git')\nawait git('.', 'status')"),
         (too_long, "shim/x.py", "# over 700 lines: a table\n" + "\n" * 701),
         (sleeps, "tests/unit/x.py", "import asyncio\nasyncio.sleep(0)"),

@@ -7,10 +7,148 @@ Lines end with `\n` only: U+2028, form feeds and lone carriage returns occur ins
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from universal.lib.line_shortener import KEEP_BYTES, Shortener
+# --- Shortens a JSON line that exceeds the limit --------------------------------------------------------------
+
+KEEP_BYTES = 256 * 1024
+"""Bytes kept of a string's beginning, and of its end. OpenCode's own tools give their model 50 KB."""
+NOTE = rb"\n\n[... %d bytes were left out here: the agent said too much in one line ...]\n\n"
+"""Text that replaces the cut part, escaped for a JSON string."""
+REQUEST_KEYS = ("id", "request_id")
+"""Keys of requests and answers. Such lines are never shortened, since programs use their values."""
+
+_INSIDE = re.compile(rb'(?:[^"\\]++|\\u[0-9a-fA-F]{4}|\\[^u])*+', re.DOTALL)
+"""The rest of a string up to its quote, in whole escapes. Possessive: a long string costs no memory of the matcher."""
+_ESCAPE_BYTES = 6
+"""Length of the longest escape, in bytes."""
+_PLAIN = re.compile(rb'[^"\\]{%d}' % _ESCAPE_BYTES)
+"""Matches enough bytes without a backslash that no escape can be open behind them."""
+_WORDS = re.compile(rb" |\\[nt]")
+"""Matches blanks. A string without any is no text: an image in base 64 is worthless without its middle."""
+_LOW = re.compile(rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+"""Matches the second half of a UTF-16 pair, which must stay with the first."""
+_NEAR_BYTES = 4096
+
+
+class Shortener:
+    """One line. `push` its pieces, then `close` gives the short line, or None if it cannot be shortened.
+
+    In: `limit_bytes` that the short line may have; `keep_bytes` of each end of a string.
+    """
+
+    __slots__ = ("_dropped", "_head", "_in_string", "_keep", "_limit", "_out", "_rest", "_tail", "size_bytes")
+
+    def __init__(self, limit_bytes: int, keep_bytes: int = KEEP_BYTES) -> None:
+        self.size_bytes = 0
+        """Of the line so far."""
+        self._limit = limit_bytes
+        self._keep = keep_bytes
+        self._out: bytearray | None = bytearray()
+        self._in_string = False
+        self._head = b""
+        """The kept beginning of the string that we are in, once it has more than that."""
+        self._tail = bytearray()
+        self._dropped = 0
+        self._rest = b""
+        """The beginning of an escape that has not come whole."""
+
+    def push(self, piece: bytes | bytearray) -> None:
+        """Add the next bytes of the line."""
+        self.size_bytes += len(piece)
+        data, at = self._rest + piece, 0
+        self._rest = b""
+        while at < len(data) and self._out is not None:
+            at = self._string(data, at) if self._in_string else self._outside(data, at)
+            self._give_up_if_long()
+
+    def _give_up_if_long(self) -> None:
+        if self._out is not None and len(self._out) + len(self._head) + len(self._tail) > self._limit:
+            self._out, self._head, self._tail = None, b"", bytearray()
+
+    def close(self) -> bytes | None:
+        """Return the short line, or None for a line that is no JSON object, is a request or answer, or is long without texts."""
+        if self._out is None or self._in_string:
+            return None
+        try:
+            value = json.loads(self._out)  # takes lone surrogates, as agents say them
+        except (ValueError, RecursionError):
+            return None
+        return bytes(self._out) if isinstance(value, dict) and not any(key in value for key in REQUEST_KEYS) else None
+
+    def _outside(self, data: bytes, at: int) -> int:
+        """Up to the next string; where that is."""
+        assert self._out is not None
+        quote = data.find(b'"', at)
+        end = len(data) if quote < 0 else quote + 1
+        self._out += data[at:end]
+        self._in_string = quote >= 0
+        return end
+
+    def _string(self, data: bytes, at: int) -> int:
+        """Up to the end of the string, or of what has come of it; where that is."""
+        end = _end_of(data, at, len(data))
+        self._keep_some(data[at:end])
+        if end < len(data) and data[end : end + 1] == b'"':
+            self._end_string()
+            return end + 1
+        if len(data) - end >= _ESCAPE_BYTES:  # no JSON
+            self._out = None
+        self._rest = data[end:]
+        return len(data)
+
+    def _keep_some(self, text: bytes) -> None:
+        self._tail += text
+        if not self._head and len(self._tail) > 2 * self._keep:
+            cut = _place(self._tail, self._keep)
+            self._head = bytes(self._tail[:cut])
+            del self._tail[:cut]
+        if self._head and len(self._tail) > 2 * self._keep:
+            cut = _place(self._tail, len(self._tail) - self._keep)
+            self._dropped += cut
+            del self._tail[:cut]
+
+    def _end_string(self) -> None:
+        assert self._out is not None
+        if self._dropped and not _WORDS.search(self._head + self._tail):
+            self._out = None
+        elif self._dropped:
+            cut = _place(self._tail, len(self._tail) - self._keep)
+            self._dropped += cut
+            del self._tail[:cut]
+            head = self._head.decode("utf-8", "ignore").encode()
+            tail = bytes(self._tail).lstrip(bytes(range(0x80, 0xC0)))
+            missing = self._dropped + len(self._head) - len(head) + len(self._tail) - len(tail)
+            self._out += head + NOTE % missing + tail
+        else:
+            self._out += self._head + self._tail
+        if self._out is not None:
+            self._out += b'"'
+        self._in_string, self._head, self._tail, self._dropped = False, b"", bytearray(), 0
+
+
+def _end_of(text: bytes | bytearray, at: int, until: int) -> int:
+    """Where the whole escapes and characters of a string that begin at `at` end: at its quote, or before `until`."""
+    match = _INSIDE.match(text, at, until)
+    assert match is not None  # it matches nothing, too
+    return match.end()
+
+
+def _place(text: bytearray, near: int) -> int:
+    """Where the text of a string, which begins with a whole escape or character, can be cut; near this place."""
+    if near <= 0:
+        return 0
+    match = _PLAIN.search(text, max(near - _ESCAPE_BYTES, 0), near + _NEAR_BYTES)
+    if match is not None:
+        return match.end()
+    end = _end_of(text, 0, near)
+    return end + (_ESCAPE_BYTES if _LOW.match(text, end) else 0)
+
+
+# --- Splits an agent's output into lines ----------------------------------------------------------------------
 
 LIMIT_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a line. Agents put whole files and images into one line; lines of 10 MB occur."""
@@ -33,7 +171,7 @@ class FrameError:
 
 
 class ShortLine(bytes):
-    """A line over the limit, shortened by `universal.lib.line_shortener`. `size_bytes` is its original size."""
+    """A line over the limit, shortened by `universal.lib.framing`. `size_bytes` is its original size."""
 
     size_bytes: int
 

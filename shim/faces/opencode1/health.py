@@ -1,4 +1,4 @@
-"""Health routes. They are the only routes that exist before the first request (`shim.http.lazy_routes`)."""
+"""Health routes. They are the only routes that exist before the first request (`shim.http.application`)."""
 
 from __future__ import annotations
 

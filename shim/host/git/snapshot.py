@@ -17,6 +17,7 @@ import hashlib
 import math
 import os
 import shutil
+import stat
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +25,6 @@ from typing import Any
 
 import structlog
 
-from shim.host.git import snapshot_files as files
 from shim.host.git import vcs
 from shim.host.git.git_command import git, git_in, is_installed, scratch_folder
 from shim.lib.clock import Clock
@@ -33,7 +33,113 @@ from shim.lib.errors import ShimError
 from shim.lib.tasks import retrieve_error
 from shim.processes.command import CommandResult, ProgramMissing
 
+# --- Chooses the files of a snapshot, and makes room for files to restore -------------------------------------
+
+
+def choose(directory: str, listed: bytes, limit_bytes: int) -> tuple[list[bytes], list[bytes], list[str]]:
+    """Sort the output of `git ls-files -z -t -o -m -d` into (removed, taken, left out: too large or unreadable).
+
+    Names of nested repositories end with a slash and are skipped silently, because they are separate projects.
+    """
+    removed: list[bytes] = []
+    changed: list[bytes] = []
+    left_out: list[str] = []
+    base = Path(directory)
+    for entry in sorted(set(listed.split(b"\0"))):
+        tag, _, name = entry.partition(b" ")
+        if not name or name.endswith(b"/"):
+            continue
+        if tag == b"R":
+            removed.append(name)
+            continue
+        try:
+            path = base / name.decode()
+            state = path.lstat()
+        except UnicodeDecodeError:
+            left_out.append(os.fsdecode(name))
+            continue
+        except OSError:  # the file was removed meanwhile
+            if tag == b"C":
+                removed.append(name)
+            continue
+        if stat.S_ISDIR(state.st_mode) or _link_above(base, path):  # a folder replaced the file, or a link replaced its folder
+            removed.append(name)
+            continue
+        regular = stat.S_ISREG(state.st_mode)
+        readable = not regular or os.access(path, os.R_OK)
+        if readable and (not regular or state.st_size <= limit_bytes or tag == b"C"):
+            changed.append(name)
+        else:
+            left_out.append(os.fsdecode(name))
+    return removed, changed, left_out
+
+
+def not_larger(directory: str, names: Iterable[str], limit_bytes: int) -> frozenset[str]:
+    """Those of these files that can be read and are not larger."""
+    base, taken = Path(directory), set[str]()
+    for name in names:
+        with contextlib.suppress(OSError):
+            state = (base / name).lstat()
+            if stat.S_ISREG(state.st_mode) and state.st_size <= limit_bytes and os.access(base / name, os.R_OK):
+                taken.add(name)
+    return frozenset(taken)
+
+
+def remove(directory: str, names: Iterable[str]) -> None:
+    """Remove these files, and folders that become empty, deepest first."""
+    base = Path(directory)
+    for name in sorted(names, key=lambda n: (-n.count("/"), n)):
+        path = base / name
+        if _link_above(base, path) or (path.is_dir() and not path.is_symlink()):
+            continue
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            path.unlink()
+        for folder in path.parents:
+            if folder == base or not folder.is_relative_to(base):
+                break
+            try:
+                folder.rmdir()
+            except OSError:
+                break
+
+
+def free_names(directory: str, names: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Sort names into (writable, sentences about blocked ones). Other files in their place must not be lost."""
+    base = Path(directory)
+    good: list[str] = []
+    blocked: list[str] = []
+    for name in names:
+        path = base / name
+        link = _link_above(base, path)
+        if link:
+            blocked.append(f"{name} was not put back: {link} is a symbolic link.")
+        elif path.is_dir() and not path.is_symlink() and any(path.iterdir()):
+            blocked.append(f"{name} was not put back: a folder with other files has that name.")
+        elif file := next((p for p in path.parents if p.is_relative_to(base) and p.is_file()), None):
+            blocked.append(f"{name} was not put back: {file.relative_to(base)} is a file now.")
+        else:
+            good.append(name)
+    return good, blocked
+
+
+def _link_above(base: Path, path: Path) -> str:
+    """The first symbolic link among the folders between the project and the path; empty if there is none."""
+    for folder in path.parents:
+        if folder == base or not folder.is_relative_to(base):
+            return ""
+        if folder.is_symlink():
+            return str(folder.relative_to(base))
+    return ""
+
+
+def unlock(git_dir: str) -> None:
+    """Remove the index lock that a killed git left."""
+    Path(git_dir, "index.lock").unlink(missing_ok=True)
+
+
 log = structlog.get_logger()
+
+# --- Takes snapshots of a project's files ---------------------------------------------------------------------
 
 FILE_LIMIT_BYTES = 2 * 2**20
 """Maximum size of a file that the project's repository does not have. Larger ones are left out, as in native OpenCode 1.18.33."""
@@ -201,13 +307,13 @@ class Snapshots:
                     listed = await self._git(directory, project, "ls-files", "-z", index=index)
                     present[tree] = {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
                 absent = [name for tree, names in trees.items() for name in names if name not in present[tree]]
-                await asyncio.to_thread(files.remove, directory, absent)
+                await asyncio.to_thread(remove, directory, absent)
                 problems: list[str] = []
                 for tree, names in trees.items():
                     again = [name for name in names if name in present[tree]]
-                    free, blocked = await asyncio.to_thread(files.free, directory, again)
+                    restorable, blocked = await asyncio.to_thread(free_names, directory, again)
                     problems += blocked
-                    data = b"".join(os.fsencode(name) + b"\0" for name in free)
+                    data = b"".join(os.fsencode(name) + b"\0" for name in restorable)
                     if data:
                         command = ("checkout-index", "-f", "-q", "-z", "--stdin")
                         await self._git(directory, project, *command, index=indexes[tree], stdin=data)
@@ -261,7 +367,7 @@ class Snapshots:
             git_dir = self._git_dir(directory)
             descriptor = await _alone(git_dir, directory)
             try:
-                await asyncio.to_thread(files.unlock, str(git_dir))  # a killed server may have left its lock
+                await asyncio.to_thread(unlock, str(git_dir))  # a killed server may have left its lock
                 yield project
             finally:
                 os.close(descriptor)
@@ -315,14 +421,14 @@ class Snapshots:
         except (OSError, ProgramMissing) as error:
             raise SnapshotError(f"git could not be run in {directory}: {error}") from error
         if result.code is None and not result.truncated:
-            await asyncio.to_thread(files.unlock, str(git_dir))
+            await asyncio.to_thread(unlock, str(git_dir))
             raise NoSnapshots(
                 f"{directory} is too large for snapshots (git took over {TRACK_S:.0f} s): what agents change there cannot be "
                 "undone. List what need not be kept in .gitignore, then restart the server."
             )
         if not result.ok:
             if "index.lock" in result.stderr.decode(errors="replace"):
-                await asyncio.to_thread(files.unlock, str(git_dir))  # a killed server left it: we hold the lock of `_alone`
+                await asyncio.to_thread(unlock, str(git_dir))  # a killed server left it: we hold the lock of `_alone`
             raise SnapshotError(_git_message(result))
         return result
 
@@ -349,7 +455,7 @@ class Snapshots:
             )
         index = self._git_dir(directory) / "index"
         stamp, (removed, changed, left_out) = await asyncio.to_thread(
-            lambda: (_stamp(index), files.choose(directory, listed.stdout, FILE_LIMIT_BYTES))
+            lambda: (_stamp(index), choose(directory, listed.stdout, FILE_LIMIT_BYTES))
         )
         if stamp != project.index:
             project.tree = None
@@ -378,7 +484,7 @@ class Snapshots:
         """
         listed = await git(directory, "ls-files", "-z", "--", ".", timeout_s=TRACK_S)
         own = {os.fsdecode(name) for name in listed.stdout.split(b"\0")} if listed.ok and not listed.truncated else set[str]()
-        return await asyncio.to_thread(files.not_larger, directory, sorted(own & set(names)), COMMITTED_LIMIT_BYTES)
+        return await asyncio.to_thread(not_larger, directory, sorted(own & set(names)), COMMITTED_LIMIT_BYTES)
 
 
 async def _alone(git_dir: Path, directory: str) -> int:

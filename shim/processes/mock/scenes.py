@@ -6,17 +6,180 @@ A scene is an async function that writes through its `Run`. When it returns, the
 from __future__ import annotations
 
 import asyncio
+import difflib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from shim.processes.inprocess import Died
-from shim.processes.mock.edit import Edit, EditRefused, apply, prepare
 from shim.processes.mock.run import Leave, Run, Step, Tool
-from shim.processes.mock.texts import COMMAND, MARKDOWN, PLAN, PLAN_QUESTION, PNG, QUESTIONS, THOUGHTS, TODOS
 from universal.agents.mock.wire import Frame
 from universal.lib.jsonvalue import arr, text
+
+# --- Changes files for the mock's scene `edit`, its only real effect ------------------------------------------
+
+MAX_BYTES = 1 << 20
+"""Maximum size of a file that the mock edits."""
+
+
+class EditRefused(Exception):
+    """The mock does not change this file. The text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A prepared change. `before` is None for a new file. `old` occurs exactly once, and `new` replaces it."""
+
+    path: Path
+    before: str | None
+    after: str
+    old: str
+    new: str
+    diff: str
+
+
+def lines_of(content: str) -> list[str]:
+    """Split text into lines that keep their `\\n`. Other line separators of Unicode do not end a line."""
+    return re.findall(r"[^\n]*\n|[^\n]+", content)
+
+
+def unified_diff(name: str, before: str | None, after: str) -> str:
+    """Return a unified diff for `git apply` and `patch`. `before` is None for a new file."""
+    source = "/dev/null" if before is None else f"a/{name}"
+    diff = difflib.unified_diff(lines_of(before or ""), lines_of(after), source, f"b/{name}")
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in diff)
+
+
+def prepare(directory: Path, name: str) -> Edit:
+    """Prepare one more line for a file, or a new file of one line. Changes nothing. Raises EditRefused."""
+    try:
+        root = directory.resolve()
+        path = (root / name).resolve()
+        if not path.is_relative_to(root) or path == root:
+            raise EditRefused(f"{name} is not inside of {root}; the mock changes nothing outside of it.")
+        if path.exists() and not path.is_file():
+            raise EditRefused(f"{name} is not a file.")
+        if path.exists() and path.stat().st_size > MAX_BYTES:
+            raise EditRefused(f"{name} is larger than {MAX_BYTES} bytes.")
+        before = path.read_bytes().decode() if path.exists() else None
+    except UnicodeDecodeError:
+        raise EditRefused(f"{name} is not UTF-8 text.") from None
+    except (OSError, ValueError) as error:
+        raise EditRefused(f"{name} cannot be read: {error}.") from None
+    relative = path.relative_to(root).as_posix()
+    if before is None:
+        after = "Line 1, written by the mock.\n"
+        return Edit(path, None, after, "", after, unified_diff(relative, None, after))
+    end = "\r\n" if "\r\n" in before else "\n"
+    count = len(lines_of(before)) + 1
+    glue = "" if not before or before.endswith("\n") else end
+    added = f"{glue}Line {count}, written by the mock.{end}"
+    old = _tail(before)
+    return Edit(path, before, before + added, old, old + added, unified_diff(relative, before, before + added))
+
+
+def _tail(content: str) -> str:
+    """Return the shortest run of last lines that occurs only once, as an editing tool needs it."""
+    lines = lines_of(content)
+    for start in range(len(lines) - 1, -1, -1):
+        tail = "".join(lines[start:])
+        if content.find(tail) == content.rfind(tail):
+            return tail
+    return content
+
+
+def apply(edit: Edit) -> None:
+    """Make the change. Raises EditRefused if the file has changed since `prepare` or cannot be written."""
+    try:
+        now = edit.path.read_bytes().decode(errors="replace") if edit.path.exists() else None
+        if now != edit.before:
+            raise EditRefused(f"{edit.path.name} has changed since it was read.")
+        edit.path.parent.mkdir(parents=True, exist_ok=True)
+        edit.path.write_bytes(edit.after.encode())
+    except OSError as error:
+        raise EditRefused(f"{edit.path.name} cannot be written: {error.strerror}.") from None
+
+
+# --- The texts, images and questions of the mock's scenes -----------------------------------------------------
+
+PNG = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAAAFklEQVR42mOQz39NEmIY1T"
+    "CqYfhqAACg0HkQHKvk/AAAAABJRU5ErkJggg=="
+)
+"""A blue square of 16 x 16 pixels."""
+
+MARKDOWN = """# Markdown
+
+A paragraph with **bold**, *italic*, `code` and a [link](https://example.com).
+
+## Lists
+
+- one
+- two
+  - two and a half
+1. first
+2. second
+
+## Table
+
+| name | size |
+|---|---:|
+| small | 1 |
+| large | 1,000 |
+
+## Code
+
+```python
+def greet(name: str) -> str:
+    return f"Hello, {name}!"
+```
+
+> A quotation.
+"""
+
+THOUGHTS = (
+    "The person wants to see how reasoning looks. ",
+    "It comes before the text, in a part of its own. ",
+    "It can be long, so a client may fold it. ",
+    "Now that this is clear, the answer can be short. ",
+)
+PLAN = "1. Read the code.\n2. Change it.\n3. Run the tests.\n"
+QUESTIONS: tuple[Frame, ...] = (
+    {
+        "question": "Which colour shall it have?",
+        "header": "Colour",
+        "options": [
+            {"label": "Red", "description": "Like a tomato"},
+            {"label": "Green", "description": "Like grass"},
+            {"label": "Blue", "description": "Like the sky"},
+        ],
+    },
+    {
+        "question": "Which extras do you want?",
+        "header": "Extras",
+        "multiple": True,
+        "options": [
+            {"label": "Tests", "description": "A test for each case"},
+            {"label": "Docs", "description": "A page in the manual"},
+            {"label": "Logs", "description": "A line for each step"},
+        ],
+    },
+)
+PLAN_QUESTION: Frame = {
+    "question": "Shall I carry out this plan?",
+    "header": "Plan",
+    "options": [
+        {"label": "Yes", "description": "Switch to build and begin"},
+        {"label": "No", "description": "Keep planning"},
+    ],
+}
+COMMAND = "git push origin main"
+TODOS = ("Look at the code", "Change it", "Run the tests")
+
+
+# --- The scenes of the mock agent -----------------------------------------------------------------------------
 
 MAX_SECONDS = 600
 MAX_DELTAS = 20_000

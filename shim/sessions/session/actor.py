@@ -7,10 +7,11 @@ one queue (`EffectQueue`). An effect may add others, and never runs them itself.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 import structlog
 
@@ -21,9 +22,7 @@ from shim.sessions.permissions.unattended_policy import Attendance, unattended_p
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
 from shim.sessions.prompts.prompt_queue import PromptQueue
-from shim.sessions.session.child_sessions import ChildSessions
 from shim.sessions.session.dependencies import SessionDeps
-from shim.sessions.session.effect_queue import EffectQueue
 from shim.sessions.session.exit_errors import (
     LOST,
     SESSION_NOT_FOUND,
@@ -33,7 +32,6 @@ from shim.sessions.session.exit_errors import (
     failed_start,
     work_ended,
 )
-from shim.sessions.session.local_work import LOCAL_WORK, LocalWork
 from shim.sessions.session.native_sessions import NativeSession
 from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import SessionState
@@ -58,10 +56,139 @@ from universal.events import ErrorData, EventType, PermissionData, QuestionData,
 from universal.host import HostCall
 from universal.lib.jsonvalue import obj, text
 from universal.permissions import Policy
-from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, PromptsCancelled, TurnEnd
+from universal.turn import OURS, DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, PromptsCancelled, TurnEnd
 from universal.unattended_policy import UnattendedPolicy
 
+# --- The sessions of a session's subagents --------------------------------------------------------------------
+
+
+class ChildSessions:
+    """The children of one session, by the agent's keys.
+
+    In: `open_child` creates the session of a new subagent; `on_end` is called when this class has ended a child's turn.
+    """
+
+    def __init__(
+        self, parent: SessionState, open_child: Callable[[str, Fact], SessionState], on_end: Callable[[SessionState], None]
+    ) -> None:
+        self._parent = parent
+        self._open_child = open_child
+        self._on_end = on_end
+        self._states: dict[str, SessionState] = {}
+
+    def __iter__(self) -> Iterator[SessionState]:
+        return iter(self._states.values())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a subagent works."""
+        return any(state.machine.busy for state in self._states.values())
+
+    def state_of(self, key: str | None) -> SessionState:
+        """The session that a fact, check or signal belongs to: a child's, or the parent's."""
+        return self._states.get(key, self._parent) if key is not None else self._parent
+
+    def open(self, key: str, fact: Fact) -> SessionState:
+        """The session of a child, which is created at its first fact."""
+        if key not in self._states:
+            self._states[key] = self._open_child(key, fact)
+        return self._states[key]
+
+    def abort(self) -> None:
+        """End the turns of all children, as aborted."""
+        self._end(Input.ABORT, Input.ABORT_TIMEOUT)
+
+    def lose(self) -> None:
+        """End the turns of all children, because their process has ended."""
+        self._end(Input.EXIT)
+
+    def _end(self, *inputs: Input) -> None:
+        for state in self._states.values():
+            if state.machine.busy:
+                for input_ in inputs:
+                    state.apply(input_)
+                self._on_end(state)
+
+
+# --- The server's own work in a turn of a session -------------------------------------------------------------
+
+LOCAL_WORK = f"{OURS}own"
+"""The key with which local work holds the turn open."""
+STOP_S = 3.0
+"""Seconds from `stop` until the work must be over: a command gets one second before it is killed."""
+
+
+class LocalWork:
+    """The running local work of one session, if there is any."""
+
+    def __init__(self) -> None:
+        self._stop: Callable[[], None] | None = None
+        self._is_over = asyncio.Event()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether work is running."""
+        return self._stop is not None
+
+    def begin(self, stop: Callable[[], None]) -> None:
+        """Begin work. `stop` asks it to end."""
+        self._stop = stop
+        self._is_over.clear()
+
+    def stop(self) -> None:
+        """Ask the running work to end."""
+        if self._stop is not None:
+            self._stop()
+
+    def end(self) -> None:
+        """Note the end of the work."""
+        self._stop = None
+        self._is_over.set()
+
+    async def wait(self) -> None:
+        """Wait until the work is over, at most STOP_S."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await self._is_over.wait()
+
+
+# --- Carries out the effects of one session, one after the other ----------------------------------------------
+
+E = TypeVar("E")
+
+
+class EffectQueue(Generic[E]):
+    """A queue of effects and the only loop that carries them out.
+
+    `carry_out` handles one effect. Effects that it adds run next, in their order, before those that wait already.
+    """
+
+    def __init__(self, carry_out: Callable[[E], None]) -> None:
+        self._carry_out = carry_out
+        self._waiting: deque[E] = deque()
+        self._is_running = False
+
+    def add(self, effects: Sequence[E]) -> None:
+        """Queue effects. Outside of `carry_out`, return when they and all that they cause are carried out.
+
+        An exception of `carry_out` ends the run: effects that still wait are dropped.
+        """
+        self._waiting.extendleft(reversed(effects))
+        if self._is_running:
+            return
+        self._is_running = True
+        try:
+            while self._waiting:
+                self._carry_out(self._waiting.popleft())
+        finally:
+            self._is_running = False
+            self._waiting.clear()
+
+
 log = structlog.get_logger()
+
+
+# --- Runs one session -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ applied to the state that HTTP reads, and published, before anything else can ha
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
@@ -24,9 +24,7 @@ from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts
 from shim.sessions.session.exit_errors import SERVER_LOST, SERVER_STOPPED
-from shim.sessions.session.resync import Changed, Resync
 from shim.sessions.session.session_journal import SessionJournal
-from shim.sessions.session.unparsed_limit import UnparsedLimit
 from shim.store.base import Store
 from universal.codec import Fact
 from universal.events import (
@@ -40,17 +38,118 @@ from universal.events import (
     Source,
     TurnData,
     UniversalEvent,
+    UnparsedData,
 )
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.lib.jsonvalue import JsonObject, obj
 from universal.session import checkpoint as core
-from universal.session.changes import Change
+from universal.session.changes import Change, MessageChanged, PartChanged, TextGrew
 from universal.session.model import Session
 from universal.session.record_json import RecordChanges, changes_json
 from universal.session.reducer import Reducer
 from universal.turn import Effect, Input, State, TurnEnd, TurnMachine, TurnStart
 
+# --- Resends messages and parts of a running turn to a client that has just read the session ------------------
+
+AFTER_S = (0.1, 1.0)
+"""Seconds after an answer at which parts are resent: when its reader has processed it (the TUI processes events every 16 ms), and
+again for a large answer on a slow connection."""
+KEEP_S = 1.1
+"""Seconds for which changes are kept for resending. It is longer than the last of these times."""
+INFO = ""
+"""Stands for the message itself, in place of a part's id."""
+
+Changed = Iterable[tuple[str, str]]
+"""(message, part or INFO), in the order of their last changes."""
+
+
+class Resync:
+    """Resends what changed in one session. `resend` publishes messages, parts and growing texts in their present state."""
+
+    def __init__(self, resend: Callable[[Changed], None]) -> None:
+        self._resend = resend
+        self._timers: dict[float, asyncio.TimerHandle] = {}
+        self._changed: dict[tuple[str, str], float] = {}
+        self.waits = False
+        """Whether a resend is due, so that changes must be noted."""
+
+    def on_read(self) -> None:
+        """A client has read the running turn."""
+        self.waits = True
+        loop = asyncio.get_running_loop()
+        for after_s in AFTER_S:
+            if after_s not in self._timers:
+                self._timers[after_s] = loop.call_later(after_s, self._due, after_s)
+
+    def note(self, change: Change) -> None:
+        """Note published changes. Ignored unless `waits`."""
+        subject = _subject(change)
+        if subject is not None:
+            self._changed.pop(subject, None)
+            self._changed[subject] = asyncio.get_running_loop().time()
+
+    def _due(self, after_s: float) -> None:
+        del self._timers[after_s]
+        since = asyncio.get_running_loop().time() - KEEP_S
+        self._changed = {subject: at for subject, at in self._changed.items() if at > since}
+        self._resend(tuple(self._changed))
+        if not self._timers:
+            self.waits = False
+            self._changed.clear()
+
+
+def _subject(change: Change) -> tuple[str, str] | None:
+    match change:
+        case TextGrew():
+            return change.message_id, change.part_id
+        case PartChanged():
+            return change.message_id, change.part.id
+        case MessageChanged():
+            return change.info.id, INFO
+        case _:
+            return None
+
+
+# --- Limits the unparsed lines of an agent that are recorded in a turn ----------------------------------------
+
+KEPT = 1_000
+"""Maximum recorded unparsed lines of one turn."""
+
+
+class UnparsedLimit:
+    """The limit for one session."""
+
+    def __init__(self, session_id: str, limit: int = KEPT) -> None:
+        self._session_id = session_id
+        self._bound = limit
+        self._recorded = 0
+        self._more = 0
+        self._last = ""
+
+    def keep(self, fact: Fact) -> bool:
+        """Whether to record the fact of an unparsed line."""
+        if self._recorded < self._bound:
+            self._recorded += 1
+            return True
+        if self._more == 0:
+            log.warning("agent.unparsed_too_much", session_id=self._session_id, kept=self._recorded)
+        self._more += 1
+        if isinstance(fact.data, UnparsedData):
+            self._last = fact.data.location
+        return False
+
+    def end(self) -> UnparsedData | None:
+        """End the turn: the data of the event with the number of dropped lines, or None. Counting begins anew."""
+        more, self._recorded, self._more = self._more, 0, 0
+        if not more:
+            return None
+        log.warning("agent.unparsed_total", session_id=self._session_id, dropped=more)
+        return UnparsedData(error=f"{more} more that no rule knows: counted, not kept", location=self._last)
+
+
 log = structlog.get_logger()
+
+# --- The only writer of one session's journal -----------------------------------------------------------------
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""

@@ -14,10 +14,10 @@ import pytest
 
 from shim.cli import doctor
 from shim.cli.diagnosis import AgentCheck, Diagnosis, Probe, diagnose, numbers, place, wrong
+from shim.cli.doctor import ask
 from shim.cli.screen import console
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
-from shim.processes.ask import ask
 from universal.codec import LoginCheck
 from universal.registry import agents
 

@@ -12,9 +12,10 @@ import pytest
 
 from shim.faces.opencode2.errors import FileUnreadable
 from shim.faces.opencode2.routes import fs
-from shim.host.files import agent_files, file_actions, prompt_files
 from shim.host.files import contents as files
+from shim.host.files import file_actions, prompt_files
 from shim.host.git import vcs
+from shim.host.terminals import host_calls
 from shim.host.trust import project_settings
 from shim.lib import disk
 from shim.lib.errors import InvalidRequest, RequestError
@@ -34,12 +35,12 @@ def inside(tmp_path: Path) -> Path:
 
 
 def read_for_agent(inside: Path) -> str:
-    done = agent_files.carry_out(ReadText("1", str(inside / NAME)), [str(inside)])
+    done = host_calls.carry_out(ReadText("1", str(inside / NAME)), [str(inside)])
     return str(done)
 
 
 def write_for_agent(inside: Path) -> str:
-    done = agent_files.carry_out(WriteText("1", str(inside / NAME), "written"), [str(inside)])
+    done = host_calls.carry_out(WriteText("1", str(inside / NAME), "written"), [str(inside)])
     return str(done)
 
 

@@ -10,7 +10,7 @@ asks     Ask, OpenAsks: open permissions and questions, each resolved exactly on
 ends     Sign, Watch: signs of a turn's end, and whether an agent that can be asked still works
 """
 
-from universal.agents.kit.asks import Answers, Ask, OpenAsks
+from universal.agents.kit.asks import PLAN_QUESTION, Answers, Ask, OpenAsks, form_content, form_questions, plan_question
 from universal.agents.kit.codec import (
     HANDSHAKE,
     HANDSHAKE_S,
@@ -23,7 +23,6 @@ from universal.agents.kit.codec import (
 )
 from universal.agents.kit.context import Context, add_usage, error_data, error_fact, is_context_full
 from universal.agents.kit.ends import ASK_S, END, END_S, Sign, Watch
-from universal.agents.kit.forms import PLAN_QUESTION, form_content, form_questions, plan_question
 from universal.agents.kit.http import HttpCodec, WatchedCodec, attachment_url
 from universal.agents.kit.items import (
     ABANDONED,

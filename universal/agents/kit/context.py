@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 from universal.codec import Fact, IdFactory
-from universal.event_counts import Kinds
 from universal.events import ErrorData, EventType, ItemData, UnparsedData
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart, TextPart
+
+# --- Counts events by names that an agent chooses, in bounded memory ------------------------------------------
+
+MOST = 500
+"""Maximum number of names with a count of their own."""
+OTHER = "other"
+"""Name under which all further names are counted."""
+
+
+class Kinds(Counter[str]):
+    """A Counter for `kinds[name] += 1` whose size is bounded, whatever names agents invent."""
+
+    def __setitem__(self, kind: str, count: int) -> None:
+        if kind not in self and len(self) >= MOST:
+            kind, count = OTHER, self[OTHER] + count
+        super().__setitem__(kind, count)
+
+
+# --- The context that the parts of a codec share --------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -16,9 +16,7 @@ from urllib.parse import quote
 
 from universal.agents import kit
 from universal.agents.opencode.asks import Asks
-from universal.agents.opencode.rewind import after
 from universal.agents.opencode.speech import Context, Thread
-from universal.agents.opencode.turns import ABORT_ERROR, UNKNOWN_AGENT, Course
 from universal.agents.opencode.wire import (
     ENDS,
     IGNORED,
@@ -53,6 +51,59 @@ from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.opencode import ABORTED, child_metadata, message_id, refusal
 from universal.permissions import Rule
 from universal.turn import Input
+
+# --- Finds the end of OpenCode's answers ----------------------------------------------------------------------
+
+ABORT_ERROR = "MessageAbortedError"
+UNKNOWN_AGENT = "Agent not found"
+"""Beginning of an error after which OpenCode sends neither busy nor idle."""
+
+
+@dataclass(slots=True)
+class Course:
+    """The state of one session from busy to idle."""
+
+    active: bool = False
+    """True while an answer is due, to a prompt or to unprompted work."""
+    has_begun: bool = False
+    idle: bool = False
+    stopping: bool = False
+    aborted: bool = False
+    error: Json = None
+
+    def start(self) -> None:
+        """A prompt was sent."""
+        self.active, self.has_begun, self.idle = True, False, False
+        self.stopping = self.aborted = False
+        self.error = None
+
+    def busy(self) -> bool:
+        """Note that OpenCode works. True if the answer has just begun."""
+        self.idle = False
+        first, self.has_begun = not self.has_begun, True
+        return first
+
+    def rests(self, *, speaking: bool) -> bool:
+        """Whether the answer is complete. `speaking`: a message is not complete."""
+        return self.active and self.has_begun and self.idle and not speaking
+
+    def end(self) -> None:
+        """Note that the end was signalled."""
+        self.active = self.has_begun = False
+
+
+# --- Undo in OpenCode's conversation --------------------------------------------------------------------------
+
+
+def after(messages: Json, anchor: str) -> list[str] | None:
+    """Ids of the messages after `anchor` in an answer of `GET /session/{id}/message`, the last first. None without the anchor."""
+    ids = [text(obj(obj(message).get("info")).get("id")) for message in arr(messages)]
+    if anchor not in ids:
+        return None
+    return [id_ for id_ in reversed(ids[ids.index(anchor) + 1 :]) if id_]
+
+
+# --- The codec of OpenCode ------------------------------------------------------------------------------------
 
 CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
 """The variable in which OpenCode reads configuration as JSON."""

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from shim.processes.mock.agent import mock_program
 from shim.processes.mock.run import pieces
-from shim.processes.mock.scenes import SCENES, scene_for
-from shim.processes.mock.texts import MARKDOWN
+from shim.processes.mock.scenes import MARKDOWN, SCENES, scene_for
 from tests.fakes.mock_scenarios import SCENARIOS, play
 from tests.fakes.mock_session import MockSession, accept, check_items, check_turns, reject
 from universal.codec import Attachment, Exit, Signal

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.agents.arguments import NAMES, refuse_options
+from shim.agents.directory import NAMES, refuse_options
 from shim.host.files import search
 from shim.host.git import vcs
 from shim.lib.clock import ManualClock
@@ -27,7 +27,7 @@ MAY_START = {
     "shim/processes/agent_pipes.py": "agents: argv from the codec, which `refuse_options` looked at",
     "shim/processes/hidden_opencode.py": "constants and the located binary",
     "shim/host/terminals/shell_command.py": "the person's own command, as one argument of `-c`",
-    "shim/host/terminals/pty.py": "the person's own terminal",
+    "shim/host/terminals/terminal_manager.py": "the person's own terminal",
     "shim/processes/command.py": "git and rg; callers are checked below",
     "shim/cluster/nats/nats_process.py": "the bundled nats-server: constants, and paths and a port of ours",
     "shim/cli/service.py": "the service manager: constants, and a path of ours",

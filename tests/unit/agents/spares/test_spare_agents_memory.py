@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.agents.spares.memory import free_bytes
+from shim.agents.spares.spare_agents import free_bytes
 
 MIB = 2**20
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.host.files import archives, file_actions
+from shim.host.files import file_actions
 from shim.host.files.file_actions import Place
 from shim.lib.errors import FileTooLarge, InvalidRequest
 
@@ -62,7 +62,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "attributes of a negative size": lambda: header("x", -1024, tarfile.XHDTYPE) * 4,
     "a chain of attributes": lambda: b"".join(header("x", 0, tarfile.XHDTYPE) for _ in range(5000)),
     "xz that wants gigabytes": lambda: lzma.compress(of(("x", b"1")), filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**30}]),
-    "many files": lambda: b"".join(header(str(n), 0) for n in range(archives.UNPACK_LIMIT_FILES + 1)),
+    "many files": lambda: b"".join(header(str(n), 0) for n in range(file_actions.UNPACK_LIMIT_FILES + 1)),
     "a long name": lambda: of(("a/" * 3000, b"")),
     "no gzip": lambda: b"\x1f\x8b" + b"x" * 100,
     "half of a gzip": lambda: gzip.compress(of(("x", bytes(range(256)) * 100)))[:60],

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.processes.mock.edit import MAX_BYTES, EditRefused, apply, lines_of, prepare, unified_diff
+from shim.processes.mock.scenes import MAX_BYTES, EditRefused, apply, lines_of, prepare, unified_diff
 
 PIECES = st.sampled_from(["one", "two", "\n", "\r\n", " ", "\u2028", "\x0c", "ü", ""])
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.sessions.session import resync
+from shim.sessions.session import session_state
 from tests.support.opencode1_views import view
 from tests.support.scripted_model import World, ask
 
@@ -18,7 +18,7 @@ WAIT_S = 10
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resync, "AFTER_S", (0.01, 0.03))
+    monkeypatch.setattr(session_state, "AFTER_S", (0.01, 0.03))
 
 
 async def read(w: World, session: str) -> list[Any]:
@@ -45,7 +45,7 @@ async def wait_for_resync(w: World, session: str) -> None:
     state = await w.manager.state(session)
     async with asyncio.timeout(WAIT_S):
         while state._resync.waits:
-            await asyncio.sleep(resync.AFTER_S[0])
+            await asyncio.sleep(session_state.AFTER_S[0])
 
 
 async def test_changes_since_a_read_are_sent_again(w: World) -> None:
@@ -101,7 +101,7 @@ async def test_changes_long_before_a_read_are_not_sent_again(w: World, monkeypat
     await ask(w, session)
     await read(w, session)
     w.agent.text("Hello", finish="tool-calls")
-    monkeypatch.setattr(resync, "KEEP_S", 0.0)
+    monkeypatch.setattr(session_state, "KEEP_S", 0.0)
     meanwhile = len(w.hub.events)
     await wait_for_resync(w, session)
     assert w.hub.events[meanwhile:] == []

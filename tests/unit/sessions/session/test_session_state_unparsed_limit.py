@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from shim.sessions.session.unparsed_limit import KEPT
+from shim.sessions.session.session_state import KEPT
 from tests.support.scripted_model import World, ask
 from universal.codec import Fact
 from universal.events import EventType, UnparsedData

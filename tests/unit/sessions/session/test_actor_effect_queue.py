@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.sessions.session.effect_queue import EffectQueue
+from shim.sessions.session.actor import EffectQueue
 
 
 class Runs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.http.throttle import Throttle, network
+from shim.http.access import Throttle, network
 
 
 def test_tries_are_used_up_and_come_back() -> None:

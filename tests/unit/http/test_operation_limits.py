@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from shim.http import limits
-from shim.http.limits import ARRAYS, TEXTS, VALUES_LIMIT, check
+from shim.http import operation
+from shim.http.operation import ARRAYS, TEXTS, VALUES_LIMIT, check
 from shim.lib.errors import InvalidRequest, PayloadTooLarge
 from shim.lib.ids import is_id
 
@@ -53,10 +53,10 @@ def test_ids(text: object, right: bool) -> None:
 @pytest.mark.parametrize("unit", [b"[],", b"{},", b"1,", b"[", b'"a":{'])
 def test_a_body_of_very_many_values_is_refused_before_it_is_parsed(unit: bytes) -> None:
     with pytest.raises(PayloadTooLarge):
-        limits.check_unparsed("session.prompt", unit * (limits.UNPARSED_LIMIT + 1))
-    limits.check_unparsed("session.prompt", unit * 1_000)
-    limits.check_unparsed("session.import", unit * (limits.UNPARSED_LIMIT + 1))
+        operation.check_unparsed("session.prompt", unit * (operation.UNPARSED_LIMIT + 1))
+    operation.check_unparsed("session.prompt", unit * 1_000)
+    operation.check_unparsed("session.import", unit * (operation.UNPARSED_LIMIT + 1))
 
 
 def test_a_long_text_is_no_body_of_many_values() -> None:
-    limits.check_unparsed("session.prompt", b'{"text":"' + b"x = f(a, b[0])\n" * 100_000 + b'"}')
+    operation.check_unparsed("session.prompt", b'{"text":"' + b"x = f(a, b[0])\n" * 100_000 + b'"}')

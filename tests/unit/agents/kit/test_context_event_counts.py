@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from universal.event_counts import MOST, OTHER, Kinds
+from universal.agents.kit.context import MOST, OTHER, Kinds
 
 
 def test_kinds_are_bounded_and_nothing_is_uncounted() -> None:

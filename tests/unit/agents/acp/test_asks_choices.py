@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.agents.acp.test_codec import Talk, lines
-from universal.agents.acp.choices import choices_of
+from universal.agents.acp.asks import choices_of
 from universal.codec import Fact, Interrupt, PermissionReply, Prompt, QuestionReply, ToolCheck
 from universal.events import EventType, PermissionData, QuestionData
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from shim.host.config import startup_files
+from shim.agents import start_state
 
 
 def digest(project: Path) -> str | None:
     home = project.parent
-    return startup_files.digest(
+    return start_state.digest(
         [str(home), str(project)], ["RULES.md", ".agent"], [home / "own", home / "folder"], {home / "state.json": ("servers",)}
     )
 
@@ -77,7 +77,7 @@ def test_unreadable_or_too_many_files_have_no_digest(project: Path, monkeypatch:
     assert digest(project) is None
     (project / ".agent" / "loop").unlink()
     assert digest(project) is not None
-    monkeypatch.setattr(startup_files, "FILES_LIMIT", 2)
+    monkeypatch.setattr(start_state, "FILES_LIMIT", 2)
     for number in range(5):
         (project / ".agent" / str(number)).write_text("")
     assert digest(project) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.stream.ring import Entry, Ring
+from shim.stream.hub import Entry, Ring
 from tests.unit.stream.reading import encoder, numbered_event
 
 

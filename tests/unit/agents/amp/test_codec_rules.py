@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from universal.agents.amp.rules import OTHER_TOOLS, TOOLS, disabled_tools, personal_settings_files, settings_with_rules
+from universal.agents.amp.codec import OTHER_TOOLS, TOOLS, disabled_tools, personal_settings_files, settings_with_rules
 from universal.agents.amp.spec import AMP
 from universal.events import PermissionData
 from universal.permissions import Policy, Rule, rules_from_config

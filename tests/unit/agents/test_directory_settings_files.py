@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.agents import settings_files
+from shim.agents import directory
 from shim.agents.directory import AgentDirectory
 from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentStartFailed
@@ -49,7 +49,7 @@ def add_entry(own: Mapping[str, Json]) -> Mapping[str, Json]:
 
 def write_settings(*sources: Path) -> tuple[LaunchSpec, Path]:
     settings = SettingsFile("--settings-file", tuple(map(str, sources)), add_entry)
-    return settings_files.write(LaunchSpec(("/bin/amp", "--execute"), "/"), settings)
+    return directory.write(LaunchSpec(("/bin/amp", "--execute"), "/"), settings)
 
 
 def test_the_file_is_private_and_has_the_persons_settings(tmp_path: Path, temporary: Path) -> None:
@@ -60,7 +60,7 @@ def test_the_file_is_private_and_has_the_persons_settings(tmp_path: Path, tempor
     assert argv == ["/bin/amp", "--execute", "--settings-file"] and folder.parent == temporary
     assert json.loads(Path(path).read_text()) == {"a": 1, "ours": True}
     assert stat.S_IMODE(Path(path).stat().st_mode) == 0o600 and stat.S_IMODE(folder.stat().st_mode) == 0o700
-    settings_files.remove(folder)
+    directory.remove(folder)
     assert list(temporary.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.cli.units import HARDENING, Plan, property_list, service_unit, socket_unit
+from shim.cli.service import HARDENING, Plan, property_list, service_unit, socket_unit
 
 HOME = Path("/home/a b")
 PLAN = Plan(("/opt/x y/opencode-shim",), (HOME / "service.env", HOME / "100%$.env"), HOME, "127.0.0.1", 4096, log=HOME / "log")

@@ -304,10 +304,16 @@ def denies_whole(rules: Iterable[Rule]) -> bool:
 
 def with_home(rules: Iterable[Rule], home: str) -> tuple[Rule, ...]:
     """Rules with `~/` and `$HOME/` at the start of their patterns replaced, as OpenCode does."""
-    return tuple(replace(rule, pattern=_HOME.sub(lambda _: home.rstrip("/") + "/", rule.pattern)) for rule in rules)
+    folder = home.rstrip("/")
+    return tuple(
+        [
+            replace(rule, pattern=f"{folder}/{rule.pattern.partition('/')[2]}") if rule.pattern.startswith(_HOMES) else rule
+            for rule in rules
+        ]
+    )
 
 
-_HOME = re.compile(r"^(~|\$HOME)/")
+_HOMES = ("~/", "$HOME/")
 
 
 def matches(pattern: str, subject: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 def bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:
     """Convert cells to SQLite's types."""
-    return [_encodable(cell) if isinstance(cell, str) else cell for cell in cells]
+    return [_encodable(cell) if isinstance(cell, str) and not cell.isascii() else cell for cell in cells]
 
 
 def text_of(cell: str | bytes) -> str:
@@ -16,8 +16,6 @@ def text_of(cell: str | bytes) -> str:
 
 
 def _encodable(text: str) -> str | bytes:
-    if text.isascii():
-        return text
     try:
         text.encode()
     except UnicodeEncodeError:

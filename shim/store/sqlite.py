@@ -641,7 +641,7 @@ def _insert_events(rows: Iterable[EventRow]) -> list[Statement]:
 
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:
-    return Statement(sql, bind(cells), 64 + sum(len(cell) for cell in cells if isinstance(cell, str)))
+    return Statement(sql, bind(cells), 64 + sum([len(cell) for cell in cells if isinstance(cell, str)]))
 
 
 def _bytes_statement(sql: str, session_id: str, number: int, body: bytes) -> Statement:

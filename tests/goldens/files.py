@@ -134,7 +134,7 @@ def _git(*arguments: str) -> bytes:
     return subprocess.run(["git", *arguments], cwd=GOLDENS, check=True, capture_output=True).stdout
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)
 def _scenes(path: Path) -> Mapping[str, list[str]]:
     return _unpack(path.read_bytes())
 

@@ -8,11 +8,11 @@ the agent, `out` what it said, `err` its stderr, `sig` what was done to the proc
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from shim.dev.record.driver import is_own
 from shim.dev.record.packs import read_rows, read_text, recordings_below
@@ -30,6 +30,30 @@ class Row:
     at_s: float
 
 
+def _rows_of(name: str) -> tuple[Row, ...]:
+    return tuple(Row(row["dir"], row["msg"], row.get("t", 0.0)) for row in read_rows(path_of(name))[1:])
+
+
+class RowsOnDisk(Sequence[Row]):
+    """The rows of a recording, read anew each time: tests hold hundreds of recordings from the start, and change rows."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(_rows_of(self._name))
+
+    def __len__(self) -> int:
+        return len(_rows_of(self._name))
+
+    @overload
+    def __getitem__(self, place: int) -> Row: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Row, ...]: ...
+    def __getitem__(self, place: int | slice) -> Row | tuple[Row, ...]:
+        return _rows_of(self._name)[place]
+
+
 @dataclass(frozen=True, slots=True)
 class Recording:
     """One process of an agent, from its start to its end. `agent` is the folder, or the name in the registry if it is known."""
@@ -39,7 +63,7 @@ class Recording:
     scene: str
     argv: tuple[str, ...]
     environment: dict[str, str]
-    rows: tuple[Row, ...]
+    rows: Sequence[Row]
     launch: Mapping[str, Any] = field(default_factory=dict)
     """How our codec was launched; empty if that was not recorded."""
 
@@ -82,19 +106,18 @@ def _all_names() -> tuple[str, ...]:
 def read(name: str) -> Recording:
     """One recording, whatever its form."""
     agent, *_, scene = name.split("/")
-    rows = read_rows(path_of(name))
+    about = json.loads(read_text(path_of(name)).partition("\n")[0])
     version = name.split("/")[1] if name.count("/") == 2 else ""
-    if agent == NATIVE and "cmd" not in rows[0]:
-        messages = [Row(row["dir"], row, 0.0) for row in rows]
+    if agent == NATIVE and "cmd" not in about:
+        messages = [Row(row["dir"], row, 0.0) for row in read_rows(path_of(name))]
         return Recording(agent, version, scene, (), {}, (*messages, Row("exit", {"code": 0}, 0.0)))
-    about = rows.pop(0)
     return Recording(
         agent=about.get("agent", agent) if has_commands(name) else agent,
         version=version,
         scene=scene,
         argv=tuple(about.get("cmd", ())),
         environment=about.get("env", {}),
-        rows=tuple(Row(row["dir"], row["msg"], row.get("t", 0.0)) for row in rows),
+        rows=RowsOnDisk(name),
         launch=about.get("launch", {}),
     )
 

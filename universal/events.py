@@ -115,7 +115,7 @@ def delta_data(
 
 
 class ErrorData(Frozen):
-    """A runtime error. `details` may hold status_code, is_retryable, hint (what the person can do)."""
+    """A runtime error. `details` may hold status_code, is_retryable, hint (what the person can do), resets_at (s since 1970)."""
 
     message: str
     code: str | None = None

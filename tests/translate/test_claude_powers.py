@@ -82,3 +82,18 @@ def test_not_all_errors_of_the_api_are_tried_again(scene: str, retries: int) -> 
     replay = play(scene)
     assert len(replay.statuses("retry")) == retries
     assert replay.turns() == [("user", "error")]
+
+
+@pytest.mark.parametrize(("scene", "resets_at"), [("limit_rejected", 1795655781), ("limit_429_long", None)])
+def test_a_turn_that_hits_the_limit_says_when_it_resets(scene: str, resets_at: int | None) -> None:
+    """Only an account with a plan has a limit that resets. Before, trying again has no use."""
+    (error,) = play(scene).facts(EventType.ERROR)
+    assert (error.data.code, error.data.details.get("resets_at")) == ("rate_limit", resets_at)
+    assert error.data.details["is_retryable"] is (resets_at is None)
+
+
+@pytest.mark.parametrize("scene", ["limit_overage", "limit_warning"])
+def test_a_limit_that_refuses_nothing_is_no_error(scene: str) -> None:
+    replay = play(scene)
+    assert replay.facts(EventType.ERROR) == []
+    assert {reason for _, reason in replay.turns()} == {"completed"}

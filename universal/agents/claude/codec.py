@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from universal.agents import kit
 from universal.agents.claude.asks import HOOKS, Asks
-from universal.agents.claude.errors import INTERRUPTION, exit_error, result_error
+from universal.agents.claude.errors import INTERRUPTION, exit_error, reset_of, result_error
 from universal.agents.claude.notes import Notes
 from universal.agents.claude.settings import PREPARATION, SERVERS, SET_SERVERS, Settings
 from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Transcript
@@ -97,6 +97,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
         self._todos = Todos()
         self._error_line: Msg = {}
         """A synthetic error message. It is reported with the result that follows, which repeats it."""
+        self._resets_at = 0
+        """When the limit that refuses work resets, in seconds since 1970; 0 while none does."""
         self._anchor = ""
         """uuid of the last message of the main transcript."""
         self._held: list[Msg] = []
@@ -319,7 +321,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield from self._end(msg) if number == 0 else self.HANDLERS[kind_of(msg)](self, msg)
 
     def _end(self, msg: Msg) -> Iterator[Output]:
-        error = result_error(msg, get_text(self._error_line, "error"))
+        error = result_error(msg, get_text(self._error_line, "error"), self._resets_at)
         if error is not None and not self.has_conversation:
             error["code"] = "session_not_found"
         if self._error_line and error is None:
@@ -563,6 +565,11 @@ class ClaudeCodec(kit.LineCodec[Context]):
         cause = {"error_status": retry.get("error_status"), "error": get_text(retry, "error_category")}
         yield from self._notes.retry({**retry, **cause}, msg, child=self._crew.transcript(msg).child)
 
+    def _on_limit(self, msg: Msg) -> Iterator[Output]:
+        """Handle `rate_limit_event`, which comes before the error of a refused request, and when a limit changes."""
+        self._resets_at = reset_of(msg)
+        yield from ()
+
     def _on_commands(self, msg: Msg) -> Iterator[Output]:
         count = self._settings.read_commands(msg)
         yield self._ctx.status("commands", f"{count} commands", {}, msg)
@@ -589,6 +596,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         "control_request/request_user_dialog": _on_refused,
         "control_request/oauth_token_refresh": _on_refused,
         "control_request/host_auth_token_refresh": _on_refused,
+        "rate_limit_event": _on_limit,
         "tool_progress": _on_progress,
         "control_cancel_request": lambda codec, msg: codec._asks.withdraw(msg),
         "control_response": _on_answer,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from universal.agents.claude.wire import Msg, get_int, get_text
 from universal.items import Json
-from universal.lib.jsonvalue import arr
+from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 
 _LOGIN = (
@@ -57,11 +57,21 @@ _DIAGNOSTIC = "[ede_diagnostic]"
 """Marks texts in `errors[]` that are for Anthropic's developers only."""
 
 
-def result_error(result: Msg, kind: str) -> dict[str, Json] | None:
-    """The error of a `result`, {message, code, details {status_code?, is_retryable, hint?}}, or None for a success.
+def reset_of(limit: Msg) -> int:
+    """When the limit of a `rate_limit_event` that refuses work resets, in seconds since 1970; 0 if it refuses none.
 
-    `kind`: the `error` of the synthetic message before it, or "". An API error has `subtype: success` with `is_error: true`, so
-    both are checked.
+    Paid usage goes on beyond a limit that is rejected.
+    """
+    info = obj(limit.get("rate_limit_info"))
+    refuses = get_text(info, "status") == "rejected" and info.get("isUsingOverage") is not True
+    return get_int(info, "resetsAt") if refuses else 0
+
+
+def result_error(result: Msg, kind: str, resets_at: int = 0) -> dict[str, Json] | None:
+    """The error of a `result`, {message, code, details {status_code?, is_retryable, hint?, resets_at?}}, or None for a success.
+
+    `kind`: the `error` of the synthetic message before it, or "". `resets_at`: of `reset_of`. An API error has `subtype: success`
+    with `is_error: true`, so both are checked.
     """
     subtype = get_text(result, "subtype")
     if result.get("is_error") is not True and not subtype.startswith("error"):
@@ -77,6 +87,8 @@ def result_error(result: Msg, kind: str) -> dict[str, Json] | None:
         details["status_code"] = status
     if code in HINTS:
         details["hint"] = HINTS[code]
+    if resets_at and code == "rate_limit":  # trying again before has no use
+        details |= {"resets_at": resets_at, "is_retryable": False}
     return {"message": message, "code": code or "error", "details": details}
 
 

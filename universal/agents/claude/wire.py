@@ -248,7 +248,6 @@ IGNORED: dict[str, str] = {
     "stream_event/ping": "keeps the connection open",
     "stream_event/error": "the retry or the result says it",
     "keep_alive": "keeps the connection open",
-    "rate_limit_event": "a refused request is reported as retry or error",
     "tool_use_summary": "a label for tool calls, made for small screens",
     "prompt_suggestion": "a guess at the next prompt; not asked for",
     "auth_status": "progress of a login that is not done here",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 Part: TypeAlias = Literal["mcp"]
 """A part of a set-up that not every agent takes: `mcp` are its MCP servers."""
@@ -39,8 +39,7 @@ class McpServer:
         return ("/bin/sh", "-c", 'cd -- "$0" && exec "$@"', self.cwd, *self.command) if self.cwd else self.command
 
 
-@dataclass(frozen=True, slots=True)
-class DirectorySetup:
+class DirectorySetup(NamedTuple):
     """The set-up of a directory for one prompt. What is not trusted or switched off is not in it."""
 
     servers: tuple[McpServer, ...] = ()
@@ -56,8 +55,7 @@ class DirectorySetup:
 NO_SETUP = DirectorySetup()
 
 
-@dataclass(frozen=True, slots=True)
-class SetupUse:
+class SetupUse(NamedTuple):
     """What an agent takes of a set-up.
 
     takes      parts that its codec translates

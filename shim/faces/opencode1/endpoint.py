@@ -13,8 +13,6 @@ from shim.http.faces import Face
 from shim.http.operation import SERVICES, HandlerT, mark
 from shim.http.operation import extra as extra_route
 from shim.lib.errors import RequestError, ShimError
-from universal.session.changes import PromptFailed
-from universal.session.values import Failure
 
 FACE = Face("opencode1", errors.render)
 PROMPTING = frozenset(f"session.{name}" for name in ("prompt", "prompt_async", "command", "shell", "init", "summarize"))
@@ -28,6 +26,9 @@ def operation(operation_id: str) -> Callable[[HandlerT], HandlerT]:
 
 async def show_refusal(request: web.Request, error: RequestError) -> None:
     """Publish `session.error` for a refused prompt, as native does. Nothing for a session that cannot be read."""
+    from universal.session.changes import PromptFailed  # late: a start has no session
+    from universal.session.values import Failure
+
     services = request.app[SERVICES]
     with suppress(ShimError):
         session = await services.sessions.session(request.match_info["sessionID"])

@@ -36,6 +36,7 @@ from universal.codec import (
 )
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, ReasoningPart, TextPart, ToolResultPart
+from universal.setup import NO_SETUP
 from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, TurnEnd, TurnMachine, TurnStart
 
 WAIT_S = 5.0
@@ -186,7 +187,8 @@ class MockSession:
     def _record(self, name: str, command: Prompt | PermissionReply | QuestionReply | None = None) -> None:
         """A command of the session, as a recording has it."""
         fields = asdict(command) if command is not None else {}
-        row = {"command": name, **{key: value for key, value in fields.items() if value or key == "answers"}}
+        set_fields = {key: value for key, value in fields.items() if (value and value != NO_SETUP) or key == "answers"}
+        row = {"command": name, **set_fields}
         self.traffic.append(("do", orjson.dumps(row)))
 
     # --- looking ---------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ async def api(tmp_path: Path, spec: AgentSpec) -> AsyncIterator[ApiClient]:
 
 
 async def test_a_new_agent_is_listed_and_installed_from_its_spec(api: ApiClient, tmp_path: Path) -> None:
-    rows = {row.name: row for row in await agents_command.of(api.raw.app, 0)}
+    rows = {row.name: row for row in await agents_command.of(api.raw.app)}
     assert rows["macaw"].title == "Macaw"
     assert "npm install -g macaw-cli" in (rows["macaw"].problem or "")
     assert list(rows)[-2:] == ["opencode2", "mock"]

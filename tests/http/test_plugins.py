@@ -110,7 +110,7 @@ async def test_broken_packages_are_reported_and_do_no_harm(tmp_path: Path, monke
         from shim.cli.agents import of
         from shim.main.app import SERVICES
 
-        told = {row.name: row.problem or "" for row in await of(server.api.raw.app, 0) if row.title.startswith("broken-")}
+        told = {row.name: row.problem or "" for row in await of(server.api.raw.app) if row.title.startswith("broken-")}
         assert set(told) == {*BROKEN, "missing"}
         assert all(why.startswith(f'The agent "{name}" of the package broken-{name} is left out: ') for name, why in told.items())
         assert "RuntimeError: boom" in told["raises"]

@@ -56,6 +56,7 @@ from universal.codec import (
 from universal.events import EventType, ItemData, ItemDeltaData, PermissionData, QuestionData
 from universal.host import HostAnswer, HostCall
 from universal.items import ItemKind
+from universal.setup import NO_SETUP
 from universal.turn import DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, TurnEnd, TurnMachine
 
 FORM = 2
@@ -434,7 +435,9 @@ def _message(line: bytes) -> Any:
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row as JSON without unset fields."""
-    fields = {key: value for key, value in row.items() if value is not None and value is not False and value != ()}
+    fields = {
+        key: value for key, value in row.items() if value is not None and value is not False and value not in ((), NO_SETUP)
+    }
     return json.loads(json.dumps(fields)) if row.get("command") != "question" else json.loads(json.dumps(row))
 
 

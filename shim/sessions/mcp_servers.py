@@ -58,13 +58,13 @@ async def switch(manager: SessionManager, directory: str, name: str, *, on: bool
 
     Raises McpServerNotFound, and InvalidRequest for one of a project that nobody has trusted.
     """
-    setups, is_trusted = manager.deps.setups, await _is_trusted(manager, directory)
-    setups.switch(directory, name, on=on)
-    if on and not setups.switches(directory, with_project=is_trusted).get(name):
+    setups = manager.deps.setups
+    if on and setups.is_of_project(directory, name) and not await _is_trusted(manager, directory):
         raise InvalidRequest(
             f"The MCP server {name} comes with this project, which nobody has trusted. Send a prompt and answer its question, or "
             f"run `opencode-shim trust {directory}`."
         )
+    setups.switch(directory, name, on=on)
     await _apply(manager, directory, name)
 
 

@@ -32,6 +32,13 @@ async def test_a_disabled_provider_is_in_no_list_and_takes_no_prompt(tmp_path: P
         assert '"disabled_providers" of opencode.json has it' in refused["data"]["message"]
 
 
+async def test_a_project_switches_on_no_provider(tmp_path: Path) -> None:
+    plant(tmp_path / "home" / ".config" / "opencode", {"disabled_providers": ["mock"]})
+    plant(tmp_path / "project", {"disabled_providers": []})
+    async with live(tmp_path) as server:
+        assert (await server.api.get("/provider", status=200)).body["connected"] == []
+
+
 async def test_a_disabled_mode_is_in_no_list_and_takes_no_prompt(tmp_path: Path) -> None:
     async with live(tmp_path) as server:
         names = [row["name"] for row in (await server.api.get("/agent", status=200)).body]

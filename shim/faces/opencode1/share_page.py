@@ -30,7 +30,7 @@ POLICY = (
 """The page's Content-Security-Policy. If an escape ever failed, still nothing of the session would run or load."""
 SCRIPT = '<script type="module" src="../inspector/files/share.js"></script>'
 REFRESH_S = 5
-"""Seconds between reloads of a busy session's page."""
+"""Seconds between reloads of a busy session's page, for who follows it. A page that reloads unasked disturbs its reader."""
 SHOWN_CHARS = 20_000
 """Maximum characters of one output. The page says how many more there are."""
 DEEPEST = 4
@@ -58,7 +58,7 @@ h1 { font-size: 1.5rem; margin: 0 0 .25rem; overflow-wrap: anywhere; }
 .drawn ul, .drawn ol { padding-left: 1.4rem; }
 .drawn blockquote { border-left: 3px solid var(--line); padding-left: .8rem; color: var(--dim); }
 .drawn hr { border: 0; border-top: 1px solid var(--line); }
-.drawn a { color: var(--accent); }
+.about a, .drawn a { color: var(--accent); }
 .drawn table { border-collapse: collapse; } .drawn td, .drawn th { border: 1px solid var(--line); padding: .25rem .65rem; }
 .drawn .task { list-style: none; margin-left: -1.1rem; }
 .drawn .chip { background: var(--card); border-radius: 6px; padding: 0 .5rem; }
@@ -92,19 +92,23 @@ _MARKS = {"completed": "☑", "in_progress": "◐", "cancelled": "☒"}
 _DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+\Z")
 
 
-def page(info: Session, messages: Sequence[MessageWithParts], children: Children, *, busy: bool) -> str:
-    """Render a session's page. `children`: messages of its subagents' sessions, by session id."""
+def page(info: Session, messages: Sequence[MessageWithParts], children: Children, *, busy: bool, follows: bool = False) -> str:
+    """Render a session's page.
+
+    `children`: messages of its subagents' sessions, by session id; `follows`: the reader has asked for reloads while it is busy.
+    """
     title = escape(text(info.get("title"), "Session"))
-    refresh = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if busy else ""
+    refresh = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if busy and follows else ""
     model = obj(info.get("model"))
     about = [f"{model['providerID']}/{model['id']}"] if model.get("providerID") and model.get("id") else []
     about += [_time(obj(info.get("time")).get("created")), "still at work" if busy else ""]
+    switch = ' · <a href="?">Stop following</a>' if follows else ' · <a href="?follow">Follow</a>'
     body = "\n".join(_message(m, children, 0) for m in messages)
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>{refresh}'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="robots" content="noindex">'
         f"<style>{STYLE}</style>{SCRIPT}</head><body><main><header><h1>{title}</h1>"
-        f'<div class="about">{escape(" · ".join(a for a in about if a))}</div></header>\n'
+        f'<div class="about">{escape(" · ".join(a for a in about if a))}{switch if busy else ""}</div></header>\n'
         f'<h2 class="hidden">Conversation</h2>'
         f"{body or '<p class=about>Nothing was said yet.</p>'}\n</main></body></html>\n"
     )

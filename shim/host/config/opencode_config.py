@@ -144,8 +144,9 @@ class OpenCodeConfig:
         return frozenset(name for part in parts for name, row in part.items() if obj(row).get("disable") is True) - {BUILD}
 
     def offers(self, provider: str) -> bool:
-        """Whether a provider is offered: it is not in `disabled_providers`."""
-        return provider not in (self.values.get("disabled_providers") or ())
+        """Whether a provider is offered: it is not in `disabled_providers`. A project switches none on."""
+        lists = (values.get("disabled_providers") or () for values in (self.personal_values, self.project_values))
+        return not any(provider in names for names in lists)
 
     @property
     def shares_new_sessions(self) -> bool:

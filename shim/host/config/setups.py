@@ -87,6 +87,11 @@ class Setups:
         counted = self._servers(directory, with_project=with_project)
         return {name: name in counted and _is_on(counted[name]) for name, row in whole.items() if "type" in row}
 
+    def is_of_project(self, directory: str, name: str) -> bool:
+        """Whether an MCP server comes with the project alone, so that it counts only where the project is trusted."""
+        whole, personal = (self._servers(directory, with_project=with_project) for with_project in (True, False))
+        return name in whole and name not in personal
+
     def add(self, directory: str, name: str, row: Mapping[str, Any]) -> None:
         """Add or replace an MCP server, as in `mcp` of the configuration. Raises LimitReached."""
         changes = self._changes_in(directory)

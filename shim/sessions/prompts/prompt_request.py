@@ -121,11 +121,11 @@ async def choose(deps: SessionDeps, session: Session, body: PromptRequest) -> Ch
 async def _default_model(agents: AgentDirectory, config: OpenCodeConfig) -> tuple[str, str]:
     """The agent and the model of prompts that name none. A configured model that no agent here has does not count."""
     provider, _, model_id = (config.model or "").partition("/")
-    agent = await agents.offer(provider) if provider and config.offers(provider) else None
-    if agent is None:
-        names = [agent.spec.name for agent in agents.usable() if config.offers(agent.spec.name)]
-        return names[0] if names else agents.default().spec.name, ""
-    return provider, model_id if model_id and _model(agent, model_id) is not None else ""
+    agent = await agents.offer(provider) if model_id and config.offers(provider) else None
+    if agent is not None and _model(agent, model_id) is not None:
+        return provider, model_id
+    names = [agent.spec.name for agent in agents.usable() if config.offers(agent.spec.name)]
+    return names[0] if names else agents.default().spec.name, ""
 
 
 def _default_mode(config: OpenCodeConfig, modes: Sequence[str]) -> str:

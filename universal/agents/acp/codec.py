@@ -140,9 +140,9 @@ class AcpCodec(kit.BaseCodec[Context]):
             return self._needs_all_asked(rules) != (ask_always is not None)
         return rules != launched and ask_always.meta(rules) != ask_always.meta(launched)
 
-    def _has_other_setup(self, setup: DirectorySetup) -> bool:
+    def _has_other_servers(self, setup: DirectorySetup) -> bool:
         """Return whether the session began with other MCP servers: they cannot be changed while it runs."""
-        return self._options is not None and not self._profile.setup.reads_own and setup != self._options.setup
+        return self._options is not None and not self._profile.setup.reads_own and setup.servers != self._options.setup.servers
 
     def _ask(self, method: str, params: Msg) -> WriteLine:
         return WriteLine(self._rpc.request(method, params)[1])
@@ -153,7 +153,7 @@ class AcpCodec(kit.BaseCodec[Context]):
         """Return the lines of a command. The `system` text of a prompt precedes it as `<system-reminder>`."""
         match command:
             case Prompt():
-                if self._needs_restart(command.rules) or self._has_other_setup(command.setup):
+                if self._needs_restart(command.rules) or self._has_other_servers(command.setup):
                     return [StopProcess("other permission rules or MCP servers need another process", again=True)]
                 self._delayed.append(command)
                 return self._stamp((*self._pump(), *self._await_answer()))

@@ -73,7 +73,14 @@ async def show(ctx: Ctx, path: SharePath) -> web.Response:
     document = read.export(session)
     children: dict[str, list[MessageWithParts]] = {}
     await _below(ctx, record.id, children, DEEPEST)
-    html = await asyncio.to_thread(page, document["info"], document["messages"], children, busy=session.is_busy)
+    html = await asyncio.to_thread(
+        page,
+        document["info"],
+        document["messages"],
+        children,
+        busy=session.is_busy,
+        follows="follow" in ctx.request.query,
+    )
     return web.Response(text=html, content_type="text/html", headers=HEADERS)
 
 

@@ -15,6 +15,7 @@ from universal.codec import Fact, PermissionReply, Prompt, Stop, ToolCheck
 from universal.events import EventType, PermissionData
 from universal.permissions import BYPASS, PLAN, Policy, Rule, with_home
 from universal.registry import agents
+from universal.setup import DirectorySetup, McpServer
 from universal.tools.accesses import Place, accesses_of
 
 STRICT = (Rule("webfetch", "*.example/*", "deny"),)
@@ -114,6 +115,18 @@ def test_other_rules_need_another_process(now: tuple[Rule, ...]) -> None:
     made.answer("session/prompt", {"stopReason": "end_turn"})
     stop = Stop("other permission rules or MCP servers need another process", again=True)
     assert made.send(Prompt("p2", "hi", rules=now)) == [stop]
+
+
+@pytest.mark.parametrize(
+    ("setup", "stops"),
+    [(DirectorySetup(text="Be brief."), False), (DirectorySetup((McpServer("near", command=("near",)),)), True)],
+)
+def test_other_mcp_servers_need_another_process_and_other_instructions_do_not(setup: DirectorySetup, stops: bool) -> None:
+    """Instructions go with the prompt."""
+    made = talk()
+    made.answer("session/prompt", {"stopReason": "end_turn"})
+    outputs = made.send(Prompt("p2", "hi", setup=setup))
+    assert any(isinstance(output, Stop) for output in outputs) == stops
 
 
 @pytest.mark.parametrize("version", ["0.99.1", ""])

@@ -41,6 +41,11 @@ def test_a_projects_servers_and_switches_count_only_with_the_project() -> None:
     assert made.switches("/p", with_project=False) == {"near": True, "theirs": False}
 
 
+def test_a_server_of_the_project_is_known_as_such() -> None:
+    made = setups({"mcp": {"near": NEAR}}, {"mcp": {"theirs": FAR, "near": FAR}})
+    assert [name for name in ("near", "theirs", "nobodys") if made.is_of_project("/p", name)] == ["theirs"]
+
+
 def test_a_switch_without_a_server_starts_nothing() -> None:
     made = setups({"mcp": {"elsewhere": {"enabled": True}}})
     assert (names(made), made.switches("/p", with_project=True)) == ([], {})

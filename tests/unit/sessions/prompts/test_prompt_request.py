@@ -74,7 +74,7 @@ async def choose_default(personal: dict[str, Any], project: dict[str, Any] | Non
         ({}, {}, ("acp", "two", "build")),
         ({"model": "codex/one"}, {}, ("codex", "one", "build")),
         ({"model": "codex/one"}, {"model": "acp/one"}, ("acp", "one", "build")),
-        ({"model": "codex/three"}, {}, ("codex", "two", "build")),
+        ({"model": "codex/three"}, {}, ("acp", "two", "build")),
         ({"model": "anthropic/claude"}, {}, ("acp", "two", "build")),
         ({"default_agent": "plan"}, {}, ("acp", "two", "plan")),
         ({}, {"default_agent": "plan"}, ("acp", "two", "plan")),

@@ -81,15 +81,15 @@ async def test_the_page_of_a_busy_session_reloads_only_for_who_follows_it(server
     path = await share_path(server, session)
     await server.prompt(session, "hang")
 
-    async def seen(path: str) -> tuple[bool, list[str | None]]:
+    async def look(path: str) -> tuple[bool, list[str | None]]:
         shown = await page(server, path)
         reloads = any(attributes.get("http-equiv") == "refresh" for name, attributes in shown.tags if name == "meta")
         return reloads, [attributes["href"] for name, attributes in shown.tags if name == "a"]
 
-    assert await seen(path) == (False, ["?follow"])
-    assert await seen(f"{path}?follow") == (True, ["?"])
+    assert await look(path) == (False, ["?follow"])
+    assert await look(f"{path}?follow") == (True, ["?"])
     await server.api.post(f"/session/{session}/abort", status=200)
-    assert await seen(f"{path}?follow") == (False, [])
+    assert await look(f"{path}?follow") == (False, [])
 
 
 async def test_subagents_are_in_it(server: Live) -> None:

@@ -7,6 +7,8 @@ FUZZ_S = 60
 REQUESTS = 20000
 BIN = .venv/bin/
 .DEFAULT_GOAL = help
+# Some images set it. Then every worker of pytest, and every server that a test starts, compiles its modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: audit outdated bench drift micro laws fuzz load soak help setup serve cluster test check gen docs fmt e2e slow-all e2e-all nightly record ci clean
 .PHONY: cluster-chaos adopt adopt-client check-style check-types check-layers
 

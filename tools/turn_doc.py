@@ -36,6 +36,10 @@ STEPS: dict[Step, str] = {
     "fail": "as answer; the turn's reason is error, unless it has one already",
     "hold": "the key is open",
     "release": "the key is no longer open",
+    "offer": "the agent has the prompt, and may take it in",
+    "take": "it has taken it in, and answers it with what it does (*draining* becomes *running*)",
+    "return": "it has given it back, so that it waits again; in an abort it is cancelled",
+    "withdraw": "it has given it back, and nobody wants it",
     "interrupt": "what is queued is cancelled, the agent is asked to stop",
     "cancel": "what is queued is cancelled",
     "stopped": "the agent has stopped",
@@ -66,8 +70,8 @@ ends exactly once. The machine is pure: inputs go in, effects come out, and the 
 CONDITIONS = """After the step, these run until none applies. Only they hand a prompt over; only they and a deletion end a turn:
 
 1. *aborting*, and it has stopped, or neither works nor holds anything open: `Ended(aborted)`, idle
-2. *draining*, and a prompt waits: `DispatchPrompt`, running
-3. *draining*, and nothing is open: `Ended`, idle
+2. *draining*, no offer is open and a prompt waits: `DispatchPrompt`, running
+3. *draining*, and neither an offer nor anything else is open: `Ended`, idle
 4. *idle*, and a prompt waits: `Started`, `DispatchPrompt`, running
 """
 
@@ -81,9 +85,10 @@ def outcomes() -> dict[tuple[State, Input], set[Outcome]]:
     while todo:
         machine = todo.popleft()
         for input_ in Input:
-            if input_ is Input.PROMPT and len(machine.queue) == QUEUE_LIMIT:
+            if input_ is Input.PROMPT and len(machine.queue) + len(machine.offers) == QUEUE_LIMIT:
                 continue
-            after = replace(machine, queue=list(machine.queue), open=set(machine.open), ignored=machine.ignored.copy())
+            lists = {"queue": list(machine.queue), "offers": list(machine.offers), "open": set(machine.open)}
+            after = replace(machine, **lists, ignored=machine.ignored.copy())
             effects = after.apply(input_, "key")
             if not after.ignored - machine.ignored:
                 table[machine.state, input_].add((after.state, tuple(_name(effect) for effect in effects)))

@@ -12,6 +12,11 @@ would merge them; docs/agents-wire.md, "Results ≠ prompts"). All of them belon
 of the end is that of the last dispatched prompt: the first FAILED or EXIT after its dispatch, else completed. It is aborted if
 ABORT or DELETE ended the turn.
 
+An agent that can be steered may be offered a queued prompt while it works (OFFERED). It takes it in at a step of its own (TAKEN),
+also after it has answered what it had, or gives it back (RETURNED). What was taken in belongs to the work that it joined, and one
+DONE or FAILED answers both. The turn does not end, and nothing else is dispatched, while an offer is open. An abort cancels the
+offers that the agent has not taken in when it stops; those that a lost agent had are queued again.
+
 A key that begins with `OURS` is work of the server itself (a snapshot, a person's shell command). Until it is closed, no prompt
 is dispatched and the turn does not end, even if it is aborted or the agent has exited. Only DELETE does not wait.
 
@@ -20,7 +25,7 @@ Laws (tests/properties/laws.py):
     L1  each TurnStart(n) is followed by exactly one TurnEnd(n), before TurnStart(n+1)
     L2  the session is busy if and only if a turn has started and not ended
     L3  nothing is open while it is idle
-    L4  accepted prompts = dispatched + queued + cancelled
+    L4  accepted prompts = dispatched + taken in + queued + offered + cancelled + withdrawn, each in one place
     L5  after the end, only ACTIVITY and PROMPT change anything
     L6  a crash, an error and an abort end the turn in the same place
 
@@ -56,7 +61,13 @@ class State(StrEnum):
 
 
 class Input(StrEnum):
-    """The inputs of the machine. REPLAY_STARTED and REPLAY_ENDED come from a journal that is read or copied."""
+    """The inputs of the machine. REPLAY_STARTED and REPLAY_ENDED come from a journal that is read or copied.
+
+    OFFERED    the agent was given a queued prompt while it works
+    TAKEN      it has taken this offer in
+    RETURNED   it has given this offer back
+    WITHDRAWN  as RETURNED, and a person does not want it any more
+    """
 
     PROMPT = "prompt"
     ACTIVITY = "activity"
@@ -64,6 +75,10 @@ class Input(StrEnum):
     FAILED = "failed"
     OPENED = "opened"
     CLOSED = "closed"
+    OFFERED = "offered"
+    TAKEN = "taken"
+    RETURNED = "returned"
+    WITHDRAWN = "withdrawn"
     ABORT = "abort"
     ABORT_TIMEOUT = "abort_timeout"
     EXIT = "exit"
@@ -131,6 +146,10 @@ Step: TypeAlias = Literal[
     "fail",
     "hold",
     "release",
+    "offer",
+    "take",
+    "return",
+    "withdraw",
     "interrupt",
     "cancel",
     "stopped",
@@ -158,6 +177,10 @@ TRANSITIONS: Table = {
     (State.RUNNING, Input.FAILED): (State.DRAINING, "fail"),
     (State.RUNNING, Input.OPENED): (State.RUNNING, "hold"),
     (State.RUNNING, Input.CLOSED): (State.RUNNING, "release"),
+    (State.RUNNING, Input.OFFERED): (State.RUNNING, "offer"),
+    (State.RUNNING, Input.TAKEN): (State.RUNNING, "take"),
+    (State.RUNNING, Input.RETURNED): (State.RUNNING, "return"),
+    (State.RUNNING, Input.WITHDRAWN): (State.RUNNING, "withdraw"),
     (State.RUNNING, Input.ABORT): (State.ABORTING, "interrupt"),
     (State.RUNNING, Input.EXIT): (State.DRAINING, "lost"),
     (State.RUNNING, Input.DELETE): (State.CLOSED, "close"),
@@ -167,6 +190,9 @@ TRANSITIONS: Table = {
     (State.DRAINING, Input.FAILED): (State.DRAINING, "fail"),
     (State.DRAINING, Input.OPENED): (State.DRAINING, "hold"),
     (State.DRAINING, Input.CLOSED): (State.DRAINING, "release"),
+    (State.DRAINING, Input.TAKEN): (State.DRAINING, "take"),
+    (State.DRAINING, Input.RETURNED): (State.DRAINING, "return"),
+    (State.DRAINING, Input.WITHDRAWN): (State.DRAINING, "withdraw"),
     (State.DRAINING, Input.ABORT): (State.ABORTING, "interrupt"),
     (State.DRAINING, Input.EXIT): (State.DRAINING, "lost"),
     (State.DRAINING, Input.DELETE): (State.CLOSED, "close"),
@@ -176,6 +202,9 @@ TRANSITIONS: Table = {
     (State.ABORTING, Input.FAILED): (State.ABORTING, "stopped"),
     (State.ABORTING, Input.OPENED): (State.ABORTING, "hold"),
     (State.ABORTING, Input.CLOSED): (State.ABORTING, "release"),
+    (State.ABORTING, Input.TAKEN): (State.ABORTING, "take"),
+    (State.ABORTING, Input.RETURNED): (State.ABORTING, "return"),
+    (State.ABORTING, Input.WITHDRAWN): (State.ABORTING, "withdraw"),
     (State.ABORTING, Input.ABORT): (State.ABORTING, "cancel"),
     (State.ABORTING, Input.ABORT_TIMEOUT): (State.ABORTING, "kill"),
     (State.ABORTING, Input.EXIT): (State.ABORTING, "stopped"),
@@ -192,13 +221,15 @@ TRANSITIONS: Table = {
 class TurnMachine:
     """The turns of one session. Give inputs to `apply`, and carry out its effects in order.
 
-    An input has a key: of the prompt (PROMPT), or of the work (OPENED, CLOSED). Raises nothing. Pairs without a row in the table
+    An input has a key: of the prompt (PROMPT, OFFERED ...), or of the work (OPENED, CLOSED). Raises nothing. Pairs without a row in the table
     are counted in `ignored`, also a PROMPT of a CLOSED session, which the caller must check.
     """
 
     state: State = State.IDLE
     turn: int = 0
     queue: list[str] = field(default_factory=list[str])
+    offers: list[str] = field(default_factory=list[str])
+    """Prompts that the agent has and has not taken in."""
     open: set[str] = field(default_factory=set[str])
     ignored: Counter[tuple[State, Input]] = field(default_factory=Counter[tuple[State, Input]])
     table: Table = field(default_factory=lambda: TRANSITIONS, repr=False)
@@ -216,8 +247,8 @@ class TurnMachine:
 
     @property
     def agent_at_work(self) -> bool:
-        """True while the agent has to answer or has open work, and has not stopped."""
-        return not self._stopped and (self._at_work or any(not key.startswith(OURS) for key in self.open))
+        """True while the agent has to answer, has an offer or has open work, and has not stopped."""
+        return not self._stopped and (self._at_work or bool(self.offers) or any(not key.startswith(OURS) for key in self.open))
 
     def apply(self, input_: Input, key: str = "") -> list[Effect]:
         """Apply one input and return its effects, in order."""
@@ -266,6 +297,8 @@ class TurnMachine:
                 self.open.add(key)
             case "release":
                 self.open.discard(key)
+            case "offer" | "take" | "return" | "withdraw":
+                self._step_offer(step, key, effects)
             case "interrupt" | "cancel":
                 self._cancel(effects)
                 effects += [InterruptAgent()] if step == "interrupt" else []
@@ -276,12 +309,37 @@ class TurnMachine:
                     effects.append(KillAgent())
                 self._stopped = True
             case "close":
+                self._take_back()
                 self._cancel(effects)
                 effects.append(KillAgent())
             case "restore" | "replayed" | "recover" | "drop":
                 self._step_restored(step, effects)
             case _:
                 assert_never(step)
+
+    def _step_offer(self, step: Literal["offer", "take", "return", "withdraw"], key: str, effects: list[Effect]) -> None:
+        """A step for a prompt that the agent gets while it works. Nothing happens if the key is not where the step needs it."""
+        if step == "offer":
+            if key in self.queue and self._at_work and not self._is_held():
+                self.queue.remove(key)
+                self.offers.append(key)
+            return
+        if key not in self.offers:
+            return
+        self.offers.remove(key)
+        if step == "take":
+            self._at_work = True
+            self._reason = "completed"
+            self.state = State.RUNNING if self.state is State.DRAINING else self.state
+        elif step == "return" and self.state is State.ABORTING:
+            effects.append(PromptsCancelled((key,)))
+        elif step == "return":
+            self.queue.insert(0, key)
+
+    def _take_back(self) -> None:
+        """Queue the open offers again, before all others."""
+        self.queue[:0] = self.offers
+        self.offers.clear()
 
     def _step_restored(self, step: Literal["restore", "replayed", "recover", "drop"], effects: list[Effect]) -> None:
         """A step for a turn of a journal: it begins, has ended, was lost with the server, or is left out of a copy."""
@@ -295,6 +353,8 @@ class TurnMachine:
         while not self._is_held():
             if self.state is State.ABORTING and not self.agent_at_work:
                 self._end("aborted", effects)
+            elif self.state is State.DRAINING and self.offers:
+                return
             elif self.state is State.DRAINING and self.queue:
                 self.state = State.RUNNING
                 self._dispatch(effects)
@@ -329,12 +389,16 @@ class TurnMachine:
         failed = not is_lost or self.agent_at_work
         self._at_work = False
         if is_lost:
+            self._take_back()
             self.open -= {key for key in self.open if not key.startswith(OURS)}
         if failed and self._reason == "completed":
             self._reason = "agent_exited" if is_lost else "error"
 
     def _end(self, reason: Reason, effects: list[Effect]) -> None:
         """End the turn. Only this method does."""
+        if self.offers:
+            effects.append(PromptsCancelled(tuple(self.offers)))
+            self.offers.clear()
         if self.state is not State.CLOSED:
             self.state = State.IDLE
         self.open.clear()

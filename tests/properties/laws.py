@@ -26,6 +26,9 @@ from universal.turn import (
 
 IDLE_MAY_HEED = (Input.PROMPT, Input.ACTIVITY, Input.DELETE)
 REPLAYS = (Input.REPLAY_STARTED, Input.REPLAY_ENDED)
+ANSWERS_TO_OFFERS = (Input.TAKEN, Input.RETURNED, Input.WITHDRAWN)
+FIRST, LAST = "first", "last"
+"""Keys of moves that mean the first or last prompt that may be offered, or that is offered."""
 
 
 class LawBroken(AssertionError):
@@ -56,8 +59,14 @@ class LawBook:
     interrupted: bool = False
     stopped: bool = False
     pending: list[str] = field(default_factory=list)
+    offered: list[str] = field(default_factory=list)
+    """What the agent has, and may take in or give back."""
+    taken: list[str] = field(default_factory=list)
+    withdrawn: list[str] = field(default_factory=list)
     handed: list[str] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    returned: str = ""
+    """An offer that the agent gave back in an abort, which must be cancelled at once."""
     accepted: int = 0
     history: list[tuple[Input, str, list[Effect]]] = field(default_factory=list)
 
@@ -81,6 +90,8 @@ class LawBook:
             self._rest(machine)
             if input_ is Input.ABORT and was_live and not was_aborting:
                 law("an abort asks the agent to stop", InterruptAgent() in effects)
+            if input_ is Input.TAKEN:
+                law("taking in starts and ends no turn", self.live == was_live and not effects)
             if input_ is Input.ABORT and was_live:
                 law("nothing accepted before an abort is handed after it", not self.pending)
             if (input_ is Input.DELETE and not was_deleted) or (input_ is Input.ABORT_TIMEOUT and was_aborting):
@@ -119,8 +130,11 @@ class LawBook:
             self.working = True
         elif input_ is Input.DELETE:
             self.deleted = True
+            self._take_back()
         elif not self.live or input_ in REPLAYS:
             return
+        elif input_ in (Input.OFFERED, *ANSWERS_TO_OFFERS):
+            self._hear_of_offer(input_, key)
         elif input_ is Input.OPENED:
             self.held.add(key)
         elif input_ is Input.CLOSED:
@@ -134,9 +148,34 @@ class LawBook:
             self.working = False
             self.stopped = self.aborting
             if input_ is Input.EXIT:
+                if not self.aborting:
+                    self._take_back()
                 self.held = {held for held in self.held if held.startswith(OURS)}
             if input_ is not Input.DONE and not idle:
                 self.failure = self.failure or ("error" if input_ is Input.FAILED else "agent_exited")
+
+    def _hear_of_offer(self, input_: Input, key: str) -> None:
+        """A prompt goes to the agent while it works, is taken in, or comes back. Each is in one place."""
+        if input_ is Input.OFFERED:
+            if key in self.pending and self.working and not (self.aborting or self.has_local_work):
+                self.pending.remove(key)
+                self.offered.append(key)
+        elif key in self.offered:
+            self.offered.remove(key)
+            if input_ is Input.TAKEN:
+                self.taken.append(key)
+                self.working, self.failure = True, None
+            elif input_ is Input.WITHDRAWN:
+                self.withdrawn.append(key)
+            elif self.aborting:
+                self.returned = key
+            else:
+                self.pending.insert(0, key)
+
+    def _take_back(self) -> None:
+        """The agent is lost or killed, and with it what it had not taken in."""
+        self.pending[:0] = self.offered
+        self.offered.clear()
 
     def _see(self, effect: Effect, input_: Input, before: list[Effect]) -> None:
         match effect:
@@ -150,8 +189,18 @@ class LawBook:
                 law("L4 no prompt is handed twice", key not in self.handed)
                 law("prompts are handed in order", self.pending[:1] == [key])
                 law("prompts are handed one at a time, and not beside work of ours", not (self.working or self.has_local_work))
+                law("nothing is handed beside an offer", not self.offered)
                 self.handed.append(self.pending.pop(0))
                 self.working, self.failure = True, None
+            case PromptsCancelled(keys) if input_ not in (Input.ABORT, Input.DELETE):
+                law("only an abort cancels what the agent had", self.aborting)
+                law(
+                    "exactly what it has not taken in is cancelled",
+                    list(keys) == ([self.returned] if self.returned else self.offered),
+                )
+                self.cancelled += keys
+                self.returned = ""
+                self.offered = [key for key in self.offered if key not in keys]
             case PromptsCancelled(keys):
                 law("only an abort or a deletion cancels", input_ in (Input.ABORT, Input.DELETE) and self.live)
                 law("exactly what was queued is cancelled", bool(keys) and list(keys) == self.pending)
@@ -169,11 +218,19 @@ class LawBook:
                 over = not (self.agent_at_work or self.has_local_work)
                 law("L2 a turn ends when nothing goes on, not before", self.deleted or over)
                 law("a turn ends only after its queue", self.aborting or not self.pending)
+                law("a turn ends only when all that the agent was offered is taken in, given back or cancelled", not self.offered)
                 expected = "aborted" if self.aborting or self.deleted else self.failure or "completed"
                 law(f"L6 the reason is {expected}", reason == expected)
                 self.live = self.working = self.aborting = self.interrupted = self.stopped = False
                 self.failure = None
                 self.held.clear()
+
+    def key_of(self, input_: Input, key: str, new: str) -> str:
+        """The key that a move means now: of a prompt by its place, or `new` for a prompt that comes."""
+        if key not in (FIRST, LAST):
+            return key or new
+        there = self.pending if input_ is Input.OFFERED else self.offered
+        return (there[0] if key == FIRST else there[-1]) if there else "nothing"
 
     @property
     def has_local_work(self) -> bool:
@@ -183,27 +240,31 @@ class LawBook:
     @property
     def agent_at_work(self) -> bool:
         """The agent owes an answer or something that holds the turn open, and has not stopped."""
-        return not self.stopped and (self.working or any(not held.startswith(OURS) for held in self.held))
+        return not self.stopped and (self.working or bool(self.offered) or any(not held.startswith(OURS) for held in self.held))
 
     def _rest(self, machine: TurnMachine) -> None:
         """What must hold between two inputs."""
         law("L2 busy iff started and not ended", machine.busy == self.live)
-        law("L4 accepted = handed + queued + cancelled", self.accepted == len(self.handed + self.pending + self.cancelled))
+        places = self.handed + self.taken + self.pending + self.offered + self.cancelled + self.withdrawn
+        law("L4 each accepted prompt is handed, taken in, queued, offered, cancelled or withdrawn", len(places) == self.accepted)
+        law("L4 no prompt is in two places", len(set(places)) == len(places))
         law("L4 what waits is what the machine has queued", list(machine.queue) == self.pending)
+        law("L4 what the agent may take in is what the machine has offered", machine.offers == self.offered)
         if self.live:
             law("a deleted session is not busy", not self.deleted)
-            law("a turn without work ends (no busy for ever)", self.working or bool(self.held))
+            law("a turn without work ends (no busy for ever)", self.working or bool(self.held) or bool(self.offered))
             law("an abort ends with the agent's stop or the timeout", not self.stopped or self.has_local_work)
             law(
-                "a prompt waits only for an answer or for work of ours",
-                not self.pending or self.working or self.aborting or self.has_local_work,
+                "a prompt waits only for an answer, an offer or work of ours",
+                not self.pending or self.working or self.aborting or self.has_local_work or bool(self.offered),
             )
         else:
-            law("L3 nothing is open and nothing waits when idle", not machine.open and not self.pending)
+            law("L3 nothing is open and nothing waits when idle", not (machine.open or self.pending or self.offered))
 
 
 MOVES: tuple[tuple[Input, str], ...] = (
-    *((input_, "") for input_ in Input if input_ not in (Input.OPENED, Input.CLOSED)),
+    *((input_, "") for input_ in Input if input_ not in (Input.OPENED, Input.CLOSED, Input.OFFERED, *ANSWERS_TO_OFFERS)),
+    *((input_, key) for input_ in (Input.OFFERED, *ANSWERS_TO_OFFERS) for key in (FIRST, LAST)),
     *((input_, key) for input_ in (Input.OPENED, Input.CLOSED) for key in ("a", "b", f"{OURS}s")),
 )
 """Everything that can happen, with three pieces of work that hold a turn open, one of them the server's own (a snapshot);
@@ -221,10 +282,10 @@ def walk(make: Callable[[], TurnMachine], prompts_waiting: int = 3, states: int 
     while todo:
         machine, book = todo.popleft()
         for input_, key in MOVES:
-            if input_ is Input.PROMPT and len(book.pending) == prompts_waiting:
+            if input_ is Input.PROMPT and len(book.pending + book.offered) == prompts_waiting:
                 continue
             after, notes = _copy(machine), deepcopy(book)
-            notes.watch(after, input_, key or f"p{book.accepted + 1}")
+            notes.watch(after, input_, book.key_of(input_, key, f"p{book.accepted + 1}"))
             if (outline := _outline(after, notes)) not in seen:
                 seen.add(outline)
                 todo.append((after, notes))
@@ -233,16 +294,18 @@ def walk(make: Callable[[], TurnMachine], prompts_waiting: int = 3, states: int 
 
 
 def _copy(machine: TurnMachine) -> TurnMachine:
-    return replace(machine, queue=list(machine.queue), open=set(machine.open), ignored=machine.ignored.copy())
+    return replace(
+        machine, queue=list(machine.queue), offers=list(machine.offers), open=set(machine.open), ignored=machine.ignored.copy()
+    )
 
 
 def _outline(machine: TurnMachine, book: LawBook) -> tuple[object, ...]:
     """Two pairs with the same outline behave alike: numbers, names of prompts and the past do not matter."""
     state = {f.name: getattr(machine, f.name) for f in fields(machine) if f.name not in ("turn", "ignored", "table")}
     notes = {f.name: getattr(book, f.name) for f in fields(book)}
-    past = ("turns", "handed", "cancelled", "accepted", "history")
-    state["queue"] = len(machine.queue)
-    notes["pending"] = len(book.pending)
+    past = ("turns", "handed", "taken", "withdrawn", "cancelled", "accepted", "history")
+    state |= {"queue": len(machine.queue), "offers": len(machine.offers)}
+    notes |= {"pending": len(book.pending), "offered": len(book.offered)}
     return (
         *(frozenset(v) if isinstance(v, set) else v for v in state.values()),
         *(frozenset(v) if isinstance(v, set) else v for k, v in notes.items() if k not in past),

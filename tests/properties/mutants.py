@@ -292,6 +292,66 @@ class WakesUnnumbered(TurnMachine):
         super()._step(step, key, effects)
 
 
+class OfferLostInExit(TurnMachine):
+    """A crash takes along what the agent was offered."""
+
+    def _take_back(self) -> None:
+        self.offers.clear()
+
+
+class OfferOutlivesAbort(TurnMachine):
+    """An aborted turn ends, and what the agent had not taken in is forgotten."""
+
+    def _end(self, reason: Reason, effects: list[Effect]) -> None:
+        self.offers.clear()
+        super()._end(reason, effects)
+
+
+class OfferDoesNotHold(TurnMachine):
+    """A turn ends with its answer, although the agent is about to answer what it was offered."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        super()._step(step, key, effects)
+        if step == "answer" and self.state is State.DRAINING:
+            self.queue[:0], self.offers = self.offers, []
+
+
+class TakenOfferIsQueuedToo(TurnMachine):
+    """What was taken in is given to the agent again."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        if step == "take" and key in self.offers:
+            self.queue.append(key)
+        super()._step(step, key, effects)
+
+
+class ReturnedInAbortIsSent(TurnMachine):
+    """What the agent gives back in an abort starts another turn."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        if step == "return" and self.state is State.ABORTING and key in self.offers:
+            self.offers.remove(key)
+            self.queue.append(key)
+        else:
+            super()._step(step, key, effects)
+
+
+class WorkOfNoOffer(TurnMachine):
+    """The answer to an offer that nobody made counts as work."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        super()._step(step, key, effects)
+        if step == "take" and self.state is State.DRAINING:
+            self.state = State.RUNNING
+
+
+class WithdrawnIsQueued(TurnMachine):
+    """What a person has withdrawn is sent all the same."""
+
+    def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
+        super()._step("return" if step == "withdraw" else step, key, effects)
+
+
 MUTANTS: dict[str, Callable[[], TurnMachine]] = {
     **{
         mutant.__name__: mutant
@@ -326,6 +386,13 @@ MUTANTS: dict[str, Callable[[], TurnMachine]] = {
             AbortLooksCompleted,
             StopIsSticky,
             WakesUnnumbered,
+            OfferLostInExit,
+            OfferOutlivesAbort,
+            OfferDoesNotHold,
+            TakenOfferIsQueuedToo,
+            ReturnedInAbortIsSent,
+            WorkOfNoOffer,
+            WithdrawnIsQueued,
         )
     },
     "RestoredTurnNeverEnds": table({(State.RESTORED, Input.EXIT): None}),

@@ -14,15 +14,26 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from tests.conftest import LAW_EXAMPLES
-from tests.properties.laws import MOVES, LawBook, walk
+from tests.properties.laws import FIRST, LAST, MOVES, LawBook, walk
 from universal.turn import OURS, Input, TurnMachine
 
 HISTORY = st.binary(min_size=30, max_size=60)
 """One byte per input: five times faster to draw than a list of moves."""
 
 HOLDS = st.sampled_from(("a", "a", "b", f"{OURS}s", f"{OURS}s"))
+PLACES = st.sampled_from((FIRST, LAST))
 _DELETE = 255
-_WEIGHTS = {Input.CLOSED: 3, Input.OPENED: 3, Input.PROMPT: 4, Input.ACTIVITY: 4, Input.DONE: 4, Input.FAILED: 2, Input.DELETE: 0}
+_WEIGHTS = {
+    Input.OFFERED: 2,
+    Input.TAKEN: 2,
+    Input.CLOSED: 3,
+    Input.OPENED: 3,
+    Input.PROMPT: 4,
+    Input.ACTIVITY: 4,
+    Input.DONE: 4,
+    Input.FAILED: 2,
+    Input.DELETE: 0,
+}
 """How often each input is drawn (1 if it is not here): the ends are rarer than what leads to them."""
 _DRAWN = sorted((move for move in MOVES for _ in range(_WEIGHTS.get(move[0], 1))), key=lambda move: move[0] is not Input.CLOSED)
 """A CLOSED first: the byte 0, to which hypothesis shrinks, should mean little."""
@@ -33,7 +44,7 @@ def play(make: Callable[[], TurnMachine], history: bytes) -> None:
     machine, book = make(), LawBook()
     for number, byte in enumerate(history):
         input_, key = (Input.DELETE, "") if byte == _DELETE else _DRAWN[byte % len(_DRAWN)]
-        book.watch(machine, input_, key or f"p{number}")
+        book.watch(machine, input_, book.key_of(input_, key, f"p{number}"))
     book.watch(machine, Input.DELETE)
     book.watch(machine, Input.EXIT)
 
@@ -48,7 +59,7 @@ class TurnRules(RuleBasedStateMachine):
         self.machine, self.book, self.prompts = type(self).make(), LawBook(), 0
 
     def send(self, input_: Input, key: str = "") -> None:
-        self.book.watch(self.machine, input_, key)
+        self.book.watch(self.machine, input_, self.book.key_of(input_, key, ""))
 
     @rule()
     def prompt(self) -> None:
@@ -74,6 +85,22 @@ class TurnRules(RuleBasedStateMachine):
     @rule(key=HOLDS)
     def on_closed(self, key: str) -> None:
         self.send(Input.CLOSED, key)
+
+    @rule(key=PLACES)
+    def on_offered(self, key: str) -> None:
+        self.send(Input.OFFERED, key)
+
+    @rule(key=PLACES)
+    def on_taken(self, key: str) -> None:
+        self.send(Input.TAKEN, key)
+
+    @rule(key=PLACES)
+    def on_returned(self, key: str) -> None:
+        self.send(Input.RETURNED, key)
+
+    @rule(key=PLACES)
+    def on_withdrawn(self, key: str) -> None:
+        self.send(Input.WITHDRAWN, key)
 
     @rule()
     def abort(self) -> None:
@@ -110,7 +137,7 @@ def rules_for(machine: Callable[[], TurnMachine]) -> type[TurnRules]:
 
 
 def test_each_move_in_each_reachable_state() -> None:
-    assert walk(TurnMachine) == 882
+    assert walk(TurnMachine) == 2268
 
 
 @pytest.mark.timeout(180)

@@ -27,6 +27,7 @@ P, Q = "prompt one", "prompt two"
 PROMPT, SECOND = (Input.PROMPT, P), (Input.PROMPT, Q)
 OPENED, CLOSED = (Input.OPENED, "task"), (Input.CLOSED, "task")
 OTHER_OPENED, OTHER_CLOSED = (Input.OPENED, "other"), (Input.CLOSED, "other")
+OFFERED, TAKEN, RETURNED, WITHDRAWN = ((i, Q) for i in (Input.OFFERED, Input.TAKEN, Input.RETURNED, Input.WITHDRAWN))
 BEGUN: list[Effect] = [TurnStart(1, "user"), DispatchPrompt(P)]
 
 Move = Input | tuple[Input, str]
@@ -70,6 +71,10 @@ ROWS: dict[tuple[State, Move], tuple[list[Effect], State]] = {
     (State.RUNNING, Input.FAILED): ([TurnEnd(1, "error")], State.IDLE),
     (State.RUNNING, OPENED): ([], State.RUNNING),
     (State.RUNNING, CLOSED): ([], State.RUNNING),
+    (State.RUNNING, OFFERED): ([], State.RUNNING),
+    (State.RUNNING, TAKEN): ([], State.RUNNING),
+    (State.RUNNING, RETURNED): ([], State.RUNNING),
+    (State.RUNNING, WITHDRAWN): ([], State.RUNNING),
     (State.RUNNING, Input.ABORT): ([InterruptAgent()], State.ABORTING),
     (State.RUNNING, Input.EXIT): ([TurnEnd(1, "agent_exited")], State.IDLE),
     (State.RUNNING, Input.DELETE): ([KillAgent(), TurnEnd(1, "aborted")], State.CLOSED),
@@ -79,6 +84,9 @@ ROWS: dict[tuple[State, Move], tuple[list[Effect], State]] = {
     (State.DRAINING, Input.FAILED): ([], State.DRAINING),
     (State.DRAINING, OTHER_OPENED): ([], State.DRAINING),
     (State.DRAINING, CLOSED): ([TurnEnd(1, "completed")], State.IDLE),
+    (State.DRAINING, TAKEN): ([], State.DRAINING),
+    (State.DRAINING, RETURNED): ([], State.DRAINING),
+    (State.DRAINING, WITHDRAWN): ([], State.DRAINING),
     (State.DRAINING, Input.ABORT): ([InterruptAgent()], State.ABORTING),
     (State.DRAINING, Input.EXIT): ([TurnEnd(1, "agent_exited")], State.IDLE),
     (State.DRAINING, Input.DELETE): ([KillAgent(), TurnEnd(1, "aborted")], State.CLOSED),
@@ -88,6 +96,9 @@ ROWS: dict[tuple[State, Move], tuple[list[Effect], State]] = {
     (State.ABORTING, Input.FAILED): ([TurnEnd(1, "aborted")], State.IDLE),
     (State.ABORTING, OPENED): ([], State.ABORTING),
     (State.ABORTING, CLOSED): ([], State.ABORTING),
+    (State.ABORTING, TAKEN): ([], State.ABORTING),
+    (State.ABORTING, RETURNED): ([], State.ABORTING),
+    (State.ABORTING, WITHDRAWN): ([], State.ABORTING),
     (State.ABORTING, Input.ABORT): ([], State.ABORTING),
     (State.ABORTING, Input.ABORT_TIMEOUT): ([KillAgent(), TurnEnd(1, "aborted")], State.IDLE),
     (State.ABORTING, Input.EXIT): ([TurnEnd(1, "aborted")], State.IDLE),
@@ -116,9 +127,9 @@ def test_every_row_has_a_case() -> None:
 @pytest.mark.parametrize(("state", "input_"), [(s, i) for s in State for i in Input if (s, i) not in TRANSITIONS])
 def test_inputs_outside_the_table_are_ignored_and_counted(state: State, input_: Input) -> None:
     turn = machine(*BEFORE[state])
-    before = turn.turn, list(turn.queue), set(turn.open)
+    before = turn.turn, list(turn.queue), list(turn.offers), set(turn.open)
     assert turn.apply(input_, "key") == []
-    assert (turn.state, turn.turn, turn.queue, turn.open) == (state, *before)
+    assert (turn.state, turn.turn, turn.queue, turn.offers, turn.open) == (state, *before)
     assert turn.ignored == {(state, input_): 1}
 
 
@@ -344,3 +355,52 @@ def test_the_document_names_every_step_and_row() -> None:
     assert set(turn_doc.STEPS) == set(get_args(Step))
     assert set(turn_doc.outcomes()) == set(TRANSITIONS)
     assert {step for _, step in TRANSITIONS.values()} == set(get_args(Step))
+
+
+# --- steering ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_taken_in_is_answered_with_what_it_joined() -> None:
+    turn = machine(PROMPT, SECOND, OFFERED, TAKEN)
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
+
+
+def test_an_offer_holds_the_turn_until_it_is_taken_in_and_answered() -> None:
+    turn = machine(PROMPT, SECOND, OFFERED)
+    assert say(turn, Input.DONE) == []
+    assert (say(turn, TAKEN), turn.state) == ([], State.RUNNING)
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
+
+
+def test_an_offer_that_comes_back_is_dispatched_when_the_answer_is_over() -> None:
+    turn = machine(PROMPT, SECOND, (Input.PROMPT, "three"), OFFERED, Input.DONE)
+    assert say(turn, RETURNED) == [DispatchPrompt(Q)]
+    assert say(turn, Input.DONE) == [DispatchPrompt("three")]
+
+
+def test_an_abort_cancels_what_was_not_taken_in() -> None:
+    turn = machine(PROMPT, SECOND, (Input.PROMPT, "three"), OFFERED, (Input.OFFERED, "three"), TAKEN)
+    assert say(turn, Input.ABORT) == [InterruptAgent()]
+    assert say(turn, Input.FAILED) == [PromptsCancelled(("three",)), TurnEnd(1, "aborted")]
+
+
+def test_an_offer_that_comes_back_in_an_abort_is_cancelled() -> None:
+    turn = machine(PROMPT, SECOND, OFFERED, Input.ABORT)
+    assert say(turn, RETURNED) == [PromptsCancelled((Q,))]
+    assert say(turn, Input.FAILED) == [TurnEnd(1, "aborted")]
+
+
+def test_an_agent_that_is_lost_gives_its_offers_back() -> None:
+    turn = machine(PROMPT, SECOND, (Input.PROMPT, "three"), OFFERED)
+    assert say(turn, Input.EXIT) == [DispatchPrompt(Q)]
+    assert turn.queue == ["three"]
+
+
+def test_a_withdrawn_offer_is_in_no_turn() -> None:
+    turn = machine(PROMPT, SECOND, OFFERED, WITHDRAWN)
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
+
+
+def test_the_failure_of_what_came_before_is_not_that_of_what_was_taken_in() -> None:
+    turn = machine(PROMPT, SECOND, OFFERED, Input.FAILED, TAKEN)
+    assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]

@@ -23,7 +23,7 @@ import ipaddress
 import re
 import socket
 from collections import OrderedDict
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Awaitable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -494,7 +494,7 @@ def while_good(request: web.Request, token_id: str) -> Generator[None]:
 
 
 @web.middleware
-async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
+def gate(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
     """Check access before any other work on a request."""
     access = request[_ACCESS] = request.app[ACCESS]
     if RELAYED in request:
@@ -505,7 +505,9 @@ async def gate(request: web.Request, handler: Handler) -> web.StreamResponse:
         token_id = access.check_credentials(request, asyncio.get_running_loop().time())
     request[AUTHORIZED], request[TOKEN_ID] = token_id is not None, token_id or ""
     request[CONNECTION] = Connection(request)
-    if not token_id:
-        return await handler(request)
+    return handler(request) if not token_id else _serve_while_good(request, handler, token_id)
+
+
+async def _serve_while_good(request: web.Request, handler: Handler, token_id: str) -> web.StreamResponse:
     with while_good(request, token_id):
         return await handler(request)

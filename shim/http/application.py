@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import nullcontext
 from types import ModuleType
 from typing import Any, NoReturn
 
-import structlog
 from aiohttp import web, web_response
-from aiohttp.typedefs import Handler
 from aiohttp.web_urldispatcher import AbstractResource, AbstractRoute, SystemRoute, UrlMappingMatchInfo
 
 from shim.http import middleware
@@ -84,35 +80,6 @@ class LazyRoutes(AbstractResource):
         raise RuntimeError("Lazily loaded routes have no names. Build the URL from its path.")
 
 
-# --- Measures every request -----------------------------------------------------------------------------------
-
-
-@web.middleware
-async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Count and trace a request, as the outermost middleware. It counts by route pattern, because paths contain ids."""
-    telemetry = request.app[SERVICES].telemetry
-    if telemetry is None:
-        return await handler(request)
-    resource = request.match_info.route.resource
-    route = resource.canonical if resource is not None else "unknown"
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    session_id = request.match_info.get("sessionID") or request.match_info.get("session_id")
-    context = structlog.contextvars.bound_contextvars(session_id=session_id) if session_id else nullcontext()
-    status = 500
-    with context, telemetry.spans.request(request.method, route, request.headers) as span:
-        try:
-            response = await handler(request)
-            status = response.status
-            return response
-        except web.HTTPException as error:
-            status = error.status
-            raise
-        finally:
-            telemetry.meters.request(request.method, route, status, loop.time() - began)
-            span.set_status(status)
-
-
 # --- Builds an aiohttp application from services and handler modules ------------------------------------------
 
 SERVER_NAME = "opencode-shim"
@@ -138,16 +105,9 @@ def application(
     """
     app = web.Application(
         client_max_size=body_limit_bytes,
-        # From the outside in. What is refused is measured, logged and rendered too, so these three stand around the gate.
+        # From the outside in. What is refused is measured and rendered too, so these two stand around the gate.
         # Nothing is read of a request before the gate, and another server of a cluster answers only what has passed it.
-        middlewares=[
-            observe,
-            middleware.request_log,
-            middleware.errors,
-            gate,
-            middleware.preflight,
-            forward,
-        ],
+        middlewares=[middleware.observe, middleware.errors, gate, middleware.preflight, forward],
     )
     app[ACCESS] = Access.of(services.settings, services.clock)
     services.relay = NoRelay()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -10,9 +12,9 @@ from shim.http.operation import SERVICES, Ctx
 
 
 @web.middleware
-async def forward(request: web.Request, handler: Handler) -> web.StreamResponse:
+def forward(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
     """Let the server answer that has the session or the directory of a request."""
-    return await request.app[SERVICES].relay.serve(request, handler)
+    return request.app[SERVICES].relay.serve(request, handler)
 
 
 async def close_sockets(app: web.Application) -> None:

@@ -1,4 +1,4 @@
-"""Middlewares of every request: the log line, CORS, and the conversion of errors to answers, which are never HTML.
+"""Middlewares of every request: metrics and the log line, CORS, and the conversion of errors to answers, which are never HTML.
 
 RequestError            status and body from the table of the request's face (`shim.http.faces`)
 other ShimError         InternalError with its text, which is written for people, and a reference
@@ -12,6 +12,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from typing import TypeAlias
 
 import structlog
@@ -62,31 +63,45 @@ CHALLENGE = 'Basic realm="Secure Area", charset="UTF-8"'
 
 
 @web.middleware
-async def request_log(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Log one line per request, at debug, without the query, which may contain a user's search terms."""
+async def observe(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Count, trace and log a request, as the outermost middleware.
+
+    It counts by route pattern, because paths contain ids. It logs no query, which may contain a user's search terms.
+    """
+    telemetry = request.app[SERVICES].telemetry
+    resource = request.match_info.route.resource
+    route = resource.canonical if resource is not None else "unknown"
     loop = asyncio.get_running_loop()
     began = loop.time()
-    status = 0
-    try:
-        response = await handler(request)
-        status = response.status
-        return response
-    finally:
-        if _LEVELS.isEnabledFor(logging.DEBUG):
-            log.debug(
-                "request.done",
-                method=request.method,
-                path=request.path[:SHOWN_PATH_LENGTH],
-                status=status,
-                duration_ms=round((loop.time() - began) * 1000, 1),
-            )
+    session_id = request.match_info.get("sessionID") or request.match_info.get("session_id")
+    context = structlog.contextvars.bound_contextvars(session_id=session_id) if session_id else nullcontext()
+    status = 500
+    spans = nullcontext() if telemetry is None else telemetry.spans.request(request.method, route, request.headers)
+    with context, spans as span:
+        try:
+            response = await handler(request)
+            status = response.status
+            return response
+        except web.HTTPException as error:
+            status = error.status
+            raise
+        finally:
+            took_s = loop.time() - began
+            if telemetry is not None and span is not None:
+                telemetry.meters.request(request.method, route, status, took_s)
+                span.set_status(status)
+            if _LEVELS.isEnabledFor(logging.DEBUG):
+                path = request.path[:SHOWN_PATH_LENGTH]
+                log.debug("request.done", method=request.method, path=path, status=status, duration_ms=round(took_s * 1000, 1))
 
 
 @web.middleware
-async def preflight(request: web.Request, handler: Handler) -> web.StreamResponse:
+def preflight(request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
     """Answer any OPTIONS with 204, even on unknown paths, as native OpenCode does."""
-    if request.method != "OPTIONS":
-        return await handler(request)
+    return handler(request) if request.method != "OPTIONS" else _grant(request)
+
+
+async def _grant(request: web.Request) -> web.StreamResponse:
     return web.Response(status=204, headers=cors.preflight(request.headers.get("Access-Control-Request-Headers", "")))
 
 

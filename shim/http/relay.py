@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Protocol
 
 from aiohttp import web
@@ -11,7 +12,7 @@ from aiohttp.typedefs import Handler
 class Relay(Protocol):
     """Lets the server answer that has the session or the directory of a request."""
 
-    async def serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    def serve(self, request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
         """Answer a request: with this server's handler, or with what another server answers."""
         ...
 
@@ -23,9 +24,9 @@ class Relay(Protocol):
 class NoRelay:
     """The `Relay` of a server alone, which answers all requests itself."""
 
-    async def serve(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    def serve(self, request: web.Request, handler: Handler) -> Awaitable[web.StreamResponse]:
         """Answer with this server's handler."""
-        return await handler(request)
+        return handler(request)
 
     async def close_sockets(self) -> None:
         """Does nothing: this server serves all its clients."""

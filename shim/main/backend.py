@@ -216,8 +216,11 @@ async def start(
     reported: dict[str, str] = {}
 
     async def config_refresh(directory: str) -> None:
-        notice = unread_rules_notice(await config.fresh(directory))
-        await setups.refresh(directory)
+        before = config.current(directory)
+        now, _ = await asyncio.gather(config.fresh(directory), setups.refresh(directory))
+        if now is not before:  # other files of instructions may be named
+            await setups.refresh(directory)
+        notice = unread_rules_notice(now)
         if notice and reported.get(directory) != notice:
             services.host.publish(TuiToast(notice, "warning", title=RULES_TITLE), directory)
         reported[directory] = notice

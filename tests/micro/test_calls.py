@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from shim.store.sqlite import SqliteStore
+from tests.support.api import EventStream
 from tests.support.live import Live, live
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,11 +74,18 @@ async def server(tmp_path: Path) -> AsyncIterator[Live]:
         yield running
 
 
-async def turn(server: Live, session: str, text: str, calls: Calls | None = None) -> Calls:
+@pytest.fixture
+async def events(server: Live) -> AsyncIterator[EventStream]:
+    """The only client that reads the server's events."""
+    async with server.api.stream("/event") as stream:
+        yield stream
+
+
+async def turn(server: Live, events: EventStream, session: str, text: str, calls: Calls | None = None) -> Calls:
     """The calls of a whole turn, read by one client."""
     calls = calls or Calls()
     body = {"parts": [{"type": "text", "text": text}], "model": {"providerID": "claude", "modelID": "default"}}
-    async with server.api.stream("/event") as events, asyncio.timeout(TURN_S):
+    async with asyncio.timeout(TURN_S):
         with calls:
             await server.api.post(f"/session/{session}/prompt_async", body, status=204)
             while (await events.next())["type"] != "session.idle":
@@ -85,28 +93,28 @@ async def turn(server: Live, session: str, text: str, calls: Calls | None = None
     return calls
 
 
-async def test_a_prompt_takes_few_calls_until_the_agent_has_it(server: Live) -> None:
+async def test_a_prompt_takes_few_calls_until_the_agent_has_it(server: Live, events: EventStream) -> None:
     session = await server.session()
-    await turn(server, session, "[deltas:10]")
-    counts = [(await turn(server, session, "[deltas:10]", CallsUntilWrite())).functions for _ in range(5)]
+    await turn(server, events, session, "[deltas:10]")
+    counts = [(await turn(server, events, session, "[deltas:10]", CallsUntilWrite())).functions for _ in range(5)]
     fewest = min(counts, key=lambda count: count.total())  # the client may read in between
     assert fewest[WRITES] == 1
     assert fewest.total() <= A_PROMPT, fewest.most_common(60)
 
 
-async def test_a_piece_in_a_burst_takes_few_calls(server: Live) -> None:
+async def test_a_piece_in_a_burst_takes_few_calls(server: Live, events: EventStream) -> None:
     session = await server.session()
-    await turn(server, session, "[deltas:10]")
-    few = await turn(server, session, "[deltas:10]")
-    many = await turn(server, session, f"[deltas:{PIECES + 10}]")
+    await turn(server, events, session, "[deltas:10]")
+    few = await turn(server, events, session, "[deltas:10]")
+    many = await turn(server, events, session, f"[deltas:{PIECES + 10}]")
     beyond = many.beyond(few)
     assert PIECES * 5 < beyond.total() <= PIECES * IN_A_BURST, beyond.most_common(60)
 
 
-async def test_a_lone_piece_takes_few_calls_and_files(server: Live) -> None:
+async def test_a_lone_piece_takes_few_calls_and_files(server: Live, events: EventStream) -> None:
     session = await server.session()
-    few = await turn(server, session, "[deltas:10][rate:20]")
-    many = await turn(server, session, f"[deltas:{LONE_PIECES + 10}][rate:20]")
+    few = await turn(server, events, session, "[deltas:10][rate:20]")
+    many = await turn(server, events, session, f"[deltas:{LONE_PIECES + 10}][rate:20]")
     beyond = many.beyond(few)
     assert LONE_PIECES * 10 < beyond.total() <= LONE_PIECES * ALONE, beyond.most_common(160)
     files = {file for (file, _), calls in beyond.items() if calls >= LONE_PIECES * 0.9}

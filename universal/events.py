@@ -233,17 +233,6 @@ class UniversalEvent(Frozen):
     )
     raw: Json = None
 
-    @classmethod
-    def from_stamped_fields(cls, fields: dict[str, Json]) -> Self:
-        """Create an event from all its fields. Only the payload's type is checked, since its fields were validated before.
-
-        Raises TypeError if the payload does not belong to the event type.
-        """
-        model = EVENT_DATA[fields["type"]]
-        if not isinstance(fields["data"], model):
-            raise TypeError(f"{fields['type']} carries {model.__name__}, not {type(fields['data']).__name__}")
-        return cls.from_fields(fields)
-
     @model_validator(mode="before")
     @classmethod
     def _data_by_type(cls, value: Json) -> Json:

@@ -29,7 +29,12 @@ class Frozen(BaseModel):
 
         It takes a fifth of the time of `model_construct`, which looks for aliases and defaults one by one.
         """
-        return cls.all_from_fields((fields,))[0]
+        value, put = cls.__new__(cls), object.__setattr__
+        put(value, "__dict__", fields)
+        put(value, "__pydantic_fields_set__", _all_of(cls))
+        put(value, "__pydantic_extra__", None)
+        put(value, "__pydantic_private__", None)
+        return value
 
     @classmethod
     def all_from_fields(cls, all_fields: Iterable[dict[str, Any]]) -> list[Self]:

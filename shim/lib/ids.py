@@ -64,8 +64,7 @@ class Ids:
         self._tails: list[str] = []
 
     def _value(self) -> int:
-        value = self._clock.now_ms() * COUNTER_SPAN + 1
-        self._last = value if value > self._last else self._last + 1
+        self._last = max(self._clock.now_ms() * COUNTER_SPAN, self._last) + 1
         return self._last
 
     def new(self, kind: Kind) -> str:
@@ -77,20 +76,25 @@ class Ids:
             return render(_PREFIX[kind], self._value(), tail, descending=True)
         return f"{_PREFIX[kind]}_{self._value() & MASK:012x}{tail}"
 
-    def events(self, count: int) -> list[str]:
-        """Create the ids of events of the same moment. The clock is read once."""
-        first = self._value()
-        self._last = first + count - 1
+    def events(self, count: int, at_ms: int) -> list[str]:
+        """Create the ids of events of the same moment (epoch milliseconds), which their writer has read from the clock."""
+        before = max(at_ms * COUNTER_SPAN, self._last)
+        self._last = before + count
         if len(self._tails) < count:
             self._tails = random_tails(max(count, _TAILS_AT_ONCE)) + self._tails
-        tail = self._tails.pop
-        return [f"evt_{value & MASK:012x}{tail()}" for value in range(first, first + count)]
+        ids: list[str] = []
+        for value in range(before + 1, self._last + 1):
+            ids.append(f"evt_{value & MASK:012x}{self._tails.pop()}")
+        return ids
 
     def moments(self, count: int) -> list[str]:
         """Create several ids like that of `moment`. The clock is read once."""
-        first = self._value()
-        self._last = first + count - 1
-        return [f"evt_{value & MASK:012x}" for value in range(first, first + count)]
+        before = max(self._clock.now_ms() * COUNTER_SPAN, self._last)
+        self._last = before + count
+        ids: list[str] = []
+        for value in range(before + 1, self._last + 1):
+            ids.append(f"evt_{value & MASK:012x}")
+        return ids
 
     def moment(self) -> str:
         """Create the id of a stream event: `evt_` and 12 ascending hex digits of time and counter.

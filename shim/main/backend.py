@@ -291,9 +291,9 @@ async def start(
     installs = Installer(agents, settings.data_dir / "agents", clock)
     hooks = Hooks(settings.hooks, sessions.index.find_record)
     feed.observe(telemetry.meters.observe, on_pieces=telemetry.meters.count_pieces)
-    feed.observe(hooks.observe, takes_text=False)
+    feed.observe(hooks.observe)
     if settings.otel:
-        feed.observe(telemetry.spans.observe, takes_text=False)
+        feed.observe(telemetry.spans.observe)
     host.observe(hub.emit)
     sessions.deps.changes.observe(hub.emit)
     opencode2 = FaceServices(sessions, store, hub, clock=clock, ids=ids)

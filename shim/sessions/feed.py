@@ -188,18 +188,13 @@ class Listener:
         self._closed(self)
 
 
-def _notify_each(observer: Observer, events: Sequence[UniversalEvent]) -> None:
-    for event in events:
-        observer(event)
-
-
 class Feed:
     """All live universal events of the server. Used from one event loop."""
 
     def __init__(self, *, queue: int = QUEUE) -> None:
         self._listeners: dict[str, list[Listener]] = {}
         self._observers: dict[Observer, PiecesObserver | None] = {}
-        """Observer -> what gets pieces of text in its place."""
+        """Observer -> what gets pieces of text."""
         self._queue = queue
         self._is_closed = False
         self.cut_off = 0
@@ -214,12 +209,12 @@ class Feed:
         """Number of events that wait for the slowest reader."""
         return max((listener.waiting_events for some in self._listeners.values() for listener in some), default=0)
 
-    def observe(self, observer: Observer, *, takes_text: bool = True, on_pieces: PiecesObserver | None = None) -> None:
+    def observe(self, observer: Observer, *, on_pieces: PiecesObserver | None = None) -> None:
         """Call the observer with every event, in order, until `forget`. It must not wait. Its exceptions are logged.
 
-        In: `takes_text`, also with pieces of text; `on_pieces`, which gets those in its place, together if they came together.
+        In: `on_pieces`, which gets pieces of text in its place, together if they came together; None: nobody is told of them.
         """
-        self._observers[observer] = on_pieces or (partial(_notify_each, observer) if takes_text else None)
+        self._observers[observer] = on_pieces
 
     def forget(self, observer: Observer) -> None:
         """Stop calling the observer. May be called again."""
@@ -238,7 +233,8 @@ class Feed:
         for observer, on_pieces in tuple(self._observers.items()):
             try:
                 if first.type is not EventType.ITEM_DELTA:
-                    _notify_each(observer, events)
+                    for event in events:
+                        observer(event)
                 elif on_pieces is not None:
                     on_pieces(events)
             except Exception:  # one observer never keeps an event from the others

@@ -24,7 +24,7 @@ from importlib import resources
 from itertools import chain, count, groupby
 from pathlib import Path
 from threading import Lock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import structlog
 
@@ -243,7 +243,7 @@ class SqliteStore(OwnerForLife):
 
     def append(self, events: Sequence[UniversalEvent]) -> None:
         """Queue events, all or none. A full queue refuses before it encodes them, because a busy session retries often."""
-        opened = self._use()
+        opened = self._opened or self._not_open()
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
         opened.writer.put(_insert_events(event_rows(events)))
@@ -256,11 +256,11 @@ class SqliteStore(OwnerForLife):
         """Queue an insert or update. It is written at once, because it is the end of a turn or a client's answer."""
         data = dump(dict(row.data), f"session {row.id}")
         cells = (row.id, row.directory, row.project_id, row.parent_id, row.created_ms, row.updated_ms, data, self.server_id)
-        self._use().writer.put([_statement(SAVE_SESSION, cells)], at_once=True)
+        (self._opened or self._not_open()).writer.put([_statement(SAVE_SESSION, cells)], at_once=True)
 
     def delete_session(self, session_id: str) -> None:
         """Queue the removal of a session, its journal and its checkpoint. An unknown id is ignored."""
-        opened = self._use()
+        opened = self._opened or self._not_open()
         deleted = _statement(NOTE_DELETED, (session_id, self.server_id))  # first: the row may hold the highest version
         opened.writer.put([deleted, *(_statement(sql, (session_id,)) for sql in DELETE_ALL)])
         opened.last.pop(session_id, None)
@@ -273,7 +273,7 @@ class SqliteStore(OwnerForLife):
         removals = [_statement(DELETE_PAGE, (session_id, number)) for number in dropped]
         added = [_bytes_statement(SAVE_PAGE, session_id, number, body) for number, body in pages.items()]
         head = _bytes_statement(SAVE_CHECKPOINT, session_id, checkpoint.sequence, checkpoint.head)
-        self._use().writer.put([*removals, *added, head])
+        (self._opened or self._not_open()).writer.put([*removals, *added, head])
 
     def set_value(self, namespace: str, key: str, value: Any) -> None:
         """Queue a small value; None removes it."""
@@ -281,15 +281,15 @@ class SqliteStore(OwnerForLife):
             statement = _statement(DELETE_VALUE, (namespace, key))
         else:
             statement = _statement(SET_VALUE, (namespace, key, dump(value, f"value {namespace}/{key}")))
-        self._use().writer.put([statement])
+        (self._opened or self._not_open()).writer.put([statement])
 
     async def flush(self, session_id: str | None = None) -> None:
         """Wait until all queued rows are committed, whatever their session."""
-        await self._use().writer.flush()
+        await (self._opened or self._not_open()).writer.flush()
 
     async def require_writable(self, session_id: str) -> None:
         """Try a failed commit again, and raise StoreError if it fails again. Waits for nothing else."""
-        writer = self._use().writer
+        writer = (self._opened or self._not_open()).writer
         if writer.failure is not None:
             await writer.flush()
 
@@ -299,7 +299,7 @@ class SqliteStore(OwnerForLife):
 
     def last_sequence(self, session_id: str) -> int:
         """Number of events in its journal, including queued ones."""
-        return self._use().last.get(session_id, 0)
+        return (self._opened or self._not_open()).last.get(session_id, 0)
 
     # Reads flush first, then run in the reading thread.
 
@@ -347,7 +347,7 @@ class SqliteStore(OwnerForLife):
 
     def checkpoint_page(self, session_id: str, number: int) -> bytes | None:
         """A page of the checkpoint, read in the caller's thread."""
-        opened = self._use()
+        opened = self._opened or self._not_open()
         try:
             with opened.pages_lock:
                 row = opened.pages.execute(PAGE, [*bind((session_id,)), number]).fetchone()
@@ -363,15 +363,15 @@ class SqliteStore(OwnerForLife):
 
     def announce(self, url: str) -> None:
         """Tell other servers and the user's programs where this server listens."""
-        self._use().presence.announce(url)
+        (self._opened or self._not_open()).presence.announce(url)
 
     def is_shared(self) -> bool:
         """Whether other servers were alive at the last look."""
-        return self._use().present.living.keys() - {self.server_id} != set()
+        return (self._opened or self._not_open()).present.living.keys() - {self.server_id} != set()
 
     async def claim(self, session_id: str) -> ClaimedSession | ServerRef:
         """Claim a session for this server, or return the living server that owns it."""
-        opened = self._use()
+        opened = self._opened or self._not_open()
         await opened.writer.flush()
         before = opened.last.get(session_id)
         claimed, last = await self._in_thread(lambda: self._claim(opened.claims, session_id))
@@ -387,14 +387,14 @@ class SqliteStore(OwnerForLife):
 
     async def refresh(self, session_id: str) -> None:
         """Update `last_sequence` for another server's journal."""
-        opened = self._use()
+        opened = self._opened or self._not_open()
         before = opened.last.get(session_id)
         [(last,)] = await self._read(LAST_SEQUENCE, (session_id,))
         _note_last(opened, session_id, before, last)
 
     async def look(self) -> Look:
         """The changes by other servers since the last look."""
-        opened = self._use()
+        opened = self._opened or self._not_open()
         cells = {"version": opened.version, "server": self.server_id}
         rows = await self._run_read(lambda connection: connection.execute(CHANGES, cells).fetchall())
         now = await self._in_thread(lambda: present(self.path.parent))
@@ -412,7 +412,7 @@ class SqliteStore(OwnerForLife):
 
     def dead(self) -> tuple[str, ...]:
         """Ids of servers that were dead at this server's start."""
-        return self._use().present.dead
+        return (self._opened or self._not_open()).present.dead
 
     def forget(self, server_id: str) -> None:
         """Forget a dead server, of which nothing is left. Blocking."""
@@ -423,7 +423,7 @@ class SqliteStore(OwnerForLife):
         return await self._run_read(lambda connection: [make(row) for row in connection.execute(sql, bound)])
 
     async def _run_read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        opened = self._use()
+        opened = self._opened or self._not_open()
         await opened.writer.flush()
 
         def run() -> T:
@@ -434,10 +434,8 @@ class SqliteStore(OwnerForLife):
 
         return await self._in_thread(run)
 
-    def _use(self) -> _OpenDatabase:
-        if self._opened is None:
-            raise StoreError(f"{self.path} is not open. This is a bug of the server.")
-        return self._opened
+    def _not_open(self) -> NoReturn:
+        raise StoreError(f"{self.path} is not open. This is a bug of the server.")
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         if self._reader is None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
 from shim.lib.errors import StoreError
 from shim.store.rows import EventRow, dump, load, row_of
-from universal.events import ItemDeltaData, UniversalEvent
+from universal.events import EventType, UniversalEvent
 from universal.lib.growing_text import PartsRun
 
 JOINED = ("text", "reasoning")
@@ -27,6 +28,11 @@ LONGEST = 4_096
 MOST_CHARS = 2**20
 """Characters after which a stretch is closed."""
 
+KIND_OF = attrgetter("session_id", "type")
+PART_OF = attrgetter("data.item_id", "data.part_index", "data.part_type")
+TEXT_OF = attrgetter("data.delta")
+NO_PART = (None, None, None)
+"""In the place of the part of an event that is no piece of text."""
 Key: TypeAlias = tuple[object, object]
 """The item and part of a piece of text."""
 
@@ -51,12 +57,13 @@ class _Open:
         self.joined: list[tuple[UniversalEvent, str]] = []
         self.run: PartsRun[UniversalEvent] = PartsRun()
 
-    def add(self, key: Key, pieces: Sequence[tuple[UniversalEvent, str]]) -> None:
+    def add(self, key: Key, events: Sequence[UniversalEvent]) -> None:
         """Add pieces of one part, in order."""
-        self.last = pieces[-1][0].sequence
-        self.count += len(pieces)
-        self.chars += sum(len(piece) for _, piece in pieces)
-        self.joined += self.run.add(key, pieces)
+        texts = list(map(TEXT_OF, events))
+        self.last = events[-1].sequence
+        self.count += len(events)
+        self.chars += sum(map(len, texts))
+        self.joined += self.run.add(key, events, texts)
 
     def close(self, session_id: str) -> Stretch | None:
         if self.count < SHORTEST:
@@ -71,14 +78,6 @@ def _row(last: UniversalEvent, text: str) -> EventRow:
     return row_of(last.model_copy(update={"data": data, "raw": None}))
 
 
-def _text_of(event: UniversalEvent) -> tuple[str, Key | None]:
-    """The session of an event, and the text that it lengthens; None if it is no piece that is joined."""
-    data = event.data
-    if isinstance(data, ItemDeltaData) and data.part_type in JOINED:
-        return event.session_id, (data.item_id, data.part_index)
-    return event.session_id, None
-
-
 class Stretches:
     """The open stretches of all sessions. Give it every event of every journal, in order, once it is queued."""
 
@@ -88,17 +87,19 @@ class Stretches:
     def add(self, events: Iterable[UniversalEvent]) -> list[Stretch]:
         """Add events, and return the stretches that are closed now. Pieces of one part that come together are one step."""
         over: list[Stretch] = []
-        for (session_id, key), run in groupby(events, _text_of):
-            growing = self._open.get(session_id)
-            if growing is not None and (key is None or growing.count >= LONGEST or growing.chars >= MOST_CHARS):
-                del self._open[session_id]
-                closed, growing = growing.close(session_id), None
-                over += () if closed is None else (closed,)
-            if key is not None:
-                pieces = [(event, event.data.delta) for event in run if isinstance(event.data, ItemDeltaData)]
-                if growing is None:
-                    growing = self._open[session_id] = _Open(pieces[0][0].sequence)
-                growing.add(key, pieces)
+        for (session_id, type_), some in groupby(events, KIND_OF):
+            for part, run in groupby(some, PART_OF) if type_ is EventType.ITEM_DELTA else ((NO_PART, some),):
+                item_id, part_index, part_type = part
+                growing, is_joined = self._open.get(session_id), part_type in JOINED
+                if growing is not None and (not is_joined or growing.count >= LONGEST or growing.chars >= MOST_CHARS):
+                    del self._open[session_id]
+                    closed, growing = growing.close(session_id), None
+                    over += () if closed is None else (closed,)
+                if is_joined:
+                    pieces = list(run)
+                    if growing is None:
+                        growing = self._open[session_id] = _Open(pieces[0].sequence)
+                    growing.add((item_id, part_index), pieces)
         return over
 
     def drop(self, session_id: str) -> None:

@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from operator import attrgetter
 from typing import NamedTuple
 
 import structlog
@@ -56,6 +57,7 @@ class Limits(NamedTuple):
 
 
 DEFAULT_LIMITS = Limits()
+SIZE_OF = attrgetter("size")
 
 
 class GroupWriter:
@@ -116,7 +118,7 @@ class GroupWriter:
 
         Raises StoreError if the queue is full or closed. The call may be repeated later.
         """
-        size = sum([statement.size for statement in statements])
+        size = sum(map(SIZE_OF, statements))
         with self._changed:
             self._check(len(statements), size)
             was = len(self._queue)

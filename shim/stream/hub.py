@@ -359,8 +359,11 @@ class Hub:
 
     def _audiences_with(self, face: str, scope: str | None) -> list[Audience]:
         """The audiences of a face that get events of a scope, and for which they are encoded."""
-        all_, number = self._audiences_by_scope.get(scope) or self._audiences_of(scope), self._published
-        return [audience for audience in all_ if audience.face == face and (audience.readers or audience.encoded_until > number)]
+        audiences: list[Audience] = []
+        for audience in self._audiences_by_scope.get(scope) or self._audiences_of(scope):
+            if audience.face == face and (audience.readers or audience.encoded_until > self._published):
+                audiences.append(audience)
+        return audiences
 
     def send(self, event: StreamEvent, readers: Iterable[Subscription]) -> None:
         """Send an event to these readers alone. It is not replayed."""

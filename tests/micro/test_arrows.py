@@ -142,7 +142,7 @@ def stamp(facts: list[Fact]) -> list[UniversalEvent]:
     clock = ManualClock()
     ids = Ids(clock)
     return [
-        UniversalEvent.from_stamped_fields(
+        UniversalEvent.from_fields(
             {
                 "event_id": ids.new("event"),
                 "sequence": sequence,

@@ -77,14 +77,14 @@ class PartsRun(Generic[V]):
         self._started: set[Hashable] = set()
         self._rest: Run[V] = Run()
 
-    def add(self, key: Hashable, pieces: Sequence[tuple[V, str]]) -> list[tuple[V, str]]:
-        """Append pieces with their values to the text of this key; return the pieces that are complete now, joined."""
+    def add(self, key: Hashable, values: Sequence[V], pieces: Sequence[str]) -> list[tuple[V, str]]:
+        """Append pieces to the text of this key, each with its value; return the pieces that are complete now, joined."""
         done: list[tuple[V, str]] = []
         if key not in self._started:
             self._started.add(key)
-            done, pieces = [*self._rest.take(), pieces[0]], pieces[1:]
+            done, pieces = [*self._rest.take(), (values[0], pieces[0])], pieces[1:]
         if pieces:
-            self._rest.add(key, [piece for _, piece in pieces], pieces[-1][0])
+            self._rest.add(key, pieces, values[-1])
         return done
 
     def take(self) -> list[tuple[V, str]]:

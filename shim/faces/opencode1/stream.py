@@ -27,7 +27,9 @@ HEARTBEAT_S = 10.0
 """Seconds between heartbeats, as in OpenCode 1.18.33."""
 LEGACY_HEARTBEAT_S = 30.0
 """Seconds between heartbeats, as in OpenCode 1.1.53."""
-PIECE_TYPES = ("message.part.delta", "message.part.updated")
+DELTA = "message.part.delta"
+"""The event of a piece of text. Clients of 1.1 get `message.part.updated` with a `delta`."""
+PIECE_TYPES = (DELTA, "message.part.updated")
 CONNECTED = OpenCodeEvent("server.connected", {}, urgent=True)
 HEARTBEAT = OpenCodeEvent("server.heartbeat", {}, urgent=True)
 
@@ -46,16 +48,8 @@ class EventEncoder:
     generation: Generation = "v1.18"
     wrapped: bool = False
     twins: bool = False
-
-    @property
-    def face(self) -> str:
-        """As `Encoder.face`."""
-        return FACE
-
-    @property
-    def joins(self) -> bool:
-        """As `Encoder.joins`."""
-        return False
+    face: str = FACE
+    joins: bool = False
 
     @property
     def heartbeat_s(self) -> float:
@@ -102,22 +96,24 @@ def encoder_of(now_ms: Callable[[], int], generation: Generation, *, wrapped: bo
 
 def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
     """Encode an event for clients of 1.2 and later. A lasting event and its `sync` twin share the encoded properties."""
-    type_, sync, twin = event.type, event.sync, b""
-    if sync is None:
-        body = to_json({"id": event_id, "type": type_, "properties": event.properties})
-    else:
-        head = to_json({"id": event_id, "type": type_})[:-1]
-        twin_head = to_json({"type": f"{type_}.1", "id": sync.id, "seq": sync.seq, "aggregateID": sync.session_id})[:-1]
-        properties = to_json(event.properties)
-        body = b'%b,"properties":%b}' % (head, properties)
-        twin = b'{"type":"sync","id":"%b","syncEvent":%b,"data":%b}}' % (event_id.encode(), twin_head, properties)
-    return Frame(position, body, event.urgent, _piece_of(event), _envelope(event.scope, event.project), twin)
+    id_, type_, properties, sync, twin = event_id.encode(), event.type.encode(), to_json(event.properties), event.sync, b""
+    body = b'{"id":"%b","type":"%b","properties":%b}' % (id_, type_, properties)
+    if sync is not None:
+        place = (type_, sync.id.encode(), sync.seq, sync.session_id.encode())
+        twin = b'{"type":"sync","id":"%b","syncEvent":{"type":"%b.1","id":"%b","seq":%d,"aggregateID":"%b","data":%b}}' % (
+            id_,
+            *place,
+            properties,
+        )
+    piece_of = _Piece if event.type == DELTA else None
+    return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, event.project), twin)
 
 
 def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:
     """Encode an event for clients of 1.1 and 1.0."""
     body = to_json({"type": event.type, "properties": event.properties})
-    return Frame(position, body, event.urgent, _piece_of(event), _envelope(event.scope, None))
+    piece_of = _Piece if event.type in PIECE_TYPES and isinstance(event.properties.get("delta"), str) else None
+    return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, None))
 
 
 class _Piece(NamedTuple):
@@ -143,11 +139,6 @@ class _Piece(NamedTuple):
         """As `TextPiece.frame`."""
         properties = {**self.event["properties"], "delta": text}
         return self.source._replace(body=to_json({**self.event, "properties": properties}))
-
-
-def _piece_of(event: OpenCodeEvent) -> type[_Piece] | None:
-    """What reads the text of a `message.part.delta`, or for 1.1 of a `message.part.updated` with `delta`; None for others."""
-    return _Piece if event.type in PIECE_TYPES and isinstance(event.properties.get("delta"), str) else None
 
 
 @lru_cache(maxsize=256)

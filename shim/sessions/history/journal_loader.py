@@ -81,7 +81,7 @@ def join_deltas(rows: Iterable[EventRow]) -> Iterator[UniversalEvent]:
         body = body_of(row)
         key, piece = _delta_of(body) if row.type == EventType.ITEM_DELTA else (None, "")
         if key is not None:
-            yield from starmap(_join, run.add(key, (((row, body), piece),)))
+            yield from starmap(_join, run.add(key, ((row, body),), (piece,)))
         else:
             yield from starmap(_join, run.take())
             yield event_of(row, with_raw=False, body=body)

@@ -292,10 +292,11 @@ class SessionActor:
     def prompt(self, pending: PendingPrompt, title: str | None = None) -> None:
         """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free."""
         self._touch()
-        shown = self.main.record_prompt(pending)
-        if title is not None:
-            self.main.change_record(title=title)
-        self.prompt_queue.queue(shown)
+        with self.deps.changes.burst, self.main.journal:
+            shown = self.main.record_prompt(pending)
+            if title is not None:
+                self.main.change_record(title=title)
+            self.prompt_queue.queue(shown)
 
     def park(self, pending: PendingPrompt) -> None:
         """Show the prompt. It goes along with the next one, or is dispatched by `PromptQueue.resume`."""

@@ -13,7 +13,7 @@ from shim.lib.ids import Ids
 from shim.store.base import Store
 from shim.store.servers import ServerRef
 from universal.codec import Fact
-from universal.events import EventData, EventType, Source, UniversalEvent
+from universal.events import EVENT_DATA, EventData, EventType, Source, UniversalEvent
 
 log = structlog.get_logger()
 
@@ -45,11 +45,13 @@ class SessionJournal:
         self.lost_to: ServerRef | None = None
 
     def write(self, type_: EventType, data: EventData, at_ms: int, *, source: Source, raw: Any) -> UniversalEvent:
-        """Stamp an event and queue it for the store."""
+        """Stamp an event and queue it for the store. Raises TypeError if the payload does not belong to the event type."""
+        if not isinstance(data, EVENT_DATA[type_]):
+            raise TypeError(f"{type_} carries {EVENT_DATA[type_].__name__}, not {type(data).__name__}")
         self.sequence += 1
-        event = UniversalEvent.from_stamped_fields(
+        event = UniversalEvent.from_fields(
             {
-                "event_id": self._ids.new("event"),
+                "event_id": self._ids.events(1, at_ms)[0],
                 "sequence": self.sequence,
                 "time": rfc3339(at_ms),
                 "session_id": self._session_id,
@@ -71,7 +73,7 @@ class SessionJournal:
     def write_pieces(self, facts: Sequence[Fact], at_ms: int) -> list[UniversalEvent]:
         """Stamp pieces of text of the agent, all with one time, and queue them for the store."""
         time, session_id, native_session_id = rfc3339(at_ms), self._session_id, self.native_session_id
-        ids = self._ids.events(len(facts))
+        ids = self._ids.events(len(facts), at_ms)
         events = UniversalEvent.all_from_fields(
             [
                 {
@@ -117,7 +119,8 @@ class SessionJournal:
 
     def __enter__(self) -> None:
         """Begin a burst: all events of the block are queued together, at its end. The block must not await."""
-        self._burst = []
+        if self._burst is None:  # else the inner burst ends the outer one
+            self._burst = []
 
     def __exit__(self, *error: object) -> None:
         events, self._burst = self._burst, None

@@ -15,12 +15,12 @@ def test_a_run_joins_the_pieces_of_each_text_in_the_order_of_last_pieces() -> No
 
 def test_a_run_of_parts_leaves_the_first_piece_of_each_alone() -> None:
     run: PartsRun[int] = PartsRun()
-    assert run.add("a", [(1, "1")]) == [(1, "1")]
-    assert run.add("a", [(2, "2")]) == []
-    assert run.add("a", [(3, "3")]) == []
-    assert run.add("b", [(4, "x")]) == [(3, "23"), (4, "x")], "a part that begins stands after what came before it"
-    assert run.add("a", [(5, "4")]) == []
+    assert run.add("a", [1], ["1"]) == [(1, "1")]
+    assert run.add("a", [2], ["2"]) == []
+    assert run.add("a", [3], ["3"]) == []
+    assert run.add("b", [4], ["x"]) == [(3, "23"), (4, "x")], "a part that begins stands after what came before it"
+    assert run.add("a", [5], ["4"]) == []
     assert run.take() == [(5, "4")]
-    assert run.add("b", [(6, "y"), (7, "z"), (8, "!")]) == [(6, "y")], "of pieces that come together, too"
+    assert run.add("b", [6, 7, 8], ["y", "z", "!"]) == [(6, "y")], "of pieces that come together, too"
     assert run.take() == [(8, "z!")]
-    assert run.add("a", [(9, "5")]) == [(9, "5")], "after the end of a run each part begins anew"
+    assert run.add("a", [9], ["5"]) == [(9, "5")], "after the end of a run each part begins anew"

@@ -15,7 +15,7 @@ from shim.sessions.session import session_journal
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from shim.store.servers import ServerRef
-from universal.events import ErrorData, EventType, UniversalEvent
+from universal.events import ErrorData, EventType, TurnData, UniversalEvent
 
 ID = "ses_00000000000000000000000000"
 
@@ -140,3 +140,10 @@ async def test_a_flush_of_a_lost_session_names_the_other_server(journal: Journal
     with pytest.raises(SessionElsewhere) as caught:
         await journal.state.journal.flush()
     assert caught.value.owner == ServerRef("other", 1)
+
+
+@pytest.mark.parametrize("data", [ErrorData(message="no"), TurnData(phase="started", turn_id="trn_1")])
+def test_a_payload_of_another_type_is_refused(journal: JournalFixture, data: ErrorData | TurnData) -> None:
+    with pytest.raises(TypeError, match=r"item\.delta carries ItemDeltaData, not (Error|Turn)Data"):
+        journal.state.record(EventType.ITEM_DELTA, data)
+    assert journal.state.sequence == 0 and journal.calls == []

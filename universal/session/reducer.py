@@ -371,7 +371,7 @@ class Reducer:
             self._set_record(at_ms, mode=mode)
 
     def _prompt_state(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        """`state`: handed to an agent; cancelled; own (we carry it out ourselves: a shell command).
+        """`state`: handed to an agent; cancelled; lost with the server (`message`); own (we carry it out: a shell command).
 
         `chosen`: {agent, model} that it is sent to, if that is not what it was accepted for.
         """
@@ -387,6 +387,10 @@ class Reducer:
                 self._emit(MessageChanged(message.info))
         elif meta.get("state") == "own":
             self.transcript.note_dispatch(item_id, (), "")
+        elif meta.get("state") == "lost":
+            failure = Failure(text(meta.get("message")), "agent_exited", None, self.session.agent)
+            self.transcript.fail_prompt(item_id, failure, at_ms)
+            self._emit(PromptFailed(failure))
 
     def _command_begins(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         """Note the slash command that began this turn. Its execution is announced at the turn's end."""

@@ -652,6 +652,15 @@ class Transcript:
         self._fail_open_calls(call_error, at_ms, interrupted=True)
         self._finish(message, at_ms, failure=failure)
 
+    def fail_prompt(self, item_id: str, failure: Failure, at_ms: int) -> None:
+        """Answer a prompt that no agent got with a failure, beside the prompt that is being answered."""
+        current, self.parent_id = self.parent_id, self._prompt_of_item.get(item_id)
+        if self.parent_id in self.session.messages:
+            message = self._new_assistant(at_ms, None)
+            self._finish(message, at_ms, failure=failure)
+            self.turn_messages.remove(message.info.id)
+        self.parent_id = current
+
     def end_turn(self, turn_cost: float, at_ms: int) -> None:
         """End all that is still open in the turn. The part of `turn_cost` (USD) that no step has goes to the last message."""
         self._fail_open_calls(NO_RESULT, at_ms)
@@ -664,13 +673,9 @@ class Transcript:
             last.info = replace(last.info, cost=last.info.cost + unpaid)
             self._emit(MessageChanged(last.info))
         self.summarise()
-        record = self.session.record
-        total = record.usage
-        for message in messages:
-            assert isinstance(message.info, StepInfo)
-            total = total + message.info.usage
-        cost = record.cost + sum(_cost(message) for message in messages)
-        self.session.record = replace(record, usage=total, cost=cost)
+        record, steps = self.session.record, [message.info for message in messages if isinstance(message.info, StepInfo)]
+        usage, cost = sum((step.usage for step in steps), record.usage), sum((step.cost for step in steps), record.cost)
+        self.session.record = replace(record, usage=usage, cost=cost)
         self.turn_messages = []
         self.parent_id = self.compaction_id = None
         self._call_names = {}

@@ -60,6 +60,11 @@ class PendingPrompt:
         prompt = replace(self.prompt, model=model, variant=choice.model.variant, mode=choice.mode)
         return replace(self, agent=agent, refused="", prompt=prompt, choice=choice)
 
+    @property
+    def expects_answer(self) -> bool:
+        """True if its client knows no inbox: it learns from an answer or an error alone what became of the prompt."""
+        return self.user_prompt.details.delivery is None
+
     def journal_entry(self) -> JsonObject:
         """The journal's entry about its dispatch."""
         entry: JsonObject = {"item_id": self.item.item_id, "agent": self.agent}

@@ -62,11 +62,16 @@ class PromptQueue:
                 self.park(pending)
             self._state.status("prompt", state="cancelled", item_id=key)
 
-    def park_queued(self) -> None:
-        """Take all prompts that no agent has out of this turn, and park them."""
+    def lose_queued(self) -> None:
+        """Take all prompts that no agent has out of this turn, since the server stops, and park them."""
         for key in tuple(self._state.machine.queue):
             self._state.machine.withdraw(key)
-            self.cancel(key)
+            pending = self.pending.get(key)
+            if pending is not None and pending.expects_answer:
+                self.park(self.pending.pop(key))
+                self._state.lose_prompt(pending)
+            else:
+                self.cancel(key)
 
     def replace_parked(self, message_id: str, pending: PendingPrompt) -> None:
         """Change a parked prompt; nothing if it was taken meanwhile."""

@@ -613,7 +613,7 @@ class SessionActor:
 
     async def _fail_turn(self) -> None:
         """End the turn as if the agent had died. Prompts that it does not have are parked."""
-        self.prompt_queue.park_queued()
+        self.prompt_queue.lose_queued()
         self.children.lose()
         self._dispatcher.forget()
         self._drop_process(kill=False)

@@ -19,6 +19,10 @@ SERVER_STOPPED = (
 SERVER_LOST = (
     "The server {name} was lost while this turn ran. What the agent had done until then is kept; send the prompt again to go on."
 )
+PROMPT_LOST = (
+    "The server was stopped before the agent got this prompt. The agent reads it together with your next prompt; "
+    "send it again to have it answered by itself."
+)
 SERVER_DRAINED = (
     "The server {name} was stopped while this turn ran, and the turn did not end within {seconds:g} seconds (drain_seconds). "
     "What the agent had done until then is kept; send the prompt again to go on."

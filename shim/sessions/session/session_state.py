@@ -23,7 +23,7 @@ from shim.sessions.feed import ChangeFeed
 from shim.sessions.prompts.instructions import Instructions
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_payload import PendingPrompts
-from shim.sessions.session.exit_errors import SERVER_LOST, SERVER_STOPPED
+from shim.sessions.session.exit_errors import PROMPT_LOST, SERVER_LOST, SERVER_STOPPED
 from shim.sessions.session.session_journal import SessionJournal
 from shim.store.base import Store
 from universal.codec import Fact
@@ -271,12 +271,22 @@ class SessionState:
             self.machine.apply(Input.REPLAY_ENDED)
 
     def recover(self, lost_server: str = "") -> None:
-        """End the turn that ran when the server stopped, if the journal has one. In: `lost_server`, the name of another."""
+        """End the turn that ran when the server stopped, if the journal has one, and all prompts that waited then.
+
+        In: `lost_server`, the name of another.
+        """
         if self.machine.busy:
             log.warning("turn.lost", session_id=self.id, server=lost_server)
             message = SERVER_LOST.format(name=lost_server) if lost_server else SERVER_STOPPED
             self.record(EventType.ERROR, ErrorData(message=message, code="agent_exited"))
+        for pending in self.pending_prompts.without_answer():
+            self.lose_prompt(pending)
+        if self.machine.busy:
             self.apply(Input.EXIT)
+
+    def lose_prompt(self, pending: PendingPrompt) -> None:
+        """End a prompt that no agent got before the server stopped: its client gets an error, since it sees no inbox."""
+        self.status("prompt", state="lost", item_id=pending.item.item_id, message=PROMPT_LOST)
 
     @property
     def is_at_rest(self) -> bool:

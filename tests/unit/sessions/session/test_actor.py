@@ -584,8 +584,8 @@ async def test_a_turn_that_the_server_gives_up_fails_once_and_keeps_what_waits(w
     await actor.close(error=drain_error("mine", 3))
     assert w.hub.folds[session].idles == 1
     assert w.agent.prompts == ["first"]
-    answer = list(view(await w.manager.session(session)).messages.values())[-1]
-    assert "The server mine was stopped while this turn ran" in answer.info["error"]["data"]["message"]
+    answers = [m for m in view(await w.manager.session(session)).messages.values() if m.info["role"] == "assistant"]
+    assert "The server mine was stopped while this turn ran" in answers[0].info["error"]["data"]["message"]
     assert list(actor.prompt_queue.parked) == [waiting]
     await actor.close(error=drain_error("mine", 3))
     assert w.hub.folds[session].idles == 1

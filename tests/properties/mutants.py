@@ -316,7 +316,7 @@ class OfferDoesNotHold(TurnMachine):
             self.queue[:0], self.offers = self.offers, []
 
 
-class TakenOfferIsQueuedToo(TurnMachine):
+class OfferIsQueuedToo(TurnMachine):
     """What was taken in is given to the agent again."""
 
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
@@ -325,7 +325,7 @@ class TakenOfferIsQueuedToo(TurnMachine):
         super()._step(step, key, effects)
 
 
-class ReturnedInAbortIsSent(TurnMachine):
+class AbortSendsOffers(TurnMachine):
     """What the agent gives back in an abort starts another turn."""
 
     def _step(self, step: Step, key: str, effects: list[Effect]) -> None:
@@ -389,8 +389,8 @@ MUTANTS: dict[str, Callable[[], TurnMachine]] = {
             OfferLostInExit,
             OfferOutlivesAbort,
             OfferDoesNotHold,
-            TakenOfferIsQueuedToo,
-            ReturnedInAbortIsSent,
+            OfferIsQueuedToo,
+            AbortSendsOffers,
             WorkOfNoOffer,
             WithdrawnIsQueued,
         )

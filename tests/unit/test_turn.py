@@ -360,7 +360,7 @@ def test_the_document_names_every_step_and_row() -> None:
 # --- steering ----------------------------------------------------------------------------------------------------
 
 
-def test_what_was_taken_in_is_answered_with_what_it_joined() -> None:
+def test_one_answer_is_for_a_prompt_and_what_was_taken_in() -> None:
     turn = machine(PROMPT, SECOND, OFFERED, TAKEN)
     assert say(turn, Input.DONE) == [TurnEnd(1, "completed")]
 

@@ -155,7 +155,8 @@ async def test_a_reloaded_session_is_the_same(server: Live, r: Tui) -> None:
     base = f"/api/session/{r.session}"
     live_ = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
     entry = services(server).sessions.index.find(r.session)
-    assert entry is not None
+    assert entry is not None and entry.actor is not None
+    await entry.actor.close()
     entry.state = entry.actor = None
     rebuilt = (await r.call("GET", base)).body, (await r.call("GET", f"{base}/message", limit="200")).body
     assert rebuilt == live_

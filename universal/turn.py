@@ -221,8 +221,8 @@ TRANSITIONS: Table = {
 class TurnMachine:
     """The turns of one session. Give inputs to `apply`, and carry out its effects in order.
 
-    An input has a key: of the prompt (PROMPT, OFFERED ...), or of the work (OPENED, CLOSED). Raises nothing. Pairs without a row in
-    the table are counted in `ignored`, also a PROMPT of a CLOSED session, which the caller must check.
+    An input has a key: of the prompt (PROMPT, OFFERED ...), or of the work (OPENED, CLOSED). Raises nothing.
+    Pairs without a row in the table are counted in `ignored`, also a PROMPT of a CLOSED session, which the caller must check.
     """
 
     state: State = State.IDLE

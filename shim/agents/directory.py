@@ -54,7 +54,7 @@ from shim.store.base import Store
 from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec, SettingsFile
 from universal.lib.jsonvalue import obj
 
-# --- Settings files for one process of an agent ---------------------------------------------------------------
+# --- settings files of a process --------------------------------------------------------------------------------
 
 OWN_LIMIT_BYTES = 2**20
 """Maximum size of the person's own settings."""
@@ -108,7 +108,7 @@ def _read(path: Path) -> str:
     return data.decode("utf-8")
 
 
-# --- Refuses launch values that an agent would take for options of its command line ---------------------------
+# --- launch values ----------------------------------------------------------------------------------------------
 
 NAMES = ("native_session_id", "model", "variant", "mode")
 """Fields of `LaunchOptions` that come from clients, agents or imported files and that codecs put into argv."""
@@ -124,7 +124,7 @@ def refuse_options(options: LaunchOptions) -> None:
             )
 
 
-# --- Finds the agents of this machine -------------------------------------------------------------------------
+# --- the agents of this machine ---------------------------------------------------------------------------------
 
 DISCOVERY_WAIT_S = 10.0
 """Seconds that `available` waits for discoveries, at the first start on a machine."""

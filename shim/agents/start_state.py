@@ -20,7 +20,7 @@ from shim.host.trust.trust_store import ProjectTrust
 from shim.processes.locate import stamp_of
 from universal.lib.jsonvalue import obj
 
-# --- Tells whether files that an agent reads when it starts have changed --------------------------------------
+# --- files read at a start --------------------------------------------------------------------------------------
 
 FILES_LIMIT = 600
 """Maximum files and folders that one digest stamps."""
@@ -92,7 +92,7 @@ def _pick(value: Any, keys: frozenset[str], depth: int) -> Iterable[tuple[str, o
             yield from ((f"{key}/{name}", inner_value) for name, inner_value in _pick(inner, keys, depth - 1))
 
 
-# --- Notes everything that an agent's start depends on beside its options -------------------------------------
+# --- the state of a start ---------------------------------------------------------------------------------------
 
 GIT_LOOK_S = 1.0
 """Seconds for `git status`. An agent that notes it gets no spare in a repository where it takes longer."""

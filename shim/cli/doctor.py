@@ -32,7 +32,7 @@ from shim.store.memory import MemoryStore
 from universal.codec import PERMISSION_KEYS, AgentSpec, Exit, LaunchSpec, LoginCheck
 from universal.lib.jsonvalue import arr, obj, text
 
-# --- Sends a real prompt through the whole chain and times it -------------------------------------------------
+# --- a prompt through the whole chain ---------------------------------------------------------------------------
 
 PROMPT = "Answer with the single word: ready. Use no tools."
 PROBE_S = 90.0
@@ -160,7 +160,7 @@ async def _events(stream: Any) -> AsyncIterator[dict[str, Any]]:
             yield obj(json.loads(line[5:]))
 
 
-# --- Runs an agent's program for one answer, such as `--version` or `auth status` -----------------------------
+# --- one answer of a program ------------------------------------------------------------------------------------
 
 MOST_LINES = 500
 """Maximum number of output lines that are kept."""

@@ -25,7 +25,7 @@ from shim.lib.logging import configure
 from shim.lib.redaction import secrets_of
 from shim.lib.settings import LIVE, Settings, config_files
 
-# --- Reloads the settings of a running server at SIGHUP and when one of their files has changed ---------------
+# --- settings of a running server -------------------------------------------------------------------------------
 
 log = structlog.get_logger(__name__)
 
@@ -135,7 +135,7 @@ def _stamp(path: Path) -> Stamp:
     return (status.st_mtime_ns, status.st_size)
 
 
-# --- Runs `serve` ---------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------
 
 LOG_FILE = "opencode-shim.log"
 LOG_KEEP_BYTES = 10 * 2**20

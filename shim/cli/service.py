@@ -24,7 +24,7 @@ from shim.lib.settings import Settings, config_files
 from shim.processes import child_process
 from shim.processes.child_environment import child_environment
 
-# --- Renders the files of a service ---------------------------------------------------------------------------
+# --- files of a service -----------------------------------------------------------------------------------------
 
 NAME = "opencode-shim"
 LABEL = "opencode-shim.server"

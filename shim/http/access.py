@@ -47,7 +47,7 @@ from shim.lib.errors import (
 )
 from shim.lib.settings import Settings
 
-# --- Limits wrong passwords by address with a token bucket ----------------------------------------------------
+# --- wrong passwords --------------------------------------------------------------------------------------------
 
 BURST = 20
 """Different wrong passwords that an address may try in a row."""
@@ -114,7 +114,7 @@ def network(address: str) -> str:
 
 log = structlog.get_logger(__name__)
 
-# --- Decides who may use the server ---------------------------------------------------------------------------
+# --- who may use the server -------------------------------------------------------------------------------------
 
 TOKEN_QUERY = "auth_token"  # noqa: S105 - a name
 TICKET_QUERY = "ticket"

@@ -19,7 +19,7 @@ from shim.http.services import Services
 from shim.lib.errors import ShimError
 from shim.lib.lazy import Lazy
 
-# --- Imports route handlers at the first request for one of them, so that the server starts faster ------------
+# --- late handlers ----------------------------------------------------------------------------------------------
 
 
 class _Failure(SystemRoute):
@@ -80,7 +80,7 @@ class LazyRoutes(AbstractResource):
         raise RuntimeError("Lazily loaded routes have no names. Build the URL from its path.")
 
 
-# --- Builds an aiohttp application from services and handler modules ------------------------------------------
+# --- the application --------------------------------------------------------------------------------------------
 
 SERVER_NAME = "opencode-shim"
 """The Server header of answers. It has no version, which would help attackers."""

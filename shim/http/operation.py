@@ -36,7 +36,7 @@ from shim.lib.complaints import fault
 from shim.lib.errors import InvalidRequest, Location, PayloadTooLarge, RequestError, SessionNotFound, place_text
 from shim.lib.ids import ID_FORM, ID_LIMIT, is_id
 
-# --- Checks the bounds of request bodies, in one place for all faces ------------------------------------------
+# --- bounds of bodies -------------------------------------------------------------------------------------------
 
 VALUES_LIMIT = 100_000
 """Maximum members of all arrays and objects of a body together."""
@@ -105,7 +105,7 @@ def _check_named(key: str, value: Any, path: tuple[str | int, ...]) -> None:
         raise PayloadTooLarge(f"Expected at most {most} items, got {len(cast('list[Any]', value))}{place_text(path)}", most)
 
 
-# --- Connects handlers to HTTP --------------------------------------------------------------------------------
+# --- handlers ---------------------------------------------------------------------------------------------------
 
 BODY_LIMIT_BYTES = 64 * 2**20
 """Maximum size of a request's body. Prompts contain images as data URLs; 64 MiB are some forty photographs."""

@@ -27,7 +27,7 @@ from shim.stream.positions import Positions, RepeatFilter, local_part
 from shim.stream.scheduling import Bursts, WriteQueue
 from shim.stream.subscription import Bounds, State, Subscription
 
-# --- Keeps the last events of the hub, so that a reader that was cut off can go on ----------------------------
+# --- the last events --------------------------------------------------------------------------------------------
 
 
 class Entry(NamedTuple):
@@ -132,7 +132,7 @@ class Ring:
         return None if number is None else list(islice(self._entries, number - self._forgotten, None))
 
 
-# --- The hub --------------------------------------------------------------------------------------------------
+# --- the hub ----------------------------------------------------------------------------------------------------
 
 RING_FRAMES = 4096
 """Maximum events of each face that can be replayed."""

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import TypeAlias
 
-# --- Shortens a JSON line that exceeds the limit --------------------------------------------------------------
+# --- lines over the limit ---------------------------------------------------------------------------------------
 
 KEEP_BYTES = 256 * 1024
 """Bytes kept of a string's beginning, and of its end. OpenCode's own tools give their model 50 KB."""
@@ -148,7 +148,7 @@ def _place(text: bytearray, near: int) -> int:
     return end + (_ESCAPE_BYTES if _LOW.match(text, end) else 0)
 
 
-# --- Splits an agent's output into lines ----------------------------------------------------------------------
+# --- lines ------------------------------------------------------------------------------------------------------
 
 LIMIT_BYTES = 32 * 1024 * 1024
 """Maximum bytes of a line. Agents put whole files and images into one line; lines of 10 MB occur."""

@@ -38,7 +38,7 @@ from universal.items import ItemKind
 from universal.permissions import DirectoryRules
 from universal.setup import DirectorySetup
 
-# --- An agent's process that was started before there is a session for it, and waits --------------------------
+# --- a spare agent ----------------------------------------------------------------------------------------------
 
 HELD_FACTS = 100
 """Maximum facts that a spare keeps for its session. An agent that says more without a prompt is ended."""
@@ -170,7 +170,7 @@ def _is_note(fact: Fact) -> bool:
     return fact.child is None and (is_note or fact.type is EventType.UNPARSED)
 
 
-# --- Reads how much memory of the machine, or of the container, is free ---------------------------------------
+# --- free memory ------------------------------------------------------------------------------------------------
 
 MEMINFO = Path("/proc/meminfo")
 CGROUP = Path("/sys/fs/cgroup")
@@ -200,7 +200,7 @@ def _left_in_container(cgroup: Path) -> int | None:
 
 log = structlog.get_logger()
 
-# --- Keeps spare agents ---------------------------------------------------------------------------------------
+# --- the pool of spares -----------------------------------------------------------------------------------------
 
 LEAST_FREE_BYTES = 1536 * 2**20
 """Free memory that there must be for a spare. An agent takes 100 to 400 MiB."""

@@ -27,7 +27,7 @@ from shim.lib.clock import rfc3339
 from shim.lib.disk import printable
 from shim.lib.errors import FileTooLarge, InvalidRequest, PathExists, PathForbidden, PathNotFound, RequestError
 
-# --- Reads untrusted tar archives within bounds, whatever their headers claim ---------------------------------
+# --- archives that nobody trusts --------------------------------------------------------------------------------
 
 UNPACK_LIMIT_BYTES = 512 * 2**20
 """Maximum unpacked size of all files of an archive together."""
@@ -133,7 +133,7 @@ def _members(tar: tarfile.TarFile) -> list[tarfile.TarInfo]:
     return members
 
 
-# --- Lists, reads and changes files of a directory ------------------------------------------------------------
+# --- files of a directory ---------------------------------------------------------------------------------------
 
 READ_LIMIT_BYTES = 64 * 2**20
 """Maximum size of one file to read. Request bodies have the same bound."""

@@ -33,7 +33,7 @@ from shim.lib.errors import ShimError
 from shim.lib.tasks import retrieve_error
 from shim.processes.command import CommandResult, ProgramMissing
 
-# --- Chooses the files of a snapshot, and makes room for files to restore -------------------------------------
+# --- files of a snapshot ----------------------------------------------------------------------------------------
 
 
 def choose(directory: str, listed: bytes, limit_bytes: int) -> tuple[list[bytes], list[bytes], list[str]]:
@@ -139,7 +139,7 @@ def unlock(git_dir: str) -> None:
 
 log = structlog.get_logger()
 
-# --- Takes snapshots of a project's files ---------------------------------------------------------------------
+# --- snapshots --------------------------------------------------------------------------------------------------
 
 FILE_LIMIT_BYTES = 2 * 2**20
 """Maximum size of a file that the project's repository does not have. Larger ones are left out, as in native OpenCode 1.18.33."""

@@ -36,7 +36,7 @@ from universal.host import (
     WriteText,
 )
 
-# --- Reads and writes files for an agent (the Agent Client Protocol's `fs/*`) ---------------------------------
+# --- files for an agent (`fs/*`) --------------------------------------------------------------------------------
 
 FILE_LIMIT_BYTES = 10 * 2**20
 """Maximum size of one file to read or write. Agents show far less than that to a model."""
@@ -127,7 +127,7 @@ def _lines(text: str, line: int | None, limit: int | None) -> str:
     return "".join(lines[first:] if limit is None else lines[first : first + limit])
 
 
-# --- Calls of an agent to its host ----------------------------------------------------------------------------
+# --- calls of an agent ------------------------------------------------------------------------------------------
 
 COMMAND_S = 3600.0
 """Seconds after which a command is ended, since nobody waits for it any more."""

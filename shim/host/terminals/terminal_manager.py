@@ -35,7 +35,7 @@ from shim.lib.ids import Ids
 from shim.processes import child_process, process_family
 from shim.processes.child_environment import ChildEnvironment, child_environment
 
-# --- Runs a program on a pseudo-terminal ----------------------------------------------------------------------
+# --- a terminal -------------------------------------------------------------------------------------------------
 
 READ_BYTES = 64 * 1024
 """Bytes per read, and the largest piece of output."""
@@ -201,7 +201,7 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-# --- The terminals of the server ------------------------------------------------------------------------------
+# --- the terminals of the server --------------------------------------------------------------------------------
 
 TERMINALS_LIMIT = 64
 """Maximum terminals on the whole server. Each is a process and up to 2 MiB of output."""

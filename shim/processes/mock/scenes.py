@@ -18,7 +18,7 @@ from shim.processes.mock.run import Leave, Run, Step, Tool
 from universal.agents.mock.wire import Frame
 from universal.lib.jsonvalue import arr, text
 
-# --- Changes files for the mock's scene `edit`, its only real effect ------------------------------------------
+# --- files of the scene `edit` ----------------------------------------------------------------------------------
 
 MAX_BYTES = 1 << 20
 """Maximum size of a file that the mock edits."""
@@ -102,7 +102,7 @@ def apply(edit: Edit) -> None:
         raise EditRefused(f"{edit.path.name} cannot be written: {error.strerror}.") from None
 
 
-# --- The texts, images and questions of the mock's scenes -----------------------------------------------------
+# --- texts, images and questions --------------------------------------------------------------------------------
 
 PNG = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAABAAAAAQCAIAAACQkWg2AAAAFklEQVR42mOQz39NEmIY1T"
@@ -179,7 +179,7 @@ COMMAND = "git push origin main"
 TODOS = ("Look at the code", "Change it", "Run the tests")
 
 
-# --- The scenes of the mock agent -----------------------------------------------------------------------------
+# --- scenes -----------------------------------------------------------------------------------------------------
 
 MAX_SECONDS = 600
 MAX_DELTAS = 20_000

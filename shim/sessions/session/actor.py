@@ -59,7 +59,7 @@ from universal.permissions import Policy
 from universal.turn import OURS, DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, PromptsCancelled, TurnEnd
 from universal.unattended_policy import UnattendedPolicy
 
-# --- The sessions of a session's subagents --------------------------------------------------------------------
+# --- sessions of subagents --------------------------------------------------------------------------------------
 
 
 class ChildSessions:
@@ -110,7 +110,7 @@ class ChildSessions:
                 self._on_end(state)
 
 
-# --- The server's own work in a turn of a session -------------------------------------------------------------
+# --- the server's own work --------------------------------------------------------------------------------------
 
 LOCAL_WORK = f"{OURS}own"
 """The key with which local work holds the turn open."""
@@ -152,7 +152,7 @@ class LocalWork:
                 await self._is_over.wait()
 
 
-# --- Carries out the effects of one session, one after the other ----------------------------------------------
+# --- effects in order -------------------------------------------------------------------------------------------
 
 E = TypeVar("E")
 
@@ -188,7 +188,7 @@ class EffectQueue(Generic[E]):
 log = structlog.get_logger()
 
 
-# --- Runs one session -----------------------------------------------------------------------------------------
+# --- the actor --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ from universal.session.record_json import RecordChanges, changes_json
 from universal.session.reducer import Reducer
 from universal.turn import Effect, Input, State, TurnEnd, TurnMachine, TurnStart
 
-# --- Resends messages and parts of a running turn to a client that has just read the session ------------------
+# --- what a late reader gets again ------------------------------------------------------------------------------
 
 AFTER_S = (0.1, 1.0)
 """Seconds after an answer at which parts are resent: when its reader has processed it (the TUI processes events every 16 ms), and
@@ -110,7 +110,7 @@ def _subject(change: Change) -> tuple[str, str] | None:
             return None
 
 
-# --- Limits the unparsed lines of an agent that are recorded in a turn ----------------------------------------
+# --- bounds of unparsed lines -----------------------------------------------------------------------------------
 
 KEPT = 1_000
 """Maximum recorded unparsed lines of one turn."""
@@ -149,7 +149,7 @@ class UnparsedLimit:
 
 log = structlog.get_logger()
 
-# --- The only writer of one session's journal -----------------------------------------------------------------
+# --- the state of a session -------------------------------------------------------------------------------------
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""

@@ -25,7 +25,7 @@ from universal.lib.jsonrpc import Id, JsonRpc, Request
 from universal.lib.jsonvalue import arr, obj
 from universal.permissions import Rule
 
-# --- The options of `session/request_permission` --------------------------------------------------------------
+# --- options of `session/request_permission` --------------------------------------------------------------------
 
 _ONCE, _ALWAYS = "allow_once", "allow_always"
 _REJECTIONS = ("reject_once", "reject_always")
@@ -132,7 +132,7 @@ def _label(option: Msg) -> str:
     return get_text(option, "name", "optionId")
 
 
-# --- The questions that an ACP agent asks a person ------------------------------------------------------------
+# --- questions --------------------------------------------------------------------------------------------------
 
 _COMPANIONS = ("_custom", "_note")
 """Endings of fields for a person's own words beside a choice: claude-agent-acp, codex-acp."""

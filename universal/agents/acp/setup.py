@@ -19,7 +19,7 @@ from universal.items import Json
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
 
-# --- The modes that an ACP agent reports, under names that people and OpenCode's clients know -----------------
+# --- modes ------------------------------------------------------------------------------------------------------
 
 BUILD_ID = "build"
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
@@ -66,7 +66,7 @@ def mode_named(modes: Sequence[Mode], name: str | None) -> Mode | None:
     return next((mode for mode in modes if name in (mode.id, mode.native)), None)
 
 
-# --- Models, modes, commands and options ----------------------------------------------------------------------
+# --- models, modes, commands and options ------------------------------------------------------------------------
 
 _NOTHING: Msg = {}
 _EFFORT_IDS = ("effort", "reasoning_effort", "thought_level")

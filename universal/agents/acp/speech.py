@@ -36,7 +36,7 @@ from universal.lib.growing_text import GrowingText
 from universal.lib.jsonline import get_text
 from universal.lib.jsonvalue import obj
 
-# --- Gives each tool call of an ACP agent an id of its own, because its model server may use one again --------
+# --- ids of calls -----------------------------------------------------------------------------------------------
 
 _OVER = ("completed", "failed", "cancelled")
 
@@ -137,7 +137,7 @@ def _hash(arguments: Msg) -> int:
     return hash(json.dumps(arguments, sort_keys=True))
 
 
-# --- Builds the items of what an ACP agent says ---------------------------------------------------------------
+# --- items ------------------------------------------------------------------------------------------------------
 
 _EXIT_CODE = re.compile(r"Exit code (\d{1,10})\b")
 """The beginning of the output with which Claude Code, behind its adapter, reports a failed command."""

@@ -32,7 +32,7 @@ from universal.lib.jsonrpc import Id, JsonRpc, Notification, Request, Response
 from universal.lib.jsonvalue import obj
 from universal.turn import Input
 
-# --- Converts a prompt to content blocks of the Agent Client Protocol -----------------------------------------
+# --- blocks of a prompt -----------------------------------------------------------------------------------------
 
 
 def prompt_content(prompt: Prompt, *, images: bool, embedded: bool) -> list[Msg]:
@@ -66,7 +66,7 @@ def _attachment_block(item: Attachment, *, images: bool, embedded: bool) -> Msg:
     return _text(f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here.")
 
 
-# --- A turn in version 1 of the Agent Client Protocol ---------------------------------------------------------
+# --- a turn of version 1 ----------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ from universal.shell import git
 from universal.shell.tables import BUILT_INS, RESERVED, RUNNERS, RUNNING_OPTIONS, SHELLS, WRAPPERS, ProgramOptions
 from universal.turn import Input
 
-# --- Converts OpenCode's permission rules to settings of Amp --------------------------------------------------
+# --- rules as settings of Amp -----------------------------------------------------------------------------------
 
 PERMISSIONS, DISABLED, ALLOW_ALL = "amp.permissions", "amp.tools.disable", "amp.dangerouslyAllowAll"
 
@@ -336,7 +336,7 @@ def _outside(rules: Sequence[Rule], directory: str) -> str:
     return f"{_elsewhere(directory, itself)}{_but_for(allowed)}|{_DOTS}"
 
 
-# --- The codec of Amp -----------------------------------------------------------------------------------------
+# --- the codec --------------------------------------------------------------------------------------------------
 
 
 class AmpCodec(kit.LineCodec[kit.Context]):

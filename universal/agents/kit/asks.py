@@ -18,7 +18,7 @@ from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 from universal.permissions import Decision
 
-# --- Questions of agents in one form --------------------------------------------------------------------------
+# --- questions --------------------------------------------------------------------------------------------------
 
 PLAN_QUESTION = "Proceed with this plan?"
 LONG_PLAN_LINES = 15
@@ -81,7 +81,7 @@ def _value(schema: dict[str, Json], labels: list[str]) -> Json:
     return first
 
 
-# --- Keeps the open permissions and questions of an agent -----------------------------------------------------
+# --- open requests ----------------------------------------------------------------------------------------------
 
 Answers: TypeAlias = Sequence[Sequence[str]]
 

@@ -11,7 +11,7 @@ from universal.codec import Fact, IdFactory
 from universal.events import ErrorData, EventType, ItemData, UnparsedData
 from universal.items import ContentPart, Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart, TextPart
 
-# --- Counts events by names that an agent chooses, in bounded memory ------------------------------------------
+# --- counts in bounded memory -----------------------------------------------------------------------------------
 
 MOST = 500
 """Maximum number of names with a count of their own."""
@@ -28,7 +28,7 @@ class Kinds(Counter[str]):
         super().__setitem__(kind, count)
 
 
-# --- The context that the parts of a codec share --------------------------------------------------------------
+# --- what the parts of a codec share ----------------------------------------------------------------------------
 
 
 @dataclass(slots=True)

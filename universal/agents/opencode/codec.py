@@ -52,7 +52,7 @@ from universal.opencode import ABORTED, child_metadata, message_id, refusal
 from universal.permissions import Rule
 from universal.turn import Input
 
-# --- Finds the end of OpenCode's answers ----------------------------------------------------------------------
+# --- the end of an answer ---------------------------------------------------------------------------------------
 
 ABORT_ERROR = "MessageAbortedError"
 UNKNOWN_AGENT = "Agent not found"
@@ -92,7 +92,7 @@ class Course:
         self.active = self.has_begun = False
 
 
-# --- Undo in OpenCode's conversation --------------------------------------------------------------------------
+# --- undo -------------------------------------------------------------------------------------------------------
 
 
 def after(messages: Json, anchor: str) -> list[str] | None:
@@ -103,7 +103,7 @@ def after(messages: Json, anchor: str) -> list[str] | None:
     return [id_ for id_ in reversed(ids[ids.index(anchor) + 1 :]) if id_]
 
 
-# --- The codec of OpenCode ------------------------------------------------------------------------------------
+# --- the codec --------------------------------------------------------------------------------------------------
 
 CONFIG_CONTENT = "OPENCODE_CONFIG_CONTENT"
 """The variable in which OpenCode reads configuration as JSON."""

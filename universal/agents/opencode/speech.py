@@ -30,7 +30,7 @@ from universal.lib.jsonvalue import arr, obj, text
 from universal.lib.jsonvalue import text as as_text
 from universal.opencode_metadata import NativeResult, result_metadata
 
-# --- Converts the `state` of OpenCode's tools to content and metadata of a `tool_result` item -----------------
+# --- states of tools --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def _new_file_diff(path: str, content: str) -> str:
     return f"--- /dev/null\n+++ {path}\n@@ -0,0 +1,{len(lines)} @@\n{body}" + ("" if ended else "\\ No newline at end of file\n")
 
 
-# --- Makes the items of OpenCode's messages -------------------------------------------------------------------
+# --- items ------------------------------------------------------------------------------------------------------
 
 ABANDONED = "Tool execution aborted"
 """OpenCode's text for a call without a result."""

@@ -99,7 +99,7 @@ from universal.session.values import (
     UserInfo,
 )
 
-# --- Status items in a session's timeline ---------------------------------------------------------------------
+# --- status items -----------------------------------------------------------------------------------------------
 
 Metadata = Mapping[str, Any]
 
@@ -319,7 +319,7 @@ STATUSES: dict[str, Callable[[StatusesWriter, Metadata], object]] = {
 """Other labels change no timeline, or do it by the reducer's changes (retry ...)."""
 
 
-# --- A session's timeline and log -----------------------------------------------------------------------------
+# --- timeline and log -------------------------------------------------------------------------------------------
 
 OUTCOMES: Mapping[str, Outcome] = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome; all others failed."""

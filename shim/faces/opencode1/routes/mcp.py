@@ -33,7 +33,10 @@ class ServerPath(BaseModel):
 
 @operation("mcp.status")
 async def servers(ctx: Ctx) -> object:
-    """Return the MCP servers by name. One that is on and that no agent has told of is left out: OpenCode 1 has no word for it."""
+    """Return the MCP servers by name.
+
+    One that is on and that no agent has told of is left out, because OpenCode 1 has no word for it.
+    """
     await ctx.services.config.fresh(ctx.directory)
     rows = await mcp_servers.servers_of(ctx.services.sessions, ctx.directory)
     return {server.name: status for server in rows if (status := _status(server)) is not None}

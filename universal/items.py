@@ -190,3 +190,17 @@ class Item(Frozen):
     status: ItemStatus
     content: tuple[ContentPart, ...] = ()
     metadata: dict[str, Json] | None = None
+
+    @property
+    def label(self) -> str:
+        """The label of a status item; "" of all others."""
+        part = self.status_part
+        return "" if part is None else part.label
+
+    @property
+    def status_part(self) -> StatusPart | None:
+        """The line of a status item; None of all others."""
+        for part in self.content if self.kind is ItemKind.STATUS else ():
+            if isinstance(part, StatusPart):
+                return part
+        return None

@@ -83,6 +83,8 @@ def combine(person: tuple[Rule, ...], project: tuple[Rule, ...], *, unread: bool
 
 def _layers(strong: tuple[Rule, ...], weak: tuple[Rule, ...], *, kept: tuple[Action, ...]) -> tuple[Rule, ...]:
     """One list, in which the last match decides and `weak` does not weaken the first of the `kept` actions of `strong`."""
+    if not weak:
+        return strong
     start = next((index for index, rule in enumerate(strong) if rule.action in kept), len(strong))
     names = {rule.permission for rule in weak if rule.action != "deny"}
     again = strong[start:] if any(_may_overlap(rule.permission, names) for rule in strong[start:]) else ()
@@ -258,7 +260,7 @@ class Policy:
 
     def session_for_agent(self) -> tuple[Rule, ...]:
         """Return the session's part of `for_agent`."""
-        return tuple(rule for rule in self.session if rule.action != "allow")
+        return tuple([rule for rule in self.session if rule.action != "allow"]) if self.session else ()
 
     def for_engine(self, *, reads_project: bool) -> tuple[Rule, ...]:
         """Return what an agent must be told that reads the person's configuration itself, and the project's if `reads_project`.
@@ -267,6 +269,8 @@ class Policy:
         undo what the person denies or asks about. An agent of the person's own has rules that we do not see: no allow of ours
         undoes one. An ask is told only where the project allows something of it, since OpenCode has no subagents under it.
         """
+        if not (self.config or self.person or self.session):
+            return ()
         if not reads_project:
             rules = self.for_agent()
         else:

@@ -338,7 +338,8 @@ class Access:
 
     def host(self, request: web.Request) -> str:
         """Return the Host that the client used; with `trust_proxy`, the one that the proxy reports."""
-        return self._forwarded_value(request, "X-Forwarded-Host") or request.headers.get("Host", "")
+        host = self._forwarded_value(request, "X-Forwarded-Host") if self.trust_proxy else ""
+        return host or request.headers.get("Host", "")
 
     def _forwarded_value(self, request: web.Request, name: str) -> str:
         """Return the last entry of a forwarding header, the only one that the proxy itself wrote."""

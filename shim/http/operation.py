@@ -84,7 +84,7 @@ def check(operation_id: str, body: Any) -> None:
             count += len(members)
             if count <= most:
                 for key, inner in members.items():
-                    if named:
+                    if named and (key in TEXTS or key in ARRAYS):
                         _check_named(key, inner, (*path, key))
                     if isinstance(inner, (dict, list)):
                         below = named and key not in OPEN and len(path) < NAMED_DEPTH

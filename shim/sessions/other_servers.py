@@ -277,7 +277,7 @@ class OtherServers:
         if entry.state is None or entry.is_at_work:
             return
         try:
-            has_agent = entry.actor is not None and entry.actor.alive
+            has_agent = entry.actor is not None and entry.actor.process.is_alive
             await self._deps.placement.need_here(_need_of(entry), starts_agent=not has_agent)
         except PlacedElsewhere:
             if not entry.is_at_work:

@@ -99,7 +99,7 @@ class LonePlacement:
         """Raise ServerStopping if this server is about to stop, NoServer if it lacks a label."""
         if self.is_draining:
             raise ServerStopping
-        if obstacle := label_obstacle(need, self._labels):
+        if need.labels and (obstacle := label_obstacle(need, self._labels)):
             raise NoServer(need.directory, need.agent, obstacle, need.labels)
 
     def leaves_to_others(self, directory: str) -> bool:

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 def bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:
     """Convert cells to SQLite's types."""
-    return [_encodable(cell) if isinstance(cell, str) and not cell.isascii() else cell for cell in cells]
+    bound: list[str | bytes | int | None] = []
+    for cell in cells:
+        bound.append(_encodable(cell) if isinstance(cell, str) and not cell.isascii() else cell)
+    return bound
 
 
 def text_of(cell: str | bytes) -> str:

@@ -111,7 +111,7 @@ class GroupWriter:
         """Raise StoreError if `put` would refuse this number of rows, whatever their size."""
         if len(self._queue) + rows > self._limits.queue_rows or self._closing:
             with self._changed:
-                self._check(rows, 0)
+                self._refuse(rows, 0)
 
     def put(self, statements: Sequence[Statement], *, at_once: bool = False) -> None:
         """Queue all rows, in order, or none. Never waits for the disk. `at_once`: commit without waiting for more rows.
@@ -120,8 +120,9 @@ class GroupWriter:
         """
         size = sum(map(SIZE_OF, statements))
         with self._changed:
-            self._check(len(statements), size)
             was = len(self._queue)
+            if self._closing or was + len(statements) > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes:
+                self._refuse(len(statements), size)
             self._queue.extend(statements)
             self._bytes += size
             self._accepted += len(statements)
@@ -129,7 +130,8 @@ class GroupWriter:
             if self._urgent or was == 0 or len(self._queue) >= self._limits.group_rows > was:
                 self._changed.notify()
 
-    def _check(self, rows: int, size: int) -> None:
+    def _refuse(self, rows: int, size: int) -> None:
+        """Raise StoreError for rows that are too many, unless they are the only ones."""
         if self._closing:
             raise StoreError("The store is closed; nothing more can be written.")
         full = len(self._queue) + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes

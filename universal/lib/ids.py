@@ -67,9 +67,14 @@ class IdSequence:
 
     def saw(self, id_: str, ms: int) -> None:
         """Let later ids sort after an id that a client created, if the client's clock is within a day of ours."""
-        value = value_of(id_)
-        if value is None:
-            return
-        distance = (value - (ms * COUNTER_SPAN & MASK)) & MASK
-        if distance < SAME_CLOCK_MS * COUNTER_SPAN or distance > MASK - SAME_CLOCK_MS * COUNTER_SPAN:
-            self._last = max(self._last, value)
+        self._last = highest(self._last, id_, ms)
+
+
+def highest(last: int, id_: str, ms: int) -> int:
+    """Return the higher value of `last` and an id. An id counts if its maker's clock was within a day of `ms`."""
+    value = value_of(id_)
+    if value is None:
+        return last
+    distance = (value - (ms * COUNTER_SPAN & MASK)) & MASK
+    is_near = distance < SAME_CLOCK_MS * COUNTER_SPAN or distance > MASK - SAME_CLOCK_MS * COUNTER_SPAN
+    return max(last, value) if is_near else last

@@ -140,7 +140,9 @@ class Messages(PagedDict[Message]):
 
     def learn(self, id_: str, agent: str) -> None:
         """Note that an agent has this message now. Does nothing if there is no such message."""
-        if id_ in self and agent not in self.known_by(id_):
+        if id_ in self._loose:
+            self._loose[id_].known_by = {*self._loose[id_].known_by, agent}
+        elif id_ in self and agent not in self.known_by(id_):
             self._set_known({id_}, self._place(id_), lambda agents: agents | {agent})
 
     def forget(self, agent: str, since_ms: int | None = None) -> None:

@@ -168,7 +168,7 @@ class Session:
 
     def add(self, message: Message) -> None:
         """Append a message, or replace the one that has its id."""
-        last = next(reversed(self.messages.values()), message)
+        last = self.messages.newest or message
         self.in_order = self.in_order and last.info.created_ms <= message.info.created_ms
         self.messages[message.info.id] = message
 

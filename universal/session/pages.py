@@ -253,13 +253,13 @@ class PagedDict(MutableMapping[str, T]):
     def __getitem__(self, id_: str) -> T:
         if id_ in self._loose:
             return self._loose[id_]
-        page = self._page_of(id_)
+        page = self._page_of(id_) if self._pages else None
         if page is None:
             raise KeyError(id_)
         return (self._read(page) if self.IS_FROZEN else self._open(page))[id_]
 
     def __setitem__(self, id_: str, value: T) -> None:
-        page = None if id_ in self._loose else self._page_of(id_)
+        page = None if id_ in self._loose or not self._pages else self._page_of(id_)
         (self._loose if page is None else self._open(page))[id_] = value
 
     def __delitem__(self, id_: str) -> None:
@@ -286,8 +286,15 @@ class PagedDict(MutableMapping[str, T]):
         """The value with this id, for reading only; None if there is none."""
         if id_ in self._loose:
             return self._loose[id_]
-        page = self._page_of(id_)
+        page = self._page_of(id_) if self._pages else None
         return None if page is None else self._read(page)[id_]
+
+    @property
+    def newest(self) -> T | None:
+        """The newest value, to be read only; None if there is none."""
+        if self._loose:
+            return self._loose[next(reversed(self._loose))]
+        return next((value for _, value in self.newest_first()), None)
 
     def loose_values(self) -> Iterable[T]:
         """The newest values: those that are not in pages."""

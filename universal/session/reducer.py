@@ -27,7 +27,7 @@ from universal.events import (
     TurnData,
     UniversalEvent,
 )
-from universal.items import Item, ItemKind, ItemRole, StatusPart, TextPart
+from universal.items import Item, ItemKind, ItemRole, TextPart
 from universal.lib.diffs import turn_diff
 from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.session import importer
@@ -123,10 +123,6 @@ class Reducer:
         self.transcript.restore(transcript)
         self._timeline = TimelineWriter(session, self.transcript)
 
-    def apply(self, event: UniversalEvent, at_ms: int) -> list[Change]:
-        """Fold one event, made at `at_ms` (epoch ms), into the session and return the changes."""
-        return self._fold(event, at_ms, is_live=True)
-
     def apply_pieces(self, events: Sequence[UniversalEvent], at_ms: int) -> list[Change]:
         """Fold pieces (`item.delta`) of one part, all made at `at_ms`, into the session and return the changes of all.
 
@@ -139,7 +135,7 @@ class Reducer:
             text_part = self.transcript.text_part(data) if self.session.status.type == BUSY.type else None
             if text_part is not None:
                 return changes + self._grow(text_part, events[at:], at_ms)
-            changes += self._fold(event, at_ms, is_live=True)
+            changes += self.apply(event, at_ms)
         return changes
 
     def _grow(self, text_part: tuple[str, str, list[str]], events: Sequence[UniversalEvent], at_ms: int) -> list[Change]:
@@ -155,9 +151,10 @@ class Reducer:
 
     def load(self, event: UniversalEvent, at_ms: int) -> None:
         """Fold one event of a journal into the session when nobody needs its changes."""
-        self._fold(event, at_ms, is_live=False)
+        self.apply(event, at_ms, is_live=False)
 
-    def _fold(self, event: UniversalEvent, at_ms: int, *, is_live: bool) -> list[Change]:
+    def apply(self, event: UniversalEvent, at_ms: int, *, is_live: bool = True) -> list[Change]:
+        """Fold one event, made at `at_ms` (epoch ms), into the session and return the changes. `is_live`: they are shown."""
         self._changes = []
         handler = self._HANDLERS.get(event.type)
         if handler is not None:
@@ -270,7 +267,7 @@ class Reducer:
 
     def _item_completed(self, data: ItemData, at_ms: int) -> None:
         item = data.item
-        if item.metadata is not None and (imported := obj(item.metadata.get("imported"))):
+        if item.metadata is not None and "imported" in item.metadata and (imported := obj(item.metadata["imported"])):
             self._import_message(imported)
         elif item.kind is ItemKind.STATUS:
             self._status_item(item, at_ms)
@@ -314,12 +311,12 @@ class Reducer:
     # --- statuses ------------------------------------------------------------------------------------------
 
     def _status_item(self, item: Item, at_ms: int, only: str | None = None) -> None:
-        part = next((p for p in item.content if isinstance(p, StatusPart)), None)
+        part = item.status_part
         if part is None or only not in (None, part.label):
             return
         handler = self._STATUSES.get(part.label)
         if handler is not None:
-            handler(self, obj(item.metadata), part.detail or "", at_ms)
+            handler(self, item.metadata or {}, part.detail or "", at_ms)
         elif part.detail and part.label not in QUIET_STATUSES:
             self._emit(Notice(part.detail, "info"))
 

@@ -130,7 +130,7 @@ class Transcript:
 
     def _id(self, prefix: str, at_ms: int) -> str:
         value = self.ids.next(at_ms)
-        return render(prefix, value, hashed_tail(f"{self.session.id}:{prefix}:{value}"))
+        return render(prefix, value, hashed_tail(f"{self.session.record.id}:{prefix}:{value}"))
 
     def _put(self, message: Message, part: Part, at_ms: int, *, is_empty: bool = False) -> None:
         message.parts[part.id] = part

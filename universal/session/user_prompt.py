@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Literal, TypeAlias
 
 from pydantic import PrivateAttr
@@ -88,7 +89,7 @@ class PromptItem(Item):
     @property
     def prompt(self) -> UserPrompt | None:
         """The prompt of which the item was made; None if this copy of the item has got another one."""
-        return self._prompt if obj(self.metadata).get("opencode") is self._stored else None
+        return self._prompt if self.metadata is not None and self.metadata.get("opencode") is self._stored else None
 
     @classmethod
     def of(cls, item_id: str, prompt: UserPrompt, content: tuple[ContentPart, ...], metadata: Json) -> PromptItem:
@@ -150,24 +151,27 @@ def _details_of(fields: Fields) -> PromptDetails:
 
 def prompt_json(prompt: UserPrompt) -> dict[str, Any]:
     """The prompt as an item keeps it."""
-    stored = _without_empty(message_id=prompt.message_id) | {"parts": [part_json(part) for part in prompt.parts]}
+    stored: dict[str, Any] = {"message_id": prompt.message_id} if prompt.message_id else {}
+    stored["parts"] = list(map(part_json, prompt.parts))
     stored |= _without_empty(agent=prompt.mode, model=None if prompt.model is None else model_json(prompt.model))
     stored |= _present(system=prompt.system, tools=prompt.tools, format=prompt.format)
-    return stored | _details_json(prompt.details)
+    return stored if prompt.details is NO_DETAILS else stored | _details_json(prompt.details)
 
 
 def model_json(model: ModelRef) -> dict[str, Any]:
     """A model as the user message's item names it."""
-    return {"providerID": model.provider_id, "modelID": model.model_id, **_without_empty(variant=model.variant)}
+    wire = {"providerID": model.provider_id, "modelID": model.model_id}
+    return {**wire, "variant": model.variant} if model.variant else wire
 
 
 def part_json(part: Part) -> dict[str, Any]:
     """A part of a prompt. Raises TypeError for a part that no prompt has."""
     match part:
         case Text():
-            time = _present(start=part.start_ms, end=part.end_ms)
-            flags = _present(synthetic=part.synthetic, ignored=part.ignored, metadata=part.metadata)
-            return _part_json(part.id, "text", {"text": part.text} | flags | _without_empty(time=time) | dict(part.extra))
+            fields = {"text": part.text} | _present(synthetic=part.synthetic, ignored=part.ignored, metadata=part.metadata)
+            if part.start_ms is not None or part.end_ms is not None:
+                fields["time"] = _present(start=part.start_ms, end=part.end_ms)
+            return _part_json(part.id, "text", fields | dict(part.extra))
         case File():
             name = _present(filename=part.filename)
             fields = {"mime": part.mime} | name | {"url": part.url} | _present(source=part.source) | dict(part.extra)
@@ -183,7 +187,7 @@ def part_json(part: Part) -> dict[str, Any]:
 
 
 def _part_json(part_id: str, type_: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {**_without_empty(id=part_id), "type": type_, **fields}
+    return {"id": part_id, "type": type_, **fields} if part_id else {"type": type_, **fields}
 
 
 def _details_json(details: PromptDetails) -> dict[str, Any]:
@@ -201,8 +205,12 @@ def _details_json(details: PromptDetails) -> dict[str, Any]:
 
 
 def _present(**fields: Any) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value is not None}
+    present: dict[str, Any] = {}
+    for key, value in fields.items():
+        if value is not None:
+            present[key] = value
+    return present
 
 
 def _without_empty(**fields: Any) -> dict[str, Any]:
-    return {key: value for key, value in fields.items() if value}
+    return dict(filter(itemgetter(1), fields.items()))

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from shim.faces.opencode1 import read
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
 from shim.stream.frame import normal_scope
 from universal.lib.ids import COUNTER_SPAN, MASK, hashed_tail
-from universal.lib.ids import render as render_id
 from universal.permissions import REPLIES
 from universal.session.changes import (
     LASTING_CHANGES,
@@ -70,12 +69,11 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
         row = RENDER.get(type_)
         if row is None:
             continue
-        kind, properties = row(change, session)
-        legacy = LEGACY.get(type_)
+        kind, properties = row(change, session_id)
         sync: Sync | None = None
         if not is_resent and type_ in LASTING_CHANGES:
             sync, seq = _sync(session_id, seq, at_ms), seq + 1
-        older = None if legacy is None else legacy(change, session)
+        older = _no_event if isinstance(change, PartChanged) and change.is_empty else None
         subject = (kind, change.request.id) if isinstance(change, RequestOpened) else None
         events.append(OpenCodeEvent(kind, properties, scope, project, type_ in URGENT, older, sync, subject))
     return events
@@ -84,7 +82,7 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
 def _sync(session_id: str, seq: int, at_ms: int) -> Sync:
     """Return the place of a lasting event in the session's history. It depends only on the journal."""
     value = (at_ms * COUNTER_SPAN + seq % COUNTER_SPAN) & MASK
-    return Sync(session_id, seq, render_id("evt", value, hashed_tail(f"{session_id}:sync:{seq}")))
+    return Sync(session_id, seq, f"evt_{value:012x}{hashed_tail(f'{session_id}:sync:{seq}')}")
 
 
 class _GrownPart(TypedDict):
@@ -95,16 +93,8 @@ class _GrownPart(TypedDict):
     delta: str
 
 
-Legacy: TypeAlias = Callable[[], OpenCodeEvent | None]
-"""Creates the event for clients of 1.1 and older."""
-
-
-def _legacy_part(change: PartChanged, session: Session) -> Legacy | None:
-    return _no_event if change.is_empty else None
-
-
 def _no_event() -> OpenCodeEvent | None:
-    return None
+    """Clients of 1.1 and older get no part that is empty yet."""
 
 
 def _grown_part(change: TextGrew, session: Session) -> OpenCodeEvent | None:
@@ -117,88 +107,84 @@ def _grown_part(change: TextGrew, session: Session) -> OpenCodeEvent | None:
     return OpenCodeEvent("message.part.updated", properties)
 
 
-LEGACY: Mapping[type[Any], Callable[[Any, Session], Legacy | None]] = {PartChanged: _legacy_part}
-"""Changes whose events differ for clients of 1.1 and older, beside `TextGrew`: they get the whole part of a growing text."""
+def _session_created(change: SessionCreated, session_id: str) -> SessionEvent:
+    return "session.created", {"sessionID": session_id, "info": read.session(change.record)}
 
 
-def _session_created(change: SessionCreated, session: Session) -> SessionEvent:
-    return "session.created", {"sessionID": session.id, "info": read.session(change.record)}
+def _session_changed(change: SessionChanged, session_id: str) -> SessionEvent:
+    return "session.updated", {"sessionID": session_id, "info": read.session(change.record)}
 
 
-def _session_changed(change: SessionChanged, session: Session) -> SessionEvent:
-    return "session.updated", {"sessionID": session.id, "info": read.session(change.record)}
+def _session_deleted(change: SessionDeleted, session_id: str) -> SessionEvent:
+    return "session.deleted", {"sessionID": session_id, "info": read.session(change.record)}
 
 
-def _session_deleted(change: SessionDeleted, session: Session) -> SessionEvent:
-    return "session.deleted", {"sessionID": session.id, "info": read.session(change.record)}
+def _status(change: StatusChanged, session_id: str) -> SessionEvent:
+    return "session.status", {"sessionID": session_id, "status": read.status(change.status)}
 
 
-def _status(change: StatusChanged, session: Session) -> SessionEvent:
-    return "session.status", {"sessionID": session.id, "status": read.status(change.status)}
+def _idle(change: TurnEnded, session_id: str) -> SessionEvent:
+    return "session.idle", {"sessionID": session_id}
 
 
-def _idle(change: TurnEnded, session: Session) -> SessionEvent:
-    return "session.idle", {"sessionID": session.id}
+def _prompt_failed(change: PromptFailed, session_id: str) -> SessionEvent:
+    return "session.error", {"sessionID": session_id, "error": read.failure(change.failure)}
 
 
-def _prompt_failed(change: PromptFailed, session: Session) -> SessionEvent:
-    return "session.error", {"sessionID": session.id, "error": read.failure(change.failure)}
+def _diffs(change: DiffsChanged, session_id: str) -> SessionEvent:
+    return "session.diff", {"sessionID": session_id, "diff": list(map(read.file_diff, change.diffs))}
 
 
-def _diffs(change: DiffsChanged, session: Session) -> SessionEvent:
-    return "session.diff", {"sessionID": session.id, "diff": list(map(read.file_diff, change.diffs))}
+def _todos(change: TodosChanged, session_id: str) -> SessionEvent:
+    return "todo.updated", {"sessionID": session_id, "todos": list(map(read.todo, change.todos))}
 
 
-def _todos(change: TodosChanged, session: Session) -> SessionEvent:
-    return "todo.updated", {"sessionID": session.id, "todos": list(map(read.todo, change.todos))}
-
-
-def _command(change: CommandExecuted, session: Session) -> SessionEvent:
+def _command(change: CommandExecuted, session_id: str) -> SessionEvent:
     return "command.executed", {
-        "sessionID": session.id,
+        "sessionID": session_id,
         "name": change.name,
         "arguments": change.arguments,
         "messageID": change.message_id,
     }
 
 
-def _session_compacted(change: SessionCompacted, session: Session) -> SessionEvent:
-    return "session.compacted", {"sessionID": session.id}
+def _session_compacted(change: SessionCompacted, session_id: str) -> SessionEvent:
+    return "session.compacted", {"sessionID": session_id}
 
 
-def _notice(change: Notice, session: Session) -> SessionEvent:
+def _notice(change: Notice, session_id: str) -> SessionEvent:
     return "tui.toast.show", {"message": change.text, "variant": change.level, "duration": TOAST_MS}
 
 
-def _file(change: FileEdited, session: Session) -> SessionEvent:
+def _file(change: FileEdited, session_id: str) -> SessionEvent:
     return "file.edited", {"file": change.path}
 
 
-def _message(change: MessageChanged, session: Session) -> SessionEvent:
-    return "message.updated", {"sessionID": session.id, "info": read.info(change.info, session.id)}
+def _message(change: MessageChanged, session_id: str) -> SessionEvent:
+    return "message.updated", {"sessionID": session_id, "info": read.info(change.info, session_id)}
 
 
-def _message_removed(change: MessageRemoved, session: Session) -> SessionEvent:
-    return "message.removed", {"sessionID": session.id, "messageID": change.message_id}
+def _message_removed(change: MessageRemoved, session_id: str) -> SessionEvent:
+    return "message.removed", {"sessionID": session_id, "messageID": change.message_id}
 
 
-def _part(change: PartChanged, session: Session) -> SessionEvent:
-    part = read.part(change.part, session.id, change.message_id)
-    return "message.part.updated", {"sessionID": session.id, "part": part, "time": change.at_ms}
+def _part(change: PartChanged, session_id: str) -> SessionEvent:
+    part = read.part(change.part, session_id, change.message_id)
+    return "message.part.updated", {"sessionID": session_id, "part": part, "time": change.at_ms}
 
 
-def _part_removed(change: PartRemoved, session: Session) -> SessionEvent:
-    return "message.part.removed", {"sessionID": session.id, "messageID": change.message_id, "partID": change.part_id}
+def _part_removed(change: PartRemoved, session_id: str) -> SessionEvent:
+    return "message.part.removed", {"sessionID": session_id, "messageID": change.message_id, "partID": change.part_id}
 
 
-def _request_opened(change: RequestOpened, session: Session) -> SessionEvent:
+def _request_opened(change: RequestOpened, session_id: str) -> SessionEvent:
     if isinstance(change.request, PermissionRequest):
-        return "permission.asked", read.permission(change.request, session.id)
-    return "question.asked", read.question(change.request, session.id)
+        return "permission.asked", read.permission(change.request, session_id)
+    return "question.asked", read.question(change.request, session_id)
 
 
-def _request_closed(change: RequestClosed, session: Session) -> SessionEvent:
-    place: QuestionRejectedProperties = {"sessionID": session.id, "requestID": change.request.id}
+def _request_closed(change: RequestClosed, session_id: str) -> SessionEvent:
+    place: QuestionRejectedProperties = {"sessionID": session_id, "requestID": change.request.id}
     if isinstance(change.request, PermissionRequest):
         return "permission.replied", {**place, "reply": REPLIES[change.answer]}
     if change.answer == "answered":
@@ -206,7 +192,7 @@ def _request_closed(change: RequestClosed, session: Session) -> SessionEvent:
     return "question.rejected", place
 
 
-RENDER: Mapping[type[Any], Callable[[Any, Session], SessionEvent]] = {
+RENDER: Mapping[type[Any], Callable[[Any, str], SessionEvent]] = {
     SessionCreated: _session_created,
     SessionChanged: _session_changed,
     SessionDeleted: _session_deleted,

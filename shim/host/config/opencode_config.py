@@ -145,8 +145,8 @@ class OpenCodeConfig:
 
     def offers(self, provider: str) -> bool:
         """Whether a provider is offered: it is not in `disabled_providers`. A project switches none on."""
-        lists = (values.get("disabled_providers") or () for values in (self.personal_values, self.project_values))
-        return not any(provider in names for names in lists)
+        personal, project = self.personal_values.get("disabled_providers"), self.project_values.get("disabled_providers")
+        return provider not in (personal or ()) and provider not in (project or ())
 
     @property
     def shares_new_sessions(self) -> bool:

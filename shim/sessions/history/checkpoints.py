@@ -267,7 +267,7 @@ async def open_from(state: SessionState, store: Store, *, until: int | None = No
     messages = Messages.of(saved.messages, [stored_page(MESSAGES, ref, read_page) for ref in saved.message_pages])
     loose = ((entry.id, entry) for entry in saved.entries)
     entries = Entries(loose, [stored_page(ENTRIES, ref, read_page) for ref in saved.entry_pages])
-    state.reducer = core.restore(saved.reducer, messages, entries)
+    state.restore(core.restore(saved.reducer, messages, entries))
     state.journal.sequence, state.journal.event_id = saved.sequence, saved.event_id
     state.journal.native_session_id, state.turn_id = saved.native_session_id, saved.turn_id
     state.ended = None if saved.ended is None else SessionEndedData.model_validate(saved.ended)

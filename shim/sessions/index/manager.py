@@ -432,7 +432,8 @@ class SessionManager:
         """
         await self.others.need_turn_here(session_id)
         entry = await self._load(session_id)
-        await require(entry.record.directory, self.deps.roots)
+        if self.deps.roots:
+            await require(entry.record.directory, self.deps.roots)
         if entry.subagent:
             raise InvalidRequest(
                 "This session belongs to a subagent and is driven by its parent: send the prompt to the parent session."
@@ -561,7 +562,7 @@ class SessionManager:
     def policy(self, state: SessionState, mode: str = "") -> Policy:
         """The permission rules in force for a session, with `mode` as the mode in force."""
         record = state.session.record
-        session = rules_from_json(list(record.permission or ()))
+        session = rules_from_json(list(record.permission)) if record.permission else ()
         parent, variables = self.index.find(record.parent_id or ""), state.variables
         if parent is not None and parent.state is not None:
             if self.index.get(state.id).subagent:  # clients see a subagent's rules in native's form, for its cards

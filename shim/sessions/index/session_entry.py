@@ -59,7 +59,7 @@ class SessionEntry:
         data: dict[str, Any] = {
             "record": record_json(record),
             "agent": self.agent,
-            "native": {name: asdict(session) for name, session in self.native.items()},
+            "native": dict(zip(self.native, map(asdict, self.native.values()), strict=True)),
             "busy": self.busy,
             "subagent": self.subagent,
         }

@@ -47,8 +47,11 @@ class Grants:
 
     def rules(self, directory: str, agent: str) -> tuple[Rule, ...]:
         """The grants of a directory as rules for the calls of an agent."""
-        grants = (grant for grant in self._grants if grant.directory == directory and grant.agent in ("", agent))
-        return tuple(Rule(grant.permission, grant.pattern, "allow") for grant in grants)
+        rules: list[Rule] = []
+        for grant in self._grants:
+            if grant.directory == directory and grant.agent in ("", agent):
+                rules.append(Rule(grant.permission, grant.pattern, "allow"))
+        return tuple(rules)
 
     def list_grants(self) -> tuple[Grant, ...]:
         """The grants of all directories."""

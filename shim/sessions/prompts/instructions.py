@@ -15,7 +15,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from universal.items import Item, StatusPart
 from universal.lib.jsonvalue import JsonObject, obj, text
 
 LABEL = "instructions"
@@ -38,7 +37,10 @@ class DueInstructions:
 
     def with_system(self, system: str | None) -> str | None:
         """The `system` text with the prompt's own."""
-        return "\n\n".join(part for part in (self.text, system or "") if part) or None
+        return "\n\n".join(filter(None, (self.text, system))) or None
+
+
+NO_INSTRUCTIONS = DueInstructions("", {})
 
 
 class Instructions:
@@ -52,17 +54,15 @@ class Instructions:
         self.entries: dict[str, Any] = {}
         self.announced: dict[str, str] = {}
 
-    def add(self, item: Item) -> None:
-        """Apply the next status item."""
-        label = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
-        meta = obj(item.metadata)
+    def note(self, label: str, meta: JsonObject) -> None:
+        """Apply the next status."""
         if label == LABEL:
             key = text(meta.get("key"))
             if "json" in meta:
                 self.entries[key] = json.loads(text(meta["json"]))
             else:
                 self.entries.pop(key, None)
-        elif label == "prompt":
+        elif label == "prompt" and "instructions" in meta:
             for key, digest in obj(obj(meta.get("instructions")).get("delta")).items():
                 if digest == REMOVED:
                     self.announced.pop(key, None)
@@ -71,6 +71,8 @@ class Instructions:
 
     def due(self) -> DueInstructions:
         """The instructions for the prompt that is dispatched now."""
+        if not (self.entries or self.announced):
+            return NO_INSTRUCTIONS
         now = {key: hash_of(value) for key, value in self.entries.items()}
         delta = {key: digest for key, digest in now.items() if self.announced.get(key) != digest}
         delta |= {key: REMOVED for key in self.announced if key not in now}

@@ -244,7 +244,7 @@ class PromptDispatcher:
                     if started_key == key
                     else (
                         self._snapshots.begin(may_lines_wait=self._holds_calls),
-                        self._wait_until_stored(key),
+                        *((self._wait_until_stored(key),) if self._deps.store.ownership.sessions_move else ()),
                     )
                 )
                 started_key = key
@@ -256,12 +256,7 @@ class PromptDispatcher:
                 self._fail(pending, f"{pending.agent} could not be started: {error}")
 
     async def _wait_until_stored(self, key: str) -> None:
-        """In a cluster, wait until a prompt is stored: one that was not would be done here, and again by the next owner.
-
-        Returns too when its turn is over.
-        """
-        if not self._deps.store.ownership.sessions_move:
-            return
+        """Wait until a prompt is stored or its turn is over: one that was not would be done here, and again by the next owner."""
         while self._waiting_key == key:
             try:
                 await self._deps.store.flush(self._state.id)

@@ -11,7 +11,7 @@ from typing import Any
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from universal.codec import COMPACT, Attachment, Prompt
-from universal.items import ContentPart, Item, ItemKind, ItemRole, StatusPart
+from universal.items import ContentPart, Item, ItemKind, ItemRole
 from universal.lib.jsonvalue import JsonObject, arr, obj, text
 from universal.session.user_prompt import UserPrompt, prompt_of, user_item
 from universal.session.values import File, Part, Text
@@ -149,15 +149,15 @@ class PendingPrompts:
         self.prompts[prompt.message_id] = prompt
 
     def add(self, item: Item) -> None:
-        """Take in the next completed item."""
-        if item.kind is ItemKind.STATUS:
-            if any(isinstance(part, StatusPart) and part.label == "prompt" for part in item.content):
-                self._apply_status(obj(item.metadata))
-        elif item.role is ItemRole.USER and (accepted := pending_prompt_of(item)) is not None:
+        """Take in the next completed item that is no status."""
+        if item.role is ItemRole.USER and (accepted := pending_prompt_of(item)) is not None:
             message_id = self._message_of(item.item_id)
             self.prompts[message_id] = accepted.with_message_id(message_id)
 
-    def _apply_status(self, meta: JsonObject) -> None:
+    def note(self, label: str, meta: JsonObject) -> None:
+        """Take in the next status."""
+        if label != "prompt":
+            return
         message_id, state = self._message_of(text(meta.get("item_id"))), meta.get("state")
         accepted = self.prompts.get(message_id)
         if state == "handed":

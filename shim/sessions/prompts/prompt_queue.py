@@ -36,7 +36,7 @@ class PromptQueue:
         self._order(pending)
 
     def _order(self, pending: PendingPrompt) -> None:
-        if not pending.waits_for_all:
+        if len(self.pending) > 1 and not pending.waits_for_all:
             patient = [key for key, prompt in self.pending.items() if prompt.waits_for_all]
             self._state.machine.advance(pending.prompt.key, patient)
 

@@ -151,9 +151,11 @@ def _is_imported(session: Session, model: ModelRef) -> bool:
 def _model(agent: Agent, id_: str) -> Model | None:
     """The model of this id; None if there is none. Before an agent has told its models, it is the judge of their ids."""
     models = agent.catalogue.models
-    offer = next((m for m in models if m.id == id_), None)
+    for model in models:
+        if model.id == id_:
+            return model
     untold = not models or agent.catalogue is agent.spec.default_catalogue
-    return offer or (Model(id_, id_) if untold or id_ == OWN_CHOICE else None)
+    return Model(id_, id_) if untold or id_ == OWN_CHOICE else None
 
 
 def check_ids(session: Session, body: PromptRequest) -> None:

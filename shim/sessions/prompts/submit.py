@@ -58,11 +58,9 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
         rules = [{"permission": n, "pattern": "*", "action": "allow" if on else "deny"} for n, on in body.tools.items()]
         state.change_record(permission=[*(record.permission or ()), *rules])
     if reply:
-        title = title_of(first_text(body))
-        actor.prompt(accepted, title if title and is_default_title(record.title) else None)
-    else:
-        actor.park(accepted)
-    return state.reducer.transcript.prompt_of_item(accepted.item.item_id)
+        title = title_of(first_text(body)) if is_default_title(record.title) else ""
+        return actor.prompt(accepted, title or None)
+    return actor.park(accepted)
 
 
 async def _need_new_ids(actor: SessionActor, body: PromptRequest) -> None:

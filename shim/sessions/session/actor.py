@@ -289,19 +289,25 @@ class SessionActor:
         """When the oldest open request was made (epoch ms), of all sessions or of `state`. None if none is open."""
         return self._requests.waiting_since_ms(state)
 
-    def prompt(self, pending: PendingPrompt, title: str | None = None) -> None:
-        """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free."""
+    def prompt(self, pending: PendingPrompt, title: str | None = None) -> str:
+        """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free.
+
+        Returns the id of its message.
+        """
         self._touch()
         with self.deps.changes.burst, self.main.journal:
             shown = self.main.record_prompt(pending)
             if title is not None:
                 self.main.change_record(title=title)
             self.prompt_queue.queue(shown)
+        return shown.message_id
 
-    def park(self, pending: PendingPrompt) -> None:
-        """Show the prompt. It goes along with the next one, or is dispatched by `PromptQueue.resume`."""
+    def park(self, pending: PendingPrompt) -> str:
+        """Show the prompt. It goes along with the next one, or is dispatched by `PromptQueue.resume`. Returns its id."""
         self._touch()
-        self.prompt_queue.park(self.main.record_prompt(pending))
+        shown = self.main.record_prompt(pending)
+        self.prompt_queue.park(shown)
+        return shown.message_id
 
     def abort(self) -> None:
         """Stop the running turn, if there is one."""

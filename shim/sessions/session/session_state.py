@@ -44,7 +44,6 @@ from universal.items import Item, ItemKind, ItemStatus, StatusPart
 from universal.lib.jsonvalue import JsonObject, obj
 from universal.session import checkpoint as core
 from universal.session.changes import Change, MessageChanged, PartChanged, TextGrew
-from universal.session.model import Session
 from universal.session.record_json import RecordChanges, changes_json
 from universal.session.reducer import Reducer
 from universal.turn import Effect, Input, State, TurnEnd, TurnMachine, TurnStart
@@ -153,6 +152,8 @@ log = structlog.get_logger()
 
 OUTCOMES = {"completed": "succeeded", "aborted": "interrupted"}
 """Reason of a turn's end -> outcome in OpenCode 2. Other reasons mean `failed`."""
+NOTED_LABELS = frozenset({"prompt", "instructions"})
+"""Status items that tell of prompts, and of what goes along with them."""
 NOTED = frozenset({EventType.SESSION_STARTED, EventType.SESSION_ENDED, EventType.ITEM_COMPLETED})
 """Events of which the session remembers more than its clients see."""
 PART_OF_PIECE = attrgetter("data.item_id", "data.part_index", "data.part_type")
@@ -189,6 +190,7 @@ class SessionState:
     config_at_start: the configuration when the agent got the first prompt of the running or last turn.
     pending_prompts: prompts that no agent has been given, as the journal tells; the queue has those to be handed over.
     stored: what the store has as the session's checkpoint.
+    session: what clients see.
     ended: why its agent is gone, None while it is there or may come back. With `terminated_by: daemon` it is gone for good.
     """
 
@@ -207,6 +209,7 @@ class SessionState:
         self.id = session_id
         self.journal = SessionJournal(session_id, store=store, clock=clock, ids=ids)
         self.reducer = Reducer(session_id, agent)
+        self.session = self.reducer.session
         self.machine = TurnMachine()
         self.facts: JsonObject = {}
         self.instructions = Instructions()
@@ -233,10 +236,9 @@ class SessionState:
         """Sequence of the journal's last event."""
         return self.journal.sequence
 
-    @property
-    def session(self) -> Session:
-        """The session's state that clients see."""
-        return self.reducer.session
+    def restore(self, reducer: Reducer) -> None:
+        """Go on with the session of a checkpoint."""
+        self.reducer, self.session = reducer, reducer.session
 
     def load(self, events: Sequence[UniversalEvent]) -> None:
         """Rebuild the state from the journal, page by page, with the same code as live. Nothing is stored or published."""
@@ -375,9 +377,12 @@ class SessionState:
 
     def _note_item(self, event: UniversalEvent) -> None:
         if event.type is EventType.ITEM_COMPLETED and isinstance(event.data, ItemData):
-            self.pending_prompts.add(event.data.item)
-            if event.data.item.kind is ItemKind.STATUS:
-                self.instructions.add(event.data.item)
+            item = event.data.item
+            if item.kind is not ItemKind.STATUS:
+                self.pending_prompts.add(item)
+            elif (label := item.label) in NOTED_LABELS:
+                self.pending_prompts.note(label, item.metadata or {})
+                self.instructions.note(label, item.metadata or {})
 
     def on_read(self) -> None:
         """Note that a client has read the session. While a turn runs, it soon gets again what it may have missed."""
@@ -426,7 +431,7 @@ class SessionState:
         elif event.type is EventType.TURN_ENDED and isinstance(data, TurnData):
             outcome = OUTCOMES.get(str(obj(data.metadata).get("reason", "completed")), "failed")
             self.facts = {**self.facts, "outcome": outcome, "idle": from_rfc3339(event.time)}
-        elif isinstance(data, ItemData) and _label(data.item) == "viewed":
+        elif isinstance(data, ItemData) and data.item.label == "viewed":
             self.facts = {**self.facts, "viewed": obj(data.item.metadata).get("idle")}
 
     def notify_changed(self) -> None:
@@ -435,7 +440,8 @@ class SessionState:
 
     def apply(self, input_: Input, key: str = "", **metadata: Any) -> list[Effect]:
         """Apply an input to the turn machine. Starts and ends are recorded here; other effects are for the caller."""
-        self._add_metadata(metadata)
+        if metadata:
+            self._add_metadata(metadata)
         effects = self.machine.apply(input_, key)
         for effect in effects:
             if isinstance(effect, TurnStart):
@@ -502,9 +508,3 @@ class SessionState:
             waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
             await waiter
-
-
-def _label(item: Item) -> str:
-    """The name of a status item, or "" for other items."""
-    label = next((part.label for part in item.content if isinstance(part, StatusPart)), "")
-    return label if item.kind is ItemKind.STATUS else ""

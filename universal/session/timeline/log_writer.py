@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from universal.lib.ids import COUNTER_SPAN, MASK, IdSequence, hashed_tail
+from universal.lib.ids import COUNTER_SPAN, MASK, hashed_tail, highest
 from universal.session.entries import Timeline
 from universal.session.log import LIVE_ONLY, LogAppended, LogEvent
 
@@ -45,9 +45,7 @@ class LogWriter:
 
     def saw(self, id_: str) -> None:
         """Note the id of a message or part, so that later ids sort after it."""
-        ids = IdSequence(self._timeline.highest_id)
-        ids.saw(id_, self.at)
-        self._timeline.highest_id = ids.last
+        self._timeline.highest_id = highest(self._timeline.highest_id, id_, self.at)
 
     def next_message_id(self) -> str:
         """The id for a message that the next event makes."""

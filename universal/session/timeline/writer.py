@@ -16,7 +16,7 @@ from itertools import islice
 from typing import Any, ClassVar
 
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData, SessionStartedData, UniversalEvent
-from universal.items import Item, ItemKind, ItemRole, StatusPart
+from universal.items import Item, ItemKind, ItemRole
 from universal.lib.jsonvalue import arr, obj, text, whole
 from universal.session import importer
 from universal.session.changes import (
@@ -177,9 +177,10 @@ class StatusesWriter:
         id_ = self._prompt_of_item(text(meta.get("item_id")))
         waiting = inbox.get(id_)
         if state == "handed":
-            carried = {text(prompt_id) for prompt_id in arr(meta.get("carried"))}
-            self._instructions_changed(obj(meta.get("instructions")))
-            self._deliver([prompt_id for prompt_id in inbox if prompt_id in carried and prompt_id != id_] + [id_])
+            if instructions := meta.get("instructions"):
+                self._instructions_changed(obj(instructions))
+            carried = set(map(text, arr(meta.get("carried")))) - {id_}
+            self._deliver([*filter(carried.__contains__, inbox), id_])
         elif waiting is None:
             return
         elif state == "withdrawn" or (state == "cancelled" and waiting.kind == "compaction"):
@@ -358,24 +359,21 @@ class TimelineWriter:
         `is_live`: whether somebody may be told of them. Of a journal that is loaded no events are made.
         """
         self._log.begin(event.sequence, at_ms, is_live=is_live)
-        self._event, self._label = event, _label(event)
-        self._write(event, changes)
-        self._event = None  # most sessions are at rest, and need not hold their last event
-        return self._log.take()
-
-    def _write(self, event: UniversalEvent, changes: Sequence[Change]) -> None:
+        self._event, self._label = event, _label(event) if event.type is EventType.ITEM_COMPLETED else ""
         if self._label == "imported":
             self._import_message(changes)
-            return
-        if isinstance(event.data, ErrorData) and event.data.code in START_ERRORS:
+            changes = ()
+        elif isinstance(event.data, ErrorData) and event.data.code in START_ERRORS:
             self._deliver(self._statuses.take_cancelled())
         for change in changes:
             handler = self._CHANGES.get(type(change))
             if handler is not None:
                 handler(self, change)
         after = self._AFTER.get(event.type)
-        if after is not None:
+        if after is not None and self._label != "imported":
             after(self, event.data)
+        self._event = None  # most sessions are at rest, and need not hold their last event
+        return self._log.take()
 
     # --- session -------------------------------------------------------------------------------------------
 
@@ -390,7 +388,8 @@ class TimelineWriter:
         self._log.write(SessionBegan(record, timeline.fork))
 
     def _session_changed(self, change: SessionChanged) -> None:
-        self._statuses.record_changed(change.record, choices=_selections(self._event, self._label))
+        choices = _selections(self._event, self._label) if self._label in ("session", "mode") else frozenset[str]()
+        self._statuses.record_changed(change.record, choices=choices)
 
     # --- turns ---------------------------------------------------------------------------------------------
 
@@ -502,6 +501,8 @@ class TimelineWriter:
             self._part(change.message_id, change.part)
 
     def _part(self, message_id: str, part: Part) -> None:
+        if self._timeline.entry_of(message_id) is None and message_id not in self._timeline.shells:
+            return  # such as a prompt's, which is shown when it is delivered
         if self._steps.entry(message_id) is not None:
             self._steps.part(message_id, part)
         elif self._asides.has(message_id):
@@ -537,7 +538,7 @@ class TimelineWriter:
         if item.kind is ItemKind.STATUS:
             handler = STATUSES.get(self._label)
             if handler is not None:
-                handler(self._statuses, obj(item.metadata))
+                handler(self._statuses, item.metadata or {})
         elif item.kind is ItemKind.MESSAGE and item.role is ItemRole.USER:
             self._prompt(item)
         else:
@@ -559,10 +560,9 @@ class TimelineWriter:
     # --- prompts -------------------------------------------------------------------------------------------
 
     def _prompt(self, item: Item) -> None:
-        metadata = obj(item.metadata)
         id_ = self._transcript.prompt_of_item(item.item_id)
         message = self._session.messages.get(id_)
-        if message is None or metadata.get("origin") == SHELL_ORIGIN:
+        if message is None or (item.metadata or {}).get("origin") == SHELL_ORIGIN:
             return
         details = prompt_of(item).details
         if details.kind == "skill":  # it is written at once, whenever the agent gets it
@@ -573,7 +573,7 @@ class TimelineWriter:
             self._deliver([id_])  # a subagent's prompts are given to it by its agent
 
     def _enqueue(self, id_: str, parts: Sequence[Part], details: PromptDetails) -> None:
-        is_wish = any(isinstance(part, CompactionMark) for part in parts)
+        is_wish = CompactionMark in map(type, parts)
         prompt = PendingPrompt(
             id_,
             "compaction" if is_wish else "synthetic" if details.kind == "synthetic" else "user",
@@ -648,16 +648,16 @@ class TimelineWriter:
 def _selections(event: UniversalEvent | None, label: str) -> frozenset[str]:
     """The names, of agent and model, that somebody selects by this event."""
     item = event.data.item if event is not None and isinstance(event.data, ItemData) else None
-    if item is None or label not in ("session", "mode"):
+    if item is None:
         return frozenset()
     return frozenset({"agent"} if label == "mode" else obj(item.metadata).keys() & {"agent", "model"})
 
 
 def _label(event: UniversalEvent) -> str:
-    """The label of a status item; `imported` for a message made elsewhere; empty for all else."""
-    if event.type is not EventType.ITEM_COMPLETED or not isinstance(event.data, ItemData):
+    """The label of a completed status item; `imported` for a message made elsewhere; empty for all else."""
+    if not isinstance(event.data, ItemData):
         return ""
     item = event.data.item
     if item.kind is ItemKind.STATUS:
-        return next((part.label for part in item.content if isinstance(part, StatusPart)), "")
+        return item.label
     return "imported" if item.metadata is not None and item.metadata.get("imported") else ""

@@ -65,7 +65,7 @@ class PromptPart(BaseModel):
 
 
 def _text(part_id: str, fields: JsonObject) -> Text:
-    time = obj(fields.get("time"))
+    time = obj(fields["time"]) if "time" in fields else {}
     optional = fields.get("synthetic"), fields.get("ignored"), fields.get("metadata")
     return Text(part_id, fields["text"], time.get("start"), time.get("end"), *optional)
 
@@ -87,7 +87,7 @@ _VALUES: Mapping[str, Callable[[str, JsonObject], Part]] = {"text": _text, "file
 
 
 def _values(parts: Sequence[PromptPart]) -> tuple[Part, ...]:
-    return tuple(part.value(index) for index, part in enumerate(parts))
+    return tuple(map(PromptPart.value, parts, range(len(parts))))
 
 
 class PromptBody(BaseModel):

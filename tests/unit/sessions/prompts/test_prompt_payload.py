@@ -14,7 +14,7 @@ from shim.sessions.prompts.prompt_payload import PendingPrompts, pending_prompt_
 from shim.sessions.prompts.prompt_request import AGENT_HINT, SUBTASK, PromptRequest, accept, choose
 from tests.fakes.agents_directory import FakeAgents, agent, services_for_choice
 from universal.codec import Attachment, Catalogue, Model
-from universal.items import Item, ItemKind, ItemStatus, StatusPart
+from universal.items import Item
 from universal.session.model import Session, SessionRecord
 from universal.session.values import AgentMention, File, ModelRef, OtherPart, Part, Text
 
@@ -95,9 +95,7 @@ async def test_states_of_waiting_prompts() -> None:
         waiting.add(store_and_load(one.item))
 
     def became(**metadata: Any) -> None:
-        content = (StatusPart(label="prompt"),)
-        kind, status = ItemKind.STATUS, ItemStatus.COMPLETED
-        waiting.add(Item(item_id="item_s", kind=kind, status=status, content=content, metadata=metadata))
+        waiting.note("prompt", metadata)
 
     became(state="cancelled", item_id=second.item.item_id)
     became(state="delivery", item_id=second.item.item_id, delivery="queue")

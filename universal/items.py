@@ -192,12 +192,6 @@ class Item(Frozen):
     metadata: dict[str, Json] | None = None
 
     @property
-    def label(self) -> str:
-        """The label of a status item; "" of all others."""
-        part = self.status_part
-        return "" if part is None else part.label
-
-    @property
     def status_part(self) -> StatusPart | None:
         """The line of a status item; None of all others."""
         for part in self.content if self.kind is ItemKind.STATUS else ():

@@ -63,18 +63,15 @@ class Ids:
         self._last = 0
         self._tails: list[str] = []
 
-    def _value(self) -> int:
-        self._last = max(self._clock.now_ms() * COUNTER_SPAN, self._last) + 1
-        return self._last
-
     def new(self, kind: Kind) -> str:
         """Create an id: `itm_`, `per_`, `que_`, `evt_`, `pty_`, `wrk_`, `trn_`, `sh_` ascend, `ses_` descends."""
         if not self._tails:
             self._tails = random_tails()
         tail = self._tails.pop()
+        value = self._last = max(self._clock.now_ms() * COUNTER_SPAN, self._last) + 1
         if kind == "session":
-            return render(_PREFIX[kind], self._value(), tail, descending=True)
-        return f"{_PREFIX[kind]}_{self._value() & MASK:012x}{tail}"
+            return render(_PREFIX[kind], value, tail, descending=True)
+        return f"{_PREFIX[kind]}_{value & MASK:012x}{tail}"
 
     def events(self, count: int, at_ms: int) -> list[str]:
         """Create the ids of events of the same moment (epoch milliseconds), which their writer has read from the clock."""
@@ -101,7 +98,7 @@ class Ids:
 
         Every piece of text carries one, beside its position in the stream (`shim.stream.frame`), so it has no random tail.
         """
-        return f"evt_{self._value() & MASK:012x}"
+        return self.moments(1)[0]
 
     def factory(self) -> Callable[[Literal["item", "permission", "question"]], str]:
         """Return the id factory for codecs."""

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import structlog
 
 from shim.lib.errors import SessionElsewhere, StoreError
 from shim.store.base import Store
 from universal.events import EventType, UniversalEvent
-from universal.session.changes import Change, TextGrew
+from universal.session.changes import Change
 from universal.session.model import Session
 
 log = structlog.get_logger(__name__)
@@ -100,19 +100,15 @@ class ChangeFeed:
 
     def __init__(self, burst: AbstractContextManager[None] = NO_BURST) -> None:
         self.burst = burst
-        self._observers: tuple[ChangeObserver, ...] = ()
-        self._text_observers: tuple[ChangeObserver, ...] = ()
+        self._observers: tuple[tuple[ChangeObserver, frozenset[type[Any]] | None], ...] = ()
 
-    def observe(self, observer: ChangeObserver, *, takes_text: bool = True) -> None:
-        """Call the observer with all changes until `forget`. It must not wait. `takes_text`: also with text that only grows."""
-        self._observers = (*self._observers, observer)
-        if takes_text:
-            self._text_observers = (*self._text_observers, observer)
+    def observe(self, observer: ChangeObserver, kinds: Iterable[type[Any]] | None = None) -> None:
+        """Call the observer with all changes until `forget`. It must not wait. `kinds`: only if one of these is among them."""
+        self._observers = (*self._observers, (observer, None if kinds is None else frozenset(kinds)))
 
     def forget(self, observer: ChangeObserver) -> None:
         """Stop calling the observer. A second call does nothing."""
-        self._observers = tuple(registered for registered in self._observers if registered != observer)
-        self._text_observers = tuple(registered for registered in self._text_observers if registered != observer)
+        self._observers = tuple(registered for registered in self._observers if registered[0] != observer)
 
     def publish(
         self,
@@ -126,9 +122,10 @@ class ChangeFeed:
     ) -> None:
         """Publish changes to all observers."""
         published = SessionChanges(changes, session, at_ms, is_resent, sequence, is_stored)
-        is_text = set(map(type, changes)) == {TextGrew}
-        for observer in self._text_observers if is_text else self._observers:
-            observer(published)
+        made = set(map(type, changes))
+        for observer, kinds in self._observers:
+            if kinds is None or not kinds.isdisjoint(made):
+                observer(published)
 
 
 class Listener:

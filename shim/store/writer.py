@@ -76,7 +76,8 @@ class GroupWriter:
         self._accepted = 0
         self._committed = 0
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
-        self._failure: StoreError | None = None
+        self.failure: StoreError | None = None
+        """Why the last commit failed, or None."""
         self._closing = self._urgent = False
         self._ended = False
         self._thread = threading.Thread(target=self._run, name="store-write", daemon=True)
@@ -84,11 +85,6 @@ class GroupWriter:
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
-
-    @property
-    def failure(self) -> StoreError | None:
-        """Why the last commit failed, or None."""
-        return self._failure
 
     @property
     def has_ended(self) -> bool:
@@ -105,7 +101,7 @@ class GroupWriter:
     def is_crowded(self) -> bool:
         """True if the queue is half full without a failure, so that producers should wait."""
         half = len(self._queue) * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
-        return half and self._failure is None and not self._closing
+        return half and self.failure is None and not self._closing
 
     def need_room(self, rows: int) -> None:
         """Raise StoreError if `put` would refuse this number of rows, whatever their size."""
@@ -126,7 +122,7 @@ class GroupWriter:
             self._queue.extend(statements)
             self._bytes += size
             self._accepted += len(statements)
-            self._urgent |= at_once and self._failure is None
+            self._urgent |= at_once and self.failure is None
             if self._urgent or was == 0 or len(self._queue) >= self._limits.group_rows > was:
                 self._changed.notify()
 
@@ -136,7 +132,7 @@ class GroupWriter:
             raise StoreError("The store is closed; nothing more can be written.")
         full = len(self._queue) + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes
         if full and self._queue:
-            why = self._failure or "the disk is too slow"
+            why = self.failure or "the disk is too slow"
             raise StoreError(
                 f"{len(self._queue)} rows ({self._bytes} bytes) wait to be written and no more are taken: {why}. Nothing of this "
                 f"call was queued."
@@ -146,10 +142,10 @@ class GroupWriter:
         """Wait until all queued rows are committed. Raises StoreError if that failed; the rows stay queued."""
         loop = asyncio.get_running_loop()
         with self._changed:
-            if self._committed == self._accepted and self._failure is None:
+            if self._committed == self._accepted and self.failure is None:
                 return
             if self._ended:
-                raise StoreError(str(self._failure or "The store is closed."))
+                raise StoreError(str(self.failure or "The store is closed."))
             written: asyncio.Future[None] = loop.create_future()
             self._waiting.append((self._accepted, written))
             self._changed.notify()
@@ -163,7 +159,7 @@ class GroupWriter:
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join, self._limits.close_s)
         with self._changed:
-            queued, failure = len(self._queue), self._failure
+            queued, failure = len(self._queue), self.failure
         if self._thread.is_alive():
             raise StoreError(f"The disk has not answered for {self._limits.close_s:g} s; {queued} rows may not be written.")
         if queued:
@@ -180,7 +176,7 @@ class GroupWriter:
             self._settle(StoreError(f"The writer of the store has stopped ({error}). Restart the server; this is a bug."), 0)
         with self._changed:
             self._ended = True
-            late = self._failure if self._waiting else None
+            late = self.failure if self._waiting else None
         if late is not None:
             self._settle(late, 0)  # callers of `flush` after the last commit
 
@@ -188,7 +184,7 @@ class GroupWriter:
         """Wait for a group and commit it. False at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._hurry())
-            if self._failure is None:
+            if self.failure is None:
                 self._changed.wait_for(lambda: len(self._queue) >= self._limits.group_rows or self._hurry(), self._limits.group_s)
             else:
                 self._changed.wait_for(self._hurry, self._limits.retry_s)
@@ -209,7 +205,7 @@ class GroupWriter:
     def _settle(self, failure: StoreError | None, count: int) -> None:
         """End a commit: remove its rows from the queue, and wake the waiting calls. All of them get a failure."""
         with self._changed:
-            before, self._failure = self._failure, failure
+            before, self.failure = self.failure, failure
             for _ in range(count):
                 self._bytes -= self._queue.popleft().size
             self._committed += count

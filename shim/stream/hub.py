@@ -179,14 +179,16 @@ class Face(NamedTuple):
 class _Readers:
     """The readers of one face. `begun`: number of ring entries before the first event that can be replayed.
 
-    After the last reader has left, events are made until `wanted_until_ms`, or until `wanted_until` events were published.
+    After the last reader has left (`has_left`), events are made until `wanted_until_ms`, or until `wanted_until` events were
+    published.
     """
 
-    __slots__ = ("begun", "count", "face", "wanted_until", "wanted_until_ms")
+    __slots__ = ("begun", "count", "face", "has_left", "wanted_until", "wanted_until_ms")
 
     def __init__(self, face: Face) -> None:
         self.face = face
         self.count = 0
+        self.has_left = False
         self.wanted_until_ms = 0
         self.wanted_until = 0
         self.begun = 0
@@ -301,7 +303,7 @@ class Hub:
         """Publish the events that each face makes of a change. A face without readers is not asked."""
         positions = self._positions
         for readers in tuple(self._faces.values()):
-            if readers.count or self._is_wanted(readers):
+            if readers.count or (readers.has_left and self._is_wanted(readers)):
                 if positions is not None:
                     positions.begin(change)
                 self.publish_all(readers.face.render(change))
@@ -556,6 +558,7 @@ class Hub:
         now_ms = self._clock.now_ms()
         readers = self._readers_of(audience.face)
         readers.count -= 1
+        readers.has_left = True
         readers.wanted_until_ms = now_ms + int((readers.face.keep_s or 0.0) * 1000)
         audience.encoded_until = readers.wanted_until = self._published + self._bounds.ring_frames
         if reader.state is State.DROPPED:

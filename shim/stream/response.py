@@ -100,8 +100,10 @@ async def _pump(
     """
     loop = asyncio.get_running_loop()
     heartbeat_at = loop.time() + heartbeat_s
-    while not subscription.over:
+    while True:
         batches = await subscription.take(gather_s, heartbeat_at)
+        if not batches and subscription.over:
+            break
         if batches:
             await write_queue.enter()
             data = batches[0].data if len(batches) == 1 else b"".join([batch.data for batch in batches])

@@ -151,7 +151,7 @@ class Subscription:
             return
         self._frames += len(batch.frames)
         self._bytes += len(batch.data)
-        over = self._is_over(1)
+        over = self._frames > 1 and self._is_over(1)
         if self._delayed is not None:
             self._delayed.append(batch)
             if over:

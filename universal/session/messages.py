@@ -94,10 +94,10 @@ class Messages(PagedDict[Message]):
         return values
 
     def _copy_loose(self) -> dict[str, Message]:
-        return {id_: message if message.is_over else message.copy() for id_, message in self._loose.items()}
+        return {id_: message if message.is_over else message.copy() for id_, message in self.loose.items()}
 
     def _place(self, id_: str) -> Page[Message] | None:
-        return None if id_ in self._loose else self._page_of(id_)
+        return None if id_ in self.loose else self._page_of(id_)
 
     # --- times ---------------------------------------------------------------------------------------------
 
@@ -105,14 +105,14 @@ class Messages(PagedDict[Message]):
         """The creation time of a message (epoch ms). Raises KeyError."""
         page = self._place(id_)
         if page is None:
-            return self._loose[id_].info.created_ms
+            return self.loose[id_].info.created_ms
         return page.values[id_].info.created_ms if page.values is not None else page.times[page.ids.index(id_)]
 
     def times(self) -> Iterator[tuple[str, int]]:
         """Ids and times of all messages, in order."""
         for page in self._pages:
             yield from self._times_of(page)
-        yield from ((id_, message.info.created_ms) for id_, message in self._loose.items())
+        yield from ((id_, message.info.created_ms) for id_, message in self.loose.items())
 
     def _times_of(self, page: Page[Message]) -> Iterable[tuple[str, int]]:
         if page.values is not None:
@@ -125,7 +125,7 @@ class Messages(PagedDict[Message]):
         """The agents that have this message in their own conversation. Raises KeyError."""
         page = self._place(id_)
         if page is None:
-            return self._loose[id_].known_by
+            return self.loose[id_].known_by
         return page.values[id_].known_by if page.values is not None else page.known[page.ids.index(id_)]
 
     def unknown_to(self, agent: str) -> list[str]:
@@ -136,12 +136,15 @@ class Messages(PagedDict[Message]):
                 ids += (id_ for id_, message in page.values.items() if agent not in message.known_by)
             elif not all(agent in agents for agents in page.known):
                 ids += (id_ for id_, agents in zip(page.ids, page.known, strict=True) if agent not in agents)
-        return [*ids, *(id_ for id_, message in self._loose.items() if agent not in message.known_by)]
+        for id_, message in self.loose.items():
+            if agent not in message.known_by:
+                ids.append(id_)
+        return ids
 
     def learn(self, id_: str, agent: str) -> None:
         """Note that an agent has this message now. Does nothing if there is no such message."""
-        if id_ in self._loose:
-            self._loose[id_].known_by = {*self._loose[id_].known_by, agent}
+        if id_ in self.loose:
+            self.loose[id_].known_by = {*self.loose[id_].known_by, agent}
         elif id_ in self and agent not in self.known_by(id_):
             self._set_known({id_}, self._place(id_), lambda agents: agents | {agent})
 
@@ -158,13 +161,13 @@ class Messages(PagedDict[Message]):
                     self._set_known(None, page, without)
                 elif page.values is not None or high_ms >= since_ms:
                     self._set_known({id_ for id_, at_ms in self._times_of(page) if at_ms >= since_ms}, page, without)
-        loose = {id_ for id_, message in self._loose.items() if since_ms is None or message.info.created_ms >= since_ms}
+        loose = {id_ for id_, message in self.loose.items() if since_ms is None or message.info.created_ms >= since_ms}
         self._set_known(loose, None, without)
 
     def _set_known(self, ids: set[str] | None, page: Page[Message] | None, change: Callable[[KnownBy], KnownBy]) -> None:
         """Change `known_by` of messages of a page, or of those in no page. `ids` None: all of them."""
         if page is None or page.values is not None:
-            messages = self._loose if page is None else page.values
+            messages = self.loose if page is None else page.values
             assert messages is not None
             for id_ in messages if ids is None else ids:
                 messages[id_].known_by = set(change(frozenset(messages[id_].known_by)))

@@ -200,7 +200,7 @@ def packed_page(
 class PagedDict(MutableMapping[str, T]):
     """A dict of values by id, in order; see above. Subclasses say how many values are held, and how many a page has."""
 
-    __slots__ = ("_highs", "_loose", "_opened", "_paged", "_pages", "_unpacked")
+    __slots__ = ("_highs", "_opened", "_paged", "_pages", "_unpacked", "loose")
 
     LOOSE: ClassVar[int]
     """Newest values that are never packed: what most clients ask for, and some more."""
@@ -210,7 +210,7 @@ class PagedDict(MutableMapping[str, T]):
     """Whether no value can be changed: then `[]` and `get` open no page."""
 
     def __init__(self, loose: Mapping[str, T] | Iterable[tuple[str, T]] = (), pages: Iterable[Page[T]] = ()) -> None:
-        self._loose: dict[str, T] = dict(loose)
+        self.loose: dict[str, T] = dict(loose)
         self._pages: list[Page[T]] = list(pages)
         self._opened: list[Page[T]] = []
         self._unpacked: OrderedDict[Page[T], dict[str, T]] = OrderedDict()
@@ -234,37 +234,37 @@ class PagedDict(MutableMapping[str, T]):
         return values
 
     def _copy_loose(self) -> dict[str, T]:
-        return dict(self._loose)
+        return dict(self.loose)
 
     # --- as a dict -----------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return self._paged + len(self._loose)
+        return self._paged + len(self.loose)
 
     def __contains__(self, id_: object) -> bool:
-        return id_ in self._loose or (isinstance(id_, str) and self._page_of(id_) is not None)
+        return id_ in self.loose or (isinstance(id_, str) and self._page_of(id_) is not None)
 
     def __iter__(self) -> Iterator[str]:
-        return chain(chain.from_iterable(page.ids for page in self._pages), self._loose)
+        return chain(chain.from_iterable(page.ids for page in self._pages), self.loose)
 
     def __reversed__(self) -> Iterator[str]:
-        return chain(reversed(self._loose), chain.from_iterable(reversed(page.ids) for page in reversed(self._pages)))
+        return chain(reversed(self.loose), chain.from_iterable(reversed(page.ids) for page in reversed(self._pages)))
 
     def __getitem__(self, id_: str) -> T:
-        if id_ in self._loose:
-            return self._loose[id_]
+        if id_ in self.loose:
+            return self.loose[id_]
         page = self._page_of(id_) if self._pages else None
         if page is None:
             raise KeyError(id_)
         return (self._read(page) if self.IS_FROZEN else self._open(page))[id_]
 
     def __setitem__(self, id_: str, value: T) -> None:
-        page = None if id_ in self._loose or not self._pages else self._page_of(id_)
-        (self._loose if page is None else self._open(page))[id_] = value
+        page = None if id_ in self.loose or not self._pages else self._page_of(id_)
+        (self.loose if page is None else self._open(page))[id_] = value
 
     def __delitem__(self, id_: str) -> None:
-        if id_ in self._loose:
-            del self._loose[id_]
+        if id_ in self.loose:
+            del self.loose[id_]
             return
         page = self._page_of(id_)
         if page is None:
@@ -284,30 +284,30 @@ class PagedDict(MutableMapping[str, T]):
 
     def peek(self, id_: str) -> T | None:
         """The value with this id, for reading only; None if there is none."""
-        if id_ in self._loose:
-            return self._loose[id_]
+        if id_ in self.loose:
+            return self.loose[id_]
         page = self._page_of(id_) if self._pages else None
         return None if page is None else self._read(page)[id_]
 
     @property
     def newest(self) -> T | None:
         """The newest value, to be read only; None if there is none."""
-        if self._loose:
-            return self._loose[next(reversed(self._loose))]
+        if self.loose:
+            return self.loose[next(reversed(self.loose))]
         return next((value for _, value in self.newest_first()), None)
 
     def loose_values(self) -> Iterable[T]:
         """The newest values: those that are not in pages."""
-        return self._loose.values()
+        return self.loose.values()
 
     def oldest_first(self) -> Iterator[tuple[str, T]]:
         """All values, to be read only."""
-        return chain(chain.from_iterable(self._read(page).items() for page in self._pages), self._loose.items())
+        return chain(chain.from_iterable(self._read(page).items() for page in self._pages), self.loose.items())
 
     def newest_first(self) -> Iterator[tuple[str, T]]:
         """All values newest first, to be read only."""
         pages = (reversed(self._read(page).items()) for page in reversed(self._pages))
-        return chain(reversed(self._loose.items()), chain.from_iterable(pages))
+        return chain(reversed(self.loose.items()), chain.from_iterable(pages))
 
     def since(self, id_: str) -> Iterator[T]:
         """The values from this one on; none if there is no such id."""
@@ -328,26 +328,26 @@ class PagedDict(MutableMapping[str, T]):
     def first_of(self, ids: Iterable[str]) -> str | None:
         """Which of these ids comes first; None if there is none of them."""
         names = set(ids)
-        paged = {page for id_ in names - self._loose.keys() if (page := self._page_of(id_)) is not None}
-        runs: Iterable[Iterable[str]] = (page.ids for page in self._pages if page in paged) if paged else (self._loose,)
+        paged = {page for id_ in names - self.loose.keys() if (page := self._page_of(id_)) is not None}
+        runs: Iterable[Iterable[str]] = (page.ids for page in self._pages if page in paged) if paged else (self.loose,)
         return next((id_ for id_ in chain.from_iterable(runs) if id_ in names), None)
 
     def _items_of(self, page: Page[T] | None) -> Sequence[tuple[str, Any]]:
-        return list((self._loose if page is None else self._read(page)).items())
+        return list((self.loose if page is None else self._read(page)).items())
 
     def _keys_of(self, page: Page[T] | None) -> Sequence[tuple[str, Any]]:
-        return [(id_, None) for id_ in (self._loose if page is None else page.ids)]
+        return [(id_, None) for id_ in (self.loose if page is None else page.ids)]
 
     def _runs_since(self, id_: str, run_of: Callable[[Page[T] | None], Sequence[tuple[str, Any]]]) -> Iterator[Sequence[Any]]:
         """The runs from an id's page on, then that of the held values. Each is read lazily."""
-        if id_ in self._loose:
+        if id_ in self.loose:
             return map(run_of, (None,))
         page = self._page_of(id_)
         return map(run_of, () if page is None else (*self._pages[self._pages.index(page) :], None))
 
     def _runs_until(self, id_: str, run_of: Callable[[Page[T] | None], Sequence[tuple[str, Any]]]) -> Iterator[Sequence[Any]]:
         """The runs from an id's page back to the first page. Begins with the held values if the id is there."""
-        if id_ in self._loose:
+        if id_ in self.loose:
             return map(run_of, (None, *reversed(self._pages)))
         page = self._page_of(id_)
         return map(run_of, () if page is None else reversed(self._pages[: self._pages.index(page) + 1]))
@@ -364,13 +364,13 @@ class PagedDict(MutableMapping[str, T]):
 
         In: `id_`, None for the first value, or with `is_back` for the last one.
         """
-        if id_ is not None and id_ in self._loose:
-            remaining, at = (count - len(self._loose), len(self._pages) - 1) if is_back else (0, 0)
+        if id_ is not None and id_ in self.loose:
+            remaining, at = (count - len(self.loose), len(self._pages) - 1) if is_back else (0, 0)
         elif id_ is not None:
             page = self._page_of(id_)
             remaining, at = (0, 0) if page is None else (count + page.size, self._pages.index(page))
         else:
-            remaining, at = (count - len(self._loose), len(self._pages) - 1) if is_back else (count, 0)
+            remaining, at = (count - len(self.loose), len(self._pages) - 1) if is_back else (count, 0)
         pages: list[Page[T]] = []
         while remaining > 0 and 0 <= at < len(self._pages):
             pages.append(self._pages[at])
@@ -427,7 +427,7 @@ class PagedDict(MutableMapping[str, T]):
         copied = type(self)()
         copied._pages = [page if page.values is None else page.open(dict(page.values)) for page in self._pages]
         copied._opened = [page for page in copied._pages if page.values is not None] if self._opened else []
-        copied._loose, copied._paged, copied._highs = self._copy_loose(), self._paged, self._highs
+        copied.loose, copied._paged, copied._highs = self._copy_loose(), self._paged, self._highs
         return copied
 
     def pack(
@@ -446,17 +446,17 @@ class PagedDict(MutableMapping[str, T]):
                 return True
             packed += 1
             self._close(packer, self._opened[-1], page_size)
-        while len(self._loose) - loose_count >= page_size:
+        while len(self.loose) - loose_count >= page_size:
             if packed == most:
                 return True
             packed += 1
-            run = dict(islice(self._loose.items(), page_size))
+            run = dict(islice(self.loose.items(), page_size))
             pages = self._pack(packer, run, page_size)
             self._pages += pages
             self._paged += len(run)
             self._note_new(pages)
             for id_ in run:
-                del self._loose[id_]
+                del self.loose[id_]
         return False
 
     def mend(self, whole: PagedDict[T], packer: Packer[T]) -> None:

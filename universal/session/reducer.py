@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from universal.events import (
@@ -74,6 +75,7 @@ from universal.session.timeline.writer import TimelineWriter
 from universal.session.transcript import INTERRUPTED, Transcript, TranscriptState
 from universal.tools.accesses import primary_access
 
+SEQUENCE_OF = attrgetter("sequence")
 DISMISSED = "The user dismissed this question"
 """Native's words for a call whose question a person refused. The TUI draws its error as refused, not as failed."""
 QUIET_STATUSES: Mapping[str, str] = {
@@ -141,7 +143,7 @@ class Reducer:
     def _grow(self, text_part: tuple[str, str, list[str]], events: Sequence[UniversalEvent], at_ms: int) -> list[Change]:
         message_id, part_id, pieces = text_part
         changes: list[Change] = []
-        places = self._timeline.pass_over([event.sequence for event in events], at_ms)
+        places = self._timeline.pass_over(map(SEQUENCE_OF, events), at_ms)
         for event, place in zip(events, places, strict=True):
             assert isinstance(event.data, ItemDeltaData)
             delta = event.data.delta

@@ -312,11 +312,8 @@ class Transcript:
 
     def text_part(self, data: ItemDeltaData) -> tuple[str, str, list[str]] | None:
         """Message, part and pieces of the text that a piece belongs to. None if the piece begins it, or is no such text."""
-        try:
-            message = self.session.messages[self._message_of_item[data.item_id]]
-        except KeyError:  # it is a tool's, or was removed
-            return None
-        if message.is_said or data.part_type not in ("text", "reasoning"):
+        message = self.session.messages.loose.get(self._message_of_item.get(data.item_id, ""))
+        if message is None or message.is_said or data.part_type not in ("text", "reasoning"):
             return None
         part_id = message.text_parts.get(data.part_index, "")
         pieces = message.streaming.get(part_id)

@@ -38,7 +38,7 @@ class SessionRequests:
         self._find_remote = find_remote
         self._open: dict[str, str] = {}
         """Request id -> session id, in the order of the requests."""
-        deps.changes.observe(self._follow, takes_text=False)
+        deps.changes.observe(self._follow, (RequestOpened, RequestClosed))
 
     def _follow(self, published: SessionChanges) -> None:
         for change in published.changes:

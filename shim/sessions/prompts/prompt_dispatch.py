@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 import structlog
 
@@ -37,6 +38,7 @@ from universal.unattended_policy import UnattendedPolicy
 
 log = structlog.get_logger()
 
+MESSAGE_OF = attrgetter("message_id")
 STORE_AGAIN_S = 0.25
 """Seconds between two tries to store a prompt, while its turn waits for that."""
 COMMAND_SIGNS = ("/", "!", "#")
@@ -76,7 +78,7 @@ def prepare(
     """
     if pending.prompt.compact:  # the agent compacts its own conversation; missed messages go along with the next prompt
         return PromptDispatch(pending.prompt, (), pending.journal_entry() | context.NOTHING.journal_entry())
-    leave_out = {pending.message_id, *(prompt.message_id for prompt in queued)}
+    leave_out = {pending.message_id, *map(MESSAGE_OF, queued)}
     missed = context.missed_context(state.session, pending.agent, leave_out, title_of)
     due = state.instructions.due()
     text = notes.note(pending.agent) + missed.text + pending.prompt.text
@@ -122,6 +124,8 @@ class PromptDispatcher:
         self._on_start = on_start
         self._launch: asyncio.Task[None] | None = None
         self._waiting_key: str | None = None
+        self.current_key = ""
+        """The prompt for which the configuration was read when it was accepted. It is read again for one that has waited."""
         self._current_key: str | None = None
         self._may_use_project_settings = self._has_project_settings = True
         self._notified = set[tuple[str, str]]()
@@ -129,6 +133,8 @@ class PromptDispatcher:
         self._holds_calls = False
         self._loss = Loss()
         self._answer = Answer()
+        self.is_answered = False
+        """Whether the agent has said something to the prompt, so that more pieces of text change nothing here."""
         self._turn_id = ""
         self.unattended: UnattendedPolicy | None = None
         """The last prompt's policy for unanswered requests."""
@@ -198,7 +204,7 @@ class PromptDispatcher:
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
         self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
-        self._answer = Answer()
+        self._answer, self.is_answered = Answer(), False
         if self._turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
             self._turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
         policy = self._policy_for(pending)
@@ -270,6 +276,7 @@ class PromptDispatcher:
         asked = self._trust.asked if self._trust is not None else 0
         await asyncio.gather(self._ask_for_trust(pending), self._read_settings(pending))
         if self._trust is not None and self._trust.asked != asked:
+            self.current_key = ""
             await self._read_settings(pending)
 
     async def _ask_for_trust(self, pending: PendingPrompt) -> None:
@@ -280,8 +287,11 @@ class PromptDispatcher:
             self._may_use_project_settings = bool(may_use)
 
     async def _read_settings(self, pending: PendingPrompt) -> None:
-        _, self._holds_calls = await asyncio.gather(self._deps.config_refresh(self._directory), self._are_calls_held(pending))
         self._place = self._place or await self._deps.find_place(self._directory)
+        if pending.prompt.key == self.current_key:
+            self._holds_calls = await self._are_calls_held(pending)
+            return
+        _, self._holds_calls = await asyncio.gather(self._deps.config_refresh(self._directory), self._are_calls_held(pending))
         self._snapshots.look()
 
     async def _are_calls_held(self, pending: PendingPrompt) -> bool:
@@ -355,18 +365,15 @@ class PromptDispatcher:
     def on_answer(self) -> None:
         """The agent has begun to answer."""
         self._answer.has_begun = True
+        self.is_answered = self._answer.has_content
         if self._loss.why:
             self._loss = Loss()
-
-    @property
-    def is_answered(self) -> bool:
-        """Whether the agent has said something to the prompt, so that more pieces of text change nothing here."""
-        return self._answer.has_begun and self._answer.has_content
 
     def note_facts(self, facts: Sequence[Fact]) -> None:
         """Note what the agent says to the prompt."""
         if not self._answer.has_content:
             self._answer.note(facts)
+            self.is_answered = self._answer.has_begun and self._answer.has_content
 
     def empty_answer(self) -> ErrorData | None:
         """Return the error of an answer with nothing in it, or None. A command of the agent may end without a word."""

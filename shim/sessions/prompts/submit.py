@@ -59,7 +59,7 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
         state.change_record(permission=[*(record.permission or ()), *rules])
     if reply:
         title = title_of(first_text(body)) if is_default_title(record.title) else ""
-        return actor.prompt(accepted, title or None)
+        return actor.prompt(accepted, title or None, is_current=True)
     return actor.park(accepted)
 
 

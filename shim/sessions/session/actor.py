@@ -56,7 +56,7 @@ from universal.events import ErrorData, EventType, PermissionData, QuestionData,
 from universal.host import HostCall
 from universal.lib.jsonvalue import obj, text
 from universal.permissions import Policy
-from universal.turn import OURS, DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, PromptsCancelled, TurnEnd
+from universal.turn import OURS, DispatchPrompt, Effect, Input, InterruptAgent, KillAgent, PromptsCancelled, TurnEnd, TurnStart
 from universal.unattended_policy import UnattendedPolicy
 
 # --- sessions of subagents --------------------------------------------------------------------------------------
@@ -289,17 +289,21 @@ class SessionActor:
         """When the oldest open request was made (epoch ms), of all sessions or of `state`. None if none is open."""
         return self._requests.waiting_since_ms(state)
 
-    def prompt(self, pending: PendingPrompt, title: str | None = None) -> str:
+    def prompt(self, pending: PendingPrompt, title: str | None = None, *, is_current: bool = False) -> str:
         """Show the prompt, name the session if `title` is given, and dispatch the prompt when the agent is free.
 
-        Returns the id of its message.
+        In: `is_current`, the configuration was read for it just now. Returns the id of its message.
         """
         self._touch()
         with self.deps.changes.burst, self.main.journal:
             shown = self.main.record_prompt(pending)
             if title is not None:
                 self.main.change_record(title=title)
+            key = shown.prompt.key
+            self._dispatcher.current_key = key if is_current else ""
             self.prompt_queue.queue(shown)
+            if key in self.main.machine.queue:
+                self._dispatcher.current_key = ""
         return shown.message_id
 
     def park(self, pending: PendingPrompt) -> str:
@@ -350,7 +354,11 @@ class SessionActor:
         """Give an input to a turn machine and queue its effects."""
         if state is self.main:
             self.snapshots.before(input_)
-        self._effects.add([_TurnEffect(state, effect) for effect in state.apply(input_, key, **metadata)])
+        effects: list[_Effect] = []
+        for effect in state.apply(input_, key, **metadata):
+            if not isinstance(effect, TurnStart):  # it is recorded, which is all
+                effects.append(_TurnEffect(state, effect))
+        self._effects.add(effects)
         self._note_native_session()
 
     def _emit(self, outputs: Sequence[Output]) -> None:
@@ -461,7 +469,7 @@ class SessionActor:
         with self.deps.changes.burst, self.main.journal:
             if not self.process.receive(generation, lines):
                 return None
-        if self.main.stop_for_full_store():
+        if self.main.journal.overflow is not None and self.main.stop_for_full_store():
             self.abort()
         return self.deps.store.room()
 
@@ -473,7 +481,7 @@ class SessionActor:
 
     def _on_pieces(self, facts: Sequence[Fact]) -> None:
         """Record pieces of text, as nearly all lines are. They have no effects, so they wait in no queue."""
-        self.main.record_pieces(facts)
+        self.main.record_pieces(facts, self.last_active_ms)
         if not self._dispatcher.is_answered:
             self._dispatcher.on_answer()
             self._dispatcher.note_facts(facts)

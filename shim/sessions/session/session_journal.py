@@ -38,6 +38,8 @@ class SessionJournal:
         self._burst: list[UniversalEvent] | None = None
         self._unsaved: list[UniversalEvent] = []
         self._failure = ""
+        self.overflow: str | None = None
+        """Why the store takes no events, if more than UNSAVED_LIMIT wait for it, else None."""
         self.sequence = 0
         self.event_id = ""
         self.native_session_id: str | None = None
@@ -74,8 +76,9 @@ class SessionJournal:
         """Stamp pieces of text of the agent, all with one time, and queue them for the store."""
         time, session_id, native_session_id = rfc3339(at_ms), self._session_id, self.native_session_id
         ids = self._ids.events(len(facts), at_ms)
-        events = UniversalEvent.all_from_fields(
-            [
+        stamped: list[dict[str, Any]] = []
+        for sequence, (event_id, fact) in enumerate(zip(ids, facts, strict=True), self.sequence + 1):
+            stamped.append(
                 {
                     "event_id": event_id,
                     "sequence": sequence,
@@ -88,9 +91,8 @@ class SessionJournal:
                     "data": fact.data,
                     "raw": fact.raw,
                 }
-                for sequence, (event_id, fact) in enumerate(zip(ids, facts, strict=True), self.sequence + 1)
-            ]
-        )
+            )
+        events = UniversalEvent.all_from_fields(stamped)
         self.sequence, self.event_id = events[-1].sequence, events[-1].event_id
         if self._burst is not None:
             self._burst += events
@@ -141,17 +143,17 @@ class SessionJournal:
                 self._store.append(some)
             except StoreError as error:
                 self._failure = str(error)
+                self._note_overflow()
                 return
             del self._unsaved[: len(some)]
             made_up += len(some)
         if made_up:
             log.info("store.append_made_up", session_id=self._session_id, events=made_up)
         self._unsaved = []
+        self._note_overflow()
 
-    @property
-    def overflow(self) -> str | None:
-        """Why the store takes no events, if more than UNSAVED_LIMIT wait for it, else None."""
-        return self._failure if len(self._unsaved) > UNSAVED_LIMIT else None
+    def _note_overflow(self) -> None:
+        self.overflow = self._failure if len(self._unsaved) > UNSAVED_LIMIT else None
 
     async def flush(self) -> None:
         """Wait until all events are stored. Raises StoreError, and SessionElsewhere if another server has taken the session."""
@@ -181,6 +183,7 @@ class SessionJournal:
             except StoreError as error:
                 log.error("store.append_failed", session_id=self._session_id, sequence=events[0].sequence, error=str(error))
                 self._unsaved, self._failure = [event.model_copy(update={"raw": None}) for event in events], str(error)
+                self._note_overflow()
             return
         self._unsaved += [event.model_copy(update={"raw": None}) for event in events]
         self.retry()

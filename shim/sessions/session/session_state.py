@@ -335,12 +335,11 @@ class SessionState:
         self._publish(changes, (event,), now)
         return shown
 
-    def record_pieces(self, facts: Sequence[Fact]) -> None:
-        """Record pieces of text that the agent has written together. Those of one part are published together too.
+    def record_pieces(self, facts: Sequence[Fact], now: int) -> None:
+        """Record pieces of text that the agent has written together just now. Those of one part are published together too.
 
         In a cluster each is published alone, because a client that goes on at another server needs the place of each event.
         """
-        now = self._clock.now_ms()
         is_alone = self._ownership.sessions_move
         self.journal.native_session_id = facts[-1].native_session_id or self.journal.native_session_id
         for _, pieces in groupby(facts, PART_OF_PIECE):
@@ -380,9 +379,9 @@ class SessionState:
             item = event.data.item
             if item.kind is not ItemKind.STATUS:
                 self.pending_prompts.add(item)
-            elif (label := item.label) in NOTED_LABELS:
-                self.pending_prompts.note(label, item.metadata or {})
-                self.instructions.note(label, item.metadata or {})
+            elif (part := item.status_part) is not None and part.label in NOTED_LABELS:
+                self.pending_prompts.note(part.label, item.metadata or {})
+                self.instructions.note(part.label, item.metadata or {})
 
     def on_read(self) -> None:
         """Note that a client has read the session. While a turn runs, it soon gets again what it may have missed."""
@@ -431,7 +430,7 @@ class SessionState:
         elif event.type is EventType.TURN_ENDED and isinstance(data, TurnData):
             outcome = OUTCOMES.get(str(obj(data.metadata).get("reason", "completed")), "failed")
             self.facts = {**self.facts, "outcome": outcome, "idle": from_rfc3339(event.time)}
-        elif isinstance(data, ItemData) and data.item.label == "viewed":
+        elif isinstance(data, ItemData) and (part := data.item.status_part) is not None and part.label == "viewed":
             self.facts = {**self.facts, "viewed": obj(data.item.metadata).get("idle")}
 
     def notify_changed(self) -> None:

@@ -55,7 +55,8 @@ class StepSnapshots:
         self._has_notified = False
         self._last: asyncio.Task[None] | None = None
         self._deadline = 0.0
-        self._hold: asyncio.Task[None] | None = None
+        self.hold: asyncio.Task[None] | None = None
+        """What the agent's lines wait for, at most HEAD_START_S. It does not fail."""
         self._step_due = False
         self._ending: asyncio.Task[None] | None = None
         self._late = False
@@ -96,15 +97,14 @@ class StepSnapshots:
         loop = asyncio.get_running_loop()
         left_s = self._deadline - loop.time()
         if self._last is not None and not self._last.done() and left_s > 0:
-            self._hold = loop.create_task(self._wait_for(self._last, left_s), name=f"lines {self._state.id}")
-
-    @property
-    def hold(self) -> asyncio.Task[None] | None:
-        """What the agent's lines wait for, at most HEAD_START_S. It does not fail. None if they need not wait."""
-        return None if self._hold is None or self._hold.done() else self._hold
+            self.hold = loop.create_task(self._wait_for(self._last, left_s), name=f"lines {self._state.id}")
 
     async def _wait_for(self, snapshot: asyncio.Task[None], seconds: float) -> None:
-        await asyncio.wait({snapshot}, timeout=seconds)
+        try:
+            await asyncio.wait({snapshot}, timeout=seconds)
+        finally:
+            if self.hold is asyncio.current_task():
+                self.hold = None
 
     def _begin_soon(self) -> None:
         """Take a snapshot when the agent works unprompted, or a person's command begins."""
@@ -142,7 +142,7 @@ class StepSnapshots:
 
     async def close(self) -> None:
         """Close the session's snapshots. Nothing more is recorded."""
-        tasks = [t for t in (self._ending, self._last, self._hold) if t is not None and not t.done()]
+        tasks = [t for t in (self._ending, self._last, self.hold) if t is not None and not t.done()]
         for task in tasks:
             task.cancel()
         if tasks:

@@ -219,8 +219,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
         if isinstance(message, Fact):
             return self._stamp((message,))
         if message.get("type") == "stream_event" and not message.get("parent_tool_use_id"):
-            event = obj(message.get("event"))
-            if event.get("type") == "content_block_delta":
+            event: Msg = message.get("event") or {}
+            if type(event) is dict and event.get("type") == "content_block_delta":
                 return [*self._main.piece(event, message, self.native_session_id)]
         kind = kind_of(message)
         self._is_heard = self._is_heard or kind not in _ANSWERS

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 from universal.agents import kit
 from universal.agents.claude.tools import Result, title_of
@@ -104,7 +104,8 @@ class Transcript(kit.Items[Context]):
 
         In: `native_session_id`, with which the facts are stamped here.
         """
-        message, delta = self._open, obj(event.get("delta"))
+        message, given = self._open, event.get("delta")
+        delta = cast("Msg", given) if type(given) is dict else {}
         kind = delta.get("type")
         index, text = event.get("index"), delta.get(TEXT_OF_DELTA.get(kind, "")) if isinstance(kind, str) else None
         part = message.blocks.get(index) if message is not None and isinstance(index, int) else None

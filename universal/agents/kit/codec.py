@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Generic, TypeAlias
+from typing import Any, ClassVar, Generic, TypeAlias, cast
 
 from universal.agents.kit.context import ContextT
 from universal.codec import Catalogue, Fact, Output, SetTimer, Stop, of_session
 from universal.items import Json
 from universal.lib.jsonline import digest, parse
-from universal.lib.jsonvalue import obj
 
 HANDSHAKE_S = 60.0
 """Seconds for an agent to answer its handshake, or to begin or resume its conversation, after the first prompt is there."""
@@ -75,7 +74,7 @@ class BaseCodec(Generic[ContextT]):
             return self._ctx.report_unparsed("not JSON", f"not JSON: {error}", text, digest(line))
         if not isinstance(value, dict):
             return self._ctx.report_unparsed("no object", "a line that is no JSON object", value, digest(line))
-        return obj(value)
+        return cast("dict[str, Any]", value)
 
 
 class LineCodec(BaseCodec[ContextT]):

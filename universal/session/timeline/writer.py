@@ -658,6 +658,6 @@ def _label(event: UniversalEvent) -> str:
     if not isinstance(event.data, ItemData):
         return ""
     item = event.data.item
-    if item.kind is ItemKind.STATUS:
-        return item.label
+    if (part := item.status_part) is not None:
+        return part.label
     return "imported" if item.metadata is not None and item.metadata.get("imported") else ""

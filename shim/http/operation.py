@@ -93,7 +93,9 @@ def check(operation_id: str, body: Any) -> None:
             items = cast("list[Any]", value)
             count += len(items)
             if count <= most:
-                stack += [(inner, path, named) for inner in items if isinstance(inner, (dict, list))]
+                for inner in items:
+                    if isinstance(inner, (dict, list)):
+                        stack.append((cast("object", inner), path, named))
         if count > most:
             raise PayloadTooLarge(f"The body has more than {most} values.", most)
 

@@ -217,15 +217,14 @@ class Feed:
         """Stop calling the observer. May be called again."""
         self._observers.pop(observer, None)
 
-    def publish(self, events: Sequence[UniversalEvent]) -> None:
-        """Publish a stamped event, or pieces of text that came together. Never waits, never raises."""
-        if self._listeners:
+    def publish(self, events: Sequence[UniversalEvent], *, to_readers: bool = True) -> None:
+        """Publish a stamped event, or pieces of text that came together. Never waits, never raises.
+
+        In: `to_readers`, whether listeners get them, and not the observers alone.
+        """
+        if self._listeners and to_readers:
             for event in events:
                 self.show(event)
-        self.notify(events)
-
-    def notify(self, events: Sequence[UniversalEvent]) -> None:
-        """Call the observers with events, as in `publish`, that no reader gets. Never waits, never raises."""
         first = events[0]
         for observer, on_pieces in tuple(self._observers.items()):
             try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import structlog
@@ -249,7 +250,7 @@ class OtherServers:
         if owner.pid:
             self._owners[session_id] = owner
         self._deps.feed.end(session_id, is_lost=True)
-        state.mute(self._deps.feed.notify)
+        state.mute(partial(self._deps.feed.publish, to_readers=False))
         self._ownership.confirm_loss(session_id)
         entry.busy = False
         if state.sequence > lost.stored:

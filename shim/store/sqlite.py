@@ -16,7 +16,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -246,7 +246,11 @@ class SqliteStore(OwnerForLife):
         opened = self._opened or self._not_open()
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
-        opened.writer.put(_insert_events(event_rows(events)))
+        statements: list[Statement] = []
+        for row in event_rows(events):  # whose two texts are valid UTF-8
+            cells = row if row.session_id.isascii() else bind(row)
+            statements.append(Statement(ADD_EVENT, cells, 256 + len(row.body) + (0 if row.raw is None else len(row.raw))))
+        opened.writer.put(statements)
         opened.last |= new
         if over := opened.stretches.add(events):
             with suppress(StoreError):  # the queue is full: the journal is read without it
@@ -626,16 +630,6 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
             with suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
             raise
-
-
-def _insert_events(rows: Iterable[EventRow]) -> list[Statement]:
-    """The statements that insert events. The size of each is that of its two texts, which `event_rows` has made valid UTF-8."""
-    statements: list[Statement] = []
-    for row in rows:
-        session_id, _, _, _, _, _, body, raw = row
-        cells = row if session_id.isascii() else bind(row)
-        statements.append(Statement(ADD_EVENT, cells, 256 + len(body) + (0 if raw is None else len(raw))))
-    return statements
 
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:

@@ -9,7 +9,7 @@ sequence. The journal stays the truth: a stretch that was not closed, because th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
@@ -57,14 +57,6 @@ class _Open:
         self.joined: list[tuple[UniversalEvent, str]] = []
         self.run: PartsRun[UniversalEvent] = PartsRun()
 
-    def add(self, key: Key, events: Sequence[UniversalEvent]) -> None:
-        """Add pieces of one part, in order."""
-        texts = list(map(TEXT_OF, events))
-        self.last = events[-1].sequence
-        self.count += len(events)
-        self.chars += sum(map(len, texts))
-        self.joined += self.run.add(key, events, texts)
-
     def close(self, session_id: str) -> Stretch | None:
         if self.count < SHORTEST:
             return None
@@ -99,7 +91,11 @@ class Stretches:
                     pieces = list(run)
                     if growing is None:
                         growing = self._open[session_id] = _Open(pieces[0].sequence)
-                    growing.add((item_id, part_index), pieces)
+                    texts = list(map(TEXT_OF, pieces))
+                    growing.last = pieces[-1].sequence
+                    growing.count += len(pieces)
+                    growing.chars += sum(map(len, texts))
+                    growing.joined += growing.run.add((item_id, part_index), pieces, texts)
         return over
 
     def drop(self, session_id: str) -> None:

@@ -65,11 +65,6 @@ class Frame(NamedTuple):
     envelope: bytes = b""
     twin: bytes = b""
 
-    @property
-    def size(self) -> int:
-        """Bytes that the ring keeps."""
-        return len(self.body) + len(self.envelope) + len(self.twin)
-
 
 class Batch(NamedTuple):
     """Frames that are sent together. `data` is the same object for all readers of one audience."""

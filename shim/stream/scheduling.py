@@ -123,7 +123,9 @@ class WriteQueue:
         self._check_later()
 
     async def enter(self) -> None:
-        """Wait until the caller may write: at once, or in one of the next turns of the loop."""
+        """Wait until a registered stream may write: at once, or in one of the next turns of the loop."""
+        if len(self._open) <= self._at_once:
+            return
         self._turn_soon()
         if self._remaining > 0 and not self._queue:
             self._remaining -= 1

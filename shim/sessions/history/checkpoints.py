@@ -89,7 +89,7 @@ def is_due(state: SessionState) -> bool:
     stored = state.stored
     if stored.is_off or stored.is_writing:
         return False
-    return state.sequence - stored.sequence >= EVERY * (1 + stored.head_bytes // HEAD_STEP_BYTES)
+    return state.journal.sequence - stored.sequence >= EVERY * (1 + stored.head_bytes // HEAD_STEP_BYTES)
 
 
 async def save_in_steps(state: SessionState, store: Store) -> None:

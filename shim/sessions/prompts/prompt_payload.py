@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from shim.sessions.prompts.pending_prompt import PendingPrompt
@@ -91,11 +92,12 @@ def accepted_prompt(
 
 
 def _pending_prompt(item: Item, user_prompt: UserPrompt, payload: PromptPayload) -> PendingPrompt:
-    pieces = [_text(piece, user_prompt.parts) for piece in payload.text]
+    parts = user_prompt.parts
+    pieces = map(partial(_text, parts), payload.text)
     prompt = Prompt(
         key=item.item_id,
         text=COMPACT if payload.is_compact else SEPARATOR.join(filter(None, pieces)),
-        attachments=tuple([_attachment(file, user_prompt.parts) for file in payload.files]),
+        attachments=tuple(map(partial(_attachment, parts), payload.files)),
         model=payload.model,
         variant=(user_prompt.model.variant if user_prompt.model is not None else None) or None,
         mode=user_prompt.mode or None,
@@ -105,14 +107,14 @@ def _pending_prompt(item: Item, user_prompt: UserPrompt, payload: PromptPayload)
     return PendingPrompt(item, user_prompt, prompt, payload.agent, refused=payload.refused, unattended_policy=payload.unattended)
 
 
-def _text(piece: Any, parts: Sequence[Part]) -> str | None:
+def _text(parts: Sequence[Part], piece: Any) -> str | None:
     if isinstance(piece, int):
         part = parts[piece] if piece < len(parts) else None
         return part.text if isinstance(part, Text) else None
     return piece if isinstance(piece, str) else None
 
 
-def _attachment(payload: JsonObject, parts: Sequence[Part]) -> Attachment:
+def _attachment(parts: Sequence[Part], payload: JsonObject) -> Attachment:
     from shim.host.files.prompt_files import base64_of  # late: a start reads no attachments
 
     content = payload.get("base64")
@@ -124,7 +126,7 @@ def _attachment(payload: JsonObject, parts: Sequence[Part]) -> Attachment:
         path=text(payload.get("path")) or None,
         filename=text(payload.get("filename")) or None,
         base64=content if isinstance(content, str) else None,
-        text=_text(payload.get("text"), parts),
+        text=_text(parts, payload.get("text")),
     )
 
 

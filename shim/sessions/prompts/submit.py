@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from operator import attrgetter
 
 from shim.host.git.projects import GLOBAL
 from shim.lib.errors import LimitReached, MessageExists
@@ -17,6 +18,8 @@ from universal.session.changes import PromptFailed
 from universal.session.model import Failure
 from universal.session.user_prompt import NO_DETAILS
 from universal.session.values import Text
+
+ID_OF = attrgetter("id")
 
 
 async def submit(manager: SessionManager, session_id: str, body: PromptRequest, *, reply: bool = True) -> str:
@@ -33,7 +36,9 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
     state = actor.main
     if reply and len(actor.prompt_queue.pending) >= (limit := manager.deps.max_queued_prompts):
         raise LimitReached("max_queued_prompts", limit, "Too many prompts wait in this session: wait for some, or abort it.")
-    await _need_new_ids(actor, body)
+    has_ids = body.message_id is not None or any(map(ID_OF, body.parts))
+    if has_ids:
+        await _need_new_ids(actor, body)
     await manager.deps.config_refresh(actor.directory)
     await _join_project(manager, actor)
     try:
@@ -49,7 +54,8 @@ async def submit(manager: SessionManager, session_id: str, body: PromptRequest, 
         actor = await _current(manager, actor)
     state = actor.main
     session = state.session
-    await _need_new_ids(actor, body)
+    if has_ids:
+        await _need_new_ids(actor, body)
     record = session.record
     if errors:
         failures = [PromptFailed(Failure(message)) for message in errors]

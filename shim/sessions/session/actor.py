@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Generic, TypeAlias, TypeVar
 
 import structlog
@@ -82,7 +83,7 @@ class ChildSessions:
     @property
     def is_busy(self) -> bool:
         """Whether a subagent works."""
-        return any(state.machine.busy for state in self._states.values())
+        return bool(self._states) and any(state.machine.busy for state in self._states.values())
 
     def state_of(self, key: str | None) -> SessionState:
         """The session that a fact, check or signal belongs to: a child's, or the parent's."""
@@ -242,7 +243,7 @@ class SessionActor:
             Attendance(lambda: self.unattended_policy, deps.clock, deps.call_later, deps.unattended_counts),
         )
         self.children = ChildSessions(state, lambda key, fact: open_child(self, key, fact), self._requests.forget)
-        self.prompt_queue = PromptQueue(state, lambda key: self._apply(state, Input.PROMPT, key))
+        self.prompt_queue = PromptQueue(state, partial(self._apply, state, Input.PROMPT))
         self.snapshots = StepSnapshots(state, directory, deps.snapshots, lambda input_, key: self._apply(state, input_, key))
         self.undo_lock = asyncio.Lock()
         self.undo_notes = UndoNotes()

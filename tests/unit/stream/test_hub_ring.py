@@ -11,7 +11,7 @@ from tests.unit.stream.reading import encoder, numbered_event
 def entry(number: int, size: int = 0, face: str = "opencode1") -> Entry:
     frame = encoder().encode(numbered_event(number, project="x" * size), f"evt_{number}", f"evt_{number}")
     assert frame is not None
-    return Entry(f"evt_{number}", face, "/p", None, f"own_{number}", {"v1.18": frame}, frame.size)
+    return Entry(f"evt_{number}", face, "/p", None, f"own_{number}", {"v1.18": frame}, len(frame.body) + len(frame.envelope))
 
 
 def full_ring(count: int, frames: int = 4, size: int = 1_000_000) -> Ring:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import pytest
@@ -84,21 +84,33 @@ async def test_a_failed_burst_publishes_its_events() -> None:
 # The queue of writes.
 
 
+@pytest.fixture
+def streams() -> Iterator[ExitStack]:
+    """Open streams."""
+    with ExitStack() as stack:
+        yield stack
+
+
 async def test_so_many_in_each_turn_in_order() -> None:
     write_queue, order, turns = WriteQueue(3), list[int](), list[int]()
     turn = 0
 
     async def reader(number: int) -> None:
-        await write_queue.enter()
-        order.append(number)
-        turns.append(turn)
+        with write_queue.stream(lambda: False, lambda: None):
+            await asyncio.sleep(0)  # all are open
+            await write_queue.enter()
+            order.append(number)
+            turns.append(turn)
+            await is_over.wait()
 
+    is_over = asyncio.Event()
     async with asyncio.timeout(WAIT_S), asyncio.TaskGroup() as group:
         for number in range(20):
             group.create_task(reader(number))
         while len(order) < 20:
             turn += 1
             await asyncio.sleep(0)
+        is_over.set()
     assert order == list(range(20))
     assert max(turns.count(one) for one in set(turns)) == 3
 
@@ -118,9 +130,11 @@ async def test_a_single_writer_never_waits() -> None:
             await asyncio.sleep(0)
 
 
-async def test_a_cancelled_writer_delays_no_other() -> None:
+async def test_a_cancelled_writer_delays_no_other(streams: ExitStack) -> None:
     write_queue = WriteQueue(1)
     async with asyncio.timeout(WAIT_S):
+        for _ in range(2):
+            streams.enter_context(write_queue.stream(lambda: False, lambda: None))
         await write_queue.enter()
         tasks = [asyncio.ensure_future(write_queue.enter()) for _ in range(5)]
         await asyncio.sleep(0)

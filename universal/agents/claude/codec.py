@@ -254,11 +254,11 @@ class ClaudeCodec(kit.LineCodec[Context]):
     def _stamp(self, outputs: Iterable[Output]) -> list[Output]:
         stamped = super()._stamp(outputs)
         self.catalogue = self._settings.catalogue
-        return [self._with_anchor(output) for output in stamped]
+        return [self._with_anchor(output) if isinstance(output, Signal) else output for output in stamped]
 
-    def _with_anchor(self, out: Output) -> Output:
+    def _with_anchor(self, out: Signal) -> Signal:
         """Add to an answered prompt the place after which the transcript can continue (`LaunchOptions.resume_at`)."""
-        if not (isinstance(out, Signal) and out.input in (Input.DONE, Input.FAILED) and out.child is None and self._anchor):
+        if not (out.input in (Input.DONE, Input.FAILED) and out.child is None and self._anchor):
             return out
         return replace(out, metadata={**(out.metadata or {}), "anchor": self._anchor})
 

@@ -199,7 +199,7 @@ class Settings:
         if model != self._model:
             yield self.request({"subtype": "set_model", "model": model}, self._undo("_model"))
             self._model = model
-        if self.has_skill_shell and not self._asks_shell and may_forbid(prompt.rules, ("bash",)):
+        if self.has_skill_shell and not self._asks_shell and prompt.rules and may_forbid(prompt.rules, ("bash",)):
             self.has_skill_shell = False
             yield self.request({"subtype": "apply_flag_settings", "settings": {SKILL_SHELL: True}})
         if variant != self._variant:

@@ -38,11 +38,6 @@ class LogWriter:
         self.at = at_ms
         self.events = []
 
-    def take(self) -> list[LogAppended]:
-        """The log's events of this universal event, which are not kept."""
-        events, self.events = self.events, []
-        return events
-
     def saw(self, id_: str) -> None:
         """Note the id of a message or part, so that later ids sort after it."""
         self._timeline.highest_id = highest(self._timeline.highest_id, id_, self.at)

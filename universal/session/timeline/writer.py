@@ -373,7 +373,8 @@ class TimelineWriter:
         if after is not None and self._label != "imported":
             after(self, event.data)
         self._event = None  # most sessions are at rest, and need not hold their last event
-        return self._log.take()
+        appended, self._log.events = self._log.events, []
+        return appended
 
     # --- session -------------------------------------------------------------------------------------------
 

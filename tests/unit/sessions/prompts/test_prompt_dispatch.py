@@ -242,11 +242,16 @@ async def test_settings_are_read_again_after_a_question_about_trust(
     files.release.set()
     session = w.session()
     await ask(w, session, "first")
-    assert looks == ["/p"] * 3, "when the prompt was accepted, beside the question, and after it"
+    assert looks == ["/p"] * 2, "when the prompt was accepted, and after the question"
     w.agent.end_turn()
     await w.settle()
     await ask(w, session, "second")
-    assert looks == ["/p"] * 5
+    assert looks == ["/p"] * 3
+    await ask(w, session, "third")
+    assert looks == ["/p"] * 4, "it waits"
+    w.agent.end_turn()
+    await w.settle()
+    assert looks == ["/p"] * 5, "a prompt that has waited"
     w.agent.end_turn()
 
 

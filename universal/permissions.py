@@ -309,12 +309,11 @@ def denies_whole(rules: Iterable[Rule]) -> bool:
 def with_home(rules: Iterable[Rule], home: str) -> tuple[Rule, ...]:
     """Rules with `~/` and `$HOME/` at the start of their patterns replaced, as OpenCode does."""
     folder = home.rstrip("/")
-    return tuple(
-        [
-            replace(rule, pattern=f"{folder}/{rule.pattern.partition('/')[2]}") if rule.pattern.startswith(_HOMES) else rule
-            for rule in rules
-        ]
-    )
+    placed: list[Rule] = []
+    for rule in rules:
+        is_home = rule.pattern.startswith(_HOMES)
+        placed.append(replace(rule, pattern=f"{folder}/{rule.pattern.partition('/')[2]}") if is_home else rule)
+    return tuple(placed)
 
 
 _HOMES = ("~/", "$HOME/")

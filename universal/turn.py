@@ -366,7 +366,7 @@ class TurnMachine:
 
     def _is_held(self) -> bool:
         """True while our own work (such as a snapshot) holds back prompts and the turn's end."""
-        return any(key.startswith(OURS) for key in self.open)
+        return bool(self.open) and any(key.startswith(OURS) for key in self.open)
 
     def _begin(self, origin: Literal["user", "agent"], effects: list[Effect]) -> None:
         self.turn += 1

@@ -63,7 +63,7 @@ class Links:
 
 def resolve(query: Mapping[str, str], headers: Mapping[str, str], default: str) -> str:
     """Return the directory of a request, which need not exist. Raises InvalidRequest for a NUL and for a too long path."""
-    named = next((query[name] for name in QUERY_NAMES if query.get(name)), None) or _of_header(headers) or default
+    named = next(filter(None, map(query.get, QUERY_NAMES)), None) or _of_header(headers) or default
     return _absolute(default, named)
 
 

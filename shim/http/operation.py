@@ -276,7 +276,9 @@ async def arguments(
         if bound.query is not None:
             values["query"] = _validate(bound.query, fields.query, "Query")
         if bound.body is not None:
-            values["body"] = _validated_body(bound.body, fields.body, optional=bound.body_optional)
+            is_empty = fields.body is MISSING
+            body: Any = {} if is_empty else fields.body
+            values["body"] = None if is_empty and bound.body_optional else _validate(bound.body, body, "Payload")
     return values
 
 
@@ -309,14 +311,6 @@ async def _body(request: web.Request, operation_id: str) -> Any:
         return wire_json.loads(raw) if raw.strip() else MISSING
     except wire_json.MalformedJson as error:
         raise InvalidRequest(f"The body is not JSON: {error}") from error
-
-
-def _validated_body(model: TypeAdapter[Any], value: Any, *, optional: bool) -> object:
-    if value is MISSING:
-        if optional:
-            return None
-        value = {}
-    return _validate(model, value, "Payload")
 
 
 def _validate(model: TypeAdapter[Any], value: Any, kind: Location) -> object:

@@ -110,6 +110,15 @@ class Backend:
         if deps.spares is not None:
             deps.spares.limit = _spare_limit(settings)
         self.hooks.replace(settings.hooks)
+        _listen(deps.feed, self.hooks)
+
+
+def _listen(feed: Feed, hooks: Hooks) -> None:
+    """Let hooks observe the events, if there are any."""
+    if hooks.is_on:
+        feed.observe(hooks.observe)
+    else:
+        feed.forget(hooks.observe)
 
 
 class Member(Protocol):
@@ -291,7 +300,7 @@ async def start(
     installs = Installer(agents, settings.data_dir / "agents", clock)
     hooks = Hooks(settings.hooks, sessions.index.find_record)
     feed.observe(telemetry.meters.observe, on_pieces=telemetry.meters.count_pieces)
-    feed.observe(hooks.observe)
+    _listen(feed, hooks)
     if settings.otel:
         feed.observe(telemetry.spans.observe)
     host.observe(hub.emit)

@@ -16,7 +16,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -287,9 +287,9 @@ class SqliteStore(OwnerForLife):
             statement = _statement(SET_VALUE, (namespace, key, dump(value, f"value {namespace}/{key}")))
         (self._opened or self._not_open()).writer.put([statement])
 
-    async def flush(self, session_id: str | None = None) -> None:
+    def flush(self, session_id: str | None = None) -> Coroutine[Any, Any, None]:
         """Wait until all queued rows are committed, whatever their session."""
-        await (self._opened or self._not_open()).writer.flush()
+        return (self._opened or self._not_open()).writer.flush()
 
     async def require_writable(self, session_id: str) -> None:
         """Try a failed commit again, and raise StoreError if it fails again. Waits for nothing else."""

@@ -124,16 +124,19 @@ class _Runner:
 
 
 class Hooks:
-    """All hooks of the settings. The feed calls `observe` with every universal event."""
+    """All hooks of the settings. The feed calls `observe` with every universal event while there are some."""
 
     def __init__(self, hooks: Sequence[Hook], find_session: FindSession) -> None:
         self._runners = [_Runner(hook) for hook in hooks]
         self._find_session = find_session
 
+    @property
+    def is_on(self) -> bool:
+        """Whether there are hooks."""
+        return bool(self._runners)
+
     def observe(self, event: UniversalEvent) -> None:
         """Queue the event for the hooks that want it. Never blocks."""
-        if not self._runners:
-            return
         notice = notice_of(event, self._find_session(event.session_id))
         if notice is not None:
             for runner in self._runners:

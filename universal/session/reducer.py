@@ -112,10 +112,11 @@ class Reducer:
 
     def __init__(self, session_id: str, agent: str) -> None:
         self.session = Session(SessionRecord(session_id), agent)
+        self._changes: list[Change] = []
+        self._emit = self._changes.append
         self.transcript = Transcript(self.session, self._emit)
         self.late = 0
         self._timeline = TimelineWriter(self.session, self.transcript)
-        self._changes: list[Change] = []
         self.command: tuple[str, str] | None = None
 
     def restore(self, session: Session, transcript: TranscriptState, late: int, command: tuple[str, str] | None) -> None:
@@ -157,13 +158,15 @@ class Reducer:
 
     def apply(self, event: UniversalEvent, at_ms: int, *, is_live: bool = True) -> list[Change]:
         """Fold one event, made at `at_ms` (epoch ms), into the session and return the changes. `is_live`: they are shown."""
-        self._changes = []
+        self._changes.clear()
         handler = self._HANDLERS.get(event.type)
         if handler is not None:
             handler(self, event.data, at_ms)
-        changes, self._changes = self._changes, []  # a session at rest need not hold its last changes
+        changes = self._changes[:]
+        self._changes.clear()  # a session at rest need not hold its last changes
         if len(changes) == 1 and type(growth := changes[0]) is TextGrew:  # as for nearly all events
             return [growth._replace(place=self._timeline.pass_over((event.sequence,), at_ms)[0])]
+        self.session.lasting += sum(map(LASTING_CHANGES.__contains__, map(type, changes)))
         changes += self._timeline.write(event, changes, at_ms, is_live=is_live)
         if event.type is EventType.ITEM_DELTA:
             timeline = self.session.timeline
@@ -187,11 +190,6 @@ class Reducer:
                 changes.append(MessageChanged(message.info))
             changes += [PartChanged(message.info.id, message.part(id_), at_ms) for id_ in message.parts if id_ in ids]
         return changes
-
-    def _emit(self, change: Change) -> None:
-        if type(change) in LASTING_CHANGES:
-            self.session.lasting += 1
-        self._changes.append(change)
 
     # --- the record ----------------------------------------------------------------------------------------
 

@@ -161,7 +161,7 @@ def session(record: SessionRecord) -> types.Session:
         "title": record.title,
         "cost": record.cost,
         "tokens": usage(record.usage),
-        "time": _with(time, extra.pop("time", {})),
+        "time": _with(time, extra.pop("time", {})) if extra else time,
     }
     if record.path is not None:
         wire["path"] = record.path
@@ -180,8 +180,8 @@ def session(record: SessionRecord) -> types.Session:
     if record.revert is not None:
         wire["revert"] = revert(record.revert)
     if record.summary is not None:
-        wire["summary"] = _with(totals(record.summary), extra.pop("summary", {}))
-    return _with(wire, extra)
+        wire["summary"] = _with(totals(record.summary), extra.pop("summary", {})) if extra else totals(record.summary)
+    return _with(wire, extra) if extra else wire
 
 
 # --- messages --------------------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ def _user(value: UserInfo, session_id: str) -> types.UserMessage:
         "id": value.id,
         "sessionID": session_id,
         "role": "user",
-        "time": _with(time, extra.pop("time", {})),
+        "time": _with(time, extra.pop("time", {})) if extra else time,
         "agent": value.mode,
         "model": message_model(value.model),
     }
@@ -214,7 +214,7 @@ def _user(value: UserInfo, session_id: str) -> types.UserMessage:
         summary = {**summary, "diffs": list(map(file_diff, value.diffs))}
     if value.diffs is not None or summary:
         wire["summary"] = cast("types.UserMessageSummary", summary)
-    return _with(wire, extra)
+    return _with(wire, extra) if extra else wire
 
 
 def _step(value: StepInfo, session_id: str) -> types.AssistantMessage:

@@ -563,7 +563,7 @@ class SessionManager:
         """The permission rules in force for a session, with `mode` as the mode in force."""
         record = state.session.record
         session = rules_from_json(list(record.permission)) if record.permission else ()
-        parent, variables = self.index.find(record.parent_id or ""), state.variables
+        parent, variables = self.index.find(record.parent_id) if record.parent_id else None, state.variables
         if parent is not None and parent.state is not None:
             if self.index.get(state.id).subagent:  # clients see a subagent's rules in native's form, for its cards
                 session = ()

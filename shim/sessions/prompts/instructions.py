@@ -62,7 +62,7 @@ class Instructions:
                 self.entries[key] = json.loads(text(meta["json"]))
             else:
                 self.entries.pop(key, None)
-        elif label == "prompt" and "instructions" in meta:
+        elif label == "prompt":
             for key, digest in obj(obj(meta.get("instructions")).get("delta")).items():
                 if digest == REMOVED:
                     self.announced.pop(key, None)

@@ -202,12 +202,13 @@ class PromptDispatcher:
         self._current_key = pending.prompt.key
         self.unattended = pending.unattended_policy
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
-        self._queue.drop_parked(dispatch.carried)
+        if dispatch.carried:
+            self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
         self._answer, self.is_answered = Answer(), False
         if self._turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
             self._turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
-        policy = self._policy_for(pending)
+        policy = self._policy(self._state, pending.prompt.mode or "")
         self._snapshots.hold_lines()
         session_rules = policy.for_engine(reads_project=self._has_project_settings)
         setup = self._process.setup(with_project=self._has_project_settings)
@@ -216,10 +217,6 @@ class PromptDispatcher:
         if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
             prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
         self._process.send(prompt)
-
-    def _policy_for(self, pending: PendingPrompt) -> Policy:
-        """The permission rules in force for a prompt."""
-        return self._policy(self._state, pending.prompt.mode or "")
 
     def _is_ready_for(self, pending: PendingPrompt) -> bool:
         process = self._process
@@ -339,7 +336,11 @@ class PromptDispatcher:
         native = self._native.get(name)
         options = pending.launch_options(agent.located.path or "", self._directory, native, self._state.variables)
         self._has_project_settings = self._may_use_project_settings
-        options = replace(options, rules=self._policy_for(pending).for_agent(), project_settings=self._has_project_settings)
+        options = replace(
+            options,
+            rules=self._policy(self._state, pending.prompt.mode or "").for_agent(),
+            project_settings=self._has_project_settings,
+        )
         options = replace(options, setup=self._process.setup(with_project=self._has_project_settings))
         if not options.resume:
             context.forget(self._state.session, name)
@@ -350,7 +351,7 @@ class PromptDispatcher:
 
     def _notify_gaps(self, pending: PendingPrompt, agent: Agent) -> None:
         """Tell a person, once for each agent, which of their rules cannot be enforced with it, and what it leaves out."""
-        policy, spec = self._policy_for(pending), agent.spec
+        policy, spec = self._policy(self._state, pending.prompt.mode or ""), agent.spec
         gaps = spec.enforcement.gaps((*policy.config, *policy.session))
         missing = spec.setup.gaps(self._process.setup(with_project=self._has_project_settings))
         rules_text = gaps_notice(spec.title, gaps) if gaps else ""

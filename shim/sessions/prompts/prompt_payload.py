@@ -44,11 +44,11 @@ class PromptPayload:
 
     def to_json(self) -> JsonObject:
         """The payload as the item keeps it."""
-        fields: JsonObject = {"agent": self.agent, "model": self.model}
+        fields: JsonObject = {"agent": self.agent} if self.model is None else {"agent": self.agent, "model": self.model}
         fields |= {"compact": True} if self.is_compact else {"text": list(self.text)}
-        fields |= {"files": list(self.files) or None, "refused": self.refused or None}
-        fields["unattended"] = None if self.unattended is None else str(self.unattended)
-        return {key: value for key, value in fields.items() if value is not None}
+        fields |= {"files": list(self.files)} if self.files else {}
+        fields |= {"refused": self.refused} if self.refused else {}
+        return fields if self.unattended is None else {**fields, "unattended": str(self.unattended)}
 
     @classmethod
     def of(cls, item: Item) -> PromptPayload | None:

@@ -360,7 +360,8 @@ class SessionActor:
             if not isinstance(effect, TurnStart):  # it is recorded, which is all
                 effects.append(_TurnEffect(state, effect))
         self._effects.add(effects)
-        self._note_native_session()
+        if self._dispatcher.note_native_session():
+            self._on_change(self)
 
     def _emit(self, outputs: Sequence[Output]) -> None:
         """Queue outputs of the codec."""
@@ -392,7 +393,8 @@ class SessionActor:
     def _stop_agent(self, stop: Stop) -> None:
         """Stop the process as its codec wants. With an error its prompt fails, or goes to a new conversation."""
         log.info("agent.stopping", session_id=self.main.id, why=stop.why)
-        self._note_native_session()
+        if self._dispatcher.note_native_session():
+            self._on_change(self)
         if stop.error is not None:
             generation = self.process.generation
             data = failed_start(stop.error, self.process.stderr)
@@ -555,10 +557,6 @@ class SessionActor:
         is_out = text(obj(signal.error).get("code")) in LOGGED_OUT
         if self.deps.spares is not None and self.process.agent is not None and (is_out or signal.input is Input.DONE):
             self.deps.spares.note_answer(self.process.agent, is_logged_in=not is_out)
-
-    def _note_native_session(self) -> None:
-        if self._dispatcher.note_native_session():
-            self._on_change(self)
 
     # --- the agent's process -----------------------------------------------------------------------------------
 

@@ -380,8 +380,10 @@ class SessionState:
             if item.kind is not ItemKind.STATUS:
                 self.pending_prompts.add(item)
             elif (part := item.status_part) is not None and part.label in NOTED_LABELS:
-                self.pending_prompts.note(part.label, item.metadata or {})
-                self.instructions.note(part.label, item.metadata or {})
+                meta = item.metadata or {}
+                self.pending_prompts.note(part.label, meta)
+                if part.label != "prompt" or "instructions" in meta:
+                    self.instructions.note(part.label, meta)
 
     def on_read(self) -> None:
         """Note that a client has read the session. While a turn runs, it soon gets again what it may have missed."""
@@ -448,7 +450,7 @@ class SessionState:
                 self._turn_metadata = {}
                 data = TurnData(phase="started", turn_id=self.turn_id, metadata={"origin": effect.origin})
                 self._note_fact(self.record(EventType.TURN_STARTED, data))
-                self.notify_changed()
+                self._on_change(self)
             elif isinstance(effect, TurnEnd):
                 self._end_turn(effect.reason)
         return effects

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer
 from pydantic import ValidationError
 
 from shim.lib.settings import Hook, Settings
+from shim.main.app import BACKEND
 from shim.telemetry.hooks import QUEUE, Hooks, notice_of
 from tests.support.live import live, prompt_body
 from universal.events import (
@@ -168,8 +169,19 @@ async def test_a_slow_hook_has_a_bounded_queue_and_delays_no_turn() -> None:
         await hooks.close()
 
 
-def test_without_hooks_nothing_is_looked_up(tmp_path: Path) -> None:
-    def never(_: str) -> None:
-        raise AssertionError
-
-    Hooks(Settings(directory=tmp_path).hooks, never).observe(ENDED)
+async def test_events_are_observed_while_the_settings_have_hooks(tmp_path: Path) -> None:
+    out = tmp_path / "told"
+    hook = Hook(on=("idle",), command=("sh", "-c", f"echo x >> {out}"))
+    async with live(tmp_path) as server:
+        backend = await server.api.raw.app[BACKEND].get()
+        session = await server.session()
+        await server.ask(session, "echo nobody hears this")
+        backend.apply(Settings(hooks=(hook,)))
+        await server.ask(session, "echo heard")
+        async with asyncio.timeout(WAIT_S):
+            while not out.exists():
+                await asyncio.sleep(0.02)
+        backend.apply(Settings())
+        await server.ask(session, "echo nobody hears this")
+        assert out.read_text() == "x\n"
+        assert not backend.hooks.is_on

@@ -11,20 +11,18 @@ V = TypeVar("V")
 class GrowingText:
     """A text that joins its pieces only when it is read, so that appending costs the same at any length."""
 
-    __slots__ = ("_pieces",)
+    __slots__ = ("_pieces", "add")
 
     def __init__(self, text: str = "") -> None:
         self._pieces = [text] if text else []
-
-    def add(self, piece: str) -> None:
-        """Append."""
-        self._pieces.append(piece)
+        self.add = self._pieces.append
+        """Append a piece."""
 
     @property
     def text(self) -> str:
         """All of it."""
         if len(self._pieces) > 1:
-            self._pieces = ["".join(self._pieces)]
+            self._pieces[:] = ["".join(self._pieces)]
         return self._pieces[0] if self._pieces else ""
 
 

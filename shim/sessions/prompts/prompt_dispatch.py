@@ -124,7 +124,7 @@ class PromptDispatcher:
         self._on_start = on_start
         self._launch: asyncio.Task[None] | None = None
         self._waiting_key: str | None = None
-        self.current_key = ""
+        self.read_for_key = ""
         """The prompt for which the configuration was read when it was accepted. It is read again for one that has waited."""
         self._current_key: str | None = None
         self._may_use_project_settings = self._has_project_settings = True
@@ -273,7 +273,6 @@ class PromptDispatcher:
         asked = self._trust.asked if self._trust is not None else 0
         await asyncio.gather(self._ask_for_trust(pending), self._read_settings(pending))
         if self._trust is not None and self._trust.asked != asked:
-            self.current_key = ""
             await self._read_settings(pending)
 
     async def _ask_for_trust(self, pending: PendingPrompt) -> None:
@@ -285,7 +284,8 @@ class PromptDispatcher:
 
     async def _read_settings(self, pending: PendingPrompt) -> None:
         self._place = self._place or await self._deps.find_place(self._directory)
-        if pending.prompt.key == self.current_key:
+        if pending.prompt.key == self.read_for_key:
+            self.read_for_key = ""
             self._holds_calls = await self._are_calls_held(pending)
             return
         _, self._holds_calls = await asyncio.gather(self._deps.config_refresh(self._directory), self._are_calls_held(pending))

@@ -301,10 +301,10 @@ class SessionActor:
             if title is not None:
                 self.main.change_record(title=title)
             key = shown.prompt.key
-            self._dispatcher.current_key = key if is_current else ""
+            self._dispatcher.read_for_key = key if is_current else ""
             self.prompt_queue.queue(shown)
             if key in self.main.machine.queue:
-                self._dispatcher.current_key = ""
+                self._dispatcher.read_for_key = ""
         return shown.message_id
 
     def park(self, pending: PendingPrompt) -> str:

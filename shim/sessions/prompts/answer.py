@@ -29,14 +29,21 @@ class Answer:
         self.has_begun = False
         self.has_content = False
         """True after the first text, tool call, error or request."""
+        self.is_heard = False
+        """Whether it has begun and has content, so that more pieces of text change nothing here."""
         self._notes: list[str] = []
+
+    def begin(self) -> None:
+        """Note that the agent has begun to answer."""
+        self.has_begun = True
+        self.is_heard = self.has_content
 
     def note(self, facts: Iterable[Fact]) -> None:
         """Note what the agent says."""
         for fact in facts:
-            if self.has_content:
-                return
-            self.has_content = fact.child is not None or fact.type in _ANSWERS or self._is_content(fact)
+            if not self.has_content:
+                self.has_content = fact.child is not None or fact.type in _ANSWERS or self._is_content(fact)
+        self.is_heard = self.has_begun and self.has_content
 
     def _is_content(self, fact: Fact) -> bool:
         match fact.data:

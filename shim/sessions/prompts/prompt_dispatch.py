@@ -124,17 +124,13 @@ class PromptDispatcher:
         self._on_start = on_start
         self._launch: asyncio.Task[None] | None = None
         self._waiting_key: str | None = None
-        self.read_for_key = ""
-        """The prompt for which the configuration was read when it was accepted. It is read again for one that has waited."""
         self._current_key: str | None = None
         self._may_use_project_settings = self._has_project_settings = True
         self._notified = set[tuple[str, str]]()
         self._place: Place | None = None
         self._holds_calls = False
         self._loss = Loss()
-        self._answer = Answer()
-        self.is_answered = False
-        """Whether the agent has said something to the prompt, so that more pieces of text change nothing here."""
+        self.answer = Answer()
         self._turn_id = ""
         self.unattended: UnattendedPolicy | None = None
         """The last prompt's policy for unanswered requests."""
@@ -158,7 +154,7 @@ class PromptDispatcher:
         """Whether the agent was started to go on with its conversation, and has not shown that it has it."""
         return (
             self._process.resumes
-            and not self._answer.has_begun
+            and not self.answer.has_begun
             and isinstance(codec, ResumingCodec)
             and not codec.has_conversation
         )
@@ -205,7 +201,7 @@ class PromptDispatcher:
         if dispatch.carried:
             self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
-        self._answer, self.is_answered = Answer(), False
+        self.answer = Answer()
         if self._turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
             self._turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
         policy = self._policy(self._state, pending.prompt.mode or "")
@@ -284,8 +280,8 @@ class PromptDispatcher:
 
     async def _read_settings(self, pending: PendingPrompt) -> None:
         self._place = self._place or await self._deps.find_place(self._directory)
-        if pending.prompt.key == self.read_for_key:
-            self.read_for_key = ""
+        if pending.prompt.key == self._queue.read_for_key:
+            self._queue.read_for_key = ""
             self._holds_calls = await self._are_calls_held(pending)
             return
         _, self._holds_calls = await asyncio.gather(self._deps.config_refresh(self._directory), self._are_calls_held(pending))
@@ -365,16 +361,14 @@ class PromptDispatcher:
 
     def on_answer(self) -> None:
         """The agent has begun to answer."""
-        self._answer.has_begun = True
-        self.is_answered = self._answer.has_content
+        self.answer.begin()
         if self._loss.why:
             self._loss = Loss()
 
     def note_facts(self, facts: Sequence[Fact]) -> None:
         """Note what the agent says to the prompt."""
-        if not self._answer.has_content:
-            self._answer.note(facts)
-            self.is_answered = self._answer.has_begun and self._answer.has_content
+        if not self.answer.has_content:
+            self.answer.note(facts)
 
     def empty_answer(self) -> ErrorData | None:
         """Return the error of an answer with nothing in it, or None. A command of the agent may end without a word."""
@@ -382,14 +376,14 @@ class PromptDispatcher:
         if pending is None or pending.prompt.compact or pending.prompt.text.lstrip().startswith(COMMAND_SIGNS):
             return None
         agent = self._deps.agents.get(pending.agent)
-        return self._answer.error(agent.spec.title if agent is not None else pending.agent)
+        return self.answer.error(agent.spec.title if agent is not None else pending.agent)
 
     def note_native_session(self) -> bool:
         """Store the id of the agent's own conversation. True if something changed."""
         process = self._process
         id_ = process.codec.native_session_id if process.codec is not None else None
         return bool(id_ and process.agent) and note_native_session(
-            self._native, process.agent or "", id_ or "", started=self._answer.has_begun
+            self._native, process.agent or "", id_ or "", started=self.answer.has_begun
         )
 
     def retry_without_resume(self, why: str) -> bool:

@@ -28,11 +28,20 @@ class PromptQueue:
         self._prompt = prompt
         self.pending: dict[str, PendingPrompt] = {}
         self.parked: dict[str, PendingPrompt] = {}
+        self.read_for_key = ""
+        """The prompt for which the configuration was read when it was accepted. It is read again for one that has waited."""
 
-    def queue(self, pending: PendingPrompt) -> None:
-        """Queue a prompt for dispatch: behind those that wait already, but before those that wait for all."""
-        self.pending[pending.prompt.key] = pending
-        self._prompt(pending.prompt.key)
+    def queue(self, pending: PendingPrompt, *, is_current: bool = False) -> None:
+        """Queue a prompt for dispatch: behind those that wait already, but before those that wait for all.
+
+        In: `is_current`, the configuration was read for it just now.
+        """
+        key = pending.prompt.key
+        self.pending[key] = pending
+        self.read_for_key = key if is_current else ""
+        self._prompt(key)
+        if key in self._state.machine.queue:
+            self.read_for_key = ""
         self._order(pending)
 
     def _order(self, pending: PendingPrompt) -> None:

@@ -300,11 +300,7 @@ class SessionActor:
             shown = self.main.record_prompt(pending)
             if title is not None:
                 self.main.change_record(title=title)
-            key = shown.prompt.key
-            self._dispatcher.read_for_key = key if is_current else ""
-            self.prompt_queue.queue(shown)
-            if key in self.main.machine.queue:
-                self._dispatcher.read_for_key = ""
+            self.prompt_queue.queue(shown, is_current=is_current)
         return shown.message_id
 
     def park(self, pending: PendingPrompt) -> str:
@@ -485,7 +481,7 @@ class SessionActor:
     def _on_pieces(self, facts: Sequence[Fact]) -> None:
         """Record pieces of text, as nearly all lines are. They have no effects, so they wait in no queue."""
         self.main.record_pieces(facts, self.last_active_ms)
-        if not self._dispatcher.is_answered:
+        if not self._dispatcher.answer.is_heard:
             self._dispatcher.on_answer()
             self._dispatcher.note_facts(facts)
             if self._dispatcher.note_native_session():

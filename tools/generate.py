@@ -228,8 +228,7 @@ def from_routes() -> dict[Path, str]:
     """Return the files that derive from our routes too."""
     # Imported late: the operations table must be writable while our code cannot be imported.
     from shim.faces.opencode1 import routes as opencode1
-    from shim.faces.opencode1.operation_status import render
-    from shim.faces.opencode1.unsupported_operations import CONSTANT
+    from shim.faces.opencode1.unsupported_operations import CONSTANT, render
     from shim.faces.opencode2 import routes as opencode2
     from shim.http.operation import collect
 

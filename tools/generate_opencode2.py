@@ -375,8 +375,8 @@ def from_sources() -> dict[Path, str]:
 def from_routes() -> dict[Path, str]:
     """Return the files that derive from our routes too."""
     # Imported late: the operations table must be writable while our code cannot be imported.
-    from shim.faces.opencode2.operation_status import render
     from shim.faces.opencode2.routes import MODULES
+    from shim.faces.opencode2.unsupported_operations import render
     from shim.http.operation import collect
 
     return {ROOT / "docs" / "operations2.md": render({entry.id for entry in collect(MODULES) if entry.wire == 2})}

@@ -20,7 +20,7 @@ def files() -> dict[Path, str]:
     """The text of each generated file."""
     from shim.faces.v1.routes import MODULES
     from shim.faces.v1.routes.document import document
-    from shim.faces.v1.schema import document as event_schema
+    from shim.faces.v1.routes.document import event_document as event_schema
     from shim.routes import inspector_api
 
     return {

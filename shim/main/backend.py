@@ -22,7 +22,7 @@ from shim.agents.install import Installer
 from shim.agents.spares.agent_room import AgentRoom
 from shim.agents.spares.spare_agents import SpareAgents
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
-from shim.faces.opencode1.publisher import OPENCODE1
+from shim.faces.opencode1.routes.event import OPENCODE1
 from shim.faces.opencode2.events import FACE as OPENCODE2
 from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
 from shim.faces.opencode2.probe_file import ProbeFile

@@ -10,9 +10,9 @@ from types import ModuleType
 from aiohttp import web
 
 from shim.faces.opencode1._generated.operations import OPERATIONS
-from shim.faces.opencode1.operation_status import rows
+from shim.faces.opencode1.unsupported_operations import rows
 from shim.faces.opencode2 import negotiation
-from shim.faces.opencode2 import operation_status as opencode2_status
+from shim.faces.opencode2 import unsupported_operations as opencode2_status
 from shim.faces.opencode2._generated.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.faces.opencode2.dialects import DIALECTS
 from shim.faces.opencode2.face import FACE as OPENCODE2

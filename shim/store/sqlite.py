@@ -30,7 +30,6 @@ import structlog
 
 from shim.lib.errors import StoreError
 from shim.store.base import Checkpoint
-from shim.store.cells import bind, text_of
 from shim.store.lock import DirectoryLock, make_directory, unusable
 from shim.store.ownership import ClaimedSession, Look, OwnerForLife, Ownership, SessionChange
 from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, load, need_whole
@@ -667,3 +666,27 @@ def _page(session_id: str, after: int, limit: int | None) -> tuple[str, int, int
 
 def _event_row(cells: tuple[Any, ...]) -> EventRow:
     return EventRow._make(map(text_of, cells) if bytes in map(type, cells) else cells)
+
+
+# --- cells -----------------------------------------------------------------------------------------------
+
+
+def bind(cells: Sequence[str | int | None]) -> list[str | bytes | int | None]:
+    """Convert cells to SQLite's types."""
+    bound: list[str | bytes | int | None] = []
+    for cell in cells:
+        bound.append(_encodable(cell) if isinstance(cell, str) and not cell.isascii() else cell)
+    return bound
+
+
+def text_of(cell: str | bytes) -> str:
+    """The inverse of `bind` for one cell."""
+    return cell.decode("utf-8", "surrogatepass") if isinstance(cell, bytes) else cell
+
+
+def _encodable(text: str) -> str | bytes:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass")
+    return text

@@ -11,8 +11,7 @@ import pytest
 
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2._generated.operations import OPERATIONS
-from shim.faces.opencode2.operation_status import render, rows, undecided_operations
-from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED
+from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED, render, rows, undecided_operations
 from shim.http.operation import collect
 from tests.support.opencode2_oracle import check_event, check_log_item, check_response, check_type, opencode2_oracle
 from tests.support.oracle import Violation

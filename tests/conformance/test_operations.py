@@ -10,8 +10,7 @@ import pytest
 
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION, OPERATIONS
-from shim.faces.opencode1.operation_status import render, rows, undecided_operations
-from shim.faces.opencode1.unsupported_operations import SHARED, UNSUPPORTED
+from shim.faces.opencode1.unsupported_operations import SHARED, UNSUPPORTED, render, rows, undecided_operations
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2._generated.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.faces.opencode2.dialects import PREVIEW

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.sessions.history import checkpoint_writer, checkpoints
+from shim.sessions.history import checkpoints
 from shim.sessions.session.session_state import SessionState
 from shim.store.base import Store
 from tests.goldens import files, journals
@@ -57,7 +57,7 @@ def test_clients_see_what_they_saw(name: str) -> None:
 @pytest.mark.parametrize("name", files.names_on_disk()[3::EVERY])
 def test_clients_see_the_same_of_sessions_that_were_opened_from_checkpoints(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoints, "EVERY", 1)
-    monkeypatch.setattr(checkpoint_writer, "QUIET_S", 0)
+    monkeypatch.setattr(checkpoints, "QUIET_S", 0)
     for kind in (Messages, Entries):
         monkeypatch.setattr(kind, "LOOSE", 1)
         monkeypatch.setattr(kind, "PAGE_SIZE", 2)

@@ -24,7 +24,7 @@ from aiohttp import web
 STEP_S = 0.1
 """Virtual seconds that one step may let pass: longer than a stream gathers its frames, shorter than a heartbeat."""
 ANSWER_S = 5.0
-"""Virtual seconds for an answer that is held back (`shim.faces.opencode2.rereads`)."""
+"""Virtual seconds for an answer that is held back (`shim.faces.opencode2.services`)."""
 LIFE_S = 300.0
 """Virtual seconds for the start or the end of the application."""
 

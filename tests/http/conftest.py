@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 
 from shim.faces.opencode1 import routes as opencode1
-from shim.faces.opencode1.publisher import OPENCODE1
+from shim.faces.opencode1.routes.event import OPENCODE1
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2.services import FaceServices
 from shim.host.changes import HostFeed

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode1.routes import message as message_routes
-from shim.http import long_list
-from shim.sessions.history import checkpoint_writer, checkpoints
+from shim.sessions.history import checkpoints
 from shim.store.memory import MemoryStore
 from tests.support.live import Live, live
 from universal.session.entries import Entries
@@ -51,7 +50,7 @@ def small_pages() -> Iterator[None]:
     """Checkpoints are due at once, and pages have few messages."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checkpoints, "EVERY", 1)
-        patch.setattr(checkpoint_writer, "QUIET_S", 0)
+        patch.setattr(checkpoints, "QUIET_S", 0)
         for kind in (Messages, Entries):
             patch.setattr(kind, "LOOSE", 2)
             patch.setattr(kind, "PAGE_SIZE", 3)
@@ -155,7 +154,7 @@ async def test_a_list_of_all_messages_reads_pages_in_threads(
     long_session: LongSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(message_routes, "LONG", 1)
-    monkeypatch.setattr(long_list, "PIECE", 4)
+    monkeypatch.setattr(message_routes, "LIST_PIECE", 4)
     store, session, opencode1, _ = long_session
     store.reads.clear()
     async with live(tmp_path, store=store) as server:

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode1.encoded_messages import EncodedMessages
 from shim.faces.opencode1.routes import message as message_routes
-from shim.http import long_list
+from shim.faces.opencode1.routes.message import EncodedMessages
 from shim.main.app import DATABASE
 from shim.sessions.history import journal_loader
 from shim.sessions.session.session_state import SessionState
@@ -292,13 +291,13 @@ async def test_a_long_list_is_the_same_and_others_have_their_turn(
         return encode(encoded, message, session_id)
 
     monkeypatch.setattr(message_routes, "LONG", 2)
-    monkeypatch.setattr(long_list, "PIECE", 1)
+    monkeypatch.setattr(message_routes, "LIST_PIECE", 1)
     monkeypatch.setattr(EncodedMessages, "encode", count_conversion)
     again = await server.api.get(path, status=200)
     assert again.body == whole.body
     assert again.headers["content-type"] == whole.headers["content-type"]
     assert len(seen) == len(set(seen)) == 6
-    monkeypatch.setattr(long_list, "PIECE", 4)
+    monkeypatch.setattr(message_routes, "LIST_PIECE", 4)
     again = await server.api.get(path, params=limited, status=200)
     assert again.body == page.body
     assert again.headers["x-next-cursor"] == page.headers["x-next-cursor"]

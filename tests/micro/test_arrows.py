@@ -22,8 +22,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.render import render
-from shim.faces.opencode1.stream import EventEncoder
+from shim.faces.opencode1.render import EventEncoder, render
 from shim.lib.clock import ManualClock, rfc3339
 from shim.lib.ids import Ids
 from shim.processes.agent_pipes import LINES_AT_ONCE

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shim.faces.opencode2 import prompts, results
+from shim.faces.opencode2 import read, results
 from shim.host.config import jsonc, markdown
 from shim.host.config.opencode_config import PLACEHOLDER
 from shim.lib.redaction import clean
@@ -49,7 +49,7 @@ CASES: dict[str, Callable[[], object]] = {
     "brackets in a command": lambda: parse_shell_line("a[" * (LENGTH_LIMIT // 2)),
     "quotes of pydantic on stderr": lambda: clean("input_value=" * (SIZE // 12)),
     "blanks behind a name on stderr": lambda: clean("token" + " " * SIZE),
-    "a file without its comma": lambda: prompts.item(PROMPT, [File("prt_1", "text/plain", "data:" + "a" * SIZE)]),
+    "a file without its comma": lambda: read.item(PROMPT, [File("prt_1", "text/plain", "data:" + "a" * SIZE)]),
     "results of subagents": lambda: results.content("subagent", SUBAGENT_CALL),
     "empty lines of a summary": lambda: notes._summary("\n" * SIZE + "x"),  # pyright: ignore[reportPrivateUsage] - pure
     "blanks in a file's head": lambda: markdown.parse("---\na: x" + " " * SIZE + "y\n---\n"),

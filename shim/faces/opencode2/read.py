@@ -6,10 +6,14 @@ Source: recordings `compat_fixtures/opencode2/v2-20260717`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from urllib.parse import unquote_to_bytes
 
-from shim.faces.opencode2 import asks, names, prompts, results
+from shim.faces.opencode2 import asks, names, results
 from shim.faces.opencode2 import session_info as session_info
 from universal.lib.diffs import relative
 from universal.lib.jsonvalue import obj, text
@@ -35,11 +39,22 @@ from universal.session.entries import (
 from universal.session.model import Session
 from universal.session.reducer import DISMISSED, rejection
 from universal.session.timeline.asides import summary_of
-from universal.session.values import CallRef, PermissionRequest, QuestionRequest, Text, ToolCall
+from universal.session.values import (
+    AgentMention,
+    CallRef,
+    File,
+    OtherPart,
+    Part,
+    PermissionRequest,
+    QuestionRequest,
+    Text,
+    ToolCall,
+)
 from universal.session.values import Reasoning as Thought
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import event_types, host_types, types
+
 
 REFUSALS = (rejection(""), DISMISSED)
 """Errors of calls that a person refused without a reason. A reason is told to the model like any error."""
@@ -484,7 +499,7 @@ def inbox_entry(prompt: PendingPrompt, session: Session) -> types.SessionInboxIn
 def inbox_item(prompt: PendingPrompt, session: Session) -> types.InboxItem:
     """The `InboxItem` of a prompt."""
     message = session.messages.peek(prompt.id)
-    return prompts.item(prompt, list(message.parts.values()) if message is not None else [])
+    return item(prompt, list(message.parts.values()) if message is not None else [])
 
 
 def permissions(session: Session) -> list[types.PermissionRequest]:
@@ -529,3 +544,79 @@ def question_of_form(session: Session, form_id: str) -> QuestionRequest | None:
 def _source(call: CallRef | None, session: Session) -> asks.CallSource | None:
     """`source` of a request: its tool call and message, by OpenCode 2's ids. None for a request without a call."""
     return {"messageID": message_id(session, call.message_id), "id": call.call_id} if call is not None else None
+
+
+# --- prompts ---------------------------------------------------------------------------------------------
+
+# Converts prompts to items of OpenCode 2's inbox. Pure.
+#
+# In: the core's prompt and the parts of its message. Files and agents come from the prompt's details, or else from these parts.
+
+_DATA_URL = re.compile(r"data:([^,]*+),(.*)", re.DOTALL)
+
+
+def item(prompt: PendingPrompt, parts: Sequence[Part]) -> types.InboxItem:
+    """The `InboxItem` `{type, payload, delivery}` of a prompt and the parts of its message."""
+    details, delivery = prompt.details, prompt.delivery
+    if prompt.kind == "compaction":
+        return {"type": "compaction", "payload": {}, "delivery": delivery}
+    texts = [part.text for part in parts if isinstance(part, Text) and not part.synthetic]
+    tasks = [text(part.fields.get("prompt")) for part in parts if isinstance(part, OtherPart) and part.type == "subtask"]
+    words = "\n\n".join(texts or tasks)
+    if prompt.kind == "synthetic":
+        note: types.SessionInboxSyntheticPayload = {"text": words}
+        if details.description:
+            note["description"] = details.description
+        if details.metadata:
+            note["metadata"] = details.metadata
+        return {"type": "synthetic", "payload": note, "delivery": delivery}
+    payload: types.SessionInboxUserPayload = {"text": words}
+    files = cast("list[types.PromptFileAttachment]", list(details.files)) or [
+        _file(part) for part in parts if isinstance(part, File)
+    ]
+    agents = cast("list[types.PromptAgentAttachment]", list(details.agents)) or [
+        _agent(part) for part in parts if isinstance(part, AgentMention)
+    ]
+    if files:
+        payload["files"] = files
+    if agents:
+        payload["agents"] = agents
+    if details.skills:
+        payload["skills"] = cast("list[types.PromptSkillAttachment]", list(details.skills))
+    if details.metadata:
+        payload["metadata"] = details.metadata
+    return {"type": "user", "payload": payload, "delivery": delivery}
+
+
+def _agent(part: AgentMention) -> types.PromptAgentAttachment:
+    agent: types.PromptAgentAttachment = {"name": part.name}
+    source = obj(part.source)
+    if source:
+        mention = {"start": source.get("start"), "end": source.get("end"), "text": source.get("value")}
+        agent["mention"] = cast("types.PromptMention", mention)
+    return agent
+
+
+def _file(part: File) -> types.PromptFileAttachment:
+    """A file part. If the file was only named, its bytes are left out."""
+    file: types.PromptFileAttachment
+    match = _DATA_URL.match(part.url)
+    if match is None:
+        file = {"data": "", "mime": part.mime, "source": {"type": "uri", "uri": part.url}}
+    else:
+        body = _base64(match[2], is_base64=match[1].endswith(";base64"))
+        file = {"data": body, "mime": part.mime, "source": {"type": "inline"}}
+    if part.filename:
+        file["name"] = part.filename
+    return file
+
+
+def _base64(body: str, *, is_base64: bool) -> str:
+    raw = unquote_to_bytes(body)
+    if is_base64:
+        try:
+            base64.b64decode(raw, validate=True)
+        except binascii.Error:
+            return base64.b64encode(raw).decode()
+        return raw.decode()
+    return base64.b64encode(raw).decode()

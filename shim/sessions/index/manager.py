@@ -28,7 +28,7 @@ from shim.lib.ids import slug
 from shim.lib.tasks import retrieve_error
 from shim.sessions.feed import ChangeFeed
 from shim.sessions.history import checkpoints
-from shim.sessions.history.checkpoint_writer import CheckpointWriter
+from shim.sessions.history.checkpoints import CheckpointWriter
 from shim.sessions.history.journal_loader import load_journal, mend
 from shim.sessions.index.session_entry import SessionEntry
 from shim.sessions.index.session_index import SessionIndex

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from pathlib import Path
 
 import structlog
 
 from shim.agents.directory import Agent
-from shim.agents.early_programs import may_run
+from shim.agents.login_signs import place
 from shim.agents.spares.agent_room import WAIT_S
+from shim.host.trust.project_settings import folders_of
+from shim.lib import disk
 from shim.lib.errors import AgentError, AgentNotFound, SessionElsewhere, StoreError
 from shim.sessions.permissions.requests import gaps_notice
 from shim.sessions.permissions.trust_gate import TrustGate
@@ -27,7 +31,7 @@ from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
-from universal.codec import Codec, Fact, Prompt, ResumingCodec
+from universal.codec import Codec, Fact, HeldCalls, Prompt, ResumingCodec
 from universal.events import ErrorData, EventType
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
@@ -416,3 +420,28 @@ class PromptDispatcher:
             self._launch.cancel()
             with suppress(asyncio.CancelledError):
                 await self._launch
+
+
+# --- early programs --------------------------------------------------------------------------------------
+
+FILE_LIMIT_BYTES = 2**20
+"""Maximum size of a settings file that is read. A larger one may name anything."""
+
+
+def may_run(calls: HeldCalls, directory: str, environ: Mapping[str, str]) -> bool:
+    """Whether a settings file may name such a program: it has one of the words, or cannot be read. Blocking."""
+    words = [word.encode() for word in calls.words]
+    own = (place(path, environ) for path in calls.own_files)
+    project = (Path(folder, name) for folder in folders_of(directory) for name in calls.files)
+    return any(path is not None and _mentions(path, words) for path in (*own, *project))
+
+
+def _mentions(path: Path, words: list[bytes]) -> bool:
+    try:
+        with disk.open_file(Path(os.path.realpath(path))) as (file, state):
+            data = file.read(FILE_LIMIT_BYTES + 1) if disk.is_regular(state) else None
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+    return data is None or len(data) > FILE_LIMIT_BYTES or any(word in data for word in words)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.rereads import LONGEST_S
+from shim.faces.opencode2.services import LONGEST_S
 from tests.http.opencode2.july_screen import Observation, Screen, Wire, screen_of
 from tests.support.api import WAIT_S, EventStream
 from tests.support.live import Live
@@ -114,7 +114,7 @@ async def test_the_dialog_of_a_quick_permission_is_there_with_its_card(server: L
 
 async def test_a_question_asked_during_a_read_is_sent_again(server: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """For an answer that took longer than the streams were on hold. This client takes no notice of what it has."""
-    monkeypatch.setattr("shim.faces.opencode2.rereads.REPEAT_S", 0.6)
+    monkeypatch.setattr("shim.faces.opencode2.services.REPEAT_S", 0.6)
     async with july(server, 0.3) as client:
         await client.begin("question")
         screen = await client.until(lambda screen: bool(screen.forms))

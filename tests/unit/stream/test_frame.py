@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.stream import modern_frame
+from shim.faces.opencode1.render import modern_frame
 from shim.stream.frame import CHUNK_BYTES, Frame, batches, compact, decode_position, encode_position, normal_scope
 from tests.unit.stream.reading import delta, encoder, numbered_event, parse
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from structlog.testing import capture_logs
 
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.stream import modern_frame
+from shim.faces.opencode1.render import modern_frame
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
 from shim.stream.frame import Frame, normal_scope
@@ -341,7 +341,7 @@ async def test_an_event_is_encoded_once_for_all_that_read_its_generation(monkeyp
         encoded.extend([event.properties["n"]] if "n" in event.properties else [])
         return modern_frame(event, event_id, position)
 
-    monkeypatch.setattr("shim.faces.opencode1.stream.modern_frame", count_encoding)
+    monkeypatch.setattr("shim.faces.opencode1.render.modern_frame", count_encoding)
     hub.publish(numbered_event(1))
     here = [subscribe(hub, scope="/p", wrapped=wrapped) for wrapped in (False, False, True)]
     everywhere = [subscribe(hub, wrapped=True, sync=sync) for sync in (False, True)]

@@ -2,27 +2,82 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
-from collections.abc import Iterator, Sequence
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any
+from operator import is_
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlencode
 
+from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from shim.faces.opencode1 import read
-from shim.faces.opencode1.encoded_messages import EncodedMessages
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.errors import CursorInvalid
 from shim.faces.opencode1.routes.session import SessionPath, need_idle, note_read
 from shim.http import wire_json
-from shim.http.long_list import send
 from shim.http.operation import Ctx, to_response
 from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.sessions.history.checkpoints import read_ahead, read_ids
-from universal.session.model import Message, Session
+from universal.session.model import Message, Part, Session, StepInfo, UserInfo
+
+# --- encoded messages ------------------------------------------------------------------------------------
+
+# The JSON of messages, kept for clients that read a session again: after each turn, in each tab, when a person comes back to it.
+#
+# An entry depends on immutable values alone, and counts only while a message has these very values. So it is never out of date.
+
+CACHE_BYTES = 4 * 2**20
+"""Maximum bytes of all entries."""
+
+
+class _Entry(NamedTuple):
+    info: UserInfo | StepInfo
+    parts: tuple[Part, ...]
+    text: bytes
+
+    def is_of(self, message: Message) -> bool:
+        """Whether the message has the values of this entry."""
+        parts = message.parts
+        return self.info is message.info and len(self.parts) == len(parts) and all(map(is_, self.parts, parts.values()))
+
+
+class EncodedMessages:
+    """Encodes messages of all sessions. The least recently used entries are removed."""
+
+    def __init__(self, limit_bytes: int = CACHE_BYTES) -> None:
+        self._limit = limit_bytes
+        self._size = 0
+        self._entries: OrderedDict[tuple[str, str], _Entry] = OrderedDict()
+
+    def encode(self, message: Message, session_id: str) -> bytes:
+        """`{info, parts}` as JSON."""
+        if message.streaming:  # its texts are not in its parts yet
+            return wire_json.dumps(read.message(message, session_id))
+        key = (session_id, message.info.id)
+        entry = self._entries.get(key)
+        if entry is not None and entry.is_of(message):
+            self._entries.move_to_end(key)
+            return entry.text
+        text = wire_json.dumps(read.message(message, session_id))
+        self._keep(key, _Entry(message.info, tuple(message.parts.values()), text))
+        return text
+
+    def _keep(self, key: tuple[str, str], entry: _Entry) -> None:
+        replaced = self._entries.pop(key, None)
+        self._size += len(entry.text) - (0 if replaced is None else len(replaced.text))
+        self._entries[key] = entry
+        while self._size > self._limit:
+            _, oldest = self._entries.popitem(last=False)
+            self._size -= len(oldest.text)
+
+
+# --- operations ------------------------------------------------------------------------------------------
 
 _ENCODED = EncodedMessages()
 
@@ -82,7 +137,7 @@ async def messages(ctx: Ctx, path: SessionPath, query: MessagesQuery) -> object:
 
     if len(page) < LONG:
         return to_response(wire(page), headers=headers)
-    response = await send(ctx.request, page, wire, headers, prepare=prepare)
+    response = await send_list(ctx.request, page, wire, headers, prepare=prepare)
     state.on_read()  # again: only now has the client all of it
     return response
 
@@ -180,3 +235,43 @@ async def update_part(ctx: Ctx, path: PartPath, body: PartBody) -> object:
     state.status("part.updated", part=part)
     await ctx.services.store.flush(path.sessionID)
     return part
+
+
+# --- long lists ------------------------------------------------------------------------------------------
+
+LIST_PIECE = 100
+"""Elements that are encoded and written at once. With messages of some KB each this takes a millisecond or two."""
+
+T = TypeVar("T")
+
+
+async def send_list(
+    request: web.Request,
+    items: Sequence[T],
+    wire: Callable[[Sequence[T]], Sequence[object]],
+    headers: Mapping[str, str],
+    *,
+    prepare: Callable[[Sequence[T]], Awaitable[None]] | None = None,
+) -> web.StreamResponse:
+    """200 with what `wire` makes of `items`, piece by piece as it is sent. Waits for a client that reads slowly.
+
+    In: `prepare`, called for each piece before `wire`: what has to be waited for.
+
+    Raises: ConnectionError if the client disconnects.
+    """
+    response = web.StreamResponse(headers={"Content-Type": "application/json", **headers})
+    if request.method == "HEAD":
+        return response
+    response.enable_compression()
+    await response.prepare(request)
+    between = b"["
+    for at in range(0, len(items), LIST_PIECE):
+        if prepare is not None:
+            await prepare(items[at : at + LIST_PIECE])
+        if piece := wire(items[at : at + LIST_PIECE]):
+            await response.write(between + wire_json.dumps(piece)[1:-1])
+            between = b","
+        await asyncio.sleep(0)  # a client that reads fast never makes `write` wait
+    await response.write(b"]")
+    await response.write_eof()
+    return response

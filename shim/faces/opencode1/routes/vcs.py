@@ -9,9 +9,11 @@ from pydantic import BaseModel, Field
 
 from shim.faces.opencode1.endpoint import operation
 from shim.host.files.roots import require
-from shim.host.git import patches, vcs
+from shim.host.git import vcs
+from shim.host.git.git_command import git
 from shim.host.git.vcs import Change
 from shim.http.operation import Ctx
+from shim.lib.errors import PatchRefused
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated.types import VcsFileDiff, VcsInfo
@@ -67,7 +69,7 @@ async def apply(ctx: Ctx, body: Patch) -> object:
     """Apply a patch to the working tree completely or not at all. A working tree that exceeds the roots is refused."""
     if ctx.services.settings.roots and (top := await vcs.root(ctx.directory)) is not None:
         await require(top, ctx.services.settings.roots)
-    await patches.apply(ctx.directory, body.patch)
+    await apply_patch(ctx.directory, body.patch)
     return {"applied": True}
 
 
@@ -79,3 +81,27 @@ def _wire(change: Change) -> VcsFileDiff:
         "status": change.status,
     }
     return row if change.patch is None else {**row, "patch": change.patch}
+
+
+# --- patches ---------------------------------------------------------------------------------------------
+
+# Applies a patch to the working tree, completely or not at all. It changes neither the index nor any file outside.
+#
+# Source: a live OpenCode 1.18.33 (`POST /vcs/apply`: its errors, and its refusal of a patch that was applied before).
+
+SHOWN_CHARS = 2000
+"""Maximum characters of git's message that are shown."""
+
+
+async def apply_patch(directory: str, patch: str) -> None:
+    """Apply a patch. Raises PatchRefused with git's message."""
+    top = await vcs.root(directory)
+    if top is None:
+        raise PatchRefused("non-git", f"Patch can't be applied because the project is not git-based: {directory}")
+    if not patch.strip():
+        raise PatchRefused("not-clean", "Patch can't be applied: it is empty")
+    # git applies everything or nothing, and refuses paths that lead out of the tree or through links.
+    result = await git(top, "apply", "--whitespace=nowarn", "-", stdin=patch.encode("utf-8", "surrogateescape"))
+    if not result.ok:
+        message = result.stderr.decode("utf-8", "replace").strip()[:SHOWN_CHARS]
+        raise PatchRefused("not-clean", f"Patch can't be applied: {message or 'git took too long'}")

@@ -1,4 +1,4 @@
-"""The route of statistics (`shim.faces.opencode2.stats`)."""
+"""The route of statistics (`shim.faces.opencode2.session_counts`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.routes.sessions import face
-from shim.faces.opencode2.stats import Stats
+from shim.faces.opencode2.session_counts import Stats
 from shim.host.files.roots import visible_sessions
 from shim.http.operation import Ctx
 from shim.lib.errors import InvalidRequest

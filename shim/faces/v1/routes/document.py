@@ -7,10 +7,13 @@ from types import ModuleType
 from typing import Any, cast
 
 from pydantic import BaseModel, TypeAdapter
+from pydantic.json_schema import models_json_schema
 
-from shim.faces.v1 import models, schema
+from shim.faces.v1 import models
 from shim.faces.v1.routes.endpoint import Endpoint, endpoints
 from shim.http.operation import BoundOperation, Handler, collect
+from universal.events import EVENT_DATA, EventType, UniversalEvent
+from universal.items import Frozen
 
 TEMPLATE = "#/components/schemas/{model}"
 VERSION = "1.0.0"
@@ -40,13 +43,13 @@ def document(modules: Iterable[ModuleType]) -> Json:
     """Build the whole document."""
     listed = list(modules)
     bound = {operation.id: operation for operation in collect(listed)}
-    schemas: Json = dict(schema.event_schemas(TEMPLATE))
+    schemas: Json = dict(event_schemas(TEMPLATE))
     schemas["EventsResponse"] = {
         "title": "EventsResponse",
         "type": "object",
         "required": ["events", "hasMore"],
         "properties": {
-            "events": {"type": "array", "items": {"$ref": TEMPLATE.format(model=schema.TITLE)}},
+            "events": {"type": "array", "items": {"$ref": TEMPLATE.format(model=TITLE)}},
             "hasMore": {"type": "boolean"},
         },
     }
@@ -96,7 +99,7 @@ def _responses(endpoint: Endpoint, schemas: Json) -> Json:
         case "json":
             success["content"] = {"application/json": {"schema": _schema_of(endpoint.answer, schemas)}}
         case "events":
-            event = {"$ref": TEMPLATE.format(model=schema.TITLE)}
+            event = {"$ref": TEMPLATE.format(model=TITLE)}
             success["content"] = {"text/event-stream": {"schema": {"type": "string"}, "x-event-data": event}}
         case "bytes":
             success["content"] = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -147,3 +150,51 @@ def _answer_schema(model: Json) -> Json:
     """Require only fields without a default, because answers leave out fields that are None."""
     required = [name for name, field in model.get("properties", {}).items() if "default" not in field]
     return {**model, "required": [name for name in model.get("required", ()) if name in required]} if required else model
+
+
+# --- schemas of the events -------------------------------------------------------------------------------
+
+# Generates the JSON Schema (2020-12) of universal events from the models in `universal`. Pure.
+#
+# Each event type has its own payload, so the schema is a `oneOf` by `type`. `raw` and `native_session_id` are always present.
+
+Schema = dict[str, Any]
+
+TITLE = "UniversalEvent"
+ALWAYS = ("event_id", "sequence", "time", "session_id", "native_session_id", "source", "synthetic", "type", "data", "raw")
+"""Fields of every event, in order."""
+
+
+def event_schemas(template: str = "#/$defs/{model}") -> dict[str, Schema]:
+    """Return schemas by name: `UniversalEvent`, and everything that it refers to through `template`."""
+    models: list[type[Frozen]] = [UniversalEvent, *dict.fromkeys(EVENT_DATA.values())]
+    _, whole = models_json_schema([(model, "serialization") for model in models], ref_template=template, by_alias=True)
+    schemas: dict[str, Schema] = whole["$defs"]
+    envelope = schemas[UniversalEvent.__name__]
+    schemas[TITLE] = _by_type(envelope, template)
+    return schemas
+
+
+def _by_type(envelope: Schema, template: str) -> Schema:
+    fields: Schema = {**envelope["properties"], "sequence": {"type": "integer", "minimum": 1}}
+    fields["raw"] = {"description": "The agent's own payload; null unless asked for with include_raw=true."}
+    variants = [
+        {"properties": {"type": {"const": type_.value}, "data": {"$ref": template.format(model=EVENT_DATA[type_].__name__)}}}
+        for type_ in EventType
+    ]
+    return {
+        "title": TITLE,
+        "description": "One event of one session. `synthetic` is true exactly when `source` is `daemon`.",
+        "type": "object",
+        "required": list(ALWAYS),
+        "properties": {name: {} if name == "data" else fields[name] for name in ALWAYS},
+        "oneOf": variants,
+        "additionalProperties": False,
+    }
+
+
+def event_document() -> Schema:
+    """Build the self-contained schema of one event, for publication."""
+    schemas = event_schemas()
+    event = schemas.pop(TITLE)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **event, "$defs": schemas}

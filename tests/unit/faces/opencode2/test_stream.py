@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shim.faces.opencode1.events import OpenCodeEvent
-from shim.faces.opencode1.stream import encoder_of
+from shim.faces.opencode1.render import encoder_of
 from shim.faces.opencode2.dialects import Dialect
 from shim.faces.opencode2.events import Event
 from shim.faces.opencode2.stream import ENCODERS, HEARTBEAT, KEEP_S, READER_FRAMES, DialectEncoder

@@ -10,7 +10,6 @@ from typing import cast
 
 import pytest
 
-from shim.agents import early_programs
 from shim.host.git.trees import Trees
 from shim.lib.errors import SessionElsewhere, StoreUnavailable
 from shim.sessions.prompts import prompt_dispatch
@@ -196,9 +195,10 @@ async def test_a_command_waits_for_the_snapshot(w: World, files: SlowFiles, home
 
 async def test_a_prompt_waits_for_the_snapshot_where_a_hook_may_run(w: World, files: SlowFiles, home: Home) -> None:
     looked: list[bool] = []
+    may_run = prompt_dispatch.may_run
 
     def look(calls: HeldCalls, directory: str, environ: Mapping[str, str]) -> bool:
-        looked.append(early_programs.may_run(calls, directory, environ))
+        looked.append(may_run(calls, directory, environ))
         return looked[-1]
 
     home.write('{"hooks": {}}')

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shim.faces.opencode2.form_fields import fields_of, invalid
+from shim.faces.opencode2.routes.form import fields_of, invalid
 from shim.lib.errors import InvalidRequest
 
 COLOURS = [{"value": "red", "label": "Red"}, {"value": "blue", "label": "Blue"}]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.agents.early_programs import FILE_LIMIT_BYTES, may_run
+from shim.sessions.prompts.prompt_dispatch import FILE_LIMIT_BYTES, may_run
 from universal.agents.claude.spec import CLAUDE
 from universal.codec import HeldCalls
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone, tzinfo
 import pytest
 
 from shim.faces.opencode2._generated.host_types import SessionStatsInfo
-from shim.faces.opencode2.session_counts import CountedCall, CountedStep, Summary
-from shim.faces.opencode2.stats import Detail, Stats
+from shim.faces.opencode2.session_counts import CountedCall, CountedStep, Detail, Stats, Summary
 from universal.session.model import SessionRecord
 from universal.session.values import ModelRef, Usage
 

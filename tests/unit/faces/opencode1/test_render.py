@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shim.faces.opencode1.events import OpenCodeEvent, Sync
-from shim.faces.opencode1.stream import legacy_frame
+from shim.faces.opencode1.render import legacy_frame
 from shim.stream.frame import compact
 from tests.unit.stream.reading import drain, encoder, make_hub, numbered_event, parse, subscribe
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.faces.opencode2 import prompt_files
+from shim.faces.opencode2.routes import prompt
 from shim.host.files.contents import sniff_type
 from shim.lib.clock import ManualClock
 from shim.lib.errors import InvalidRequest
@@ -40,7 +40,7 @@ def test_a_type_is_found_by_the_bytes(content: bytes, name: str, mime: str) -> N
 async def test_files_as_they_are_kept(tmp_path: Path) -> None:
     (tmp_path / "a b.txt").write_text("hello")
     uri = (tmp_path / "a b.txt").as_uri()
-    parts, stored = await prompt_files.files([{"uri": uri, "description": "d"}, {"uri": "data:text/plain,hi%20there"}], ())
+    parts, stored = await prompt.file_parts([{"uri": uri, "description": "d"}, {"uri": "data:text/plain,hi%20there"}], ())
     assert parts[0] == File("", "text/plain", uri, "a b.txt")
     assert stored[0] == {
         "data": base64.b64encode(b"hello").decode(),
@@ -50,7 +50,7 @@ async def test_files_as_they_are_kept(tmp_path: Path) -> None:
     }
     assert base64.b64decode(stored[1]["data"]) == b"hi there"
     assert stored[1]["source"] == {"type": "inline"}
-    folder, kept = await prompt_files.files([{"uri": tmp_path.as_uri()}], ())
+    folder, kept = await prompt.file_parts([{"uri": tmp_path.as_uri()}], ())
     assert (folder[0].mime, kept[0]["data"]) == ("application/x-directory", "")
 
 
@@ -59,22 +59,22 @@ async def test_files_as_they_are_kept(tmp_path: Path) -> None:
 )
 async def test_a_refused_attachment_says_which_and_why(uri: str) -> None:
     with pytest.raises(InvalidRequest, match=r'\["files"\]\[1\]\["uri"\]'):
-        await prompt_files.files([{"uri": "data:,ok"}, {"uri": uri}], ())
+        await prompt.file_parts([{"uri": "data:,ok"}, {"uri": uri}], ())
 
 
 async def test_files_outside_of_the_roots(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "out.txt").write_text("x")
     with pytest.raises(InvalidRequest, match="outside"):
-        await prompt_files.files([{"uri": (tmp_path / "out.txt").as_uri()}], (str(tmp_path / "in"),))
+        await prompt.file_parts([{"uri": (tmp_path / "out.txt").as_uri()}], (str(tmp_path / "in"),))
 
 
 async def test_too_large_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_files, "BINARY_LIMIT_BYTES", 3)
+    monkeypatch.setattr(prompt, "BINARY_LIMIT_BYTES", 3)
     (tmp_path / "x").write_bytes(b"1234")
     for uri in ((tmp_path / "x").as_uri(), "data:,1234"):
         with pytest.raises(InvalidRequest, match="4 bytes, at most 3"):
-            await prompt_files.files([{"uri": uri}], ())
+            await prompt.file_parts([{"uri": uri}], ())
 
 
 def machine_with_prompts(*queued: str) -> TurnMachine:

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from shim.faces.opencode2 import read, rereads
+from shim.faces.opencode2 import read, services
 from shim.faces.opencode2.dialects import V2_JULY
 from shim.faces.opencode2.events import Event
-from shim.faces.opencode2.rereads import Rereads
+from shim.faces.opencode2.services import Rereads
 from shim.faces.opencode2.stream import ENCODERS
 from shim.lib.clock import ManualClock
 from shim.lib.ids import Ids
@@ -52,7 +52,7 @@ class Place:
 @pytest.fixture
 async def place(monkeypatch: pytest.MonkeyPatch) -> Place:
     for name, value in (("SETTLE_S", SETTLE_S), ("LAID_S", LAID_S), ("LONGEST_S", LONGEST_S), ("REPEAT_S", REPEAT_S)):
-        monkeypatch.setattr(rereads, name, value)
+        monkeypatch.setattr(services, name, value)
     made = Place()
     await made.read_frames()
     return made

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shim.faces.opencode1 import read
-from shim.faces.opencode1.encoded_messages import EncodedMessages
+from shim.faces.opencode1.routes.message import EncodedMessages
 from shim.http import wire_json
 from shim.lib.clock import from_rfc3339
 from tests.support.opencode2_story import Story, synthetic_stories

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shim.lib.clock import ManualClock
-from shim.sessions.history import checkpoint_writer, checkpoints
-from shim.sessions.history.checkpoint_writer import CheckpointWriter
+from shim.sessions.history import checkpoints
+from shim.sessions.history.checkpoints import CheckpointWriter
 from shim.sessions.session.session_state import SessionState
 from shim.store.memory import MemoryStore
 from tests.support.opencode2_story import Story
@@ -53,7 +53,7 @@ def due(store: Checkpoints, events: int = checkpoints.EVERY) -> SessionState:
 
 
 async def test_each_change_puts_the_checkpoint_off(store: Checkpoints, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint_writer, "QUIET_S", 0.05)
+    monkeypatch.setattr(checkpoints, "QUIET_S", 0.05)
     writer, state = CheckpointWriter(store), due(store)
     loop = asyncio.get_running_loop()
     last = loop.time()
@@ -71,8 +71,8 @@ async def test_each_change_puts_the_checkpoint_off(store: Checkpoints, monkeypat
 
 async def test_an_overdue_checkpoint_does_not_wait(store: Checkpoints) -> None:
     writer = CheckpointWriter(store)
-    writer.note(due(store, checkpoint_writer.OVERDUE))
-    async with asyncio.timeout(checkpoint_writer.QUIET_S):
+    writer.note(due(store, checkpoints.OVERDUE))
+    async with asyncio.timeout(checkpoints.QUIET_S):
         await store.written.wait()
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shim.inspector import export
 from shim.inspector.trace import Row
 from shim.lib.redaction import SECRET_NAME, clean
+from shim.routes import inspector_api
 from tests.unit.store.store_contract import event
 from universal.events import ItemData, ItemDeltaData
 from universal.items import Item, ItemKind, ItemStatus
@@ -50,7 +50,7 @@ NAMES = (
     "Cookie",
     "credentials",
 )
-LINE = export._line  # pyright: ignore[reportPrivateUsage] - the shortcut is what is tested
+LINE = inspector_api._line  # pyright: ignore[reportPrivateUsage] - the shortcut is what is tested
 
 
 @pytest.mark.parametrize("text", SECRETS)
@@ -72,10 +72,10 @@ def test_the_rest_stays(value: Any) -> None:
 
 
 def test_paths_and_known_secrets() -> None:
-    paths = export.cleaner("/home/me/project", "/home/me", ["very-known-value"])
+    paths = inspector_api.cleaner("/home/me/project", "/home/me", ["very-known-value"])
     given = {"/home/me/project/a.py": "in /home/me/project and /home/me, very-known-value"}
     assert json.loads(LINE(given, paths)) == {"/project/a.py": "in /project and /home/user, <redacted>"}
-    assert export.cleaner("/", "/a") == {}
+    assert inspector_api.cleaner("/", "/a") == {}
 
 
 def test_a_line_of_the_agent_is_there_once_and_equal_lines_as_often_as_they_came() -> None:
@@ -94,7 +94,7 @@ def test_a_line_of_the_agent_is_there_once_and_equal_lines_as_often_as_they_came
         event(5, data=delta, raw=line("y")),
         event(6, data=delta.model_copy(update={"item_id": "j"}), raw=line("y")),  # of the same line, about another item
     ]
-    made = export.archive([Row(one, (), "running", 0, ()) for one in events], {}, {})
+    made = inspector_api.session_archive([Row(one, (), "running", 0, ()) for one in events], {}, {})
     with zipfile.ZipFile(io.BytesIO(made)) as archive:
         native = [json.loads(line) for line in archive.read("native.jsonl").splitlines()]
     assert [(one["sequence"], one["raw"]["delta"]) for one in native] == [(1, "x"), (3, "x"), (5, "y")]

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from shim.cli import pair, screen
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode2 import routes as opencode2
-from shim.faces.opencode2.routes import pairing
+from shim.faces.opencode2.routes import server
 from shim.http.access import BURST
 from shim.http.middleware import CHALLENGE
 from shim.http.pairing import CODE_S
@@ -32,7 +32,7 @@ def basic(user: str, password: str) -> str:
 @pytest.fixture
 async def pairing_server(start: Start) -> ApiClient:
     """A server with a password, a user of another name, and OpenCode 2."""
-    return await start(password=SecretStr(PASSWORD), username="me", modules=(*opencode1.MODULES, pairing))
+    return await start(password=SecretStr(PASSWORD), username="me", modules=(*opencode1.MODULES, server))
 
 
 async def code_of(client: ApiClient) -> str:
@@ -100,14 +100,14 @@ async def test_a_browser_gets_a_cookie_for_its_own_pages(pairing_server: ApiClie
 
 
 async def test_wrong_codes_are_counted_as_wrong_passwords_are(start: Start) -> None:
-    client = await start(password=SecretStr(PASSWORD), modules=(pairing,))
+    client = await start(password=SecretStr(PASSWORD), modules=(server,))
     for number in range(BURST):
         assert await status(client, "GET", f"/auth/connect/guess{number}") == 401
     assert await status(client, "GET", "/auth/connect/another") == 429
 
 
 async def test_pairing_below_a_base_path(start: Start) -> None:
-    client = await start(password=SecretStr(PASSWORD), base_path="/tools", modules=(*opencode1.MODULES, pairing))
+    client = await start(password=SecretStr(PASSWORD), base_path="/tools", modules=(*opencode1.MODULES, server))
     assert await status(client, "GET", "/tools/auth/connect/wrong") == 401
     async with client.raw.post("/tools/api/pair", headers={"Authorization": GOOD}) as answer:
         code = (await answer.json())["code"]

@@ -1,12 +1,26 @@
-"""Agents in OpenCode's sense: the modes that a user chooses beside the prompt. Source: recording `endpoints`."""
+"""What a person chooses from: agents (modes), commands, models, tools; and keys. Source: recording `endpoints`."""
 
 from __future__ import annotations
 
-from shim.agents import catalog
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from shim.agents import catalog, offered_commands
 from shim.faces.opencode1 import offers
 from shim.faces.opencode1.endpoint import operation
+from shim.faces.opencode1.offers import providers
 from shim.http.operation import Ctx
 from shim.http.services import list_offers
+from shim.lib.errors import InvalidRequest
+from shim.sessions.prompts.agent_commands import with_commands
+from shim.sessions.prompts.built_in_commands import templates
+from universal.tools import tools_of
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1._generated.types import ToolListItem
 
 
 @operation("app.agents")
@@ -21,3 +35,162 @@ async def modes(ctx: Ctx) -> object:
 async def skills(ctx: Ctx) -> object:
     """Return no skills: agents load their skills themselves, and offer them as commands."""
     return []
+
+
+# --- commands --------------------------------------------------------------------------------------------
+
+
+@operation("command.list")
+async def commands(ctx: Ctx) -> object:
+    """List all slash commands."""
+    config, agents = await list_offers(ctx.services, ctx.directory)
+    local = templates(ctx.directory, config.commands)
+    agents = await with_commands(ctx.services.sessions, agents, ctx.directory)
+    return [offers.command(command) for command in offered_commands.commands(agents, local, config.model)]
+
+
+# --- providers and models --------------------------------------------------------------------------------
+
+# Lists the installed agents as providers, with their models. Source: recording `endpoints`.
+#
+# The TUI and the web UI do not start without these answers. They request them several times a page, so they are small.
+
+
+@operation("provider.list")
+async def list_providers(ctx: Ctx) -> object:
+    """List only installed agents, because a client cannot connect a missing one."""
+    _, agents = await list_offers(ctx.services, ctx.directory)
+    rows = providers(agents)
+    return {"all": rows, "default": catalog.default_models(agents), "connected": [row["id"] for row in rows]}
+
+
+@operation("config.providers")
+async def configured_providers(ctx: Ctx) -> object:
+    """List the same in the form that the TUI reads at its start."""
+    _, agents = await list_offers(ctx.services, ctx.directory)
+    return {"providers": providers(agents), "default": catalog.default_models(agents)}
+
+
+# --- tools -----------------------------------------------------------------------------------------------
+
+
+class ToolQuery(BaseModel):
+    """An agent and one of its models, which all have the same tools."""
+
+    provider: str
+    model: str
+
+
+@operation("tool.ids")
+async def list_tool_ids(ctx: Ctx) -> object:
+    """List the tools of all available agents."""
+    return tool_names(agent.spec.name for agent in await ctx.services.agents.available())
+
+
+@operation("tool.list")
+async def list_tools(ctx: Ctx, query: ToolQuery) -> object:
+    """List the tools of one agent. Raises InvalidRequest for an unknown one."""
+    agents = {agent.spec.name: agent for agent in await ctx.services.agents.available()}
+    if query.provider not in agents:
+        names = ", ".join(agents)
+        raise InvalidRequest(f'Provider not found: "{query.provider}". Available: {names}.', "Query", ("provider",))
+    return list_items(query.provider, agents[query.provider].spec.title)
+
+
+# --- tool schemas ----------------------------------------------------------------------------------------
+
+# Lists an agent's tools under OpenCode's names, with their arguments as JSON Schema. Pure.
+#
+# Agents do not report the schemas of their tools. So this returns the form in which this face shows their calls: OpenCode's names
+# (`universal.tools`) and OpenCode's arguments. An agent may send more, so the schemas allow more.
+# Source: the answer of a live OpenCode 1.18.33 to `/experimental/tool`, for names, types and required arguments.
+
+SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+ARGUMENTS: dict[str, dict[str, str]] = {
+    "question": {"questions!": "array"},
+    "bash": {"command!": "string", "timeout": "integer", "workdir": "string"},
+    "read": {"filePath!": "string", "offset": "integer", "limit": "integer"},
+    "glob": {"pattern!": "string", "path": "string"},
+    "grep": {"pattern!": "string", "path": "string", "include": "string"},
+    "edit": {"filePath!": "string", "oldString": "string", "newString": "string", "replaceAll": "boolean"},
+    "write": {"filePath!": "string", "content!": "string"},
+    "task": {"description": "string", "prompt!": "string", "subagent_type": "string"},
+    "webfetch": {"url!": "string", "format": "string", "timeout": "number"},
+    "websearch": {"query!": "string"},
+    "todowrite": {"todos!": "array"},
+    "skill": {"name!": "string"},
+}
+"""OpenCode's tool -> its arguments; `!` marks required ones. Any other tool takes an object of unknown members."""
+
+
+def tool_names(agents: Iterable[str]) -> list[str]:
+    """List the tools of these agents by OpenCode's names."""
+    return list(dict.fromkeys(row.tool for agent in agents for row in tools_of(agent).values()))
+
+
+def list_items(agent: str, title: str) -> list[ToolListItem]:
+    """List one agent's tools as `ToolListItem` objects."""
+    natives: dict[str, list[str]] = {}
+    for native, row in tools_of(agent).items():
+        natives.setdefault(row.tool, []).append(native)
+    return [
+        {"id": tool, "description": f"{title}'s {', '.join(names)}, as its calls are shown here.", "parameters": _schema(tool)}
+        for tool, names in natives.items()
+    ]
+
+
+def _schema(tool: str) -> dict[str, Any]:
+    arguments = ARGUMENTS.get(tool, {})
+    properties = {name.rstrip("!"): {"type": kind} for name, kind in arguments.items()}
+    required = [name.rstrip("!") for name in arguments if name.endswith("!")]
+    return {"$schema": SCHEMA, "type": "object", "properties": properties} | ({"required": required} if required else {})
+
+
+# --- keys of providers -----------------------------------------------------------------------------------
+
+
+class ProviderPath(BaseModel):
+    """`{providerID}`: an agent, or a model vendor."""
+
+    providerID: str
+
+
+class Credentials(BaseModel):
+    """`PUT /auth/{providerID}`. Only keys are stored; the other types are not even read."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    type: Literal["api", "oauth", "wellknown"]
+    key: Any = None
+    """Accepts any value, because a validation error would show the value."""
+
+
+@operation("auth.set")
+async def set_key(ctx: Ctx, path: ProviderPath, body: Credentials) -> object:
+    """Store a key. Agents get it at their next start; clients then call `/instance/dispose`, which ends the running ones."""
+    key = body.key.strip() if isinstance(body.key, str) else ""
+    if body.type != "api" or not key:
+        raise InvalidRequest(
+            'Only API keys are kept here: {"type": "api", "key": "..."}. Logins belong to the agent\'s own program, on this'
+            " server's machine: for instance `claude auth login`, `codex login`, `opencode auth login`."
+        )
+    providers = ctx.services.agents.key_variables()
+    if path.providerID not in providers:
+        raise InvalidRequest(f'No agent could be given a key of "{path.providerID}". Keys are taken for: {", ".join(providers)}.')
+    await asyncio.to_thread(ctx.services.agents.keys.set, path.providerID, key)
+    return True
+
+
+@operation("auth.remove")
+async def remove_key(ctx: Ctx, path: ProviderPath) -> object:
+    """Remove a key. A missing one is no error, as in native OpenCode."""
+    await asyncio.to_thread(ctx.services.agents.keys.remove, path.providerID)
+    return True
+
+
+@operation("provider.auth")
+async def methods(ctx: Ctx) -> object:
+    """List the agents that accept a key, and the environment variable for it."""
+    specs = [agent.spec for agent in await ctx.services.agents.available()]
+    return {spec.name: [{"type": "api", "label": f"API key ({spec.key_variables[0]})"}] for spec in specs if spec.key_variables}

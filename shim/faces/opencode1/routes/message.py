@@ -1,4 +1,4 @@
-"""Reads, changes and removes messages and parts. Source: `docs/wire.md` section 6; recordings `session_ops`."""
+"""Reads, changes, removes and undoes messages and parts. Source: `docs/wire.md` section 6; recordings `session_ops`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from shim.http import wire_json
 from shim.http.operation import Ctx, to_response
 from shim.lib.errors import InvalidRequest, MessageNotFound, PartNotFound
 from shim.sessions.history.checkpoints import read_ahead, read_ids
+from shim.sessions.undo import undo
 from universal.session.model import Message, Part, Session, StepInfo, UserInfo
 
 # --- encoded messages ------------------------------------------------------------------------------------
@@ -275,3 +276,29 @@ async def send_list(
     await response.write(b"]")
     await response.write_eof()
     return response
+
+
+# --- undo ------------------------------------------------------------------------------------------------
+
+
+class RevertBody(BaseModel):
+    """The message to undo from; with `partID`, the part of it to undo from."""
+
+    messageID: str
+    partID: str | None = None
+
+
+@operation("session.revert")
+async def revert(ctx: Ctx, path: SessionPath, body: RevertBody) -> object:
+    """Restore files and hide the undone messages, which the next prompt removes."""
+    record = await undo.revert(ctx.services.sessions, path.sessionID, body.messageID, body.partID)
+    await ctx.services.store.flush(path.sessionID)
+    return read.session(record)
+
+
+@operation("session.unrevert")
+async def unrevert(ctx: Ctx, path: SessionPath) -> object:
+    """Redo, until the next prompt."""
+    record = await undo.unrevert(ctx.services.sessions, path.sessionID)
+    await ctx.services.store.flush(path.sessionID)
+    return read.session(record)

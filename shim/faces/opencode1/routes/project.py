@@ -1,13 +1,19 @@
-"""Projects. Source: recordings `endpoints`, `directories`; `shim.host.git.projects`."""
+"""Projects, paths, and the end of an instance. Source: recordings `endpoints`, `directories`; `shim.host.git.projects`."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
 from shim.host.changes import EVERYWHERE, ProjectUpdated
 from shim.host.files.roots import visible_copies, visible_projects
+from shim.http.instance import end_instance
 from shim.http.operation import Ctx
 from shim.http.shapes import ProjectChanges, ProjectPath
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1._generated.types import Path
 
 
 @operation("project.list")
@@ -46,3 +52,32 @@ async def init_git(ctx: Ctx) -> object:
     project = await ctx.services.projects.init_git(ctx.directory)
     ctx.services.host.publish(ProjectUpdated(project), EVERYWHERE, project.id)
     return host.project(project)
+
+
+# --- paths -----------------------------------------------------------------------------------------------
+
+
+@operation("path.get")
+async def get_paths(ctx: Ctx) -> object:
+    """Return the paths. `worktree`: the top of the repository, `/` outside of git. Clients then use `directory`."""
+    services = ctx.services
+    project = await services.projects.identity(ctx.directory)
+    services.watchers.visit(ctx.directory, project.id)
+    paths: Path = {
+        "home": str(services.config.home),
+        "state": str(services.settings.data_dir),
+        "config": str(services.config.folder),
+        "worktree": project.worktree,
+        "directory": ctx.directory,
+    }
+    return paths
+
+
+# --- instances -------------------------------------------------------------------------------------------
+
+
+@operation("instance.dispose")
+async def dispose(ctx: Ctx) -> object:
+    """End the directory's turns, agents, terminals and `/event` streams, and tell clients to read everything again."""
+    await end_instance(ctx, ctx.directory)
+    return True

@@ -1,4 +1,4 @@
-"""Creates, lists, reads, changes, forks and deletes sessions.
+"""Creates, lists, reads, changes, forks, exports, imports and deletes sessions.
 
 Source: `docs/wire.md` section 6; recordings `session_ops`, `list_queries`.
 """
@@ -9,22 +9,28 @@ import math
 import secrets
 from dataclasses import replace
 from itertools import islice
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel, BeforeValidator, RootModel
 
 from shim.faces.opencode1 import read
-from shim.faces.opencode1.endpoint import operation
+from shim.faces.opencode1.endpoint import extra, operation
+from shim.faces.opencode1.transfer import import_
 from shim.host.files.roots import visible_sessions
 from shim.host.git.projects import GLOBAL, Identity, belongs
+from shim.host.values import Project
 from shim.http.forward import need_session_here
-from shim.http.operation import Ctx, need_id
+from shim.http.operation import Ctx, need_id, to_response
 from shim.lib.errors import InvalidRequest, MessageNotFound, SessionBusy
 from shim.sessions.session.open_signs import Read
 from shim.sessions.transfer.fork import fork as fork_session
 from universal.session.importer import session_model
 from universal.session.model import SessionRecord, UserInfo
 from universal.session.record_json import RecordChanges
+
+if TYPE_CHECKING:
+    from shim.faces.opencode1._generated.types import GlobalSession, ProjectSummary
+
 
 SHARE_BYTES = 12
 """Random bytes in a share's URL."""
@@ -284,3 +290,76 @@ async def need_idle(ctx: Ctx, session_id: str) -> None:
     """Raise SessionBusy while a turn runs."""
     if (await ctx.services.sessions.session(session_id)).is_busy:
         raise SessionBusy(session_id)
+
+
+# --- exports and imports ---------------------------------------------------------------------------------
+
+
+@extra("session.export", "GET", "/session/{sessionID}/export")
+async def export_session(ctx: Ctx, path: SessionPath) -> object:
+    """Return the document that `opencode import` reads."""
+    return read.export(await ctx.services.sessions.session(path.sessionID))
+
+
+class Document(RootModel[dict[str, Any]]):
+    """A document of `opencode export` or `opencode-shim export`."""
+
+
+@extra("session.import", "POST", "/session/import")
+async def import_session(ctx: Ctx, body: Document) -> object:
+    """Import a session into the request's directory, and return its `info`."""
+    project = await ctx.services.projects.identity(ctx.directory)
+    record = await import_(ctx.services.sessions, body.root, ctx.directory, project, project.path_of(ctx.directory))
+    await ctx.services.store.flush(record.id)
+    return read.session(record)
+
+
+# --- sessions of all projects ----------------------------------------------------------------------------
+
+Switch = Literal["true", "false"]
+
+
+class Query(BaseModel):
+    """The filters. `cursor`: the last answer's `x-next-cursor`; `start`: updated at or after, in epoch milliseconds."""
+
+    directory: str | None = None
+    roots: Switch = "false"
+    archived: Switch = "false"
+    search: str = ""
+    start: Number = None
+    cursor: Number = None
+    limit: Number = None
+
+
+@operation("experimental.session.list")
+async def list_sessions(ctx: Ctx, query: Query) -> object:
+    """List sessions with their projects, last updated first. `x-next-cursor` leads to the next page."""
+    records = await visible_sessions(ctx.services.sessions.index.newest_first(), ctx.services.settings.roots)
+    limit = DEFAULT_LIMIT if query.limit is None else max(0, int(query.limit))
+    wanted = (record for record in records if _is_wanted(record, query, ctx.directory))
+    matches = list(islice(wanted, min(limit, len(records)) + 1))  # one more tells whether there is a next page
+    projects = {project.id: project for project in await ctx.services.projects.list_all()}
+    page: list[GlobalSession] = [
+        {**read.session(record), "project": _summary(projects.get(record.project_id))} for record in matches[:limit]
+    ]
+    more = {"x-next-cursor": str(page[-1]["time"]["updated"])} if page and len(matches) > limit else {}
+    return to_response(page, headers=more)
+
+
+def _is_wanted(record: SessionRecord, query: Query, directory: str) -> bool:
+    updated = record.updated_ms
+    return (
+        (query.directory is None or record.directory == directory)
+        and (query.roots == "false" or record.parent_id is None)
+        and (query.archived == "true" or not record.archived_ms)
+        and query.search.casefold() in record.title.casefold()
+        and (query.start is None or updated >= query.start)
+        and (query.cursor is None or updated < query.cursor)
+    )
+
+
+def _summary(project: Project | None) -> ProjectSummary | None:
+    if project is None:
+        return None
+    summary: ProjectSummary = {"id": project.id, "worktree": project.worktree}
+    return summary if project.name is None else {**summary, "name": project.name}

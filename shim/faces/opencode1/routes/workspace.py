@@ -1,19 +1,30 @@
-"""Workspaces. Source: `shim.host.git.workspaces`."""
+"""Workspaces, worktrees, and moves of sessions between them. Source: `shim.host.git.workspaces`."""
 
 from __future__ import annotations
 
+import asyncio
+import os.path
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel
 
 from shim.faces.opencode1 import host
 from shim.faces.opencode1.endpoint import operation
+from shim.faces.opencode1.errors import SessionNotMoved, SessionNotWarped
+from shim.host.files.roots import require
+from shim.host.git.project_copies import generate_name
 from shim.host.git.workspaces import KIND
+from shim.http.directory import resolve
 from shim.http.instance import end_instance
 from shim.http.operation import NO_CONTENT, Ctx, need_id
+from shim.lib.errors import InvalidRequest, NotFound
+from shim.sessions.transfer.move import move as move_session
+from shim.sessions.transfer.move import subpath
 
 if TYPE_CHECKING:
-    from shim.faces.opencode1._generated.host_types import WorkspaceAdapter, WorkspaceEventConnectionStatus
+    from shim.faces.opencode1._generated.host_types import WorkspaceAdapter, WorkspaceEventConnectionStatus, Worktree
+
 
 WorkspaceID = Annotated[str, need_id("wrk")]
 
@@ -74,4 +85,174 @@ async def remove(ctx: Ctx, path: WorkspacePath) -> object:
 @operation("experimental.workspace.syncList")
 async def sync(ctx: Ctx) -> object:
     """Do nothing: each request reads the workspaces from the store, so nothing can be outdated."""
+    return NO_CONTENT
+
+
+# --- moves -----------------------------------------------------------------------------------------------
+
+CHANGES = (
+    "Changes that are not committed stay where they are: this server does not move files. "
+    "Commit or stash them, or say no to moving them along."
+)
+
+
+SessionID = Annotated[str, need_id("ses")]
+
+
+class Destination(BaseModel):
+    """The target directory."""
+
+    directory: str
+
+
+class Move(BaseModel):
+    """A move. `moveChanges`: uncommitted changes shall move too."""
+
+    sessionID: SessionID
+    destination: Destination
+    moveChanges: bool = False
+
+
+@operation("experimental.controlPlane.moveSession")
+async def move(ctx: Ctx, body: Move) -> object:
+    """Move a session. Its next prompt starts an agent there with the conversation. Raises SessionNotMoved."""
+    directory = await ctx.services.links.real(resolve({"directory": body.destination.directory}, {}, ctx.directory))
+    return await _move(ctx, SessionNotMoved, body.sessionID, directory, along=body.moveChanges)
+
+
+class Warp(BaseModel):
+    """A move to a workspace. `id`: None for the project's own folder; `copyChanges`: uncommitted changes shall move too."""
+
+    id: WorkspaceID | None
+    sessionID: SessionID
+    copyChanges: bool = False
+
+
+@operation("experimental.workspace.warp")
+async def warp(ctx: Ctx, body: Warp) -> object:
+    """Move a session into or out of a workspace. Raises WorkspaceNotFound (404), SessionNotWarped."""
+    here = ctx.services.sessions.index.record(body.sessionID).directory
+    if body.id is not None:
+        directory = (await ctx.services.workspaces.get(body.id)).directory
+    else:
+        worktree = (await ctx.services.projects.current(here)).worktree
+        directory = here if worktree == "/" else worktree
+    return await _move(ctx, SessionNotWarped, body.sessionID, directory, along=body.copyChanges)
+
+
+async def _move(
+    ctx: Ctx, refusal: type[SessionNotMoved | SessionNotWarped], session_id: str, directory: str, *, along: bool
+) -> object:
+    if along:
+        raise refusal(CHANGES)
+    if not await asyncio.to_thread(os.path.isdir, directory):
+        raise refusal(f"There is no directory {directory}")
+    project = await ctx.services.projects.identity(directory)
+    try:
+        await move_session(ctx.services.sessions, session_id, directory, project, subpath(directory, project.worktree))
+    except (InvalidRequest, NotFound) as error:
+        raise refusal(str(error)) from error
+    await ctx.services.store.flush(session_id)
+    return NO_CONTENT
+
+
+# --- worktrees -------------------------------------------------------------------------------------------
+
+
+class CreateWorktree(BaseModel):
+    """A wish for a name, and a command to run after the checkout."""
+
+    name: str | None = None
+    startCommand: str | None = None
+
+
+class Place(BaseModel):
+    """The folder of a worktree."""
+
+    directory: str
+
+
+class ProjectPath(BaseModel):
+    """`{projectID}` of a path."""
+
+    projectID: str
+
+
+class Context(BaseModel):
+    """The purpose of a copy."""
+
+    context: str | None = None
+
+
+class Copy(BaseModel):
+    """The place of a new copy: `directory`/`name`."""
+
+    strategy: str
+    directory: str
+    name: str | None = None
+
+
+class CopyRemoval(BaseModel):
+    """A removal. `force`: even if the copy has changes."""
+
+    directory: str
+    force: bool
+
+
+@operation("worktree.list")
+async def list_worktrees(ctx: Ctx) -> object:
+    """List the project's other working trees."""
+    return (await ctx.services.projects.current(ctx.directory)).sandboxes
+
+
+@operation("worktree.create")
+async def create_worktree(ctx: Ctx, body: CreateWorktree | None) -> object:
+    """Create a worktree."""
+    options = body or CreateWorktree()
+    created = await ctx.services.worktrees.create(ctx.directory, options.name, options.startCommand)
+    worktree: Worktree = {"name": created.name, "branch": created.branch, "directory": created.directory}
+    return worktree
+
+
+@operation("worktree.remove")
+async def remove_worktree(ctx: Ctx, body: Place) -> object:
+    """End everything that runs in a worktree, and remove it with its branch."""
+    if await ctx.services.worktrees.is_managed(body.directory):
+        await end_instance(ctx, body.directory)
+    await ctx.services.worktrees.remove(ctx.directory, body.directory)
+    return True
+
+
+@operation("worktree.reset")
+async def reset(ctx: Ctx, body: Place) -> object:
+    """Reset a worktree to the default branch. All its changes are lost."""
+    await ctx.services.worktrees.reset(ctx.directory, body.directory)
+    return True
+
+
+@operation("experimental.projectCopy.generateName")
+async def name(ctx: Ctx, path: ProjectPath, body: Context | None) -> object:
+    """Generate a name for a copy."""
+    return {"name": generate_name(body.context if body else None)}
+
+
+@operation("v2.projectCopy.create")
+async def copy(ctx: Ctx, path: ProjectPath, body: Copy) -> object:
+    """Create a copy."""
+    await require(str(Path(ctx.directory, body.directory)), ctx.services.settings.roots)
+    copies = ctx.services.copies
+    return {"directory": await copies.create(path.projectID, ctx.directory, body.strategy, body.directory, body.name)}
+
+
+@operation("v2.projectCopy.remove")
+async def remove_copy(ctx: Ctx, path: ProjectPath, body: CopyRemoval) -> object:
+    """Remove a copy that this server created."""
+    await ctx.services.copies.remove(path.projectID, ctx.directory, body.directory, force=body.force)
+    return NO_CONTENT
+
+
+@operation("v2.projectCopy.refresh")
+async def refresh(ctx: Ctx, path: ProjectPath) -> object:
+    """Register worktrees that other programs created."""
+    await ctx.services.copies.refresh(path.projectID, ctx.directory)
     return NO_CONTENT

@@ -1,6 +1,6 @@
 """The dialect `preview`, of the preview in 1.18: tables of its routes, requests and answers. Pure.
 
-Its questions are no forms and have routes of their own (`shim.faces.opencode2.routes.preview`).
+Its questions are no forms and have routes of their own (`shim.faces.opencode2.routes.form`).
 Source: OpenCode's OpenAPI document of 1.18.33; recordings `endpoints` of 1.18.33 and of lildax 1.18.18.
 """
 

@@ -38,7 +38,7 @@ ALIASES: tuple[Alias, ...] = (
     Alias("PUT", f"{SESSION}/instructions/entries/{{key}}", "experimental.session.instructions.entry.put"),
     Alias("DELETE", f"{SESSION}/instructions/entries/{{key}}", "experimental.session.instructions.entry.remove"),
 )
-"""Its lists of questions are empty, because its questions are forms: `shim.faces.opencode2.routes.preview`."""
+"""Its lists of questions are empty, because its questions are forms: `shim.faces.opencode2.routes.form`."""
 
 OVERWRITES = frozenset({"session.message.list", "session.inbox.list", "session.permission.list", "session.form.list"})
 """Operations whose answers replace the messages, requests and forms that events have sent to July's TUI meanwhile. The TUI calls

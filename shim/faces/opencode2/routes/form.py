@@ -6,6 +6,7 @@ Source: recordings `question*` of v2-20260717; compat_fixtures/opencode2/operati
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
@@ -15,15 +16,20 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, Field
 
 from shim.faces.opencode2 import asks, read
-from shim.faces.opencode2.endpoint import operation
+from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
+from shim.faces.opencode2.dialects import PREVIEW, V2_0, V2_JULY, WEB_UI
+from shim.faces.opencode2.endpoint import operation, preview_operation
+from shim.faces.opencode2.envelope import with_project
 from shim.faces.opencode2.errors import FormAnswerInvalid, FormNotFound, FormSettled, ResourceConflict
 from shim.faces.opencode2.events import ReadOnlyWire
 from shim.faces.opencode2.forms import GLOBAL, FormDraft
+from shim.faces.opencode2.negotiation import BROWSER, dialect_of, note
 from shim.faces.opencode2.routes.location_answer import locate_answer
-from shim.faces.opencode2.routes.sessions import face, need, need_id, read_session
+from shim.faces.opencode2.routes.sessions import SessionPath, face, need, need_id, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import InvalidRequest, QuestionNotFound
 from universal.lib.jsonvalue import arr, obj, text
+from universal.session.model import QuestionRequest, Session
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import types
@@ -341,3 +347,80 @@ _FORMATS: Mapping[str, Callable[[str], bool]] = {
     "date": _parses(date.fromisoformat),
     "date-time": _parses(datetime.fromisoformat),
 }
+
+
+# --- health and questions of the preview -----------------------------------------------------------------
+
+# Routes that only builds before 2.0 have: health, and questions, which are forms in `v2_0` and `v2_july`.
+#
+# Clients of those builds call `/api/health` first, and so does the web UI of 1.18, which looks for its protocol. The server
+# notes who calls it (`negotiation`): a browser is that web UI, every other client is the build of 17 July. Clients of 1.18 are
+# recognised by their User-Agent and get the answer of their document, without a `pid`. That key would turn the web UI to its
+# second protocol, if `/global/health` has not answered before.
+
+
+@preview_operation("v2.health.get")
+async def health(ctx: Ctx) -> object:
+    """The server is healthy. The answer's keys depend on the client's build."""
+    if dialect_of(ctx.request) is PREVIEW:
+        return {"healthy": True}
+    is_browser = ctx.request.headers.get("User-Agent", "").startswith(BROWSER)
+    note(ctx.request, (WEB_UI if is_browser else V2_JULY).name)
+    return {"healthy": True, "version": OPENCODE2_VERSION, "pid": os.getpid()}
+
+
+# --- questions ------------------------------------------------------------------------------------------------
+
+
+class QuestionPath(SessionPath):
+    """`{requestID}`."""
+
+    requestID: str
+
+
+class AnswerBody(BaseModel):
+    """Chosen labels (or typed texts), a list for each question."""
+
+    answers: list[list[str]]
+
+
+@preview_operation("v2.question.request.list")
+async def questions(ctx: Ctx) -> object:
+    """Open questions of the directory, oldest first."""
+    await ctx.services.sessions.others.read_requests()
+    return with_project(await locate_answer(ctx, _questions(ctx, ctx.services.sessions.requests.questions(ctx.directory))))
+
+
+@preview_operation("v2.session.question.list")
+async def questions_of(ctx: Ctx, path: SessionPath) -> object:
+    """Open questions of a session."""
+    need(ctx, path.sessionID)
+    await ctx.services.sessions.others.read_requests()
+    pairs = [pair for pair in ctx.services.sessions.requests.questions(None) if pair[0].id == path.sessionID]
+    return {"data": _questions(ctx, pairs)}
+
+
+def _questions(ctx: Ctx, pairs: list[tuple[Session, QuestionRequest]]) -> list[asks.PreviewQuestions]:
+    """Questions as the client's dialect has them. Clients that have forms get them there, and not twice."""
+    if dialect_of(ctx.request) in (V2_0, V2_JULY):
+        return []
+    return [asks.question(request, session.id) for session, request in pairs]
+
+
+@preview_operation("v2.session.question.reply")
+async def answer_questions(ctx: Ctx, path: QuestionPath, body: AnswerBody) -> object:
+    """Answer one. 404 when it is unknown or was answered already."""
+    _settle_questions(ctx, path, body.answers)
+    return NO_CONTENT
+
+
+@preview_operation("v2.session.question.reject")
+async def reject_questions(ctx: Ctx, path: QuestionPath) -> object:
+    """Refuse to answer; the agent is told."""
+    _settle_questions(ctx, path, None)
+    return NO_CONTENT
+
+
+def _settle_questions(ctx: Ctx, path: QuestionPath, answers: list[list[str]] | None) -> None:
+    need(ctx, path.sessionID)
+    ctx.services.sessions.requests.reply_question(path.requestID, answers)

@@ -5,15 +5,19 @@ See `shim.sessions.mcp_servers` and `shim.agents.plugins`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
 
 from shim.faces.opencode2.endpoint import operation
+from shim.faces.opencode2.errors import RpcNotFound
 from shim.faces.opencode2.routes.location_answer import locate_answer
 from shim.http.operation import Ctx
 from shim.sessions.mcp_servers import McpServer, servers_of
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import host_types
+
 
 UNKNOWN_ERROR = "The agent gave no reason."
 
@@ -62,3 +66,29 @@ def _plugin(
     name: str, package: str, state: host_types.PluginInfoStateActive | host_types.PluginInfoStateFailed
 ) -> host_types.PluginInfo:
     return {"id": name, "source": {"type": "package", "target": package}, "features": {"server": True}, "state": state}
+
+
+# --- calls of plug-ins -----------------------------------------------------------------------------------
+
+
+class RpcPath(BaseModel):
+    """`{rpcID}/{method}`."""
+
+    rpcID: str
+    method: str
+
+
+class RpcBody(BaseModel):
+    """`input` is defined by the plugin."""
+
+    input: Any = None
+
+
+@operation("rpc.call")
+async def call(ctx: Ctx, path: RpcPath, body: RpcBody) -> object:
+    """Answer 400 RpcError, as OpenCode does for an unknown plugin: no RPC is registered here."""
+    message = (
+        f'There is no RPC "{path.rpcID}" here: plugins of OpenCode register RPCs, and this server loads none of them. '
+        "Plugins here are Python packages that bring agents (docs/adding-an-agent.md)."
+    )
+    raise RpcNotFound(message)

@@ -1,4 +1,4 @@
-"""Routes of projects and their worktrees.
+"""Routes of directories, projects and their worktrees.
 
 See `shim.host.git.projects`, `shim.host.git.worktrees` and `shim.host.git.project_copies`.
 """
@@ -15,7 +15,8 @@ from pydantic import BaseModel, Field
 from shim.faces.opencode2 import host
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import WorktreeRefused
-from shim.host.changes import EVERYWHERE, ProjectDirectoriesChanged, ProjectUpdated
+from shim.faces.opencode2.routes.location_answer import place, publish_changes
+from shim.host.changes import EVERYWHERE, AllDisposed, ProjectDirectoriesChanged, ProjectUpdated
 from shim.host.files.roots import require, visible_copies, visible_projects
 from shim.host.git import vcs
 from shim.host.git.project_copies import STRATEGY
@@ -28,6 +29,7 @@ from shim.lib.errors import InvalidRequest, ProjectNotFound
 
 if TYPE_CHECKING:
     from shim.faces.opencode2._generated import host_types
+    from shim.faces.opencode2._generated.host_types import LocationPublicInfo
 
 
 class ProjectQuery(BaseModel):
@@ -177,3 +179,47 @@ async def _worktree_work(work: Awaitable[Done]) -> Done:
 
 def _publish_change(ctx: Ctx, project_id: str) -> None:
     ctx.services.host.publish(ProjectDirectoriesChanged(project_id), ctx.directory, project_id)
+
+
+# --- locations -------------------------------------------------------------------------------------------
+
+
+@operation("location.get")
+async def get_location(ctx: Ctx) -> object:
+    """The directory and its project. `canonical` is the working tree of the project that was opened first."""
+    directory = await place(ctx)
+    project = await ctx.services.projects.identity(directory)
+    ctx.services.watchers.visit(directory, project.id)
+    canonical = (await ctx.services.projects.current(directory)).worktree
+    info: LocationPublicInfo = {
+        "directory": directory,
+        "project": {"id": project.id, "directory": project.worktree, "canonical": canonical},
+    }
+    return info
+
+
+@operation("location.reload")
+async def reload_location(ctx: Ctx) -> object:
+    """Ask the agents again for their models and commands, and make clients read everything again.
+
+    Configuration files are read at each use anyway. Turns, open permissions and forms go on; OpenCode cancels the last two.
+    """
+    for agent in ctx.services.agents.list_agents():
+        await ctx.services.agents.refresh(agent.spec.name)
+    ctx.services.host.publish(AllDisposed(), EVERYWHERE)
+    publish_changes(ctx, "location.shutdown")
+    return NO_CONTENT
+
+
+@operation("debug.location.list")
+async def list_locations(ctx: Ctx) -> object:
+    """Directories with a running turn or an open terminal."""
+    busy = [entry.record.directory for entry in ctx.services.sessions.index.busy()]
+    return [{"directory": directory} for directory in dict.fromkeys([*busy, *ctx.services.terminals.directories()])]
+
+
+@operation("debug.location.evict")
+async def evict_location(ctx: Ctx) -> object:
+    """End the directory's turns, agents and terminals. Its sessions stay."""
+    await end_instance(ctx, ctx.directory)
+    return NO_CONTENT

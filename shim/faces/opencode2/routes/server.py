@@ -1,4 +1,4 @@
-"""Routes about the server itself: `/api/info`, which clients of 2.x call first, and the OpenAPI document."""
+"""Routes about the server itself: `/api/info`, which clients of 2.x call first, the document, statistics, pairing."""
 
 from __future__ import annotations
 
@@ -8,17 +8,25 @@ import os
 import tempfile
 from functools import cache
 from importlib import resources
-from typing import Any
+from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from aiohttp import web
+from pydantic import BaseModel, Field
 
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION
 from shim.faces.opencode2.dialects import DIALECTS, V2_0
 from shim.faces.opencode2.endpoint import extra, operation
 from shim.faces.opencode2.negotiation import note
+from shim.faces.opencode2.routes.sessions import face
+from shim.faces.opencode2.session_counts import Stats
 from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED
+from shim.host.files.roots import visible_sessions
 from shim.http import wire_json
-from shim.http.operation import Ctx
+from shim.http.access import CONNECTION, access_of
+from shim.http.operation import NO_CONTENT, Ctx
+from shim.http.pairing import CODE_S, TOKEN_S
+from shim.lib.errors import InvalidRequest, PairingTokenNotFound
 from universal.lib.jsonvalue import arr
 
 EXTENSION = "x-opencode-shim"
@@ -63,3 +71,117 @@ def document() -> bytes:
     tags = dict.fromkeys(str(tag) for item in paths.values() for row in item.values() for tag in arr(row["tags"]))
     more = {"parameters": PARAMETERS, "always_the_same": CONSTANT}
     return wire_json.dumps({**whole, EXTENSION: more, "tags": [{"name": tag} for tag in tags], "paths": paths})
+
+
+# --- statistics ------------------------------------------------------------------------------------------
+
+
+class StatsQuery(BaseModel):
+    """A span of time in epoch milliseconds, by default all. `timezone`: name of the time zone of days."""
+
+    from_: Annotated[int | None, Field(ge=0, alias="from")] = None
+    to: Annotated[int | None, Field(ge=0)] = None
+    project: str | None = None
+    timezone: str = "UTC"
+    tools: Literal["none", "summary", "detail"] = "none"
+
+
+@operation("experimental.session.stats")
+async def stats(ctx: Ctx, query: StatsQuery) -> object:
+    """Statistics of all sessions. Only sessions that are new or have changed are read, one by one."""
+    try:
+        zone = await asyncio.to_thread(ZoneInfo, query.timezone)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise InvalidRequest(f"There is no time zone {query.timezone}", "Query", ("timezone",)) from error
+    until = ctx.services.clock.now_ms() if query.to is None else query.to
+    records = [
+        record
+        for record in await visible_sessions(ctx.services.sessions.index.records(), ctx.services.settings.roots)
+        if query.project in (None, record.project_id) and record.updated_ms >= (query.from_ or 0) and record.created_ms <= until
+    ]
+    first = min((record.created_ms for record in records), default=until)
+    totals = Stats(first if query.from_ is None else query.from_, until, zone)
+    for record in records:
+        if (counted := await face(ctx).counted.of(record.id)) is not None:
+            totals.add(counted)
+    return {"data": totals.info(query.tools)}
+
+
+# --- pairing ---------------------------------------------------------------------------------------------
+
+# Routes for pairing another device without the password (`shim.http.pairing`), and `/api/service/stop`.
+#
+# A client calls `/api/service/stop` if its registration file names a server of another version. This server is in no such file,
+# so it always refuses. A refused client does not kill the server.
+
+
+class CodePath(BaseModel):
+    """A pairing code."""
+
+    code: str
+
+
+@operation("server.pair")
+async def pair(ctx: Ctx) -> object:
+    """Create a code for `/auth/connect/{code}`, valid once. Only an authenticated client gets one."""
+    code = access_of(ctx.request).pairing.code(asyncio.get_running_loop().time())
+    return {"code": code, "expires_in": int(CODE_S)}
+
+
+INSPECTOR = "inspector/"
+"""The page to which a browser is redirected if OpenCode's web UI is not served."""
+
+
+class TokenPath(BaseModel):
+    """`{id}` of a token."""
+
+    id: str
+
+
+@extra("server.pair.list", "GET", "/api/pair")
+async def tokens(ctx: Ctx) -> object:
+    """Valid tokens, newest first: the device and the expiry of each. The tokens themselves are not shown."""
+    access = access_of(ctx.request)
+    return [
+        {"id": token.id, "name": token.name, "created": token.created * 1000, "expires": token.end * 1000}
+        for token in access.pairing.tokens(access.epoch_s())
+    ]
+
+
+@extra("server.pair.revoke", "DELETE", "/api/pair/{id}")
+async def revoke(ctx: Ctx, path: TokenPath) -> object:
+    """Revoke a token: its next request is refused, and its streams and terminals are closed. Raises NotFound."""
+    if not access_of(ctx.request).pairing.revoke(path.id, ctx.request[CONNECTION]):
+        raise PairingTokenNotFound(path.id)
+    await ctx.services.store.flush()
+    return NO_CONTENT
+
+
+@operation("server.connect")
+async def connect(ctx: Ctx, path: CodePath) -> object:
+    """Exchange a code. A browser gets a cookie and is redirected to the web UI or the inspector; a program gets a token."""
+    if ctx.request.method == "HEAD":  # a link preview in a chat must not use up the code
+        return web.Response()
+    access = access_of(ctx.request)
+    token = access.redeem(ctx.request, path.code, asyncio.get_running_loop().time())
+    if "text/html" not in ctx.request.headers.get("Accept", ""):
+        return {"token": token}
+    home = f"{access.base_path}/"
+    page = home if ctx.services.settings.web_ui else f"{home}{INSPECTOR}"
+    answer = web.Response(status=303, headers={"Location": page, "Referrer-Policy": "no-referrer"})
+    answer.set_cookie(
+        access.cookie_name(ctx.request),
+        token,
+        max_age=TOKEN_S,
+        path=home,
+        httponly=True,
+        samesite="Lax",
+        secure=access.secure(ctx.request),
+    )
+    return answer
+
+
+@extra("server.service.stop", "POST", "/api/service/stop")
+async def stop(ctx: Ctx) -> object:
+    """Refuse to stop."""
+    return {"accepted": False}

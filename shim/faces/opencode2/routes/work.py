@@ -5,19 +5,25 @@ Source: compat_fixtures/opencode2/operations.json, recordings `wait`, `hang_inte
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from shim.faces.opencode2.endpoint import operation
-from shim.faces.opencode2.errors import ResourceConflict
-from shim.faces.opencode2.routes.sessions import MessageID, SessionPath, inbox_item, need, read_session
+from shim.faces.opencode2.errors import InstructionTooLarge, ResourceConflict
+from shim.faces.opencode2.routes.sessions import MessageID, ModelRef, SessionPath, inbox_item, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
-from shim.lib.errors import Conflict, InvalidRequest
+from shim.lib.errors import Conflict, InvalidRequest, LimitReached, ServiceUnavailable
 from shim.sessions.prompts.compact import begin
+from shim.sessions.prompts.generate import NotGenerated, text
+from shim.sessions.prompts.instructions import LABEL, MAX_ENTRIES, MAX_VALUE_BYTES, canonical_json
+from shim.sessions.prompts.prompt_request import PromptRequest, choose
 from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.submit import resume as resume_session
+from shim.sessions.session.session_state import SessionState
 from universal.session.entries import PendingPrompt
+from universal.session.model import ModelRef as CoreModelRef
+from universal.session.model import Session, SessionRecord
 from universal.session.user_prompt import Delivery
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
@@ -123,3 +129,104 @@ async def shell(ctx: Ctx, path: SessionPath, body: ShellBody) -> object:
     await run_shell(ctx.services.sessions, path.sessionID, body.command, mode, body.id)
     await (await ctx.services.sessions.state(path.sessionID)).idle()
     return NO_CONTENT
+
+
+# --- texts outside of conversations ----------------------------------------------------------------------
+
+
+class SessionBody(BaseModel):
+    """The prompt. The session's conversation goes before it."""
+
+    prompt: str
+
+
+class TextBody(BaseModel):
+    """The prompt, without a session. `model`: by default that of the default agent."""
+
+    prompt: str
+    model: ModelRef | None = None
+
+
+@operation("session.generate")
+async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
+    """Ask the session's agent and model in a separate process. The session does not change, and may be at work meanwhile."""
+    session = await ctx.services.sessions.session(path.sessionID)
+    return await _generate(ctx, session.record.directory, body.prompt, session, None, context=session)
+
+
+@operation("experimental.generate.text")
+async def of_nothing(ctx: Ctx, body: TextBody) -> object:
+    """Ask the default agent, or the agent of the model, in the request's directory."""
+    session = Session(SessionRecord("", directory=ctx.directory), "")
+    model = None if body.model is None else CoreModelRef(body.model.providerID, body.model.id)
+    return await _generate(ctx, ctx.directory, body.prompt, session, model, variant=body.model.variant if body.model else None)
+
+
+async def _generate(
+    ctx: Ctx,
+    directory: str,
+    prompt: str,
+    session: Session,
+    model: CoreModelRef | None,
+    *,
+    variant: str | None = None,
+    context: Session | None = None,
+) -> object:
+    choice = await choose(ctx.services.sessions.deps, session, PromptRequest((), model=model, variant=variant))
+    try:
+        return {"data": {"text": await text(ctx.services.sessions, choice, directory, prompt, context)}}
+    except NotGenerated as error:
+        raise ServiceUnavailable(str(error), choice.agent.spec.name) from error
+
+
+# --- instructions ----------------------------------------------------------------------------------------
+
+
+class EntryPath(SessionPath):
+    """`{key}`."""
+
+    key: Annotated[str, Field(pattern="^[a-z0-9][a-z0-9._-]*$", max_length=200)]
+
+
+class EntryBody(BaseModel):
+    """Any JSON value. The agent gets a text as it is, and other values as JSON."""
+
+    value: Any
+
+
+@operation("experimental.session.instructions.entry.list")
+async def listing(ctx: Ctx, path: SessionPath) -> object:
+    """The instructions that hold from the next prompt on."""
+    entries = (await ctx.services.sessions.readable_state(path.sessionID)).instructions.entries
+    return {"data": [{"key": key, "value": value} for key, value in entries.items()]}
+
+
+@operation("experimental.session.instructions.entry.put")
+async def put(ctx: Ctx, path: EntryPath, body: EntryBody) -> object:
+    """Set an instruction. Raises InstructionTooLarge, LimitReached."""
+    state = await _open_entry(ctx, path)
+    entries = state.instructions.entries
+    if (size := len(canonical_json(body.value).encode())) > MAX_VALUE_BYTES:
+        raise InstructionTooLarge(path.key, size, MAX_VALUE_BYTES)
+    if path.key not in entries and len(entries) >= MAX_ENTRIES:
+        raise LimitReached("instructions", MAX_ENTRIES, "There are too many instructions in this session: remove some.")
+    if path.key not in entries or entries[path.key] != body.value:
+        state.status(LABEL, key=path.key, json=canonical_json(body.value))
+        await ctx.services.store.flush(path.sessionID)
+    return NO_CONTENT
+
+
+@operation("experimental.session.instructions.entry.remove")
+async def remove(ctx: Ctx, path: EntryPath) -> object:
+    """Remove an instruction. Succeeds also if it does not exist."""
+    state = await _open_entry(ctx, path)
+    if path.key in state.instructions.entries:
+        state.status(LABEL, key=path.key)
+        await ctx.services.store.flush(path.sessionID)
+    return NO_CONTENT
+
+
+async def _open_entry(ctx: Ctx, path: EntryPath) -> SessionState:
+    state = await ctx.services.sessions.state(path.sessionID)
+    state.require_open()
+    return state

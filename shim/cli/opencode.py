@@ -215,16 +215,16 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
 
 def _serve(_name: str, options: Options) -> int:
     with quick_imports():
-        from shim.cli.opencode_serve import serve
+        from shim.cli.serve_command import serve_as_opencode
 
-    return serve(options)
+    return serve_as_opencode(options)
 
 
 def _web(_name: str, options: Options) -> int:
     with quick_imports():
-        from shim.cli.opencode_serve import serve
+        from shim.cli.serve_command import serve_as_opencode
 
-    return serve(options, page=True)
+    return serve_as_opencode(options, page=True)
 
 
 def _add_tui(parser: argparse.ArgumentParser) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import contextlib
+import json
 import os
+import socket
 import ssl
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,9 +23,19 @@ from aiohttp import web
 
 from shim.cli import clients, env_file, mdns, screen
 from shim.cli.local_server import usable
-from shim.cli.server import DRAIN_EXTRA_S, STOP_S, RunningServer, listen, need_directory_inside, run, tls_of
-from shim.cli.supervisor import Notifier, inherited_socket
+from shim.cli.server import (
+    DRAIN_EXTRA_S,
+    STOP_S,
+    ListenError,
+    RunningServer,
+    listen,
+    need_directory_inside,
+    notice_the_gone,
+    run,
+    tls_of,
+)
 from shim.cli.transfer import Job
+from shim.http.access import is_loopback
 from shim.lib.bounded_output import bounded_output
 from shim.lib.errors import ShimError
 from shim.lib.logging import configure
@@ -280,3 +297,151 @@ def with_server(settings: Settings, url: str | None, job: Job) -> int:
     sock = listen("127.0.0.1", 0)
     configure("error", "console", sys.stderr)
     return run(settings, sock, run_job)
+
+
+# --- the manager of services -----------------------------------------------------------------------------
+
+# Talks to the service manager: takes the socket that it opened and reports that the server is ready.
+#
+# It speaks systemd's protocols (sd_listen_fds(3), sd_notify(3)) without its library. It removes their variables from the
+# environment, so that no agent uses them.
+
+FIRST_FD = 3
+"""File descriptor of the first socket that systemd opened."""
+LISTEN_NAMES = ("LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES")
+NOTIFY_NAME = "NOTIFY_SOCKET"
+
+
+@dataclass(frozen=True, slots=True)
+class Notifier:
+    """Reports the server's state to the service manager, or does nothing if `address` is empty. Never raises."""
+
+    address: str = ""
+
+    @classmethod
+    def take(cls, environ: MutableMapping[str, str]) -> Notifier:
+        """Return the notifier for the manager that the environment names, and remove its variable."""
+        return cls(environ.pop(NOTIFY_NAME, ""))
+
+    def ready(self, status: str) -> None:
+        """Report that the server answers requests. Also ends a reload."""
+        self._send("READY=1", f"STATUS={status}")
+
+    def notify_reloading(self) -> None:
+        """Report that a reload has begun. `ready` ends it."""
+        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def notify_stopping(self, within_s: float = 0.0) -> None:
+        """Report that the stop has begun, and takes `within_s` seconds if that is more than the manager waits by itself."""
+        extension = [f"EXTEND_TIMEOUT_USEC={int(within_s * 1_000_000)}"] if within_s else []
+        self._send("STOPPING=1", "STATUS=stopping", *extension)
+
+    def _send(self, *lines: str) -> None:
+        if not self.address:
+            return
+        address = f"\0{self.address[1:]}" if self.address.startswith("@") else self.address
+        with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.setblocking(False)
+            sock.sendto("\n".join(lines).encode(), address)
+
+
+def inherited_socket(environ: MutableMapping[str, str], *, protected: bool) -> socket.socket | None:
+    """Return the listening socket that the service manager opened for this process, or None.
+
+    `protected` says whether a password is set. Raises ListenError for several sockets, for one that is no TCP socket, and,
+    without a password, for one that other machines reach.
+    """
+    fds, pid, _ = (environ.pop(name, "") for name in LISTEN_NAMES)
+    if not fds.isdigit() or pid != str(os.getpid()) or fds == "0":
+        return None
+    if fds != "1":
+        raise ListenError(
+            f"The service manager has opened {fds} sockets; the server needs one. Write one ListenStream= into its socket unit."
+        )
+    sock = socket.socket(fileno=FIRST_FD)
+    os.set_inheritable(FIRST_FD, False)
+    if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
+        sock.close()
+        raise ListenError(
+            "The service manager's socket is no TCP socket: write ListenStream=127.0.0.1:4096 into its socket unit."
+        )
+    host = str(sock.getsockname()[0])
+    if not protected and not is_loopback(host):
+        sock.close()
+        raise ListenError(
+            f"Refused to listen on {host} without a password: every machine that reaches this address could run commands as you."
+            " Set OPENCODE_SERVER_PASSWORD in the service's keys file, or ListenStream=127.0.0.1:4096 in its socket unit."
+        )
+    sock.setblocking(False)
+    return notice_the_gone(sock)
+
+
+# --- opencode serve and opencode web ---------------------------------------------------------------------
+
+# `opencode serve` and `opencode web`: the server with the output that programs expect from OpenCode.
+#
+# opencode server listening on URL    first line on stdout
+# {"url": URL}                        first line with `--stdio`; the end of stdin then stops the server
+
+READ_BYTES = 65_536
+"""Bytes per read from stdin. The content is dropped; only its end matters."""
+
+
+def serve_as_opencode(options: argparse.Namespace, *, page: bool = False) -> int:
+    """Serve until a signal, or with `--stdio` until the end of stdin. Raises ShimError if it cannot start."""
+    flags = {
+        "hostname": options.hostname,
+        "port": options.port,
+        "cors": options.cors,
+        "log_level": options.log_level,
+        "mdns": options.mdns,
+        "mdns_domain": options.mdns_domain,
+        "web_ui": True if page else None,
+    }
+    with bounded_output(), contextlib.ExitStack() as ends:
+        settings = Settings.load(flags)
+        if settings.mdns:
+            mdns.require_zeroconf()
+        sock = _listen_as_opencode(settings)
+        address: tuple[str, int] = sock.getsockname()[:2]
+        log: TextIO = sys.stderr if options.print_logs else ends.enter_context(open_log(settings))
+        configure(settings.log_level, settings.log_format, log, secrets(settings))
+
+        async def announce(running: RunningServer) -> int:
+            ended = asyncio.Event()
+            if options.stdio:
+                sys.stdout.write(json.dumps({"url": running.url}) + "\n")
+                _set_at_end_of_input(asyncio.get_running_loop(), ended)
+            else:
+                screen.print_listening_line(screen.console(sys.stdout), running)
+            if page:
+                await asyncio.to_thread(show_page, clients.page_url(running.url, settings.directory), browser=True)
+            async with mdns.announce(settings, *address):
+                await ended.wait()
+            return 0
+
+        return run(settings, sock, announce)
+
+
+def _listen_as_opencode(settings: Settings) -> socket.socket:
+    """Listen as OpenCode does: without a configured port on 4096, or on a free port if 4096 is taken."""
+    protected = settings.password is not None
+    try:
+        return listen(settings.hostname, settings.port, protected=protected)
+    except ListenError:
+        if settings.sources()["port"] != "default":
+            raise
+        return listen(settings.hostname, 0, protected=protected)
+
+
+def _set_at_end_of_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Set the event when stdin ends. It reads in a thread, since stdin may be a file and loops cannot wait for files."""
+
+    def read() -> None:
+        with contextlib.suppress(OSError):
+            while os.read(0, READ_BYTES):
+                pass
+        with contextlib.suppress(RuntimeError):  # the loop is closed: the server stops already
+            loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=read, name="end of stdin", daemon=True).start()

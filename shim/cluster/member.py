@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from aiohttp import web
 
 from shim.agents.directory import AgentDirectory
 from shim.agents.spares.agent_room import AgentRoom
 from shim.cluster.nats.store import JetStreamStore
+from shim.cluster.peers import NodeStatus, Overview, Peers
 from shim.cluster.placement import ClusterPlacement
 from shim.cluster.relay import Relay
 from shim.cluster.remote_changes import RemoteChanges
 from shim.cluster.remote_sessions import RemoteSessions
 from shim.cluster.replays import Replays
-from shim.cluster.report import ClusterNodes
 from shim.cluster.streams import ClusterStreams
+from shim.faces.v1.models import ClusterInfo, NodeAgent, NodeInfo, NodeListResponse
 from shim.faces.v1.nodes import Nodes
 from shim.host.changes import HostChanged, HostFeed
 from shim.http.services import Services
 from shim.lib.settings import Settings
+from shim.sessions.index.manager import SessionManager
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.stored_sessions import NewState
@@ -101,3 +104,98 @@ class ClusterMember:
         """Do nothing more for others. May be called before `join`."""
         await self._relay.close()
         await self._changes.close()
+
+
+# --- reports ---------------------------------------------------------------------------------------------
+
+
+class ClusterNodes:
+    """The `Nodes` of a server in a cluster. In: `remotes`, the sessions of the other servers."""
+
+    def __init__(self, server_id: str, peers: Peers, sessions: SessionManager, remotes: RemoteSessions) -> None:
+        self._server_id = server_id
+        self._peers = peers
+        self._sessions = sessions
+        self._remotes = remotes
+
+    def overview(self) -> NodeListResponse:
+        """All servers that live, this one first, and how this one is connected with them."""
+        overview, lags = self._peers.overview(), self.lags()
+        cluster = ClusterInfo(
+            servers=overview.address,
+            prefix=overview.prefix,
+            connected=overview.is_connected,
+            waitingWrites=overview.waiting,
+            reconnects=overview.reconnects,
+        )
+        return NodeListResponse(cluster=cluster, nodes=[_info(status, lags) for status in overview.nodes])
+
+    def node_of(self, session_id: str) -> str | None:
+        """Id of the server that has a session, this one included; None for nobody's."""
+        if (owner := self._sessions.others.owner(session_id)) is not None:
+            return owner.id
+        entry = self._sessions.index.find(session_id)
+        return self._server_id if entry is not None and entry.state is not None else None
+
+    def lags(self) -> dict[str, int]:
+        """Id of another server -> events that this one is behind in the worst of its sessions that somebody watches here."""
+        lags: dict[str, int] = {}
+        for session_id, events in self._remotes.lags().items():
+            if (owner := self._sessions.others.owner(session_id)) is not None:
+                lags[owner.id] = max(events, lags.get(owner.id, 0))
+        return lags
+
+    def families(self) -> Iterable[Any]:
+        """The families of metrics of the cluster."""
+        return _families(self._peers.overview(), max(self.lags().values(), default=0))
+
+
+def _info(status: NodeStatus, lags: Mapping[str, int]) -> NodeInfo:
+    ref, offer = status.node.ref, status.node.offer
+    return NodeInfo(
+        id=ref.id,
+        name=ref.label,
+        here=status.is_here,
+        pid=ref.pid,
+        host=ref.host,
+        url=ref.url or None,
+        agents=[NodeAgent(id=name, version=version or None) for name, version in offer.agents.items()],
+        roots=list(offer.roots),
+        labels=list(offer.labels),
+        draining=offer.is_draining,
+        room=offer.room,
+        sessions=status.sessions,
+        leaseAgeMs=round(status.lease_age_s * 1000),
+        lagEvents=0 if status.is_here else lags.get(ref.id, 0),
+    )
+
+
+def _families(overview: Overview, lag: int) -> Iterable[Any]:
+    """In: `lag`, events that this server is behind in the worst session of another one that somebody watches here."""
+    # Imported here, because only `GET /metrics` needs it, and it takes long.
+    from shim.faces.v1 import prometheus
+
+    for name, description, value in (
+        ("nodes", "Servers that live, this one included.", len(overview.nodes)),
+        ("connected", "Whether NATS can be reached (1) or not (0).", int(overview.is_connected)),
+        ("full", "Whether NATS has no room, so that prompts are refused (1), or has (0).", int(overview.is_full)),
+        ("sessions_owned", "Sessions that this server has.", overview.here.sessions),
+        ("room", "Agents that this server can still start.", overview.here.node.offer.room),
+        ("lease_age_seconds", "Since the last renewal of this server's lease.", overview.here.lease_age_s),
+        ("writes_waiting", "Rows that NATS has not acknowledged.", overview.waiting),
+        ("spool_bytes", "Bytes on disk of the events among them.", overview.spooled_bytes),
+        ("read_lag_events", "Events that are stored and not yet published here, in the worst watched session.", lag),
+    ):
+        yield prometheus.gauge(f"cluster_{name}", description, value)
+    yield prometheus.counter("cluster_renewals", "Renewals of this server's lease.", "result", overview.renewals)
+    yield prometheus.counter("cluster_requests", "Requests that other servers were asked to do.", "result", overview.asked)
+    for name, description, value in (
+        ("appends_refused", "Appends to journals that NATS has refused.", overview.refused_appends),
+        ("reconnects", "Connections to NATS after a lost one.", overview.reconnects),
+    ):
+        yield prometheus.total(f"cluster_{name}", description, value)
+    for name, description, histogram in (
+        ("append_seconds", "Time until an append was acknowledged.", overview.append_s),
+        ("answer_seconds", "Time until another server began to answer.", overview.answer_s),
+    ):
+        yield prometheus.histogram(f"cluster_{name}", description, histogram)

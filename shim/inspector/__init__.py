@@ -1,1 +1,1 @@
-"""The inspector: the files of its page, which `shim.routes.inspector` serves, and the replay and export behind its API."""
+"""The inspector: the files of its page, which `shim.routes.inspector_api` serves, and the replay and export behind its API."""

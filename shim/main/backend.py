@@ -24,8 +24,8 @@ from shim.agents.spares.spare_agents import SpareAgents
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.routes.event import OPENCODE1
 from shim.faces.opencode2.events import FACE as OPENCODE2
-from shim.faces.opencode2.probe_file import FILE as PROBE_FILE
-from shim.faces.opencode2.probe_file import ProbeFile
+from shim.faces.opencode2.probes import FILE as PROBE_FILE
+from shim.faces.opencode2.probes import ProbeFile
 from shim.faces.opencode2.services import FaceServices
 from shim.faces.v1.nodes import Nodes, NoNodes
 from shim.host.changes import RULES_TITLE, DirectoryDisposed, HostChanged, HostFeed, TuiToast

@@ -28,9 +28,9 @@ def modules() -> tuple[ModuleType, ...]:
     from shim.faces.opencode1.routes import MODULES as OPENCODE1
     from shim.faces.opencode2.routes import MODULES as OPENCODE2
     from shim.faces.v1.routes import MODULES as V1
-    from shim.routes import inspector, inspector_api
+    from shim.routes import inspector_api
 
-    return (*OPENCODE1, *OPENCODE2, *V1, inspector_api, inspector)
+    return (*OPENCODE1, *OPENCODE2, *V1, inspector_api)
 
 
 def application(

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientResponse, encode_basic_auth
 from pydantic import SecretStr
 
-from shim.routes.inspector import FOLDER, KINDS
+from shim.routes.inspector_api import FOLDER, KINDS
 from tests.support.live import Live, live
 
 SCRIPTS = sorted(path for path in FOLDER.rglob("*.js") if "vendor" not in path.parts)
@@ -34,15 +34,15 @@ async def get(server: Live, path: str, **headers: str) -> ClientResponse:
 async def test_the_page_and_its_policy(server: Live) -> None:
     moved = await get(server, "/inspector?x=1")
     assert (moved.status, moved.headers["Location"]) == (308, "inspector/?x=1")
-    page = await get(server, "/inspector/")
-    assert (page.status, page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
-    policy = dict(rule.strip().partition(" ")[::2] for rule in page.headers["Content-Security-Policy"].split(";"))
+    inspector_page = await get(server, "/inspector/")
+    assert (inspector_page.status, inspector_page.headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    policy = dict(rule.strip().partition(" ")[::2] for rule in inspector_page.headers["Content-Security-Policy"].split(";"))
     assert policy["default-src"] == "'none'"
     assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
     assert policy["frame-ancestors"] == policy["form-action"] == policy["base-uri"] == "'none'"
     assert policy["require-trusted-types-for"] == "'script'"
-    assert "unsafe" not in page.headers["Content-Security-Policy"]
-    assert page.headers["X-Content-Type-Options"] == "nosniff"
+    assert "unsafe" not in inspector_page.headers["Content-Security-Policy"]
+    assert inspector_page.headers["X-Content-Type-Options"] == "nosniff"
 
 
 async def test_the_page_has_nothing_inline_and_no_other_origin(server: Live) -> None:

@@ -16,9 +16,8 @@ from pydantic import SecretStr
 from yarl import URL
 
 from shim.cluster import relay as relay_module
-from shim.cluster.hosts import NEEDED
 from shim.cluster.peers import Accept, Answer, Command, Growth, Handle, Headers, Node, Offer, Overview, Pipe
-from shim.cluster.relay import TICKET_ONLY, Relay, command_for
+from shim.cluster.relay import NEEDED, TICKET_ONLY, Relay, command_for
 from shim.http.forward import forward
 from shim.http.middleware import NOT_HERE
 from shim.http.operation import SERVICES

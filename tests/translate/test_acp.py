@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from shim.sessions.prompts.answer import Answer
+from shim.sessions.prompts.prompt_dispatch import Answer
 from tests.support import replays
 from tests.support.acp_replay import PROFILES
 from tests.support.opencode1_views import view

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+
+import structlog
 
 from shim.cluster.nats.batches import Envelope, envelope_of
-from shim.cluster.nats.commands import FROM, Commands
+from shim.cluster.nats.commands import FROM, Commands, decode_command, encode_command, pieces
 from shim.cluster.nats.connection import Connection, Parcel
 from shim.cluster.nats.journals import Journals
 from shim.cluster.nats.layout import Layout
 from shim.cluster.nats.leases import Leases
-from shim.cluster.nats.pipes import Pipes
 from shim.cluster.peers import Accept, Answer, Command, Growth, Handle, Node, Offer, Overview, Pipe
+from shim.lib.errors import ServerLost, StoreError
 from shim.store.servers import ServerRef
 
 READ_TRIES = 20
@@ -155,3 +158,229 @@ class JetStreamPeers:
     def nodes(self) -> Sequence[Node]:
         """The other servers that lived at the last look."""
         return [node for server_id, node in self._leases.nodes.items() if server_id != self._server_id]
+
+
+# --- pipes -----------------------------------------------------------------------------------------------
+
+# Two-way streams of messages between two servers, over NATS. Both ends are the same (`_End`).
+#
+# asker -> PREFIX.pipe.SERVER a command; `reply` is the inbox of the asker end -> inbox of the other Number: a piece of a message
+# (More: it goes on), `taken` with the cost of what was taken so far, `beat` each BEAT_S, `end` with a reason, which is empty if
+# all is well
+#
+# An end has at most WINDOW on its way that the other one has not taken. Nothing is sent twice: a missing piece ends the stream,
+# and so do SILENCE_S without a beat, and NATS's word that nobody listens any more, which comes at the next beat after a death.
+
+log = structlog.get_logger(__name__)
+
+BEAT_S = 1.0
+"""Seconds between signs of life."""
+SILENCE_S = 9.0
+"""Seconds without a sign of life after which the other end counts as lost."""
+OPEN_S = 5.0
+"""Maximum seconds for the first sign of life of a server."""
+OPEN_TRIES = 3
+"""So often a stream is opened to a server that NATS does not know: it may be about to connect again."""
+AGAIN_S = 0.5
+"""Seconds between two of them."""
+STALL_S = 20.0
+"""Maximum seconds that the other end may take nothing while something waits to be sent."""
+WINDOW = 256 * 2**10
+"""Maximum cost of what is on its way: its bytes, and PIECE_COST for each piece."""
+PIECE_BYTES = 32 * 2**10
+PIECE_COST = 256
+MESSAGE_BYTES = 4 * 2**20
+"""Maximum bytes of a message. A longer one ends the stream."""
+PIPES = 256
+"""Maximum streams that a server keeps open for others."""
+PARCELS = 4096
+"""Maximum messages of NATS that wait to be read: more than fit in the window."""
+
+NUMBER, MORE = "Shim-Number", "Shim-More"
+TAKEN, BEAT, END = "taken", "beat", "end"
+
+
+class Pipes:
+    """The streams that this server opens, and those that others open to it."""
+
+    def __init__(self, connection: Connection, layout: Layout, server_id: str) -> None:
+        self._connection = connection
+        self._layout = layout
+        self._server_id = server_id
+        self._accept: Accept | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def open(self, server: ServerRef, command: Command) -> AsyncGenerator[_End]:
+        """Open a stream to a server. Raises ServerLost, StoreError. It ends with the block."""
+        async with self._connection.inbox(PARCELS) as (inbox, parcels):
+            subject = self._layout.pipe_subject(server.id)
+            for again in range(OPEN_TRIES):
+                if again:
+                    await asyncio.sleep(AGAIN_S)
+                await self._connection.publish(subject, encode_command(command), reply=inbox)
+                try:
+                    async with asyncio.timeout(OPEN_S):
+                        first = await parcels.get()
+                except TimeoutError:
+                    raise ServerLost(f"The server {server.label} does not answer. Try again in some seconds.") from None
+                if not first.is_unheard:
+                    break
+            else:
+                raise ServerLost(f"The server {server.label} cannot be reached. Try again in some seconds.")
+            if first.headers.get(NUMBER) == END:
+                raise ServerLost(f"The server {server.label} {first.data.decode(errors='replace')}.")
+            async with _End(self._connection, inbox, parcels, first.reply, f"The server {server.label}").life() as end:
+                yield end
+
+    async def accept(self, accept: Accept) -> None:
+        """Call a function with each stream that another server opens, from now on."""
+        self._accept = accept
+        await self._connection.subscribe(self._layout.pipe_subject(self._server_id), self._receive)
+
+    async def close(self) -> None:
+        """End the streams that others have opened."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _receive(self, parcel: Parcel) -> None:
+        if len(self._tasks) >= PIPES:
+            reason = f"has {PIPES} streams of other servers already"
+            await self._connection.publish(parcel.reply, reason.encode(), {NUMBER: END})
+            return
+        task = asyncio.create_task(self._serve(decode_command(parcel.data), parcel.reply), name="stream of another server")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, command: Command, asker: str) -> None:
+        assert self._accept is not None
+        try:
+            async with (
+                self._connection.inbox(PARCELS) as (inbox, parcels),
+                _End(self._connection, inbox, parcels, asker, "The client's server").life() as end,
+            ):
+                await self._accept(command, end)
+        except (ServerLost, StoreError) as error:
+            log.info("cluster.stream_lost", path=command.path, error=str(error))
+        except Exception:  # a task that nobody awaits: its fault would be lost
+            log.exception("cluster.stream_failed", path=command.path)
+
+
+class _End:
+    """One end of a stream. One task at a time may send, and one may receive."""
+
+    def __init__(self, connection: Connection, inbox: str, parcels: asyncio.Queue[Parcel], other: str, label: str) -> None:
+        self._connection = connection
+        self._inbox = inbox
+        self._parcels = parcels
+        self._other = other
+        self._label = label
+        self._number = self._sent = self._acknowledged = 0
+        self._expected, self._taken, self._reported = 1, 0, 0
+        self._received: deque[tuple[bytes, bool]] = deque()
+        self._changed = asyncio.Condition()
+        self._is_over = False
+        self._loss = ""
+
+    @asynccontextmanager
+    async def life(self) -> AsyncGenerator[_End]:
+        """Keep the stream alive for the time of the block, and end it then."""
+        await self._publish(BEAT, b"")
+        task = asyncio.create_task(self._run(), name="keep a stream alive")
+        reason = "has ended the stream"
+        try:
+            yield self
+            reason = ""
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+            if not self._is_over:
+                with suppress(StoreError):
+                    await self._publish(END, reason.encode())
+
+    async def send(self, message: bytes) -> None:
+        """Send a message. Waits while the other end does not take what was sent before. Raises ServerLost, StoreError."""
+        parts = pieces(message, PIECE_BYTES)
+        for index, part in enumerate(parts, 1):
+            try:
+                async with asyncio.timeout(STALL_S), self._changed:
+                    await self._changed.wait_for(lambda: self._is_over or self._sent - self._acknowledged < WINDOW)
+            except TimeoutError:
+                raise ServerLost(f"{self._label} reads too slowly.") from None
+            if self._is_over:
+                raise ServerLost(self._loss or f"{self._label} has ended the stream.")
+            self._number += 1
+            self._sent += len(part) + PIECE_COST
+            await self._publish(str(self._number), part, {MORE: "1"} if index < len(parts) else {})
+
+    async def receive(self) -> bytes | None:
+        """The next message; None after the last one. Raises ServerLost, StoreError."""
+        parts: list[bytes] = []
+        while True:
+            async with self._changed:
+                await self._changed.wait_for(lambda: self._received or self._is_over)
+            if not self._received:
+                if self._loss:
+                    raise ServerLost(self._loss)
+                return None
+            part, has_more = self._received.popleft()
+            parts.append(part)
+            self._taken += len(part) + PIECE_COST
+            if self._taken - self._reported >= WINDOW // 4 and not self._is_over:
+                self._reported = self._taken
+                await self._publish(TAKEN, str(self._taken).encode())
+            if not has_more:
+                return b"".join(parts)
+            if sum(map(len, parts)) > MESSAGE_BYTES:
+                raise ServerLost(f"{self._label} has sent a message of more than {MESSAGE_BYTES} bytes.")
+
+    async def _run(self) -> None:
+        """Send beats, and sort what comes, until the stream is over."""
+        now = asyncio.get_running_loop().time
+        heard, beat = now(), now() + BEAT_S
+        while not self._is_over:
+            try:
+                if now() >= beat:
+                    await self._publish(BEAT, b"")
+                    beat = now() + BEAT_S
+                async with asyncio.timeout_at(beat):
+                    parcel = await self._parcels.get()
+            except TimeoutError:
+                if now() - heard > SILENCE_S:
+                    await self._finish(f"{self._label} does not answer any more.")
+                continue
+            except StoreError as error:
+                await self._finish(str(error))
+                return
+            heard = now()
+            await self._take_in(parcel)
+
+    async def _take_in(self, parcel: Parcel) -> None:
+        number = parcel.headers.get(NUMBER, "")
+        if parcel.is_unheard:
+            await self._finish(f"{self._label} was lost.")
+        elif number == END:
+            reason = parcel.data.decode(errors="replace")
+            await self._finish(f"{self._label} {reason}." if reason else "")
+        elif number == TAKEN:
+            async with self._changed:
+                self._acknowledged = int(parcel.data)
+                self._changed.notify_all()
+        elif number == str(self._expected):
+            async with self._changed:
+                self._expected += 1
+                self._received.append((parcel.data, MORE in parcel.headers))
+                self._changed.notify_all()
+        elif number != BEAT:
+            await self._finish(f"A part of what {self._label[0].lower()}{self._label[1:]} has sent was lost on its way.")
+
+    async def _finish(self, loss: str) -> None:
+        async with self._changed:
+            self._is_over, self._loss = True, loss
+            self._changed.notify_all()
+
+    async def _publish(self, number: str, payload: bytes, headers: dict[str, str] | None = None) -> None:
+        """Send to the other end. `reply` makes NATS say if nobody listens."""
+        await self._connection.publish(self._other, payload, {NUMBER: number, **(headers or {})}, reply=self._inbox)

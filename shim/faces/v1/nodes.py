@@ -1,4 +1,4 @@
-"""What `/v1` and the metrics tell of a cluster, and what they tell of a server alone. `shim.cluster.report` knows a cluster."""
+"""What `/v1` and the metrics tell of a cluster, and what they tell of a server alone. `shim.cluster.member` knows a cluster."""
 
 from __future__ import annotations
 

@@ -24,7 +24,6 @@ from shim.faces.opencode1.routes import (
     share,
     sync,
     tui,
-    vcs,
     workspace,
 )
 
@@ -40,7 +39,6 @@ MODULES: tuple[ModuleType, ...] = (
     event,
     config,
     project,
-    vcs,
     file,
     health,
     global_,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from shim.faces.v1.routes import agents, events, files, messages, meta, metrics, nodes, sessions
+from shim.faces.v1.routes import agents, events, files, messages, meta, metrics, sessions
 
-MODULES: tuple[ModuleType, ...] = (meta, agents, sessions, messages, events, files, nodes, metrics)
+MODULES: tuple[ModuleType, ...] = (meta, agents, sessions, messages, events, files, metrics)
 """All modules, in the order of the document."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shim.sessions.prompts.answer import NO_ANSWER, NOTE_COUNT, Answer
+from shim.sessions.prompts.prompt_dispatch import NO_ANSWER, NOTE_COUNT, Answer
 from tests.support.scripted_model import World, ask
 from universal.agents import kit
 from universal.codec import Fact, Signal

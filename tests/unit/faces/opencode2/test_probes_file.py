@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shim.faces.opencode2.probe_file import AGENT_LIMIT_CHARS, ProbeFile
-from shim.faces.opencode2.probes import Probe, Probes
+from shim.faces.opencode2.probes import AGENT_LIMIT_CHARS, Probe, ProbeFile, Probes
 
 NODE = ("127.0.0.1", "node")
 

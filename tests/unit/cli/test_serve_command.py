@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from shim.cli.supervisor import Notifier, inherited_socket
+from shim.cli.serve_command import Notifier, inherited_socket
 
 CHILD_S = 30
 CHILD = """
 import os, sys
 os.dup2(int(sys.argv[2]), 3)
 os.environ["LISTEN_PID"] = str(os.getpid())
-from shim.cli.supervisor import inherited_socket
+from shim.cli.serve_command import inherited_socket
 try:
     sock = inherited_socket(os.environ, protected=sys.argv[1] == "protected")
     print(sock.getsockname()[1], [name for name in os.environ if name.startswith("LISTEN")], os.get_inheritable(3))

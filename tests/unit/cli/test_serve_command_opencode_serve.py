@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from shim.cli import opencode_serve
+from shim.cli import serve_command
 from shim.cli.server import ListenError
 from shim.lib.settings import Settings
 
@@ -24,17 +24,17 @@ def port_requests(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             raise ListenError("taken")
         return port
 
-    monkeypatch.setattr(opencode_serve, "listen", listen)
+    monkeypatch.setattr(serve_command, "listen", listen)
     monkeypatch.delenv("SHIM_PORT", raising=False)
     return ports
 
 
 def test_a_free_port_is_taken_without_a_chosen_one(port_requests: list[int]) -> None:
-    assert cast("int", opencode_serve._listen(Settings.load({}))) == 0
+    assert cast("int", serve_command._listen_as_opencode(Settings.load({}))) == 0
     assert port_requests == [TAKEN, 0]
 
 
 def test_a_chosen_port_that_is_taken_is_an_error(port_requests: list[int]) -> None:
     with pytest.raises(ListenError):
-        opencode_serve._listen(Settings.load({"port": TAKEN}))
+        serve_command._listen_as_opencode(Settings.load({"port": TAKEN}))
     assert port_requests == [TAKEN]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from shim.cluster.peers import Growth
 from shim.cluster.places import EXCEPTIONS, STORED, Places, Progress, Viewpoint, decode_viewpoint, hash_of
-from shim.cluster.repeats import Repeats
+from shim.cluster.replays import Repeats
 from tests.conftest import LAW_EXAMPLES
 from tests.unit.cluster.test_places import MOMENT, change
 from tests.unit.cluster.test_replays import DRAWS, MADE, Cluster, Event, events_of, replays_at

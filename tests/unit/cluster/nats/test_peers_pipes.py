@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from shim.cluster.nats import pipes
+from shim.cluster.nats import peers
 from shim.cluster.nats.store import JetStreamStore
 from shim.cluster.peers import Command, Pipe
 from shim.lib.errors import ServerLost
@@ -85,7 +85,7 @@ async def test_a_failure_of_the_server_ends_the_stream(store: JetStreamStore, ot
 async def test_an_end_that_does_not_read_gets_no_more_than_the_window(
     store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipes, "STALL_S", 0.2)
+    monkeypatch.setattr(peers, "STALL_S", 0.2)
     sent = 0
     lost: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
@@ -102,7 +102,7 @@ async def test_an_end_that_does_not_read_gets_no_more_than_the_window(
     await other_store.peers.accept(flood)
     async with stream(store, other_store) as pipe:
         assert "reads too slowly" in await lost
-        assert sent <= pipes.WINDOW // (1000 + pipes.PIECE_COST) + 1
+        assert sent <= peers.WINDOW // (1000 + peers.PIECE_COST) + 1
         with pytest.raises(ServerLost, match=r"has ended the stream|was lost"):
             while await pipe.receive():
                 pass
@@ -145,17 +145,17 @@ async def cut(store: JetStreamStore) -> None:
 
 async def test_silence_ends_a_stream(store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A paused server: NATS takes it for living."""
-    publish = pipes._End._publish  # pyright: ignore[reportPrivateUsage]
+    publish = peers._End._publish  # pyright: ignore[reportPrivateUsage]
 
-    async def only_the_first(self: pipes._End, number: str, payload: bytes, headers: dict[str, str] | None = None) -> None:  # pyright: ignore[reportPrivateUsage]
+    async def only_the_first(self: peers._End, number: str, payload: bytes, headers: dict[str, str] | None = None) -> None:  # pyright: ignore[reportPrivateUsage]
         if self._label == "The server other" or self not in spoken:  # pyright: ignore[reportPrivateUsage]
             spoken.append(self)
             await publish(self, number, payload, headers)
 
-    spoken: list[pipes._End] = []  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(pipes._End, "_publish", only_the_first)  # pyright: ignore[reportPrivateUsage]
-    monkeypatch.setattr(pipes, "SILENCE_S", 0.2)
-    monkeypatch.setattr(pipes, "BEAT_S", 0.05)
+    spoken: list[peers._End] = []  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(peers._End, "_publish", only_the_first)  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(peers, "SILENCE_S", 0.2)
+    monkeypatch.setattr(peers, "BEAT_S", 0.05)
     await other_store.peers.accept(Echo())
     async with stream(store, other_store) as pipe:
         with pytest.raises(ServerLost, match="does not answer any more"):
@@ -164,7 +164,7 @@ async def test_silence_ends_a_stream(store: JetStreamStore, other_store: JetStre
 
 async def test_a_lost_piece_ends_a_stream(store: JetStreamStore, other_store: JetStreamStore) -> None:
     async def skip(command: Command, pipe: Pipe) -> None:
-        assert isinstance(pipe, pipes._End)  # pyright: ignore[reportPrivateUsage]
+        assert isinstance(pipe, peers._End)  # pyright: ignore[reportPrivateUsage]
         pipe._number += 1  # pyright: ignore[reportPrivateUsage]
         await pipe.send(b"two")
         await pipe.receive()
@@ -184,7 +184,7 @@ async def test_a_server_that_does_not_live_is_a_clear_error(store: JetStreamStor
 async def test_too_many_streams_are_refused(
     store: JetStreamStore, other_store: JetStreamStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipes, "PIPES", 0)
+    monkeypatch.setattr(peers, "PIPES", 0)
     await other_store.peers.accept(Echo())
     with pytest.raises(ServerLost, match="has 0 streams of other servers already"):
         async with stream(store, other_store):

@@ -13,14 +13,11 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import structlog
 from aiohttp import WSCloseCode, WSMessage, WSMsgType, web
 
 from shim.cluster.peers import Headers, Pipe
 from shim.http.terminal import INPUT_LIMIT_BYTES, PING_S, SEND_S, STOP_S, Socket, close_socket
 from shim.lib.errors import ServerLost, StoreError
-
-log = structlog.get_logger(__name__)
 
 LOST = WSCloseCode.BAD_GATEWAY
 REASON_BYTES = 120

@@ -17,8 +17,6 @@ from universal.codec import Fact
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, TextPart, ToolResultPart
 from universal.lib.jsonvalue import arr, obj, text, whole
 
-INTERRUPTED = "Tool execution interrupted"
-"""OpenCode's own words for a call that was stopped."""
 SHELL_STATUS = "Command exited with code "
 """Beginning of the line that OpenCode adds to the output of a command."""
 

@@ -15,7 +15,6 @@ from universal.lib.jsonvalue import arr, obj, text
 
 Fields = Mapping[str, str | None]
 Maker = Callable[[Event, Wire], Wire]
-Renamer = Callable[[ReadOnlyWire], Wire]
 
 ZERO: Wire = {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}
 

@@ -20,7 +20,7 @@ from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import CursorInvalid
 from shim.faces.opencode2.events import ReadOnlyWire
 from shim.faces.opencode2.routes import cursors
-from shim.faces.opencode2.routes.sessions import ModelRef, RuleBody, SessionID, SessionPath, model_of, need, read_session
+from shim.faces.opencode2.routes.sessions import ModelFields, RuleBody, SessionID, SessionPath, model_of, need, read_session
 from shim.faces.opencode2.session_info import info_of
 from shim.host.files.roots import require, visible_sessions
 from shim.host.git.projects import belongs
@@ -59,7 +59,7 @@ class CreateBody(BaseModel):
     parentID: SessionID | None = None
     title: str | None = None
     agent: str | None = None
-    model: ModelRef | None = None
+    model: ModelFields | None = None
     location: Location | None = None
     metadata: dict[str, Any] | None = None
     permissions: list[RuleBody] | None = None
@@ -304,7 +304,7 @@ async def switch_agent(ctx: Ctx, path: SessionPath, body: AgentBody) -> object:
 class ModelBody(BaseModel):
     """A model."""
 
-    model: ModelRef
+    model: ModelFields
 
 
 @operation("session.switchModel")
@@ -355,7 +355,6 @@ HARMLESS_KEYS = frozenset(
     {"id", "type", "role", "time", "status", "mime", "finish", "outcome", "reason", "agent", "model", "name"}
 )
 """Keys whose values reveal nothing of the work. `sanitize` keeps them."""
-NUMBERS = (bool, int, float)
 REDACTED = "[redacted]"
 AT_ONCE = 32
 """Messages that are read before others have their turn: a few ms, if they were packed."""

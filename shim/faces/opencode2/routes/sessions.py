@@ -43,7 +43,7 @@ class SessionPath(BaseModel):
     sessionID: SessionID
 
 
-class ModelRef(BaseModel):
+class ModelFields(BaseModel):
     """A model. The variant `default` means none."""
 
     id: str
@@ -85,6 +85,6 @@ def need(ctx: Ctx, session_id: str) -> SessionRecord:
     return ctx.services.sessions.index.record(session_id)
 
 
-def model_of(ref: ModelRef) -> values.ModelRef:
+def model_of(ref: ModelFields) -> values.ModelRef:
     """The model that a client names."""
     return values.ModelRef(ref.providerID, ref.id, ref.variant or "default")

@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from shim.faces.opencode2.endpoint import operation
 from shim.faces.opencode2.errors import InstructionTooLarge, ResourceConflict
-from shim.faces.opencode2.routes.sessions import MessageID, ModelRef, SessionPath, inbox_item, need, read_session
+from shim.faces.opencode2.routes.sessions import MessageID, ModelFields, SessionPath, inbox_item, need, read_session
 from shim.http.operation import NO_CONTENT, Ctx
 from shim.lib.errors import Conflict, InvalidRequest, LimitReached, ServiceUnavailable
 from shim.sessions.prompts.compact import begin
@@ -22,8 +22,7 @@ from shim.sessions.prompts.shell_turn import shell as run_shell
 from shim.sessions.prompts.submit import resume as resume_session
 from shim.sessions.session.session_state import SessionState
 from universal.session.entries import PendingPrompt
-from universal.session.model import ModelRef as CoreModelRef
-from universal.session.model import Session, SessionRecord
+from universal.session.model import ModelRef, Session, SessionRecord
 from universal.session.user_prompt import Delivery
 
 Variable = Annotated[str, Field(pattern="^[^=\\x00]+$")]
@@ -144,7 +143,7 @@ class TextBody(BaseModel):
     """The prompt, without a session. `model`: by default that of the default agent."""
 
     prompt: str
-    model: ModelRef | None = None
+    model: ModelFields | None = None
 
 
 @operation("session.generate")
@@ -158,7 +157,7 @@ async def of_session(ctx: Ctx, path: SessionPath, body: SessionBody) -> object:
 async def of_nothing(ctx: Ctx, body: TextBody) -> object:
     """Ask the default agent, or the agent of the model, in the request's directory."""
     session = Session(SessionRecord("", directory=ctx.directory), "")
-    model = None if body.model is None else CoreModelRef(body.model.providerID, body.model.id)
+    model = None if body.model is None else ModelRef(body.model.providerID, body.model.id)
     return await _generate(ctx, ctx.directory, body.prompt, session, model, variant=body.model.variant if body.model else None)
 
 
@@ -167,7 +166,7 @@ async def _generate(
     directory: str,
     prompt: str,
     session: Session,
-    model: CoreModelRef | None,
+    model: ModelRef | None,
     *,
     variant: str | None = None,
     context: Session | None = None,

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 PROGRAM = "opencode-shim"
 COMPLETE_VARIABLE = "_OPENCODE_SHIM_COMPLETE"
 """Variable that tells typer that a shell asks for completions."""
+NO_RECORDER = (
+    "The recorder is not installed: it is an extra. Install it with `pip install 'opencode-shim[record]'` "
+    "(`uv tool install 'opencode-shim[record]'`), and run this again."
+)
 Shell: TypeAlias = Literal["bash", "zsh", "fish"]
 
 cli = typer.Typer(
@@ -550,8 +554,12 @@ def record(
     with --env, and with files in --home.
     """
     _log_errors()
-    from shim.cli import record as job
-
+    try:
+        from shim.cli import record as job
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("shim.dev"):
+            raise
+        raise ShimError(NO_RECORDER) from error
     wish = job.Wish(agent, out, tuple(scene or ()), binary, agent_version, command, tuple(env or ()), home)
     result = job.record(wish, Settings.load({}))
     typer.echo("\n".join(job.report_lines(result)))

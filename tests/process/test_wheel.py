@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from shim.cli.commands import NO_RECORDER
 from tests.process.test_serve import START_S, environment, rest, run_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -46,13 +47,20 @@ def post(url: str, body: Any) -> bytes:
         return bytes(answer.read())
 
 
+def run_program(program: str, home: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    argv = [program, *map(str, arguments)]
+    return subprocess.run(argv, cwd=home, env=environment(home), capture_output=True, text=True, timeout=START_S, check=False)
+
+
 def test_the_wheel_is_all_that_is_needed(tmp_path: Path) -> None:
     uv("build", "--quiet", "--wheel", "--out-dir", tmp_path / "dist")
     [wheel] = (tmp_path / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         packed = {name: archive.read(name) for name in archive.namelist()}
     kept = subprocess.run(["git", "ls-files", "shim", "universal"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    assert set(kept.split()) <= set(packed)
+    recorder = {name for name in kept.split() if name.startswith("shim/dev/")}
+    assert set(kept.split()) - recorder <= set(packed)
+    assert not recorder & set(packed)
     assert {name.partition("/")[0].partition("-")[0] for name in packed} == {"shim", "universal", "opencode_shim"}
 
     uv("venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
@@ -64,16 +72,19 @@ def test_the_wheel_is_all_that_is_needed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     program = str(tmp_path / "venv" / "bin" / "opencode-shim")
-    found = subprocess.run(
-        [program, "agents", "--json"],
-        cwd=home,
-        env=environment(home),
-        capture_output=True,
-        text=True,
-        timeout=START_S,
-        check=True,
-    )
+    found = run_program(program, home, "agents", "--json")
+    assert found.returncode == 0, found.stderr
     assert "mock" in {agent["name"] for agent in json.loads(found.stdout)}
+
+    refused = run_program(program, home, "record", "mock", "--out", tmp_path / "recordings")
+    assert (refused.returncode, refused.stderr) == (1, f"opencode-shim: {NO_RECORDER}\n")
+    uv("build", "--quiet", "--wheel", "--package", "opencode-shim-record", "--out-dir", tmp_path / "recorder")
+    [wheel] = (tmp_path / "recorder").glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        assert {name for name in archive.namelist() if name.startswith("shim/")} == recorder - {"shim/dev/pyproject.toml"}
+    uv("pip", "install", "--quiet", "--python", python, "--no-deps", wheel)
+    written = run_program(program, home, "record", "nobody")
+    assert "There is no agent nobody" in written.stderr
 
     with run_server(home, command=(program,), PYTHONPATH="", SHIM_MOCK_DELAY_FACTOR="0") as (process, url):
         rest(process)

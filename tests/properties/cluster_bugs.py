@@ -17,7 +17,8 @@ from shim.cluster.nats.store import JetStreamStore
 from shim.cluster.remote_sessions import RemoteSessions
 from shim.sessions.history import checkpoints
 from shim.sessions.other_servers import OtherServers
-from shim.store.ownership import ClaimedSession
+from shim.sessions.session.session_state import SessionState
+from shim.store.ownership import ClaimedSession, LostSession
 from shim.store.rows import EventRow
 from shim.store.servers import ServerRef
 
@@ -60,7 +61,7 @@ def takes_sessions_of_the_living(patch: pytest.MonkeyPatch) -> None:
 def keeps_a_lost_session(patch: pytest.MonkeyPatch) -> None:
     """A server that has lost a session goes on with its agent and its turn."""
 
-    async def go_on(self: OtherServers, session_id: str, owner: ServerRef) -> None:
+    async def go_on(self: OtherServers, lost: LostSession) -> None:
         pass
 
     patch.setattr(OtherServers, "give_up", go_on)
@@ -121,19 +122,30 @@ def ends_a_turn_without_a_claim(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(JetStreamStore, "claim", claim)
 
 
+def says_nothing_of_what_waited(patch: pytest.MonkeyPatch) -> None:
+    """A prompt that waited behind a lost turn gets no error."""
+
+    def lose_prompt(self: SessionState, pending: object) -> None:
+        pass
+
+    patch.setattr(SessionState, "lose_prompt", lose_prompt)
+
+
 # --- commands ------------------------------------------------------------------------------------------------------------
 
 
 def does_a_repeated_command_again(patch: pytest.MonkeyPatch) -> None:
-    """The ids of commands are forgotten."""
-    real, numbers = Commands._receive, count()
+    """A copy of a command is one of its own, and the word of the asker begins both."""
+    real, numbers = Commands._receive, count(1)
 
     async def receive(self: Commands, parcel: Parcel) -> None:
-        id_ = parcel.headers.get(ID, "")
-        if parcel.headers.get(PART) not in (BEGIN, CANCEL):
-            self._done.pop(id_, None)
-            if (work := self._works.get(id_)) is not None and work.has_begun:
-                self._works[f"{id_}/{next(numbers)}"] = self._works.pop(id_)
+        id_, part = parcel.headers.get(ID, ""), parcel.headers.get(PART, "")
+        if part == BEGIN:
+            for key, work in self._works.items():
+                if key.startswith(f"{id_}/"):
+                    work.word.set()
+        elif part != CANCEL and (id_ in self._works or id_ in self._done):
+            parcel = parcel._replace(headers={**parcel.headers, ID: f"{id_}/{next(numbers)}"})
         await real(self, parcel)
 
     patch.setattr(Commands, "_receive", receive)
@@ -236,6 +248,7 @@ BUGS: tuple[Bug, ...] = (
     renews_the_lease_of_a_dead_server,
     leaves_the_turn_of_a_dead_server,
     ends_a_turn_without_a_claim,
+    says_nothing_of_what_waited,
     does_a_repeated_command_again,
     begins_without_a_word,
     appends_again_what_was_stored,

@@ -163,7 +163,10 @@ def _check_prompts(world: ClusterWorld, session_id: str, events: list[UniversalE
     law(f"a prompt is done once: {texts}", len(set(texts)) == len(texts))
     for text in texts:
         law(f"an agent gets the prompt {text!r} once", len(world.seen.dispatches[text]) <= 1)
-    waiting = [str(pending.prompt.text) for pending in rebuild(session_id, events).pending_prompts.prompts.values()]
+    pending_prompts = rebuild(session_id, events).pending_prompts
+    waiting = [str(pending.prompt.text) for pending in pending_prompts.prompts.values()]
+    silent = [str(pending.prompt.text) for pending in pending_prompts.without_answer()]
+    law(f"each accepted prompt ends, with an answer or an error: {silent}", not silent)
     for text in texts:
         is_with_agent = bool(world.seen.dispatches[text]) or text in world.seen.carried
         law(f"an agent has got the prompt {text!r}, or it waits", is_with_agent or text in waiting)

@@ -17,7 +17,7 @@ LEGEND = "✓ the rules hold; ✗ not for all calls, see below; – the agent ha
 
 
 def _table() -> str:
-    from universal.codec import PERMISSION_KEYS
+    from universal.permissions import PERMISSION_KEYS
     from universal.registry import agents
 
     lines = ["| | " + " | ".join(f"`{key}`" for key in PERMISSION_KEYS) + " |", "|---|" + ":-:|" * len(PERMISSION_KEYS)]

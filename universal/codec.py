@@ -12,14 +12,14 @@ A codec never decides that a turn has ended. It signals what the agent reported,
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
 from universal.items import Json
-from universal.permissions import Decision, Rule, denies_whole, matches
+from universal.permissions import OWN_QUESTIONS, Decision, Enforcement, Rule
 from universal.setup import NO_SETUP, TAKES_NOTHING, DirectorySetup, SetupUse
 from universal.slash_commands import NO_COMMANDS, CommandSources, SlashCommand
 from universal.tools.row import Row
@@ -60,6 +60,8 @@ class Signal:
     DONE      the agent has answered the dispatched prompt; `metadata` may hold usage, cost
     FAILED    the agent failed, with `error` {message, code?, details?}; `aborted` is true if our interrupt caused it
     ACTIVITY  the agent began to work without a prompt (a background task woke it)
+    TAKEN     the agent has taken in the steered prompt `key` (`SteeringCodec`); the answer goes on, or begins, with it
+    RETURNED  the agent does not have the steered prompt `key` any more, and has not taken it in; of several the last first
     OPENED / CLOSED  work `key` keeps the turn open after DONE (background agents)
     """
 
@@ -408,6 +410,27 @@ class BackgroundingCodec(Protocol):
 
 
 @runtime_checkable
+class SteeringCodec(Protocol):
+    """A codec whose agent takes in prompts while it works. For each comes one signal TAKEN or RETURNED.
+
+    What an interrupt finds not taken in, the agent must not take in any more; it needs no signal if the work ends.
+    """
+
+    @property
+    def may_steer(self) -> bool:
+        """Whether the agent works on a prompt and can be given another one now."""
+        ...
+
+    def steer(self, prompt: Prompt) -> list[Output]:
+        """Give the agent a prompt for its next step. Its agent, model, effort and mode are those of the running answer."""
+        ...
+
+    def recall(self, key: str) -> list[Output]:
+        """Ask the agent to give back a steered prompt. Empty if it cannot, or has not got it."""
+        ...
+
+
+@runtime_checkable
 class LiveWorkCodec(Protocol):
     """A codec that knows of work that its agent does after a turn and that would end with the process."""
 
@@ -500,46 +523,6 @@ class HeldCalls:
 
 
 @dataclass(frozen=True, slots=True)
-class Enforcement:
-    """Who enforces the permission rules of a person with an agent.
-
-    by       one phrase for tables: "a hook before every call"
-    missing  permission key -> one sentence why a rule for it cannot be enforced; "*" stands for all keys
-    absent   permission keys for which the agent has no tool
-    partial  one sentence why rules that deny only some calls of a key do not hold, while a denial of the whole key does
-    no_asks  one sentence on what happens instead, for an agent that refuses what a rule asks about
-    """
-
-    by: str
-    missing: Mapping[str, str] = field(default_factory=dict[str, str])
-    absent: tuple[str, ...] = ()
-    partial: str = ""
-    no_asks: str = ""
-
-    def gap(self, key: str) -> str | None:
-        """Return why a rule for this key cannot be enforced, or None if it can or the agent has no tool for it."""
-        return None if key in self.absent else self.missing.get(key) or self.missing.get("*")
-
-    def gaps(self, rules: Iterable[Rule]) -> dict[str, str]:
-        """Return the keys for which these rules deny or ask and cannot be enforced -> why."""
-        all_rules = tuple(rules)
-        reasons = {
-            key: " ".join(self._reasons(key, [rule for rule in all_rules if _concerns(rule, key)])) for key in PERMISSION_KEYS
-        }
-        return {key: why for key, why in reasons.items() if why}
-
-    def _reasons(self, key: str, rules: Sequence[Rule]) -> list[str]:
-        """Return why these rules, all of one key, are not enforced as written."""
-        if key in self.absent or all(rule.action == "allow" for rule in rules):
-            return []
-        if why := self.gap(key):
-            return [why]
-        is_part_denied = any(rule.action == "deny" for rule in rules) and (key == "mcp" or not denies_whole(rules))
-        is_asked = any(rule.action == "ask" for rule in rules)
-        return [why for why, applies in ((self.partial, is_part_denied), (self.no_asks, is_asked)) if why and applies]
-
-
-@dataclass(frozen=True, slots=True)
 class ProjectSettingsUse:
     """How an agent uses a project's settings that run programs or allow calls; see docs/trust.md.
 
@@ -558,19 +541,6 @@ class ProjectSettingsUse:
 
 ALL_FAMILIES = ("claude", "opencode", "codex", "pi", "gemini", "qwen", "copilot", "amp")
 """All families, for an unknown program, which may read any of them."""
-
-PERMISSION_KEYS = (
-    "edit", "bash", "read", "external_directory", "webfetch", "websearch", "task", "doom_loop", "skill", "todowrite", "mcp",
-)  # fmt: skip
-"""The keys of `Enforcement` and of docs/permissions.md. "mcp" stands for the tools of MCP servers, named SERVER_TOOL in rules."""
-
-
-def _concerns(rule: Rule, key: str) -> bool:
-    """Return True if a rule concerns a key. Only tools of MCP servers have names with `_` (SERVER_TOOL)."""
-    if key != "mcp":
-        return matches(rule.permission, key)
-    is_key = rule.permission in (*PERMISSION_KEYS, "plan_enter", "plan_exit")
-    return rule.permission == "*" or ("_" in rule.permission and not is_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -645,9 +615,7 @@ class AgentSpec:
     """Stands behind all others, those of packages and of the settings too: that it is there does not mean it is wanted."""
     tools: Mapping[str, Row] = field(default_factory=dict[str, Row])
     """OpenCode's names of its tools. For agents from packages; those of this repository are in `universal.tools`."""
-    enforcement: Enforcement = Enforcement(
-        "the agent's own questions", {"*": "Calls that the agent does not ask about are not seen."}
-    )
+    enforcement: Enforcement = OWN_QUESTIONS
     """Who enforces permission rules; see docs/permissions.md."""
     held_calls: HeldCalls | None = None
     """Whether its calls all wait for the server: it gets prompts beside the snapshot before them (docs/adr/0032), else after."""
@@ -667,6 +635,8 @@ class AgentSpec:
     """How it waits for a session. None: it is started for a prompt only."""
     no_spare: str = NO_SPARE
     """Why it is started for a prompt only, in one sentence."""
+    no_steering: str = "It takes one prompt at a time."
+    """Why a prompt during a turn waits for its end, in one sentence. Empty: the agent takes it in at its next step."""
     major: int | None = None
     """The only major version that it takes of its program. None: every version."""
     major_hint: str = ""

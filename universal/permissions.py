@@ -349,3 +349,63 @@ def _matches_whole(pattern: str, subject: str) -> bool:
             return False
     start = len(subject) - length
     return start >= match.end() and last.fullmatch(subject, start) is not None
+
+
+# --- who enforces rules ---------------------------------------------------------------------------------
+
+PERMISSION_KEYS = (
+    "edit", "bash", "read", "external_directory", "webfetch", "websearch", "task", "doom_loop", "skill", "todowrite", "mcp",
+)  # fmt: skip
+"""The keys of `Enforcement` and of docs/permissions.md. "mcp" stands for the tools of MCP servers, named SERVER_TOOL in rules."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enforcement:
+    """Who enforces the permission rules of a person with an agent.
+
+    by       one phrase for tables: "a hook before every call"
+    missing  permission key -> one sentence why a rule for it cannot be enforced; "*" stands for all keys
+    absent   permission keys for which the agent has no tool
+    partial  one sentence why rules that deny only some calls of a key do not hold, while a denial of the whole key does
+    no_asks  one sentence on what happens instead, for an agent that refuses what a rule asks about
+    """
+
+    by: str
+    missing: Mapping[str, str] = field(default_factory=dict[str, str])
+    absent: tuple[str, ...] = ()
+    partial: str = ""
+    no_asks: str = ""
+
+    def gap(self, key: str) -> str | None:
+        """Return why a rule for this key cannot be enforced, or None if it can or the agent has no tool for it."""
+        return None if key in self.absent else self.missing.get(key) or self.missing.get("*")
+
+    def gaps(self, rules: Iterable[Rule]) -> dict[str, str]:
+        """Return the keys for which these rules deny or ask and cannot be enforced -> why."""
+        all_rules = tuple(rules)
+        reasons = {
+            key: " ".join(self._reasons(key, [rule for rule in all_rules if _concerns(rule, key)])) for key in PERMISSION_KEYS
+        }
+        return {key: why for key, why in reasons.items() if why}
+
+    def _reasons(self, key: str, rules: Sequence[Rule]) -> list[str]:
+        """Return why these rules, all of one key, are not enforced as written."""
+        if key in self.absent or all(rule.action == "allow" for rule in rules):
+            return []
+        if why := self.gap(key):
+            return [why]
+        is_part_denied = any(rule.action == "deny" for rule in rules) and (key == "mcp" or not denies_whole(rules))
+        is_asked = any(rule.action == "ask" for rule in rules)
+        return [why for why, applies in ((self.partial, is_part_denied), (self.no_asks, is_asked)) if why and applies]
+
+
+def _concerns(rule: Rule, key: str) -> bool:
+    """Return True if a rule concerns a key. Only tools of MCP servers have names with `_` (SERVER_TOOL)."""
+    if key != "mcp":
+        return matches(rule.permission, key)
+    is_key = rule.permission in (*PERMISSION_KEYS, "plan_enter", "plan_exit")
+    return rule.permission == "*" or ("_" in rule.permission and not is_key)
+
+
+OWN_QUESTIONS = Enforcement("the agent's own questions", {"*": "Calls that the agent does not ask about are not seen."})
+"""Of an agent about which nothing is known."""

@@ -29,8 +29,9 @@ from shim.lib.settings import Settings
 from shim.main.app import SERVICES, build_app, find_agents
 from shim.processes.agent_pipes import AgentProcess
 from shim.store.memory import MemoryStore
-from universal.codec import PERMISSION_KEYS, AgentSpec, Exit, LaunchSpec, LoginCheck
+from universal.codec import AgentSpec, Exit, LaunchSpec, LoginCheck
 from universal.lib.jsonvalue import arr, obj, text
+from universal.permissions import PERMISSION_KEYS
 
 # --- a prompt through the whole chain ---------------------------------------------------------------------------
 

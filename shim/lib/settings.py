@@ -69,6 +69,7 @@ OF_A_PROJECT = frozenset(
         "max_sessions",
         "max_streams",
         "max_queued_prompts",
+        "steer",
         "compress_streams",
         "mock_delay_factor",
     }
@@ -89,6 +90,7 @@ LIVE = frozenset(
         "max_sessions",
         "max_streams",
         "spare_agents",
+        "steer",
         "tls_cert",
         "tls_key",
         "trust_question_s",
@@ -501,6 +503,12 @@ class Settings(BaseModel):
 
     abort_timeout_s: float = Field(
         default=5.0, gt=0, description="Seconds that an agent gets to stop after an abort, before its process is killed."
+    )
+
+    steer: bool = Field(
+        default=True,
+        description="Whether a prompt that comes during a turn reaches the working agent at its next step, where the agent can "
+        "take it in, as in OpenCode. If not, it waits for the end of the answer. Clients of OpenCode 2 choose for each prompt.",
     )
 
     max_sessions: int = Field(

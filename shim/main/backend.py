@@ -105,6 +105,7 @@ class Backend:
         deps.idle_reap_s = settings.idle_reap_s
         deps.max_sessions = settings.max_sessions
         deps.max_queued_prompts = settings.max_queued_prompts
+        deps.steers = settings.steer
         deps.trust_question_s = settings.trust_question_s
         deps.unattended = parse_unattended(settings.unattended)
         if deps.spares is not None:
@@ -276,6 +277,7 @@ async def start(
             session_version=OPENCODE_VERSION,
             max_sessions=settings.max_sessions,
             max_queued_prompts=settings.max_queued_prompts,
+            steers=settings.steer,
             home=str(config.home),
             find_place=find_place,
             roots=tuple(map(str, settings.roots)),

@@ -11,7 +11,8 @@ from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
 from shim.host.config.opencode_config import UNREAD, OpenCodeConfig
 from shim.sessions.session.dependencies import SessionDeps
-from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Mode, Model, SlashCommand
+from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Mode, Model, SlashCommand
+from universal.permissions import Enforcement
 from universal.registry import agents
 
 CLAUDE_CATALOGUE = Catalogue(

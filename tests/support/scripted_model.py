@@ -32,7 +32,6 @@ from universal.codec import (
     Capabilities,
     Catalogue,
     Command,
-    Enforcement,
     Exit,
     Fact,
     HeldCalls,
@@ -61,7 +60,7 @@ from universal.events import (
     SessionStartedData,
 )
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, TextPart, ToolCallPart, ToolResultPart
-from universal.permissions import DirectoryRules, Rule
+from universal.permissions import DirectoryRules, Enforcement, Rule
 from universal.session.values import Text
 from universal.turn import Input
 
@@ -94,6 +93,18 @@ class ScriptedCodec:
         self.agent.proceeded.append(permission_id)
         self.agent.asked.pop(permission_id, None)
         return []
+
+    @property
+    def may_steer(self) -> bool:
+        return self.agent.steers
+
+    def steer(self, prompt: Prompt) -> list[Output]:
+        self.agent.offers.append(prompt)
+        return [WriteLine(b"{}")]
+
+    def recall(self, key: str) -> list[Output]:
+        self.agent.recalled.append(key)
+        return [WriteLine(b"{}")] if self.agent.gives_back else []
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         return LaunchSpec(("scripted",), options.directory)
@@ -141,6 +152,12 @@ class ScriptedAgent:
     proceeded: list[str] = field(default_factory=list)
     """Checked calls that no rule concerns."""
     mode: str = ""
+    steers: bool = False
+    """Whether it takes in prompts while it works."""
+    gives_back: bool = True
+    offers: list[Prompt] = field(default_factory=list)
+    """Prompts that it was given while it worked."""
+    recalled: list[str] = field(default_factory=list)
     script: list[Output] = field(default_factory=list)
     dying: list[Output] = field(default_factory=list)
     asked: dict[str, str | None] = field(default_factory=dict)
@@ -314,6 +331,14 @@ class ScriptedAgent:
             ),
             Signal(Input.ACTIVITY, child=key),
         )
+
+    def take_in(self, place: int = -1) -> None:
+        """It has taken in one of its offers."""
+        self.says(Signal(Input.TAKEN, key=self.offers[place].key))
+
+    def give_back(self, place: int = -1) -> None:
+        """It does not have one of its offers any more."""
+        self.says(Signal(Input.RETURNED, key=self.offers[place].key))
 
     def end_turn(self, **metadata: Any) -> None:
         self.says(Signal(Input.DONE, metadata=metadata or None))

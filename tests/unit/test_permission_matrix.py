@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.support.agents import AGENTS
 from tests.e2e.support.matrix import ROWS, Driver
 from tests.e2e.support.matrix_drivers import DRIVERS
-from universal.codec import PERMISSION_KEYS, Enforcement
+from universal.permissions import PERMISSION_KEYS, Enforcement
 from universal.registry import agents
 
 ROOT = Path(__file__).parents[2]

@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from universal.agents.claude.spec import CLAUDE
-from universal.codec import ALL_FAMILIES, Enforcement
+from universal.codec import ALL_FAMILIES
 from universal.permissions import (
     BYPASS,
     DEFAULT_RULES,
     Access,
     DirectoryRules,
+    Enforcement,
     Policy,
     Rule,
     combine,

@@ -15,10 +15,10 @@ Frame: TypeAlias = tuple[str, Body]
 
 
 def parse_request(body: Body) -> ScriptedRequest:
-    """Parse a request. A user message may hold several tool results."""
+    """Parse a request. A user message may hold several tool results, and Claude 2.1.330 puts a steered prompt in a system one."""
     history: list[Turn] = []
     for message in map(obj, arr(body.get("messages"))):
-        if message.get("role") != "user":
+        if message.get("role") not in ("user", "system"):
             continue
         content = message.get("content")
         if any(obj(block).get("type") == "tool_result" for block in arr(content)):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from shim.agents.catalog import OfferedMode, models_of, takes_images, with_models
 from shim.agents.offered_commands import Offer, OfferedCommand
-from universal.codec import Enforcement, Model
+from universal.codec import Model
+from universal.permissions import Enforcement
 
 if TYPE_CHECKING:
     from shim.faces.opencode1._generated import host_types
@@ -64,7 +65,7 @@ def _model(offer: Offer, model: Model) -> host_types.Model:
 
 
 def agent(mode: OfferedMode) -> host_types.Agent:
-    """A mode. Its options tell who enforces the rules of each agent that has it."""
+    """A mode. Its options tell of each agent that has it who enforces the rules, and when a prompt during a turn reaches it."""
     enforced = {spec.name: _enforcement(spec.enforcement) for spec in mode.specs}
     return {
         "name": mode.name,
@@ -73,8 +74,13 @@ def agent(mode: OfferedMode) -> host_types.Agent:
         "native": True,
         # Empty: rules of the configuration apply in all modes.
         "permission": [],
-        "options": {"enforcement": enforced} if enforced else {},
+        "options": {"enforcement": enforced, "delivery": _delivery(mode)} if enforced else {},
     }
+
+
+def _delivery(mode: OfferedMode) -> dict[str, object]:
+    """What each agent does with a prompt that comes during a turn: takes it in at its next step, or lets it wait, and why."""
+    return {spec.name: {"queue": spec.no_steering} if spec.no_steering else "steer" for spec in mode.specs}
 
 
 def _enforcement(enforcement: Enforcement) -> dict[str, object]:

@@ -35,6 +35,7 @@ from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
+from universal.session.user_prompt import Delivery
 from universal.setup import setup_notice
 from universal.tools.accesses import Place
 from universal.turn import Input
@@ -45,6 +46,8 @@ log = structlog.get_logger()
 MESSAGE_OF = attrgetter("message_id")
 STORE_AGAIN_S = 0.25
 """Seconds between two tries to store a prompt, while its turn waits for that."""
+RECALL_S = 2.0
+"""Seconds for an agent to say whether it gives a prompt back."""
 COMMAND_SIGNS = ("/", "!", "#")
 """How a text begins that an agent may take for a command of its own."""
 
@@ -111,7 +114,7 @@ class PromptDispatcher:
         policy: Callable[[SessionState, str], Policy],
         undo_notes: UndoNotes,
         native: dict[str, NativeSession],
-        apply: Callable[[Input], None],
+        apply: Callable[[Input, str], None],
         on_start: Callable[[str, bool], None],
     ) -> None:
         self._deps = deps
@@ -201,22 +204,41 @@ class PromptDispatcher:
         self._waiting_key = None
         self._current_key = pending.prompt.key
         self.unattended = pending.unattended_policy
-        dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
+        if self._turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
+            self._turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
+        dispatch = self.prepare(pending)
         if dispatch.carried:
             self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
         self.answer = Answer()
-        if self._turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
-            self._turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
-        policy = self._policy(self._state, pending.prompt.mode or "")
         self._snapshots.hold_lines()
+        self._process.send(dispatch.prompt)
+
+    def prepare(self, pending: PendingPrompt) -> PromptDispatch:
+        """A prompt as the agent gets it: with what it has missed, its rules and its set-up."""
+        dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
+        policy = self._policy(self._state, pending.prompt.mode or "")
         session_rules = policy.for_engine(reads_project=self._has_project_settings)
         setup = self._process.setup(with_project=self._has_project_settings)
         prompt = replace(dispatch.prompt, rules=policy.for_agent(), session_rules=session_rules, setup=setup)
         agent = self._deps.agents.get(pending.agent)
         if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
             prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
-        self._process.send(prompt)
+        return replace(dispatch, prompt=prompt)
+
+    @property
+    def current(self) -> PendingPrompt | None:
+        """The prompt that the agent works on."""
+        return self._queue.pending.get(self._current_key or "")
+
+    def note_joined(self, key: str) -> None:
+        """The agent has taken in another prompt: what it says from here on answers that one too."""
+        if self._current_key is None:
+            self.answer = Answer()
+        else:
+            self._queue.pending.pop(self._current_key, None)
+        self._current_key = key
+        self.unattended = self._queue.pending[key].unattended_policy
 
     def _is_ready_for(self, pending: PendingPrompt) -> bool:
         process = self._process
@@ -309,7 +331,7 @@ class PromptDispatcher:
             return
         self.forget()
         self._state.record(EventType.ERROR, start_error(pending, message))
-        self._apply(Input.FAILED)
+        self._apply(Input.FAILED, "")
 
     async def _start_agent(self, pending: PendingPrompt) -> None:
         pending.require_choice()
@@ -525,3 +547,131 @@ def _is_shown(part: object) -> bool:
     return isinstance(part, ImagePart) or (
         not isinstance(part, ReasoningPart) and bool(getattr(part, "text", "") or not isinstance(part, TextPart))
     )
+
+
+# --- prompts during an answer ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The wish to get back what the agent was offered: to remove it (None), or to give it another delivery."""
+
+    delivery: Delivery | None
+    is_back: asyncio.Future[bool]
+
+
+class Offers:
+    """The prompts that a working agent may take in at its next step (docs/turn.md).
+
+    In: `apply` gives an input and a key to the session's turn machine, which knows what is offered.
+    """
+
+    def __init__(
+        self,
+        deps: SessionDeps,
+        state: SessionState,
+        queue: PromptQueue,
+        process: SessionAgent,
+        dispatcher: PromptDispatcher,
+        apply: Callable[[Input, str], None],
+    ) -> None:
+        self._deps = deps
+        self._state = state
+        self._queue = queue
+        self._process = process
+        self._dispatcher = dispatcher
+        self._apply = apply
+        self._dispatches: dict[str, PromptDispatch] = {}
+        self._recalls: dict[str, Recall] = {}
+        self._declined = set[str]()
+        """What the agent has given back in this turn. It is not offered again."""
+
+    def offer(self) -> None:
+        """Give a working agent the first prompts that wait, as far as it can take them in."""
+        machine, answered = self._state.machine, self._dispatcher.current
+        waiting = machine.queue
+        while waiting and answered is not None and machine.state == "running" and self._process.may_steer:
+            pending = self._queue.pending.get(waiting[0])
+            if (
+                pending is None
+                or waiting[0] in self._declined
+                or not (_joins(pending, answered) and (pending.user_prompt.details.delivery or self._deps.steers))
+            ):
+                return
+            key = pending.prompt.key
+            self._apply(Input.OFFERED, key)
+            if key not in self._state.machine.offers:
+                return
+            self._dispatches[key] = self._dispatcher.prepare(pending)
+            self._process.steer(self._dispatches[key].prompt)
+
+    def take(self, key: str) -> None:
+        """The agent has taken in a prompt."""
+        dispatch = self._dispatches.pop(key, None)
+        if dispatch is None or key not in self._state.machine.offers:
+            return
+        self._queue.drop_parked(dispatch.carried)
+        self._state.status("prompt", state="handed", **dispatch.journal_entry)
+        self._dispatcher.note_joined(key)
+        self._answer_recall(key, is_back=False)
+
+    def give_back(self, key: str) -> None:
+        """The agent has given a prompt back, or is lost with it."""
+        pending, recall = self._queue.pending.get(key), self._recalls.get(key)
+        if pending is None or key not in self._state.machine.offers:
+            return
+        self._dispatches.pop(key, None)
+        self._declined.add(key)
+        is_unwanted = recall is not None and recall.delivery is None
+        self._apply(Input.WITHDRAWN if is_unwanted else Input.RETURNED, key)
+        if is_unwanted:
+            self._queue.remove(pending)
+        elif recall is not None and recall.delivery is not None:
+            self._queue.redeliver(pending.message_id, recall.delivery)
+        self._answer_recall(key, is_back=True)
+
+    def lose(self) -> None:
+        """The process is dropped, and its offers wait again."""
+        for key in reversed(self._state.machine.offers.copy()):
+            self.give_back(key)
+
+    def end(self) -> None:
+        """The turn is over: nothing is offered any more."""
+        self._dispatches.clear()
+        self._declined.clear()
+        for key in tuple(self._recalls):
+            self._answer_recall(key, is_back=False)
+
+    async def recall(self, message_id: str, delivery: Delivery | None) -> bool:
+        """Get a prompt back from the agent, to remove it, or to change its delivery. False if it was taken in, or is not there.
+
+        Waits for the agent, at most RECALL_S.
+        """
+        pending = self._queue.find_offer(message_id)
+        if pending is None or delivery == "steer":
+            return pending is not None
+        key = pending.prompt.key
+        recall = self._recalls[key] = Recall(delivery, asyncio.get_running_loop().create_future())
+        if not self._process.recall(key):
+            self._answer_recall(key, is_back=False)
+        await asyncio.wait({recall.is_back}, timeout=RECALL_S)
+        self._answer_recall(key, is_back=False)
+        return recall.is_back.result()
+
+    def _answer_recall(self, key: str, *, is_back: bool) -> None:
+        recall = self._recalls.pop(key, None)
+        if recall is not None and not recall.is_back.done():
+            recall.is_back.set_result(is_back)
+
+
+def _joins(pending: PendingPrompt, answered: PendingPrompt) -> bool:
+    """Whether a prompt can be taken in by the answer to another one: for the same model in the same mode, and no command."""
+    prompt, other = pending.prompt, answered.prompt
+    is_same = (pending.agent, prompt.model, prompt.variant, prompt.mode) == (
+        answered.agent,
+        other.model,
+        other.variant,
+        other.mode,
+    )
+    is_command = prompt.compact or other.compact or prompt.text.lstrip().startswith(COMMAND_SIGNS)
+    return is_same and not is_command and not pending.refused and not pending.waits_for_all

@@ -105,11 +105,15 @@ class PromptQueue:
         if pending is None:
             return False
         self._state.machine.withdraw(pending.prompt.key)
-        self.pending.pop(pending.prompt.key, None)
-        self.parked.pop(message_id, None)
-        self._state.status("prompt", state="withdrawn", item_id=pending.item.item_id)
-        self._state.status("message.removed", message_id=message_id)
+        self.remove(pending)
         return True
+
+    def remove(self, pending: PendingPrompt) -> None:
+        """Remove a prompt that the turn machine has not (any more), with its message."""
+        self.pending.pop(pending.prompt.key, None)
+        self.parked.pop(pending.message_id, None)
+        self._state.status("prompt", state="withdrawn", item_id=pending.item.item_id)
+        self._state.status("message.removed", message_id=pending.message_id)
 
     def redeliver(self, message_id: str, delivery: Delivery) -> bool:
         """Change the delivery of a prompt that waits ("steer", "queue"); False if it does not wait."""
@@ -124,6 +128,11 @@ class PromptQueue:
             self._order(changed)
         self._state.status("prompt", state="delivery", item_id=pending.item.item_id, delivery=delivery)
         return True
+
+    def find_offer(self, message_id: str) -> PendingPrompt | None:
+        """The prompt of this message, if the agent has it and has not taken it in."""
+        offers = (self.pending.get(key) for key in self._state.machine.offers)
+        return next((prompt for prompt in offers if prompt is not None and prompt.message_id == message_id), None)
 
     def _find(self, message_id: str) -> PendingPrompt | None:
         queued = (prompt for prompt in self.pending.values() if prompt.prompt.key in self._state.machine.queue)

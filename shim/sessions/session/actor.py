@@ -21,7 +21,7 @@ from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import trust_gate
 from shim.sessions.permissions.unattended_policy import Attendance, unattended_policy_of_session
 from shim.sessions.prompts.pending_prompt import PendingPrompt
-from shim.sessions.prompts.prompt_dispatch import PromptDispatcher
+from shim.sessions.prompts.prompt_dispatch import Offers, PromptDispatcher
 from shim.sessions.prompts.prompt_queue import PromptQueue
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.session.exit_errors import (
@@ -259,8 +259,11 @@ class SessionActor:
             policy=policy,
             undo_notes=self.undo_notes,
             native=self.native,
-            apply=lambda input_: self._apply(state, input_),
+            apply=lambda input_, key: self._apply(state, input_, key),
             on_start=self._on_start,
+        )
+        self.offers = Offers(
+            deps, state, self.prompt_queue, self.process, self._dispatcher, lambda input_, key: self._apply(state, input_, key)
         )
         self._local_work = LocalWork()
         self._abort_timer: asyncio.TimerHandle | None = None
@@ -301,6 +304,8 @@ class SessionActor:
             if title is not None:
                 self.main.change_record(title=title)
             self.prompt_queue.queue(shown, is_current=is_current)
+            if self.main.machine.queue:
+                self.offers.offer()
         return shown.message_id
 
     def park(self, pending: PendingPrompt) -> str:
@@ -423,6 +428,7 @@ class SessionActor:
     def _on_turn_ended(self, reason: str) -> None:
         self._touch()
         self._dispatcher.forget()
+        self.offers.end()
         self._requests.forget(self.main)
         if self._trust is not None:
             self._trust.cancel()
@@ -468,6 +474,8 @@ class SessionActor:
         with self.deps.changes.burst, self.main.journal:
             if not self.process.receive(generation, lines):
                 return None
+            if self.main.machine.queue:
+                self.offers.offer()
         if self.main.journal.overflow is not None and self.main.stop_for_full_store():
             self.abort()
         return self.deps.store.room()
@@ -544,6 +552,11 @@ class SessionActor:
                 signal = replace(signal, input=Input.FAILED, error={"message": empty.message, "code": empty.code})
             self._dispatcher.forget()
             self._note_login(signal)
+        elif state is self.main and signal.input is Input.TAKEN:
+            self.offers.take(signal.key)
+        elif state is self.main and signal.input is Input.RETURNED:
+            self.offers.give_back(signal.key)
+            return
         elif signal.aborted:  # a subagent's work was stopped, which is no error
             state.apply(Input.ABORT)
         self._apply(state, signal.input, signal.key, **(signal.metadata or {}))
@@ -562,8 +575,9 @@ class SessionActor:
             self.main.record(EventType.SESSION_STARTED, SessionStartedData(metadata={"agent": agent, "resumed": resumed}))
 
     def _on_detach(self) -> None:
-        """Drop calls of the process that were not judged yet."""
+        """Drop calls of the process that were not judged yet, and take back what it has not taken in."""
         self._requests.drop_arrivals()
+        self.offers.lose()
 
     def _on_exit(self, codec: Codec, exit_: Exit) -> None:
         if self._dispatcher.retry_lost_spare():

@@ -83,6 +83,8 @@ class SessionDeps:
     """The version in a new session's record: that of OpenCode."""
     max_sessions: int = 100_000
     max_queued_prompts: int = 100
+    steers: bool = True
+    """Whether a prompt whose client does not say so reaches a working agent, if that can take it in."""
     home: str = "~"
     """The person's home, for `~/` in patterns and paths."""
     find_project: Callable[[str], Awaitable[DirectoryProject | None]] = _no_project

@@ -26,8 +26,10 @@ from universal.codec import (
     LiveWorkCodec,
     ModedCodec,
     Output,
+    Prompt,
     SetTimer,
     SetupCodec,
+    SteeringCodec,
     TimedCodec,
 )
 from universal.events import EventType
@@ -198,6 +200,22 @@ class SessionAgent:
         """Give the agent a command, if there is one."""
         if self.codec is not None:
             self._emit(self.codec.send(command))
+
+    @property
+    def may_steer(self) -> bool:
+        """Whether the agent works on a prompt and can be given another one now."""
+        return isinstance(self.codec, SteeringCodec) and self.is_alive and self.codec.may_steer
+
+    def steer(self, prompt: Prompt) -> None:
+        """Give a working agent a prompt for its next step."""
+        if isinstance(self.codec, SteeringCodec):
+            self._emit(self.codec.steer(prompt))
+
+    def recall(self, key: str) -> bool:
+        """Ask the agent to give a steered prompt back. False if it cannot."""
+        outputs = self.codec.recall(key) if isinstance(self.codec, SteeringCodec) else []
+        self._emit(outputs)
+        return bool(outputs)
 
     def proceed(self, permission_id: str) -> None:
         """Let an announced call go on (`ToolCheck`)."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from universal.claude_code import COMMANDS, OWN_FOLDER, OWN_RULES, SPARE
-from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, Enforcement, LoginSigns, Mode, ProjectSettingsUse, SpareUse
+from universal.codec import ALL_FAMILIES, NO_SPARE, AgentFolder, LoginSigns, Mode, ProjectSettingsUse, SpareUse
 from universal.opencode import SKILLS
-from universal.permissions import Rule
+from universal.permissions import Enforcement, Rule
 from universal.setup import TAKES_NOTHING, SetupUse
 from universal.slash_commands import NO_COMMANDS, CommandSources
 

@@ -9,7 +9,8 @@ from functools import partial
 
 from universal.agents.acp.logins import login_hint
 from universal.agents.acp.profiles import DEFAULT, PROFILES, Profile
-from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, Enforcement, IdFactory, Model
+from universal.codec import AgentSpec, Capabilities, Catalogue, Codec, IdFactory, Model
+from universal.permissions import Enforcement
 
 HANDSHAKE_S = 20.0
 """Seconds that a prompt waits for each answer of the handshake of an agent of which nothing is known."""

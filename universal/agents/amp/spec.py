@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from universal.agents.amp.wire import CATALOGUE, MODES, NAME
-from universal.codec import AgentSpec, Capabilities, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
+from universal.codec import AgentSpec, Capabilities, Codec, IdFactory, LoginSigns, ProjectSettingsUse
+from universal.permissions import Enforcement
 
 
 def _make(ids: IdFactory) -> Codec:

@@ -73,6 +73,8 @@ _AFTER_RESULT = frozenset({"result", "system/session_state_changed", "command_li
 """Lines about turns that come after a `result`."""
 _ANSWERS = frozenset({"control_response", "keep_alive"})
 """Lines that show only that the program runs."""
+STEERS = frozenset({"msg_lifecycle_v1", "interrupt_cancel_queued_v1"})
+"""What a version must be able to do, so that no steered prompt is lost or outlives an interrupt (2.1.330; not 2.1.197)."""
 BACKGROUND: Msg = {"subtype": "background_tasks"}
 
 
@@ -107,6 +109,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """`_is_heard`: Claude has said something of its own, not only answered requests."""
         self._has_begun = False
         """True since the first turn of this process."""
+        self._can_steer = False
 
     # --- start ----------------------------------------------------------------------------------------
 
@@ -183,31 +186,50 @@ class ClaudeCodec(kit.LineCodec[Context]):
             self._leaving.discard(call_id)
             yield self._settings.request({**BACKGROUND, "tool_use_id": call_id})
 
-    def _prompt(self, command: Prompt) -> Iterator[Output]:
-        yield from self._release()
-        if not self._is_heard:
-            yield kit.await_handshake()
-        yield from self._settings.changes_for(command)
-        if command.text.startswith("/") and not self._settings.has_skill_shell and not self._is_told_of_skill_shell:
-            self._is_told_of_skill_shell = True  # once is enough
-            yield self._ctx.status("notice", SHELL_LINES_OFF, {}, {"text": command.text})
+    def _prompt(self, command: Prompt, *, steered: bool = False) -> Iterator[Output]:
+        """The lines of a prompt: of one that is dispatched with its settings, of a steered one alone."""
+        if not steered:
+            yield from self._release()
+            if not self._is_heard:
+                yield kit.await_handshake()
+            yield from self._settings.changes_for(command)
+            if command.text.startswith("/") and not self._settings.has_skill_shell and not self._is_told_of_skill_shell:
+                self._is_told_of_skill_shell = True  # once is enough
+                yield self._ctx.status("notice", SHELL_LINES_OFF, {}, {"text": command.text})
         uuid = self._turns.new_uuid(command.key)
-        self._turns.prompt_written(uuid)
+        self._turns.prompt_written(uuid, steered=command.key if steered else "")
         content = prompt_content(command.text, command.attachments, command.system)
-        yield write(
-            {
-                "type": "user",
-                "message": {"role": "user", "content": content},
-                "parent_tool_use_id": None,
-                "session_id": self.native_session_id or "default",
-                "uuid": uuid,
-            }
-        )
+        line: Msg = {
+            "type": "user",
+            "message": {"role": "user", "content": content},
+            "parent_tool_use_id": None,
+            "session_id": self.native_session_id or "default",
+            "uuid": uuid,
+        }
+        yield write({**line, "priority": "next"} if steered else line)
+
+    @property
+    def may_steer(self) -> bool:
+        """Whether Claude answers a prompt, and this version tells what becomes of another one."""
+        return self._can_steer and self._turns.may_steer
+
+    def steer(self, prompt: Prompt) -> list[Output]:
+        """Write a prompt that Claude takes in after its next tool, or else answers next."""
+        return self._stamp(self._prompt(prompt, steered=True))
+
+    def recall(self, key: str) -> list[Output]:
+        """Take a prompt out of Claude's queue. Its lifecycle says whether it was there."""
+        uuid = self._turns.uuid_of_offer(key)
+        return [self._settings.request({"subtype": "cancel_async_message", "message_uuid": uuid})] if uuid else []
+
+    def _interrupt_request(self) -> Output:
+        """Interrupt, and empty Claude's queue: it would go on with what waits there."""
+        return self._settings.request({"subtype": "interrupt"} | ({"cancel_queued": True} if self._turns.has_offers else {}))
 
     def _interrupt(self) -> Iterator[Output]:
         """Interrupt first: that ends background agents silently. After `stop_task` alone, Claude reports on them."""
         if self._turns.interrupt():
-            yield self._settings.request({"subtype": "interrupt"})
+            yield self._interrupt_request()
         for task_id in self._crew.background():
             yield self._settings.request({"subtype": "stop_task", "task_id": task_id})
 
@@ -266,12 +288,13 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def _note_begin(self) -> Iterator[Output]:
         if self._turns.note_begin():
-            yield self._settings.request({"subtype": "interrupt"})
+            yield self._interrupt_request()
 
     def _on_init(self, msg: Msg) -> Iterator[Output]:
         """Handle `system/init`, with which every turn begins. After `/clear` it has another session id."""
         self.native_session_id = get_text(msg, "session_id") or self.native_session_id
         self._has_begun = True
+        self._can_steer = set(map(as_text, arr(msg.get("capabilities")))) >= STEERS
         yield from self._turns.init()
         yield from self._note_begin()
         yield from self._on_mode(msg)

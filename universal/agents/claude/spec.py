@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from universal.agents.claude.wire import DEFAULT_CATALOGUE, MODES, NAME
 from universal.claude_code import COMMANDS, HELD_CALLS, OWN_FOLDER, OWN_RULES, RULE_FILES, SPARE
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse
+from universal.permissions import Enforcement
 from universal.setup import SetupUse
 
 
@@ -29,6 +30,7 @@ CLAUDE = AgentSpec(
     project_settings=ProjectSettingsUse(("claude",), leaves_out=True, rule_files=RULE_FILES),
     spare=SPARE,
     rewinds=True,
+    no_steering="",
     command_sources=COMMANDS,
     withheld_commands={
         "agents": "Claude Code has removed it. Ask Claude to change its subagents, or edit .claude/agents/.",

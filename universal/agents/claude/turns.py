@@ -7,6 +7,8 @@ which the CLI calls its authoritative end.
   `origin` says that it belongs to a turn that Claude began by itself.
 - `session_state_changed` from running to idle holds the turn open under the key "agent". So background agents, and the turn in
   which Claude reports on them, belong to the turn that started them.
+- A prompt that is written while the CLI works (`steer`) is folded into its next request after a tool, or else has a turn of its
+  own when this one is over. `started` says that it was taken in, and one `result` names all that it answers.
 - An interrupt while the CLI is idle does nothing, and the prompt would run after it. So it is held until the CLI has begun, and
   is sent again if the CLI begins after its acknowledgement (2.1.330: an interrupt right after the second prompt is acknowledged
   with `still_queued`, then the prompt runs).
@@ -49,6 +51,8 @@ class _Prompt:
     """A prompt that was written to the CLI and is not answered."""
 
     uuid: str
+    key: str = ""
+    """Our key of a steered prompt. "" for one that was dispatched."""
     has_begun: bool = False
     lifecycle: bool = False
     """True if the CLI reports on this prompt by its uuid. Other signs then do not count."""
@@ -83,17 +87,33 @@ class Turns:
         number = self._sent[key] = self._sent.get(key, 0) + 1
         return prompt_uuid(key if number == 1 else f"{key}#{number}")
 
-    def prompt_written(self, uuid: str) -> None:
-        """Note a written prompt."""
+    def prompt_written(self, uuid: str, *, steered: str = "") -> None:
+        """Note a written prompt. In: the key of one that the CLI takes in while it works."""
+        if self._prompts and not steered:  # it is dispatched when all before it is over
+            self._prompts = [prompt for prompt in self._prompts if not prompt.key]
         if not self._prompts:
             self._stopping = self._in_flight = False
-        self._prompts.append(_Prompt(uuid))
+        self._prompts.append(_Prompt(uuid, steered))
+
+    @property
+    def may_steer(self) -> bool:
+        """Whether the CLI answers a prompt, so that it can take in another one."""
+        return not self._stopping and any(prompt.has_begun and prompt.lifecycle for prompt in self._prompts)
+
+    @property
+    def has_offers(self) -> bool:
+        """Whether a steered prompt waits in the CLI."""
+        return any(prompt.key and not prompt.has_begun for prompt in self._prompts)
+
+    def uuid_of_offer(self, key: str) -> str:
+        """The uuid of a steered prompt that waits in the CLI, or ""."""
+        return next((prompt.uuid for prompt in self._prompts if prompt.key == key and not prompt.has_begun), "")
 
     def interrupt(self) -> bool:
         """Ask for an interrupt. True: send it at once; otherwise `note_begin` says when."""
         resting = self._state == "idle" and not self._prompts and not self._turning
         self._stopping = not resting
-        if self._prompts and not self._turning:
+        if self._prompts and not self._turning and not self.has_offers:
             return False
         self._in_flight = not resting
         return True
@@ -154,9 +174,9 @@ class Turns:
 
     def _idle(self) -> Iterator[Signal]:
         """End all work, because nothing runs and nothing is queued: the prompts were answered, even without a result."""
-        answered = [prompt for prompt in self._prompts if prompt.has_begun]
+        has_answered = any(prompt.has_begun for prompt in self._prompts)
         self._prompts = [prompt for prompt in self._prompts if not prompt.has_begun]
-        for _ in answered or ([None] if self._woken and not self._prompts else []):
+        if has_answered or (self._woken and not self._prompts):
             yield Signal(Input.DONE, metadata=self._take_carried())
         self._woken = self._turning = False
         if not self._prompts:
@@ -171,6 +191,9 @@ class Turns:
         if prompt is None:
             return
         prompt.lifecycle = True
+        if prompt.key and not prompt.has_begun and state in ("started", "completed"):
+            yield Signal(Input.TAKEN, key=prompt.key)
+            prompt.has_begun = True
         if state == "started":
             prompt.has_begun = True
         elif state == "completed" and not prompt.has_begun:
@@ -178,7 +201,7 @@ class Turns:
             yield Signal(Input.FAILED, error=dict(ALREADY_ANSWERED))
         elif state in ("cancelled", "discarded", "refused") and not prompt.has_begun:
             self._prompts.remove(prompt)
-            yield _untaken(state)
+            yield Signal(Input.RETURNED, key=prompt.key) if prompt.key else _untaken(state)
         elif state != "queued":
             prompt.outcome = state
 
@@ -199,10 +222,13 @@ class Turns:
             yield _untaken(prompt.outcome)
 
     def give_up(self, uuid: str) -> Iterator[Signal]:
-        """Fail a prompt that has not begun, if the CLI is idle."""
-        if self._state == "idle" and any(prompt.uuid == uuid and not prompt.has_begun for prompt in self._prompts):
-            self._prompts = [prompt for prompt in self._prompts if prompt.uuid != uuid]
-            yield Signal(Input.FAILED, error=dict(NOT_BEGUN))
+        """Fail a prompt that has not begun, if the CLI is idle. Steered ones go back."""
+        if self._state != "idle" or not any(prompt.uuid == uuid and not prompt.has_begun for prompt in self._prompts):
+            return
+        lost = [prompt for prompt in self._prompts if not prompt.has_begun and (prompt.key or prompt.uuid == uuid)]
+        self._prompts = [prompt for prompt in self._prompts if prompt not in lost]
+        for prompt in reversed(lost):
+            yield Signal(Input.RETURNED, key=prompt.key) if prompt.key else Signal(Input.FAILED, error=dict(NOT_BEGUN))
 
     def rest(self) -> Iterator[Signal]:
         """End all work, as `idle` does, because that has not come."""
@@ -223,7 +249,11 @@ class Turns:
             return
         self._woken = False
         metadata = self._take_carried()
-        for number in range(max(len(answered_prompts), 1)):
+        for prompt in answered_prompts:
+            if prompt.key and not prompt.has_begun:
+                yield Signal(Input.TAKEN, key=prompt.key)
+        dispatched = sum(not prompt.key for prompt in answered_prompts)
+        for number in range(max(dispatched, 1)):
             if error is None:
                 yield Signal(Input.DONE, metadata=None if number else metadata)
             else:

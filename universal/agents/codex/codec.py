@@ -112,6 +112,19 @@ class CodexCodec(kit.BaseCodec[Context]):
         return self._asks.proceed(permission_id)
 
     @property
+    def may_steer(self) -> bool:
+        """Whether a call of the running turn waits, after which Codex takes in a prompt."""
+        return self._turns.may_steer
+
+    def steer(self, prompt: Prompt) -> list[Output]:
+        """Give Codex a prompt for its next step."""
+        return self._stamp(self._turns.steer(prompt))
+
+    def recall(self, key: str) -> list[Output]:
+        """Codex has no request for that."""
+        return []
+
+    @property
     def has_conversation(self) -> bool:
         """True when the thread has begun or was resumed."""
         return bool(self._main.thread_id)
@@ -195,6 +208,10 @@ class CodexCodec(kit.BaseCodec[Context]):
         if method in ("turn/interrupt", "thread/backgroundTerminals/clean"):
             self._ctx.ignore(f"{method}, refused")
             self._turns.interrupt_refused()
+            return
+        if method == "turn/steer":
+            self._ctx.ignore("turn/steer, refused")
+            yield from self._turns.steer_refused(response.id)
             return
         if method == READ_METHOD:
             yield from self._on_thread_read(response.id, {}, response.raw)
@@ -416,6 +433,8 @@ class CodexCodec(kit.BaseCodec[Context]):
             for receiver in map(as_text, arr(item.get("receiverThreadIds"))[:1]):
                 about = {"title": prompt.strip().split("\n")[0][:60] or "subagent", "prompt": prompt}
                 yield from self._open_child(receiver, get_text(item, "id"), thread, about, raw)
+        if kind == "userMessage" and thread is self._main:
+            yield from self._turns.on_echo(get_text(item, "clientId"))
         yield from thread.on_item_completed(item, raw)
 
     def _say(self, params: Msg, raw: Msg, key: str, *, reasoning: bool) -> Iterator[Output]:

@@ -5,17 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import (
-    EVERYTHING,
-    AgentSpec,
-    Codec,
-    Enforcement,
-    IdFactory,
-    LoginCheck,
-    LoginSigns,
-    ProjectSettingsUse,
-    SpareUse,
-)
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginCheck, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.permissions import Enforcement
 from universal.setup import SetupUse
 from universal.slash_commands import CommandFolder, CommandSources
 
@@ -67,6 +58,7 @@ CODEX = AgentSpec(
     ),
     spare=SPARE,
     rewinds=True,
+    no_steering="",
     setup=SetupUse(frozenset({"mcp"}), text="new"),
     command_sources=COMMANDS,
     default_catalogue=DEFAULT_CATALOGUE,

@@ -86,6 +86,11 @@ class Thread(kit.Items[Context]):
     _open: _Message | None = None
     _synthetic_calls: int = 0
 
+    @property
+    def only_calls(self) -> bool:
+        """Whether a call runs, and nothing is being said."""
+        return bool(self.calls) and not (self._open is not None and self._open.unfinished)
+
     # --- items ----------------------------------------------------------------------------------------
 
     def on_item_started(self, item: Msg, raw: Msg) -> Iterator[Fact]:

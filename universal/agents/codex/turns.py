@@ -5,11 +5,14 @@ It makes the signals for the turn machine, and decides no end: DONE and FAILED s
 - A prompt waits for the handshake and for the thread, which begins with the first prompt, or ahead in a process that waits for a
   session: Codex 0.169.0 keeps no file of a thread without a turn. A discovery begins none, because MCP servers start with it.
 - `turn/start` while a turn runs steers into it: both prompts are answered by one `turn/completed`.
+- `turn/steer` gives a prompt to a turn. Its echo, an item `userMessage` with our key, says that it was taken in. In a command
+  that is after it; a text that streams is cut off and lost, so that a prompt is given only while a call runs and nothing is said.
+  An interrupt drops what was not taken in.
 - The answer to `turn/start` may come before or after `turn/started`, so both tell which turn a prompt belongs to.
 - An interrupt needs the turn's id; before that it is held. Codex refuses one for a turn that has not begun, so it is sent again
   at `turn/started`.
 - A subagent's turn holds the conversation's turn open.
-Source: recordings `queue_*`, `interrupt_*`, `hang_interrupt`, `task*`.
+Source: recordings `queue_*`, `steer_*`, `interrupt_*`, `hang_interrupt`, `task*`.
 """
 
 from __future__ import annotations
@@ -59,6 +62,8 @@ class Turns:
     """True if the dispatched prompts must be interrupted."""
     _interrupted: set[str] = field(default_factory=set[str])
     """Turns for which an interrupt was sent."""
+    _offers: dict[str, Id] = field(default_factory=dict[str, Id])
+    """Key of a steered prompt that was not taken in -> our request."""
 
     @property
     def current_turn(self) -> str:
@@ -142,6 +147,32 @@ class Turns:
             self._waiting.clear()
         return request_error(method, message)
 
+    # --- steered prompts ------------------------------------------------------------------------------
+
+    @property
+    def may_steer(self) -> bool:
+        """Whether a call of the turn runs, so that a prompt cuts off nothing."""
+        is_ours = any(prompt.turn_id == self.main.turn_id for prompt in self._prompts)
+        return bool(self.main.turn_id) and is_ours and not self._stopping and self.main.only_calls
+
+    def steer(self, prompt: Prompt) -> Iterator[Output]:
+        """Give a prompt to the running turn."""
+        params: dict[str, Json] = {"threadId": self.main.thread_id, "expectedTurnId": self.main.turn_id}
+        params |= {"input": prompt_input(prompt), "clientUserMessageId": prompt.key}
+        self._offers[prompt.key], line = self.rpc.request("turn/steer", params)
+        yield WriteLine(line)
+
+    def on_echo(self, key: str) -> Iterator[Output]:
+        """The echo of a prompt with our key."""
+        if self._offers.pop(key, None) is not None:
+            yield Signal(Input.TAKEN, key=key)
+
+    def steer_refused(self, request_id: Id) -> Iterator[Output]:
+        """The turn does not take a prompt, because it is over."""
+        for key in [key for key, id_ in self._offers.items() if id_ == request_id]:
+            del self._offers[key]
+            yield Signal(Input.RETURNED, key=key)
+
     # --- turns ----------------------------------------------------------------------------------------
 
     def on_turn_started(self, turn_id: str) -> Iterator[Output]:
@@ -160,6 +191,9 @@ class Turns:
         self._prompts = [prompt for prompt in self._prompts if prompt not in answered_prompts]
         if not self._prompts:
             self._stopping = False
+        offers, self._offers = self._offers, {}
+        for key in reversed(offers):
+            yield Signal(Input.RETURNED, key=key)
         if not answered_prompts and not self._woken:
             return
         self._woken = False

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from universal.agents.opencode.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
 from universal.opencode import SKILLS
+from universal.permissions import Enforcement
 from universal.setup import SetupUse
 
 

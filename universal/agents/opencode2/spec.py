@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from universal.agents.opencode2.wire import DEFAULT_CATALOGUE, MODES, NAME
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse
 from universal.opencode import SKILLS
+from universal.permissions import Enforcement
 from universal.setup import SetupUse
 
 NOT_RUN = (

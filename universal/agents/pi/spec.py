@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from universal.agents.pi.wire import MODES, NAME, NO_CATALOGUE
-from universal.codec import EVERYTHING, AgentSpec, Codec, Enforcement, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.codec import EVERYTHING, AgentSpec, Codec, IdFactory, LoginSigns, ProjectSettingsUse, SpareUse
+from universal.permissions import Enforcement
 from universal.slash_commands import CommandFolder, CommandSources
 
 

@@ -361,7 +361,8 @@ async def inbox(ctx: Ctx, path: SessionPath) -> object:
 async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
     """Change the delivery of a waiting prompt. 409 if it does not wait any more."""
     actor = await ctx.services.sessions.actor(path.sessionID)
-    if not actor.prompt_queue.redeliver(path.inboxID, body.delivery):
+    is_changed = actor.prompt_queue.redeliver(path.inboxID, body.delivery)
+    if not is_changed and not await actor.offers.recall(path.inboxID, body.delivery):
         raise ResourceConflict(f"{path.inboxID} does not wait in this inbox (any more).", path.inboxID)
     await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT
@@ -371,6 +372,6 @@ async def inbox_update(ctx: Ctx, path: InboxPath, body: InboxBody) -> object:
 async def inbox_cancel(ctx: Ctx, path: InboxPath) -> object:
     """Cancel a waiting prompt. Succeeds also if it does not wait."""
     actor = await ctx.services.sessions.actor(path.sessionID)
-    if actor.prompt_queue.withdraw(path.inboxID):
+    if await actor.offers.recall(path.inboxID, None) or actor.prompt_queue.withdraw(path.inboxID):
         await ctx.services.store.flush(path.sessionID)
     return NO_CONTENT

@@ -14,9 +14,9 @@ from shim.sessions.permissions import requests
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import children, permissions, questions, statuses, view
 from tests.support.scripted_model import World, ask, body
-from universal.codec import AgentFolder, Enforcement, Fact, PermissionReply, Prompt, QuestionReply, Signal
+from universal.codec import AgentFolder, Fact, PermissionReply, Prompt, QuestionReply, Signal
 from universal.events import EventType, PermissionData
-from universal.permissions import Access, Rule
+from universal.permissions import Access, Enforcement, Rule
 from universal.tools.accesses import Place
 from universal.turn import Input
 

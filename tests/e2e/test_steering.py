@@ -1,0 +1,112 @@
+"""Prompts that come during a turn, with real agents that take them in at their next step.
+
+After each: exactly one idle, each prompt answered or cancelled once, and what HTTP tells is what the stream told.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .support.bench import CLAUDE, Bench, Watch
+from .support.wire import Json, Stream, texts, tools
+
+CODEX = "codex"
+STEERED = [CLAUDE, CODEX]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+steered = pytest.mark.parametrize("server", STEERED, indirect=True)
+
+
+def texts_of_prompts(messages: list[Json]) -> list[str]:
+    return [m["parts"][0]["text"].partition("] ")[2] for m in messages if m["info"]["role"] == "user"]
+
+
+def answers(messages: list[Json]) -> list[tuple[str, str]]:
+    """(prompt that was answered, text) of each answer with a text."""
+    prompts = {m["info"]["id"]: m["parts"][0]["text"].partition("] ")[2] for m in messages if m["info"]["role"] == "user"}
+    said = [(prompts[m["info"]["parentID"]], texts([m])) for m in messages if m["info"]["role"] == "assistant"]
+    return [(prompt, text) for prompt, all_texts in said for text in all_texts]
+
+
+@steered
+def test_steer_while_text_streams(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt("[scene:drip:60] one")
+    watch.wait_text("word1", at)
+    watch.prompt("[scene:text] two")
+    messages = watch.wait_for_end(at)
+    (first, words), second = answers(messages)
+    assert (first, words.split()[-1]) == ("one", "word59"), "what is said is not cut off"
+    assert second == ("two", "You said: two")
+
+
+@steered
+def test_steer_while_a_tool_runs(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt("[scene:slow_bash:4] one")
+    watch.wait_tool("running", at)
+    watch.prompt("[scene:text] two")
+    messages = watch.wait_for_end(at)
+    assert [tool["state"]["status"] for tool in tools(messages)] == ["completed"], "the command is not killed"
+    assert answers(messages) == [("one", "This takes a while."), ("two", "You said: two")]
+
+
+@steered
+def test_steer_while_a_permission_is_open(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt("[scene:ask_bash:touch steered.txt] one")
+    asked = watch.wait("permission.asked", at)
+    watch.prompt("[scene:text] two")
+    server.api.post(f"/permission/{asked['id']}/reply", {"reply": "once"})
+    messages = watch.wait_for_end(at)
+    assert answers(messages) == [("one", "Let me run that."), ("two", "You said: two")]
+    assert (server.place.project / "steered.txt").exists()
+
+
+@steered
+def test_steer_twice_in_a_row(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt("[scene:slow_bash:4] one")
+    watch.wait_tool("running", at)
+    watch.prompt("[scene:text] two")
+    watch.prompt("[scene:text] three")
+    messages = watch.wait_for_end(at)
+    assert texts_of_prompts(messages) == ["one", "two", "three"]
+    assert answers(messages)[0] == ("one", "This takes a while.")
+    assert answers(messages)[-1] == ("three", "You said: three")
+
+
+@steered
+def test_steer_while_a_subagent_works(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt("[scene:task:slow_bash:2] one")
+    watch.wait_tool("running", at)
+    watch.prompt("[scene:text] two")
+    messages = watch.wait_for_end(at)
+    assert answers(messages)[-1] == ("two", "You said: two")
+
+
+@steered
+def test_an_abort_takes_back_what_was_not_taken_in(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt("[scene:slow_bash:60] one")
+    watch.wait_tool("running", at)
+    watch.prompt("[scene:text] two")
+    assert server.api.post(f"/session/{watch.session}/abort") is True
+    messages = watch.wait_for_end(at)
+    assert answers(messages) == [("one", "This takes a while.")]
+    assert texts_of_prompts(messages) == ["one", "two"]
+    again = watch.prompt("[scene:text] again")
+    assert answers(watch.wait_for_end(again))[1:] == [("again", "You said: again")], "it does not run afterwards"
+
+
+@pytest.mark.parametrize("server", [CLAUDE], indirect=True)
+def test_a_prompt_can_be_removed_until_it_is_taken_in(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt("[scene:slow_bash:4] one")
+    watch.wait_tool("running", at)
+    watch.prompt("[scene:text] two")
+    (waiting,) = server.api.get(f"/api/session/{watch.session}/inbox")["data"]
+    server.api.call("DELETE", f"/api/session/{watch.session}/inbox/{waiting['id']}")
+    messages = watch.wait_for_end(at)
+    assert texts_of_prompts(messages) == ["one"]
+    assert answers(messages) == [("one", "This takes a while."), ("one", "Done!")]

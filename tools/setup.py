@@ -73,7 +73,12 @@ ROWS: Mapping[str, Row] = {
     "server": Row("shown only", "This server has settings of its own ([settings](settings.md))."),
     "share": Row("acts", '`"auto"` shares new sessions, if it is your own; a project may only forbid it.'),
     "shell": Row("shown only", "Agents choose their shells themselves; Claude Code gets bash, so that rules can read its lines."),
-    "skills": Row("OpenCode alone", "Other agents have folders of their own for skills."),
+    "skills": Row(
+        "OpenCode alone",
+        "More paths and URLs. The skills of `.opencode/skill(s)` and `~/.config/opencode/skill(s)` reach every agent with the "
+        "instructions, as names and files to read; one that `permission.skill` denies or asks about does not. Those of "
+        "`.claude/skills` and `.agents/skills` reach the agents that read these folders.",
+    ),
     "small_model": Row("OpenCode alone", _MODEL),
     "snapshot": Row("acts", "`false` switches snapshots, and so undo, off."),
     "subagent_depth": Row("OpenCode alone", "Other agents have limits of their own."),

@@ -186,3 +186,20 @@ def test_instructions_reach_the_model_once_and_follow_their_files(agent: str) ->
         assert request_of("say two").count("MARK-BEFORE") == 1
         file.write_text("MARK-AFTER")
         assert "MARK-AFTER" in request_of("say three")
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex", "pi"])
+def test_skills_of_opencode_reach_the_model_unless_a_rule_denies_them(agent: str) -> None:
+    with bench(agent, config={"permission": {"skill": {"held": "deny"}}}) as server:
+        server.models()
+        folders = {name: server.place.project / ".opencode" / "skills" / name for name in ("deploy", "held")}
+        for name, folder in folders.items():
+            folder.mkdir(parents=True)
+            (folder / "SKILL.md").write_text(f"---\nname: {name}\ndescription: MARK-OF-{name}\n---\nText.\n")
+        assert [row["name"] for row in server.api.get("/skill")] == ["deploy", "held"]
+        watch = open_watch(server)
+        at = watch.prompt("[scene:text] say hello")
+        watch.wait_for_end(at)
+        asked = json.dumps(next(r for r in server.model.requests() if r["body"].get("tools") and "say hello" in json.dumps(r)))
+        assert (asked.count("MARK-OF-deploy"), asked.count(f"{folders['deploy']}/SKILL.md")) == (1, 1)
+        assert "MARK-OF-held" not in asked

@@ -88,8 +88,14 @@ async def test_default_agent_of_the_config_leads(place: Place) -> None:
     assert [row["name"] for row in rows][:2] == ["accept-edits", "build"]
 
 
-async def test_skills_are_the_agents_own(place: Place) -> None:
+async def test_skills_of_the_project_are_listed(place: Place) -> None:
     assert (await place.api.get("/skill", status=200)).body == []
+    file = place.project / ".opencode" / "skills" / "deploy" / "SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_text("---\nname: deploy\ndescription: d\n---\nPush it.\n")
+    [row] = (await place.api.get("/skill", status=200)).body
+    assert row == {"name": "deploy", "description": "d", "location": str(file), "content": row["content"]}
+    assert row["content"].strip() == "Push it."
 
 
 class TestNoAgent:

@@ -158,7 +158,6 @@ ALWAYS: dict[str, tuple[str, str, Any]] = {
     "lsp.status": ("GET", "/lsp", []),
     "find.symbols": ("GET", "/find/symbol?query=main", []),
     "formatter.status": ("GET", "/formatter", []),
-    "app.skills": ("GET", "/skill", []),
     "experimental.resource.list": ("GET", "/experimental/resource", {}),
     "experimental.console.get": ("GET", "/experimental/console", {"consoleManagedProviders": [], "switchableOrgCount": 0}),
     "experimental.console.listOrgs": ("GET", "/experimental/console/orgs", {"orgs": []}),

@@ -57,7 +57,6 @@ CONSTANT: dict[str, str] = {
     "lsp.status": NO_LSP,
     "find.symbols": NO_LSP,
     "formatter.status": "this server formats no files; agents do, or their hooks",
-    "app.skills": "the server has none of its own; agents load theirs, and offer them as slash commands",
     "experimental.resource.list": "agents do not tell what their MCP servers offer for reading (`GET /mcp` has the servers)",
     "experimental.console.get": NO_ACCOUNT,
     "experimental.console.listOrgs": NO_ACCOUNT,

@@ -1,4 +1,4 @@
-"""Reads the files that `instructions` of OpenCode's configuration names, and the person's own AGENTS.md. Blocking.
+"""Reads what OpenCode tells its model of files: those of `instructions`, the person's own AGENTS.md, and skills. Blocking.
 
     ~/.config/opencode/AGENTS.md     always
     PATH, ~/PATH, /PATH              a file, or a pattern with `*`; a relative one counts from the directory up to its root
@@ -16,10 +16,12 @@ from fnmatch import fnmatch
 from pathlib import Path, PurePath
 from typing import Any
 
+from shim.host.config import skills
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.host.files.roots import repository_of
 from shim.lib import disk
 from universal.lib.jsonvalue import arr
+from universal.permissions import combine
 
 FILES_LIMIT = 50
 """Maximum files of the person, and of the project."""
@@ -51,7 +53,11 @@ class InstructionFiles:
         """Read the instructions of a directory. Files that cannot be read are left out."""
         mine = [self.folder / PERSONAL_FILE, *self._find(directory, _entries(config.personal_values))]
         projects = [path for path in self._find(directory, _entries(config.project_values)) if path not in mine]
-        return InstructionTexts(_texts(mine, ()), _texts(projects, (os.path.realpath(repository_of(directory)),)))
+        rules = combine(config.personal_rules(), config.project_rules(), unread=config.has_unread_rules)
+        lists = {own: skills.list_text(directory, self.home, rules, of_project=own) for own in (False, True)}
+        inside = (os.path.realpath(repository_of(directory)),)
+        personal, project = _texts(mine, ()), _texts(projects, inside)
+        return InstructionTexts((*personal, *filter(None, (lists[False],))), (*project, *filter(None, (lists[True],))))
 
     def _find(self, directory: str, entries: Iterable[str]) -> Iterator[Path]:
         for entry in entries:

@@ -12,6 +12,7 @@ from shim.agents import catalog, offered_commands
 from shim.faces.opencode1 import offers
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.offers import providers
+from shim.host.config.skills import Skill, find
 from shim.http.operation import Ctx
 from shim.http.services import list_offers
 from shim.lib.errors import InvalidRequest
@@ -33,8 +34,14 @@ async def modes(ctx: Ctx) -> object:
 
 @operation("app.skills")
 async def skills(ctx: Ctx) -> object:
-    """Return no skills: agents load their skills themselves, and offer them as commands."""
-    return []
+    """List the skills in the project and in the person's home, where agents look for them."""
+    listing = await asyncio.to_thread(find, ctx.directory, ctx.services.config.home)
+    return [_skill(skill) for skill in listing]
+
+
+def _skill(skill: Skill) -> dict[str, str]:
+    row = {"name": skill.name, "location": skill.path, "content": skill.content}
+    return {**row, "description": skill.description} if skill.description else row
 
 
 # --- commands --------------------------------------------------------------------------------------------

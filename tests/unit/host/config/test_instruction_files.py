@@ -81,3 +81,12 @@ def test_reading_is_bounded(home: Path, project: Path, monkeypatch: pytest.Monke
         put(project / "docs" / f"{name}.md", "12345")
     assert len(read(home, project, mine=[], projects=["docs/a.md", "docs/b.md", "docs/c.md"]).project) == 2
     assert len(read(home, project, mine=[], projects=["docs/*.md"]).project) == 2
+
+
+def test_skills_of_the_project_count_with_the_project_alone(home: Path, project: Path) -> None:
+    head = "---\nname: {0}\ndescription: d\n---\n"
+    put(home / ".config/opencode/skills/mine/SKILL.md", head.format("mine"))
+    put(project / ".opencode/skills/theirs/SKILL.md", head.format("theirs"))
+    texts = read(home, project, mine=[], projects=[])
+    assert [("- mine: d" in text, "theirs" in text) for text in texts.personal] == [(True, False)]
+    assert [("- theirs: d" in text, "mine" in text) for text in texts.project] == [(True, False)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -274,9 +275,11 @@ class Policy:
         if not reads_project:
             rules = self.for_agent()
         else:
-            of_project = (rule for rule in self.config if rule not in self.person and rule.action == "allow")
-            opened = {rule.permission for rule in of_project}
-            told = tuple(rule for rule in self.person if rule.action != "ask" or _may_overlap(rule.permission, opened))
+            of_project = Counter(self.config) - Counter(self.person)  # it may repeat an allow of the person's, behind an ask
+            opened = {rule.permission for rule in of_project if rule.action == "allow"}
+            asks = [rule.action == "ask" and not _may_overlap(rule.permission, opened) for rule in self.person]
+            hidden = len(asks) - asks[::-1].index(True) if True in asks else 0  # an allow before such an ask would undo it
+            told = tuple(rule for n, rule in enumerate(self.person) if not asks[n] and (rule.action != "allow" or n >= hidden))
             start = next((index for index, rule in enumerate(told) if rule.action != "allow"), len(told))
             held = told[start:] if self.config != self.person else ()
             rules = _layers(held, self.session_for_agent(), kept=("deny",))

@@ -16,7 +16,7 @@ import asyncio
 import os
 import re
 import sqlite3
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +24,7 @@ from importlib import resources
 from itertools import chain, count, groupby
 from pathlib import Path
 from threading import Lock
+from types import CoroutineType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import structlog
@@ -286,7 +287,7 @@ class SqliteStore(OwnerForLife):
             statement = _statement(SET_VALUE, (namespace, key, dump(value, f"value {namespace}/{key}")))
         (self._opened or self._not_open()).writer.put([statement])
 
-    def flush(self, session_id: str | None = None) -> Coroutine[Any, Any, None]:
+    def flush(self, session_id: str | None = None) -> CoroutineType[Any, Any, None]:
         """Wait until all queued rows are committed, whatever their session."""
         return (self._opened or self._not_open()).writer.flush()
 

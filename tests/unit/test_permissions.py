@@ -6,7 +6,7 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from universal.agents.claude.spec import CLAUDE
@@ -252,6 +252,8 @@ def test_no_source_weakens_what_a_stronger_one_denies_or_asks(
 
 
 @given(SOURCES, SOURCES, st.sampled_from(CALLS), st.sampled_from(["", "plan", "bypass", "reviewer"]))
+@example(rules_from_config({"*": "allow", "b*": "ask"}), (Rule("*", "*", "allow"),), CALLS[0], "")
+@example(rules_from_config({"edit": "deny", "b*": "allow", "*": "ask"}), (Rule("*", "*", "deny"),), CALLS[1], "")
 def test_an_engine_that_reads_a_project_never_allows_what_the_person_asks_about_or_denies(
     person: tuple[Rule, ...], project: tuple[Rule, ...], call: Access, mode: str
 ) -> None:

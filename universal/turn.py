@@ -272,6 +272,13 @@ class TurnMachine:
             self.queue.remove(key)
         return queued
 
+    def take_waiting(self) -> list[str]:
+        """Remove and return all prompts that the agent has not taken in, offers first."""
+        waiting = [*self.offers, *self.queue]
+        self.offers.clear()
+        self.queue.clear()
+        return waiting
+
     def advance(self, key: str, others: Collection[str]) -> None:
         """Move a queued prompt before the first of `others` that is queued before it. Otherwise nothing changes."""
         place = next((index for index, queued in enumerate(self.queue) if queued in others or queued == key), len(self.queue))

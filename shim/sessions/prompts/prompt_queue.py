@@ -72,9 +72,8 @@ class PromptQueue:
             self._state.status("prompt", state="cancelled", item_id=key)
 
     def lose_queued(self) -> None:
-        """Take all prompts that no agent has out of this turn, since the server stops, and park them."""
-        for key in tuple(self._state.machine.queue):
-            self._state.machine.withdraw(key)
+        """Take all prompts that no agent has taken in out of this turn, since the server stops, and park them."""
+        for key in self._state.machine.take_waiting():
             pending = self.pending.get(key)
             if pending is not None and pending.expects_answer:
                 self.park(self.pending.pop(key))

@@ -119,3 +119,21 @@ async def test_a_prompt_that_was_stored_just_before_its_turn_has_an_error(w: Wor
     w.agent.end_turn()
     await w.settle()
     await again.manager.close()
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["while the agent works", "after its answer"])
+@pytest.mark.parametrize("how", ENDS)
+async def test_an_offer_that_was_not_taken_in_has_an_error_and_no_new_agent(w: World, how: str, answered: bool) -> None:
+    session = w.session()
+    await ask(w, session, "first")
+    w.agent.steers = True
+    offer = await ask(w, session, "second")
+    assert [prompt.text for prompt in w.agent.offers] == ["second"]
+    if answered:
+        w.agent.text("one")
+        w.agent.end_turn()
+    again = await ENDS[how](w)
+    assert (await answers(again, session))[offer] == [PROMPT_LOST]
+    assert len(w.agents.spawned) == 1
+    assert again.hub.kinds(session).count("session.idle") == 1
+    await again.manager.close()

@@ -59,6 +59,8 @@ class CodexReplay(Replay):
             self._mode = MODES.get((params.get("approvalPolicy"), params.get("sandbox")), "build")
         elif method == "turn/start" and "input" in params:
             self._prompt(params)
+        elif method == "turn/steer" and "clientUserMessageId" in params:
+            self._steer(params)
         elif method == "turn/interrupt":
             self.apply(None, Input.ABORT)
 
@@ -71,6 +73,14 @@ class CodexReplay(Replay):
         plan = (params.get("collaborationMode") or {}).get("mode") == "plan"
         mode = "plan" if plan else self._mode
         self.prompt(text, attachments=attachments, model=params.get("model"), variant=params.get("effort"), mode=mode)
+
+    def _steer(self, params: dict[str, Any]) -> None:
+        """The recorder has offered a prompt to the running turn."""
+        text = "".join(part["text"] for part in params["input"] if part["type"] == "text")
+        prompt = Prompt(key=params["clientUserMessageId"], text=text, mode=self._mode)
+        super().give(prompt)
+        self.apply(None, Input.OFFERED, prompt.key)
+        self.take(self.codec.steer(prompt))
 
     def give(self, prompt: Prompt) -> None:
         """Codex was given each prompt at once, and queued it itself."""

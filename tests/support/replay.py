@@ -253,6 +253,8 @@ class Replay:
         state = self.states[child]
         if input_ is Input.PROMPT:
             self.show_prompt(self.prompts_by_key[key])
+        elif input_ is Input.TAKEN:
+            state.status("prompt", state="handed", item_id=key, agent=self.agent, carried=[])
         for effect in state.apply(input_, key):
             self.effects.append((child, effect))
             if isinstance(effect, DispatchPrompt):

@@ -11,25 +11,55 @@ from tests.support.replay import Replay
 from tests.support.replay_checks import check_replay
 from universal.events import EventType
 from universal.items import ItemKind, ItemStatus
+from universal.session.values import StepInfo
+from universal.turn import Input
 
 ALL = load_all("codex")
 RECORDINGS = [r for r in ALL if "exec" not in r.argv]
 """`codex exec --json` is another dialect, which we do not speak; its recordings are kept beside."""
 VERSION = "0.169.0"
+POWERS = "0.169.0-powers"
 
 
-def play(scene: str) -> Replay:
-    return replays.play(f"codex/{VERSION}/{scene}")
+def play(scene: str, version: str = VERSION) -> Replay:
+    return replays.play(f"codex/{version}/{scene}")
 
 
 def test_all_recordings_are_here() -> None:
-    assert (len(ALL), len(RECORDINGS)) == (57, 54)
+    assert (len(ALL), len(RECORDINGS)) == (62, 59)
 
 
-@pytest.mark.parametrize("scene", [r.scene for r in RECORDINGS])
-async def test_laws_of_every_recording(scene: str) -> None:
-    replay = play(scene)
+@pytest.mark.parametrize(("version", "scene"), [(r.version, r.scene) for r in RECORDINGS])
+async def test_laws_of_every_recording(version: str, scene: str) -> None:
+    replay = play(scene, version)
     await check_replay(replay)
+
+
+# --- prompts during a turn ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scene", "offers", "turns"),
+    [
+        ("steer_tool", [(Input.TAKEN, "key_4")], [("user", "completed")]),
+        ("steer_ask", [(Input.TAKEN, "key_4")], [("user", "completed")]),
+        ("steer_twice", [(Input.TAKEN, "key_4"), (Input.TAKEN, "key_5")], [("user", "completed")]),
+        ("steer_tool_interrupt", [(Input.RETURNED, "key_4")], [("user", "aborted"), ("user", "completed")]),
+    ],
+)
+def test_a_prompt_is_taken_in_after_the_tool_or_comes_back(
+    scene: str, offers: list[tuple[Input, str]], turns: list[tuple[str, str]]
+) -> None:
+    replay = play(scene, POWERS)
+    assert [(s.input, s.key) for s in replay.signals() if s.input in (Input.TAKEN, Input.RETURNED)] == offers
+    assert replay.turns() == turns
+
+
+def test_the_answer_stands_below_the_prompt_that_was_taken_in() -> None:
+    messages = list(play("steer_tool", POWERS).state.session.messages.values())
+    assert [m.is_user for m in messages] == [True, False, True, False]
+    assert isinstance(messages[3].info, StepInfo)
+    assert messages[3].info.parent_id == messages[2].info.id
 
 
 # --- single scenes ------------------------------------------------------------------------------------------

@@ -82,6 +82,11 @@ def combine(person: tuple[Rule, ...], project: tuple[Rule, ...], *, unread: bool
     return (UNREAD_RULES, *(rule for rule in rules if rule.action != "allow"))
 
 
+def inherit(parent: tuple[Rule, ...], child: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    """Return the rules of a child session: its own behind its parent's, of which it weakens no deny."""
+    return _layers(parent, child, kept=("deny",))
+
+
 def _layers(strong: tuple[Rule, ...], weak: tuple[Rule, ...], *, kept: tuple[Action, ...]) -> tuple[Rule, ...]:
     """One list, in which the last match decides and `weak` does not weaken the first of the `kept` actions of `strong`."""
     if not weak:

@@ -7,7 +7,7 @@ next start, as `agent_exited`, so that no client sees the session busy for ever.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Unpack
@@ -50,7 +50,7 @@ from universal.codec import Fact
 from universal.events import EventType, SessionStartedData
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
-from universal.permissions import DEFAULT_RULES, Policy, Rule, rules_from_json, with_home
+from universal.permissions import DEFAULT_RULES, Policy, Rule, inherit, rules_from_json, with_home
 from universal.session.changes import SessionDeleted
 from universal.session.model import Fields, ModelRef, Session, SessionRecord, Status
 from universal.session.record_json import RecordChanges, fork_json, record_json
@@ -564,11 +564,9 @@ class SessionManager:
         record = state.session.record
         session = rules_from_json(list(record.permission)) if record.permission else ()
         parent, variables = self.index.find(record.parent_id) if record.parent_id else None, state.variables
-        if parent is not None and parent.state is not None:
-            if self.index.get(state.id).subagent:  # clients see a subagent's rules in native's form, for its cards
-                session = ()
-            session = (*rules_from_json(list(parent.state.session.record.permission or ())), *session)
-            variables = {**parent.state.variables, **variables}
+        if parent is not None:
+            session = _rules_of(self.index.line(state.id))
+            variables = variables if parent.state is None else {**parent.state.variables, **variables}
         agent = self.deps.agents.get(state.session.agent)
         environment = {**self.deps.agents.environment(), **variables}
         own = with_home(agent.spec.rules_in(environment), self.deps.home) if agent is not None else ()
@@ -607,3 +605,13 @@ def check_metadata(metadata: object) -> None:
     """Raise InvalidRequest if a session's `metadata` has an invalid value of ours."""
     check_unattended(metadata)
     labels_of(metadata)
+
+
+def _rules_of(line: Iterable[SessionEntry]) -> tuple[Rule, ...]:
+    """The rules of a session with those of its parents, loaded or not. Those of a subagent are for its card alone."""
+    rules: tuple[Rule, ...] = ()
+    for entry in line:
+        record = entry.record if entry.state is None else entry.state.session.record
+        if record.permission and not entry.subagent:
+            rules = inherit(rules_from_json(list(record.permission)), rules)
+    return rules

@@ -129,6 +129,15 @@ class SessionIndex:
         children = (record for record in self.records() if record.parent_id == session_id)
         return sorted(children, key=lambda record: record.created_ms)
 
+    def line(self, session_id: str) -> list[SessionEntry]:
+        """A session and all its parents, the nearest first; without those that are not known."""
+        line: dict[str, SessionEntry] = {}
+        entry = self.find(session_id)
+        while entry is not None and entry.record.id not in line:
+            line[entry.record.id] = entry
+            entry = self.find(entry.record.parent_id) if entry.record.parent_id else None
+        return list(line.values())
+
     def with_all_below(self, session_id: str) -> list[str]:
         """A session and its descendants, parents first, each once, because an imported session may name itself as its parent."""
         children: dict[str, list[str]] = {}

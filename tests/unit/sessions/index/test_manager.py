@@ -15,6 +15,7 @@ from shim.store.ownership import LostSession
 from shim.store.servers import ServerRef
 from tests.support.scripted_model import World, ask, world
 from universal.events import EventType
+from universal.permissions import Access
 
 BOUND_S = 10.0
 AWAY = StoreUnavailable("NATS is away")
@@ -234,3 +235,48 @@ async def test_a_deletion_is_shown_when_it_is_stored(lossy: World, monkeypatch: 
     is_free.set()
     await deleting
     assert lossy.hub.kinds(session).count("session.deleted") == 1
+
+
+# --- rules of parents ---------------------------------------------------------------------------------------------
+
+
+def rule(permission: str, action: str) -> dict[str, Any]:
+    return {"permission": permission, "pattern": "*", "action": action}
+
+
+DENY, ALLOW, ASK = rule("bash", "deny"), rule("bash", "allow"), rule("bash", "ask")
+
+
+@pytest.mark.parametrize("is_loaded", [True, False], ids=["loaded", "as after a restart"])
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ([[DENY], []], "deny"),
+        ([[DENY], [ALLOW]], "deny"),
+        ([[DENY], [ASK]], "deny"),
+        ([[DENY], [], []], "deny"),
+        ([[DENY], [ALLOW], [ALLOW]], "deny"),
+        ([[rule("*", "deny"), ALLOW], [rule("edit", "allow")]], "allow"),
+        ([[], [DENY]], "deny"),
+        ([[ASK], [ALLOW]], "allow"),
+        ([[ALLOW], []], "allow"),
+    ],
+)
+async def test_a_session_is_held_to_the_denies_of_all_its_parents(
+    w: World, line: list[list[dict[str, Any]]], action: str, is_loaded: bool
+) -> None:
+    """Else a client, or an agent that starts sessions, would have more rights in a child than where it came from."""
+    parent: str | None = None
+    for permission in line:
+        parent = w.session(parent_id=parent, permission=permission)
+    assert parent is not None
+    if not is_loaded:
+        await w.store.flush()
+        other = world(w.store)
+        await other.manager.start()
+        w = other
+    state = await w.manager.state(parent)
+    assert [entry.state is not None for entry in w.manager.index].count(True) == (len(line) if is_loaded else 1)
+    assert w.manager.policy(state).action(Access("bash", ("ls",))) == action
+    if not is_loaded:
+        await w.manager.close()

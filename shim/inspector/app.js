@@ -37,6 +37,7 @@ export class App {
     this.drawing = true
     requestAnimationFrame(() => {
       this.drawing = false
+      document.title = this.list.waiting ? `(${this.list.waiting}) ${TITLE}` : TITLE // here, so that it never says less than the page
       this.draw()
     })
   }
@@ -119,7 +120,6 @@ export class App {
 
   listed() {
     this.session?.expect()
-    document.title = this.list.waiting ? `(${this.list.waiting}) ${TITLE}` : TITLE
   }
 
   refreshList() {

@@ -8,6 +8,7 @@ const { Talk } = await at("talk")
 const { PAGE, Trace, turns } = await at("trace")
 const { Heights } = await at("windowed")
 const { List, PAGE: LIST_PAGE, ROW_PX } = await at("list")
+const { press } = await at("keys")
 const { nativeLine, span } = await at("format")
 
 const row = (sequence, { type = "item.delta", data = { delta: "x", part_type: "text" }, opencode = [], state = "running", open = [] } = {}) =>
@@ -209,4 +210,51 @@ test("the strip: segments by turn, each with the idle time after it", () => {
   const segments = ["idle", "queued", "running", "idle", "queued", "waiting"].map((state, at) => ({ state, at }))
   assert.deepEqual(turns(segments).map((turn) => turn.map((one) => one.state)), [["idle"], ["queued", "running", "idle"], ["queued", "waiting"]])
   assert.deepEqual(turns([]), [])
+})
+
+/** An app with one ask, and a page with the button that answers it; `now` is the page's clock. */
+function asked() {
+  const page = { now: 0, clicks: 0 }
+  const shown = 0
+  globalThis.document = { querySelector: () => ({ click: () => (page.clicks += 1) }) }
+  globalThis.performance = { now: () => page.now }
+  page.app = { session: { waiting: [{ id: "p" }], shownSince: () => shown } }
+  page.press = (key) => press(page.app, { key, target: null, preventDefault: () => {} })
+  return page
+}
+
+test("a key replies only to what a person has had time to read", () => {
+  const kept = globalThis.performance
+  try {
+    const page = asked()
+    for (const [now, clicks] of [[0, 0], [799, 0], [800, 1]]) {
+      page.now = now
+      page.press("a")
+      assert.equal(page.clicks, clicks, `after ${now} ms`)
+    }
+  } finally {
+    globalThis.performance = kept
+    delete globalThis.document
+  }
+})
+
+test("the title says how many wait at each draw, also while another answer is out", async () => {
+  const frames = []
+  const answer = { sessions: [], total: 1, all: 1, waiting: 1, open: null }
+  const kept = globalThis.fetch
+  Object.assign(globalThis, { document: { title: "", hidden: false }, location: { hash: "" }, requestAnimationFrame: (draw) => frames.push(draw) })
+  globalThis.fetch = (url) => (url.includes("x-nodes") ? new Promise(() => {}) : Promise.resolve({ ok: true, status: 200, json: async () => answer }))
+  try {
+    const { App } = await at("app")
+    const titles = []
+    const app = new App(() => titles.push([app.list.waiting, globalThis.document.title.slice(0, 4)]))
+    app.tick()
+    await new Promise((done) => setImmediate(done))
+    app.changed()
+    for (const draw of frames.splice(0)) draw()
+    assert.deepEqual(titles, [[1, "(1) "]])
+  } finally {
+    globalThis.fetch = kept
+    for (const name of ["document", "location", "requestAnimationFrame"]) delete globalThis[name]
+  }
 })

@@ -10,7 +10,7 @@ from types import ModuleType
 from aiohttp import web
 
 from shim.faces.opencode1._generated.operations import OPERATIONS
-from shim.faces.opencode1.unsupported_operations import rows
+from shim.faces.opencode1.unsupported_operations import TABLE
 from shim.faces.opencode2 import negotiation
 from shim.faces.opencode2 import unsupported_operations as opencode2_status
 from shim.faces.opencode2._generated.operations import OPERATIONS as OPENCODE2_OPERATIONS
@@ -53,14 +53,14 @@ def _new_table(faces: Faces, modules: tuple[ModuleType, ...]) -> web.Application
     aliases = negotiation.register(app, opencode2)
     used_routes |= {_route_of(operation.operation) for operation in opencode1}
     used_routes |= {_route_of(OpenCode2Operation(*alias, "")) for alias in aliases}
-    reasons = opencode2_status.rows({operation.id for operation in opencode2})
+    reasons = opencode2_status.TABLE.rows({operation.id for operation in opencode2})
     refused = [(name, OPENCODE2_OPERATIONS[name], row) for name, row in reasons.items()]
     places = {(alias.operation, alias.method, alias.path) for dialect in DIALECTS.values() for alias in dialect.aliases}
     refused += [
         (name, OpenCode2Operation(method, path, ""), reasons[name]) for name, method, path in sorted(places) if name in reasons
     ]
     served = {operation.id for operation in bound if operation.wire == 1}
-    for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in rows(served).items())]:
+    for name, operation, row in [*refused, *((name, OPERATIONS[name], row) for name, row in TABLE.rows(served).items())]:
         if _route_of(operation) not in used_routes:
             used_routes.add(_route_of(operation))
             face = OPENCODE2 if isinstance(operation, OpenCode2Operation) else faces.owner_of(operation.path)

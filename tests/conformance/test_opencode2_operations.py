@@ -11,7 +11,7 @@ import pytest
 
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2._generated.operations import OPERATIONS
-from shim.faces.opencode2.unsupported_operations import CONSTANT, UNSUPPORTED, render, rows, undecided_operations
+from shim.faces.opencode2.unsupported_operations import CONSTANT, TABLE, UNSUPPORTED, render
 from shim.http.operation import collect
 from tests.support.opencode2_oracle import check_event, check_log_item, check_response, check_type, opencode2_oracle
 from tests.support.oracle import Violation
@@ -26,20 +26,20 @@ EVENT = {"id": "evt_1", "created": 1}
 
 def test_every_operation_is_decided() -> None:
     """A handler or a reason, never both, never none."""
-    found = undecided_operations(SERVED)
+    found = TABLE.faults(SERVED)
     assert not found.neither, f"write a handler, or a row in unsupported_operations.py: {sorted(found.neither)}"
     assert not found.both, f"delete the row in unsupported_operations.py: {sorted(found.both)}"
     assert not found.unknown, f"no operations of OpenCode 2: {sorted(found.unknown)}"
 
 
 def test_undecided_sees_it() -> None:
-    assert undecided_operations(frozenset()).neither >= {"session.list"}
+    assert TABLE.faults(frozenset()).neither >= {"session.list"}
     for name in list(UNSUPPORTED)[:1]:
-        assert undecided_operations(SERVED | {name}).both == {name}
+        assert TABLE.faults(SERVED | {name}).both == {name}
 
 
 def test_an_undecided_operation_is_refused_all_the_same() -> None:
-    assert rows(set())["session.list"].status == 501
+    assert TABLE.rows(set())["session.list"].status == 501
 
 
 @pytest.mark.parametrize(("name", "row"), UNSUPPORTED.items())

@@ -10,7 +10,7 @@ import pytest
 
 from shim.faces.opencode1 import routes as opencode1
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION, OPERATIONS
-from shim.faces.opencode1.unsupported_operations import SHARED, UNSUPPORTED, render, rows, undecided_operations
+from shim.faces.opencode1.unsupported_operations import SHARED, TABLE, UNSUPPORTED, render
 from shim.faces.opencode2 import routes as opencode2
 from shim.faces.opencode2._generated.operations import OPERATIONS as OPENCODE2_OPERATIONS
 from shim.faces.opencode2.dialects import PREVIEW
@@ -23,7 +23,7 @@ SERVED = {one.id for one in collect((*opencode1.MODULES, *opencode2.MODULES)) if
 
 def test_every_operation_is_decided() -> None:
     """A handler or a reason, never both, never none."""
-    found = undecided_operations(SERVED)
+    found = TABLE.faults(SERVED)
     assert not found.neither, f"write a handler, or a row in unsupported_operations.py: {sorted(found.neither)}"
     assert not found.both, f"delete the row in unsupported_operations.py: {sorted(found.both)}"
     assert not found.unknown, f"no operations of OpenCode: {sorted(found.unknown)}"
@@ -31,12 +31,12 @@ def test_every_operation_is_decided() -> None:
 
 def test_undecided_sees_it() -> None:
     name = next(iter(UNSUPPORTED))
-    assert undecided_operations(SERVED - {"path.get"}).neither >= {"path.get"}
-    assert undecided_operations(SERVED | {name}).both == {name}
+    assert TABLE.faults(SERVED - {"path.get"}).neither >= {"path.get"}
+    assert TABLE.faults(SERVED | {name}).both == {name}
 
 
 def test_an_undecided_operation_is_refused_all_the_same() -> None:
-    assert rows(set())["path.get"].status == 501
+    assert TABLE.rows(set())["path.get"].status == 501
 
 
 @pytest.mark.parametrize(("name", "row"), UNSUPPORTED.items())

@@ -1,6 +1,6 @@
 """The operations of OpenCode that this server refuses, each with the reason that it answers with.
 
-`undecided_operations` allows either a row here or a handler, not both. `CONSTANT` lists operations with a
+`OperationTable.faults` allows either a row here or a handler, not both. `CONSTANT` lists operations with a
 constant answer.
 Source: `shim/faces/opencode1/_generated/operations.py`; who calls what, and what happens to clients without it:
 `docs/clients.md`.
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION, OPERATIONS
-from shim.http.operations import Row, UndecidedOperations
+from shim.http.operations import OperationTable, Row
 
 V2_REASON = "it was in OpenCode 2's preview and is not in OpenCode 2; use its own routes (docs/operations2.md), or those of 1.x"
 CREDENTIALS = (
@@ -70,7 +70,7 @@ CONSTANT: dict[str, str] = {
 docs/operations.md and `GET /doc` show."""
 
 
-# --- operations without a decision -----------------------------------------------------------------------
+# --- the table and its page -----------------------------------------------------------------------
 
 PAGE = """# Operations of OpenCode {version}
 
@@ -82,37 +82,9 @@ says nothing about your project or your agent.
 {tables}"""
 
 
-def undecided_operations(served: Set[str]) -> UndecidedOperations:
-    """Find operations without a decision, operations with two, and rows of unknown operations."""
-    documented, refused = frozenset(OPERATIONS), frozenset(UNSUPPORTED)
-    return UndecidedOperations(documented - refused - served - SHARED, refused & served, refused - documented)
-
-
-def rows(served: Set[str]) -> dict[str, Row]:
-    """List the operations that an app with these handlers must refuse, including undecided ones."""
-    return {
-        name: UNSUPPORTED.get(name, Row(501, "this build has no handler for it"))
-        for name in OPERATIONS
-        if name not in served and name not in SHARED
-    }
+TABLE = OperationTable(OPERATIONS, UNSUPPORTED, CONSTANT, dict.fromkeys(SHARED, "as by OpenCode 2, see [there](operations2.md)"))
 
 
 def render(served: Set[str]) -> str:
     """Render `docs/operations.md`."""
-    tags: dict[str, list[str]] = {}
-    refused = rows(served)
-    for name, row in OPERATIONS.items():
-        status = f"{refused[name].status}: {refused[name].reason}" if name in refused else _yes(name)
-        tags.setdefault(row.tag, []).append(f"| `{name}` | {row.method} | `{row.path}` | {status} |")
-    head = "| operation | method | path | served |\n| --- | --- | --- | --- |\n"
-    tables = "\n".join(f"## {tag}\n\n{head}" + "\n".join(lines) + "\n" for tag, lines in tags.items())
-    count = sum(name in served and name not in SHARED for name in OPERATIONS)
-    return PAGE.format(
-        version=OPENCODE_VERSION, shared=len(SHARED), served=count, total=len(OPERATIONS), same=len(CONSTANT), tables=tables
-    )
-
-
-def _yes(name: str) -> str:
-    if name in SHARED:
-        return "as by OpenCode 2, see [there](operations2.md)"
-    return f"yes, always the same: {CONSTANT[name]}" if name in CONSTANT else "yes"
+    return TABLE.render(PAGE, served, version=OPENCODE_VERSION, shared=len(SHARED))

@@ -1,6 +1,6 @@
 """Operations of OpenCode 2 that are not served, each with the reason that the server answers with.
 
-`undecided_operations` allows either a row here or a handler, not both. `CONSTANT` lists operations with a
+`OperationTable.faults` allows either a row here or a handler, not both. `CONSTANT` lists operations with a
 constant answer, each with the reason. Source: `shim/faces/opencode2/_generated/operations.py`.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from shim.faces.opencode2._generated.operations import OPENCODE2_VERSION, OPERATIONS
-from shim.http.operations import Row, UndecidedOperations
+from shim.http.operations import OperationTable, Row
 
 PLUGINS = "plugins here are Python packages that bring agents (docs/adding-an-agent.md); install and update them with pip or uv"
 LOGINS = (
@@ -68,7 +68,7 @@ CONSTANT: dict[str, str] = {
 """Served operations with a constant answer: that of a server that has no such thing. Each with the reason."""
 
 
-# --- operations without a decision -----------------------------------------------------------------------
+# --- the table and its page -----------------------------------------------------------------------
 
 PAGE = """# Operations of OpenCode 2
 
@@ -79,31 +79,9 @@ thing, and it says nothing about your project or your agent.
 {tables}"""
 
 
-def undecided_operations(served: Set[str]) -> UndecidedOperations:
-    """Operations that are neither served nor refused, or both, and rows for operations that do not exist."""
-    names, refused = frozenset(OPERATIONS), frozenset(UNSUPPORTED)
-    return UndecidedOperations(names - refused - served, refused & served, refused - names)
-
-
-def rows(served: Set[str]) -> dict[str, Row]:
-    """The operations that an app with these handlers refuses, with the reasons. Undecided operations are refused too."""
-    return {
-        name: UNSUPPORTED.get(name, Row(501, "this build has no handler for it")) for name in OPERATIONS if name not in served
-    }
+TABLE = OperationTable(OPERATIONS, UNSUPPORTED, CONSTANT)
 
 
 def render(served: Set[str]) -> str:
-    """The text of docs/operations2.md."""
-    tags: dict[str, list[str]] = {}
-    refused = rows(served)
-    for name, row in OPERATIONS.items():
-        status = f"{refused[name].status}: {refused[name].reason}" if name in refused else _yes(name)
-        tags.setdefault(row.tag, []).append(f"| `{name}` | {row.method} | `{row.path}` | {status} |")
-    head = "| operation | method | path | served |\n| --- | --- | --- | --- |\n"
-    tables = "\n".join(f"## {tag}\n\n{head}" + "\n".join(lines) + "\n" for tag, lines in tags.items())
-    count = sum(name in served for name in OPERATIONS)
-    return PAGE.format(version=OPENCODE2_VERSION, served=count, total=len(OPERATIONS), same=len(CONSTANT), tables=tables)
-
-
-def _yes(name: str) -> str:
-    return f"yes, always the same: {CONSTANT[name]}" if name in CONSTANT else "yes"
+    """Render `docs/operations2.md`."""
+    return TABLE.render(PAGE, served, version=OPENCODE2_VERSION)

@@ -300,17 +300,17 @@ class TurnMachine:
                 self._at_work = False
             case "fail" | "lost":
                 self._fail(is_lost=step == "lost")
-            case "hold" | "release":
-                self.open = self.open | {key} if step == "hold" else self.open - {key}
+            case "hold":
+                self.open.add(key)
+            case "release":
+                self.open.discard(key)
             case "offer" | "take" | "return" | "withdraw":
                 self._step_offer(step, key, effects)
             case "interrupt" | "cancel":
                 self._cancel(effects)
                 effects += [InterruptAgent()] if step == "interrupt" else []
-            case "stopped":
-                self._stopped = True
-            case "kill":
-                if self.agent_at_work:
+            case "stopped" | "kill":
+                if step == "kill" and self.agent_at_work:
                     effects.append(KillAgent())
                 self._stopped = True
             case "close":

@@ -27,6 +27,16 @@ def answers(messages: list[Json]) -> list[tuple[str, str]]:
     return [(prompt, text) for prompt, all_texts in said for text in all_texts]
 
 
+def steer_into(scene: str, server: Bench, stream: Stream, *more: str) -> tuple[Watch, int]:
+    """A prompt "one" whose tool runs, and then "two" (and `more`): the watch, and where the turn begins in the stream."""
+    watch = Watch.on(server.api, stream)
+    at = watch.prompt(f"[scene:{scene}] one")
+    watch.wait_tool("running", at)
+    for text in ("two", *more):
+        watch.prompt(f"[scene:text] {text}")
+    return watch, at
+
+
 @steered
 def test_steer_while_text_streams(server: Bench, stream: Stream) -> None:
     watch = Watch.on(server.api, stream)
@@ -41,10 +51,7 @@ def test_steer_while_text_streams(server: Bench, stream: Stream) -> None:
 
 @steered
 def test_steer_while_a_tool_runs(server: Bench, stream: Stream) -> None:
-    watch = Watch.on(server.api, stream)
-    at = watch.prompt("[scene:slow_bash:4] one")
-    watch.wait_tool("running", at)
-    watch.prompt("[scene:text] two")
+    watch, at = steer_into("slow_bash:4", server, stream)
     messages = watch.wait_for_end(at)
     assert [tool["state"]["status"] for tool in tools(messages)] == ["completed"], "the command is not killed"
     assert answers(messages) == [("one", "This takes a while."), ("two", "You said: two")]
@@ -64,11 +71,7 @@ def test_steer_while_a_permission_is_open(server: Bench, stream: Stream) -> None
 
 @steered
 def test_steer_twice_in_a_row(server: Bench, stream: Stream) -> None:
-    watch = Watch.on(server.api, stream)
-    at = watch.prompt("[scene:slow_bash:4] one")
-    watch.wait_tool("running", at)
-    watch.prompt("[scene:text] two")
-    watch.prompt("[scene:text] three")
+    watch, at = steer_into("slow_bash:4", server, stream, "three")
     messages = watch.wait_for_end(at)
     assert texts_of_prompts(messages) == ["one", "two", "three"]
     assert answers(messages)[0] == ("one", "This takes a while.")
@@ -77,20 +80,14 @@ def test_steer_twice_in_a_row(server: Bench, stream: Stream) -> None:
 
 @steered
 def test_steer_while_a_subagent_works(server: Bench, stream: Stream) -> None:
-    watch = Watch.on(server.api, stream)
-    at = watch.prompt("[scene:task:slow_bash:2] one")
-    watch.wait_tool("running", at)
-    watch.prompt("[scene:text] two")
+    watch, at = steer_into("task:slow_bash:2", server, stream)
     messages = watch.wait_for_end(at)
     assert answers(messages)[-1] == ("two", "You said: two")
 
 
 @steered
 def test_an_abort_takes_back_what_was_not_taken_in(server: Bench, stream: Stream) -> None:
-    watch = Watch.on(server.api, stream)
-    at = watch.prompt("[scene:slow_bash:60] one")
-    watch.wait_tool("running", at)
-    watch.prompt("[scene:text] two")
+    watch, at = steer_into("slow_bash:60", server, stream)
     assert server.api.post(f"/session/{watch.session}/abort") is True
     messages = watch.wait_for_end(at)
     assert answers(messages) == [("one", "This takes a while.")]
@@ -101,10 +98,7 @@ def test_an_abort_takes_back_what_was_not_taken_in(server: Bench, stream: Stream
 
 @pytest.mark.parametrize("server", [CLAUDE], indirect=True)
 def test_a_prompt_can_be_removed_until_it_is_taken_in(server: Bench, stream: Stream) -> None:
-    watch = Watch.on(server.api, stream)
-    at = watch.prompt("[scene:slow_bash:4] one")
-    watch.wait_tool("running", at)
-    watch.prompt("[scene:text] two")
+    watch, at = steer_into("slow_bash:4", server, stream)
     (waiting,) = server.api.get(f"/api/session/{watch.session}/inbox")["data"]
     server.api.call("DELETE", f"/api/session/{watch.session}/inbox/{waiting['id']}")
     messages = watch.wait_for_end(at)

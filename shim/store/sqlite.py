@@ -36,7 +36,7 @@ from shim.store.ownership import ClaimedSession, Look, OwnerForLife, Ownership, 
 from shim.store.rows import EventRow, SessionRow, dump, event_of, event_rows, follow, load, need_whole
 from shim.store.servers import Presence, Present, ServerRef, forget, new_server_id, present
 from shim.store.stretches import Stretch, Stretches, rows_of
-from shim.store.writer import DEFAULT_LIMITS, GroupWriter, Limits, Statement
+from shim.store.writer import DEFAULT_LIMITS, ROWS_OF, GroupWriter, Limits, Statement
 from universal.events import UniversalEvent
 
 T = TypeVar("T")
@@ -246,11 +246,11 @@ class SqliteStore(OwnerForLife):
         opened = self._opened or self._not_open()
         opened.writer.need_room(len(events))
         new = follow(opened.last, events)
-        statements: list[Statement] = []
-        for row in event_rows(events):  # whose two texts are valid UTF-8
-            cells = row if row.session_id.isascii() else bind(row)
-            statements.append(Statement(ADD_EVENT, cells, 256 + len(row.body) + (0 if row.raw is None else len(row.raw))))
-        opened.writer.put(statements)
+        rows = event_rows(events)  # whose two texts are valid UTF-8
+        size = 0
+        for row in rows:
+            size += 256 + len(row.body) + len(row.raw or "")
+        opened.writer.put([Statement(ADD_EVENT, rows if all(map(str.isascii, new)) else list(map(bind, rows)), size)])
         opened.last |= new
         if over := opened.stretches.add(events):
             with suppress(StoreError):  # the queue is full: the journal is read without it
@@ -528,7 +528,7 @@ def _commit(path: Path, connection: sqlite3.Connection, batch: Sequence[Statemen
     try:
         connection.execute("BEGIN IMMEDIATE")
         for sql, run in groupby(batch, key=lambda statement: statement.sql):
-            rows = [statement.parameters for statement in run]
+            rows = list(chain.from_iterable(map(ROWS_OF, run)))
             if sql == ADD_EVENT:
                 _add_events(connection, rows)
             else:
@@ -633,11 +633,11 @@ def _migrate(connection: sqlite3.Connection, path: Path, steps: Sequence[Migrati
 
 
 def _statement(sql: str, cells: tuple[str | int | None, ...]) -> Statement:
-    return Statement(sql, bind(cells), 64 + sum([len(cell) for cell in cells if isinstance(cell, str)]))
+    return Statement(sql, [bind(cells)], 64 + sum([len(cell) for cell in cells if isinstance(cell, str)]))
 
 
 def _bytes_statement(sql: str, session_id: str, number: int, body: bytes) -> Statement:
-    return Statement(sql, [*bind((session_id,)), number, body], 64 + len(body))
+    return Statement(sql, [[*bind((session_id,)), number, body]], 64 + len(body))
 
 
 def _session(cells: tuple[Any, ...]) -> SessionRow:

@@ -38,10 +38,10 @@ log = structlog.get_logger()
 
 
 class Statement(NamedTuple):
-    """A row to write: a statement, its parameters, and their approximate bytes."""
+    """Rows to write: a statement, the parameters of each row, and their approximate bytes."""
 
     sql: str
-    parameters: Sequence[str | bytes | int | None]
+    rows: Sequence[Sequence[str | bytes | int | None]]
     size: int
 
 
@@ -58,6 +58,7 @@ class Limits(NamedTuple):
 
 DEFAULT_LIMITS = Limits()
 SIZE_OF = attrgetter("size")
+ROWS_OF = attrgetter("rows")
 
 
 class GroupWriter:
@@ -72,6 +73,7 @@ class GroupWriter:
         self._changed = threading.Condition()
         # The fields below are written under `_changed`, and read under it if a value in change would do harm.
         self._queue: deque[Statement] = deque()
+        self._rows = 0
         self._bytes = 0
         self._accepted = 0
         self._committed = 0
@@ -100,12 +102,12 @@ class GroupWriter:
     @property
     def is_crowded(self) -> bool:
         """True if the queue is half full without a failure, so that producers should wait."""
-        half = len(self._queue) * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
+        half = self._rows * 2 >= self._limits.queue_rows or self._bytes * 2 >= self._limits.queue_bytes
         return half and self.failure is None and not self._closing
 
     def need_room(self, rows: int) -> None:
         """Raise StoreError if `put` would refuse this number of rows, whatever their size."""
-        if len(self._queue) + rows > self._limits.queue_rows or self._closing:
+        if self._rows + rows > self._limits.queue_rows or self._closing:
             with self._changed:
                 self._refuse(rows, 0)
 
@@ -114,27 +116,28 @@ class GroupWriter:
 
         Raises StoreError if the queue is full or closed. The call may be repeated later.
         """
-        size = sum(map(SIZE_OF, statements))
+        size, rows = sum(map(SIZE_OF, statements)), sum(map(len, map(ROWS_OF, statements)))
         with self._changed:
-            was = len(self._queue)
-            if self._closing or was + len(statements) > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes:
-                self._refuse(len(statements), size)
+            was = self._rows
+            if self._closing or was + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes:
+                self._refuse(rows, size)
             self._queue.extend(statements)
+            self._rows += rows
             self._bytes += size
-            self._accepted += len(statements)
+            self._accepted += rows
             self._urgent |= at_once and self.failure is None
-            if self._urgent or was == 0 or len(self._queue) >= self._limits.group_rows > was:
+            if self._urgent or was == 0 or self._rows >= self._limits.group_rows > was:
                 self._changed.notify()
 
     def _refuse(self, rows: int, size: int) -> None:
         """Raise StoreError for rows that are too many, unless they are the only ones."""
         if self._closing:
             raise StoreError("The store is closed; nothing more can be written.")
-        full = len(self._queue) + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes
+        full = self._rows + rows > self._limits.queue_rows or self._bytes + size > self._limits.queue_bytes
         if full and self._queue:
             why = self.failure or "the disk is too slow"
             raise StoreError(
-                f"{len(self._queue)} rows ({self._bytes} bytes) wait to be written and no more are taken: {why}. Nothing of this "
+                f"{self._rows} rows ({self._bytes} bytes) wait to be written and no more are taken: {why}. Nothing of this "
                 f"call was queued."
             )
 
@@ -159,7 +162,7 @@ class GroupWriter:
         if self._thread.ident is not None:
             await asyncio.to_thread(self._thread.join, self._limits.close_s)
         with self._changed:
-            queued, failure = len(self._queue), self.failure
+            queued, failure = self._rows, self.failure
         if self._thread.is_alive():
             raise StoreError(f"The disk has not answered for {self._limits.close_s:g} s; {queued} rows may not be written.")
         if queued:
@@ -185,7 +188,7 @@ class GroupWriter:
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._hurry())
             if self.failure is None:
-                self._changed.wait_for(lambda: len(self._queue) >= self._limits.group_rows or self._hurry(), self._limits.group_s)
+                self._changed.wait_for(lambda: self._rows >= self._limits.group_rows or self._hurry(), self._limits.group_s)
             else:
                 self._changed.wait_for(self._hurry, self._limits.retry_s)
             closing, self._urgent = self._closing, False
@@ -203,15 +206,17 @@ class GroupWriter:
         return bool(self._waiting) or self._urgent or self._closing
 
     def _settle(self, failure: StoreError | None, count: int) -> None:
-        """End a commit: remove its rows from the queue, and wake the waiting calls. All of them get a failure."""
+        """End a commit of so many statements: remove them from the queue, and wake the waiting calls. All get a failure."""
         with self._changed:
             before, self.failure = self.failure, failure
             for _ in range(count):
-                self._bytes -= self._queue.popleft().size
-            self._committed += count
+                _, rows, size = self._queue.popleft()
+                self._rows -= len(rows)
+                self._bytes -= size
+                self._committed += len(rows)
             settled = [wait for wait in self._waiting if failure is not None or wait[0] <= self._committed]
             self._waiting = [wait for wait in self._waiting if wait not in settled]
-            queued = len(self._queue)
+            queued = self._rows
         if failure is not None and before is None:
             log.error("store.failed", reason=str(failure), queued=queued)
         elif failure is None and before is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import orjson
 
@@ -17,6 +17,10 @@ DEEPEST = 100
 _ESCAPE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-Z\\^-~])"
 _AROUND = re.compile(rf"^(?:{_ESCAPE}|[\ufeff\x00-\x20\x7f])+|(?:{_ESCAPE}|[\x00-\x20\x7f])+$")
 """What a terminal, a shell or a byte order mark adds before and after a line."""
+
+
+encode: Callable[[Json], bytes] = orjson.dumps
+"""The inverse of `parse`. NaN becomes null. Raises TypeError for lone surrogates, integers beyond 64 bits, and other values."""
 
 
 def parse(line: bytes) -> Json:

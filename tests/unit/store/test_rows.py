@@ -91,8 +91,9 @@ def test_a_row_sent_unread_equals_the_event(raw: Any, message: str, name: str) -
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_row_that_is_no_json_is_not_sent_unread(number: float) -> None:
-    row = row_of(event(1, raw={"a": [number]}))
+    row = row_of(event(1, data=ErrorData(message=""), raw={"a": [number]}))
     assert wire_of(row, "s", include_raw=True) is None
+    assert row_of(event(1, raw={"a": [number]})).raw == '{"a":[null]}'  # of a piece of text
     assert wire_of(row, "s", include_raw=False) is not None
     assert wire_of(row_of(event(1, data=ErrorData(message="", details={"a": number}))), "s", include_raw=False) is None
 

@@ -18,7 +18,7 @@ WAIT_S = 5.0
 
 
 def rows(*numbers: int, size: int = 10) -> list[Statement]:
-    return [Statement(str(number), (), size) for number in numbers]
+    return [Statement(str(number), [()], size) for number in numbers]
 
 
 class Disk:

@@ -27,7 +27,7 @@ Each setting can be given in four ways; the first that has it wins:
 `shim.toml` may have come with a repository, so it may only set {of_a_project}. With any
 other setting in it the server does not start, and says where to put it.
 
-`opencode-shim config` prints the settings in force and where each came from; `--json` is for programs.
+`opencode-shim config` prints what is set and where it came from; `--all` prints the defaults too, and `--json` is for programs.
 
 A running server reads its files again at SIGHUP (`opencode-shim service` and `systemctl reload` send it) and when one of them has
 changed. It takes over {live}, and

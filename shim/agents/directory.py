@@ -255,7 +255,7 @@ class AgentDirectory:
         if tasks:
             await asyncio.wait(tasks)
         if self._owner and (orphans := await asyncio.to_thread(process_family.end_owned, self._owner)):
-            log.info("agent.left_ended", count=orphans)
+            log.info("agent.left_ended", count=orphans, why="they had not ended with their server")
 
     async def settle(self) -> None:
         """Wait for all running discoveries. Bounded by the discovery's timeout and the time to stop a process."""

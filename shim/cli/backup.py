@@ -100,6 +100,8 @@ def restore(data_dir: Path, source: Path, *, replace: bool = False) -> Summary:
     `replace` allows it to move existing data aside. All servers on the directory must be stopped. Raises ShimError and then
     leaves the directory as it was.
     """
+    if not source.exists():
+        raise BackupError(f"There is no file {source}.")
     make_directory(data_dir)
     lock = DirectoryLock(data_dir)
     lock.acquire()
@@ -169,8 +171,6 @@ def _unpack(source: Path, folder: Path) -> int:
                     content.seek(0)
                     shutil.copyfileobj(content, out)
                 files += member.name != MANIFEST
-    except FileNotFoundError:
-        raise BackupError(f"There is no file {source}.") from None
     except (tarfile.TarError, EOFError) as error:
         raise BackupError(f"{source} is no backup of opencode-shim, or it is cut off: {error}. Nothing was changed.") from error
     if not (folder / MANIFEST).exists() or not (folder / DATABASE).exists():

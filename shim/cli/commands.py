@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
@@ -47,16 +48,24 @@ cli = typer.Typer(
 )
 
 
-def _flag(name: str, metavar: str) -> Any:
+def _number(text: str) -> float:
+    try:
+        return int(text) if text.isdecimal() else float(text)
+    except ValueError:
+        raise typer.BadParameter(f"it needs a number, not {text}.") from None
+
+
+def _flag(name: str, metavar: str, parser: Callable[[str], Any] | None = None) -> Any:
     """Return an option whose help is the description of the setting `name`."""
     field = Settings.model_fields[name]
     default = {"directory": "the current one", "data_dir": "~/.local/share/opencode-shim"}.get(name, field.default)
     default_text = str(default) if default else False
-    return typer.Option(f"--{name.replace('_', '-')}", metavar=metavar, help=field.description, show_default=default_text)
+    option = f"--{name.replace('_', '-')}"
+    return typer.Option(option, metavar=metavar, help=field.description, show_default=default_text, parser=parser)
 
 
 Hostname: TypeAlias = Annotated[str | None, _flag("hostname", "ADDRESS")]
-Port: TypeAlias = Annotated[int | None, _flag("port", "N")]
+Port: TypeAlias = Annotated[Any, _flag("port", "N", _number)]
 Directory: TypeAlias = Annotated[str | None, _flag("directory", "DIR")]
 DataDir: TypeAlias = Annotated[str | None, _flag("data_dir", "DIR")]
 DefaultAgent: TypeAlias = Annotated[str | None, _flag("default_agent", "NAME")]
@@ -77,7 +86,7 @@ MoveAside: TypeAlias = Annotated[bool | None, _flag("move_aside_damaged", "")]
 Cluster: TypeAlias = Annotated[str | None, _flag("cluster", "URLS")]
 ClusterPrefix: TypeAlias = Annotated[str | None, _flag("cluster_prefix", "NAME")]
 ClusterName: TypeAlias = Annotated[str | None, _flag("cluster_name", "NAME")]
-DrainSeconds: TypeAlias = Annotated[float | None, _flag("drain_seconds", "SECONDS")]
+DrainSeconds: TypeAlias = Annotated[Any, _flag("drain_seconds", "SECONDS", _number)]
 Labels: TypeAlias = Annotated[list[str] | None, _flag("labels", "KEY=VALUE")]
 NoAgents: TypeAlias = Annotated[bool | None, _flag("no_agents", "")]
 EnvFile: TypeAlias = Annotated[
@@ -274,7 +283,12 @@ cli.add_typer(config, name="config")
 
 
 @config.callback()
-def config_show(context: typer.Context, *, json: Json = False) -> None:
+def config_show(
+    context: typer.Context,
+    *,
+    json: Json = False,
+    all_of_them: Annotated[bool, typer.Option("--all", help="Show the settings that have their defaults too.")] = False,
+) -> None:
     """Show the settings in force and where each came from: flag, environment, file or default."""
     if context.invoked_subcommand is not None:
         return
@@ -282,7 +296,7 @@ def config_show(context: typer.Context, *, json: Json = False) -> None:
     if json:
         typer.echo(screen.settings_json(settings))
     else:
-        screen.settings_table(screen.console(sys.stdout), settings)
+        screen.settings_table(screen.console(sys.stdout), settings, all_of_them=all_of_them)
 
 
 @config.command(name="set")

@@ -16,7 +16,7 @@ from typing import Any, cast
 from pydantic import SecretStr, ValidationError
 
 from shim.lib.errors import ShimError
-from shim.lib.settings import JSON_FIELDS, LIVE, Settings, config_files, sentences
+from shim.lib.settings import JSON_FIELDS, LIVE, Settings, config_files, like, sentences
 
 FILE_MODE = 0o600
 FOLDER_MODE = 0o700
@@ -60,7 +60,7 @@ def effect(name: str, path: Path) -> str:
 
 def _require_setting(name: str) -> None:
     if name not in Settings.model_fields:
-        raise ConfigFileError(f"There is no setting {name}. Known: {', '.join(sorted(Settings.model_fields))}.")
+        raise ConfigFileError(f"There is no setting {name}. {like(name)}")
 
 
 def _path() -> Path:

@@ -212,12 +212,17 @@ def agents_json(rows: Sequence[AgentRow]) -> str:
     return json.dumps([asdict(row) for row in rows], indent=2)
 
 
-def settings_table(out: Console, settings: Settings) -> None:
-    """Print name, value and source of each setting."""
+def settings_table(out: Console, settings: Settings, *, all_of_them: bool = False) -> None:
+    """Print name, value and source of each setting that somebody has set, and of the others only if all are wanted."""
+    sources = sorted(settings.sources().items(), key=lambda item: item[1] == "default")
+    rows = [(name, source) for name, source in sources if all_of_them or source != "default"]
     table = Table(("setting", "value", "from"))
-    for name, source in settings.sources().items():
+    for name, source in rows:
         table.add(name, _display(getattr(settings, name)), source)
-    out.table(table)
+    if rows:
+        out.table(table)
+    if rest := len(sources) - len(rows):
+        line(out, f"{rest} settings have their defaults: opencode-shim config --all", "dim")
 
 
 def settings_json(settings: Settings) -> str:

@@ -185,7 +185,9 @@ def _serve(flags: Mapping[str, Any], *, page: bool, browser: bool) -> int:
     need_directory_inside(settings)
     tls_of(settings)
     protected = settings.password is not None
-    sock = inherited_socket(os.environ, protected=protected) or listen(settings.hostname, settings.port, protected=protected)
+    sock = inherited_socket(os.environ, protected=protected) or listen(
+        settings.hostname, settings.port, protected=protected, data_dir=settings.data_dir
+    )
     address: tuple[str, int] = sock.getsockname()[:2]
     relog(settings)
     reloader = Reloader(load, settings, apply=_apply, relog=relog, notifier=notifier)

@@ -28,6 +28,7 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -40,6 +41,7 @@ from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
 from shim.processes import process_family
 from shim.processes.child_environment import blank_passwords
+from shim.store.servers import present
 
 STOP_S = 5.0
 """Seconds from the first signal to the end of the process, whatever hangs."""
@@ -86,11 +88,12 @@ class RunningServer:
     tls: ssl.SSLContext | None = None
 
 
-def listen(hostname: str, port: int, *, protected: bool = False) -> socket.socket:
+def listen(hostname: str, port: int, *, protected: bool = False, data_dir: Path | None = None) -> socket.socket:
     """Return a listening socket. It is opened before anything else starts, so that a taken port leaves no trace.
 
     `protected` says whether a password is set. Raises ListenError for an unknown name, for a port that is taken or forbidden,
     and, without a password, for every address that other machines reach: whoever reaches the server can run commands here.
+    `data_dir` lets the error name our own server on that port.
     """
     try:
         addresses = socket.getaddrinfo(hostname, port, type=socket.SOCK_STREAM)
@@ -108,7 +111,7 @@ def listen(hostname: str, port: int, *, protected: bool = False) -> socket.socke
     try:
         return notice_the_gone(socket.create_server((host, port), family=family, backlog=BACKLOG))
     except OSError as error:
-        raise ListenError(_why_not(hostname, port, error)) from error
+        raise ListenError(_why_not(hostname, port, error, data_dir)) from error
 
 
 def need_directory_inside(settings: Settings) -> None:
@@ -159,10 +162,12 @@ def give_back_large_memory() -> None:
         ctypes.CDLL(None).mallopt(mmap_threshold, LARGE_BYTES)
 
 
-def _why_not(hostname: str, port: int, error: OSError) -> str:
+def _why_not(hostname: str, port: int, error: OSError, data_dir: Path | None) -> str:
     if error.errno == errno.EADDRINUSE:
+        living = present(data_dir).living.values() if data_dir else ()
+        ours = (f" by opencode-shim (pid {server.pid})" for server in living if server.url.endswith(f":{port}"))
         return (
-            f"Port {port} of {hostname} is taken, perhaps by another OpenCode server."
+            f"Port {port} of {hostname} is taken{next(ours, ', perhaps by another OpenCode server')}."
             " Choose another one with --port, or --port 0 for one that is free."
         )
     if error.errno == errno.EACCES:

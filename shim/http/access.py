@@ -401,7 +401,7 @@ class Access:
         if (token_id := self.pairing.identify(attempt.secret(), self.epoch_s())) is not None:
             return token_id
         self.throttle.note_failure(address, attempt.digest(), now_s)
-        log.warning("login.failed", address=address[:100])
+        log.warning("login.failed", address=address[:100], why="wrong user or password")
         raise PasswordRefused("The user or password is wrong")
 
     def _token_of_cookie(self, request: web.Request) -> str | None:

@@ -215,7 +215,7 @@ class PairingTokenNotFound(NotFound):
     """No pairing token has this id."""
 
     def __init__(self, token_id: str) -> None:
-        super().__init__(f"There is no pairing token {token_id[:100]}. GET /api/pair lists the valid ones.")
+        super().__init__(f"No device has the id {token_id[:100]}. `opencode-shim pair list` shows the ids (GET /api/pair).")
         self.token_id = token_id
 
 
@@ -370,9 +370,7 @@ class PasswordRefused(LoginRefused):
     """The password is missing or wrong. `start` begins the message."""
 
     def __init__(self, start: str) -> None:
-        super().__init__(
-            f"{start}: the one that it was started with (OPENCODE_SERVER_PASSWORD). Clients take it from the same variable."
-        )
+        super().__init__(f"{start}. Set OPENCODE_SERVER_PASSWORD to the server's password, and start this client again.")
 
 
 class PairingLinkSpent(LoginRefused):

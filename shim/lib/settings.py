@@ -102,6 +102,12 @@ SECRET_FIELDS = frozenset({"password", "agents", "hooks", "cluster_password"})
 """Settings whose values are never shown, not even in errors."""
 JSON_FIELDS = frozenset({"agents", "hooks"})
 """Settings that are tables. In the environment they are JSON."""
+WANTED = {
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "it needs a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "it needs a number"),
+    **dict.fromkeys(("bool_parsing", "bool_type"), "it needs true or false"),
+}
+"""What a setting needs, by pydantic's type of the error, in words of a person."""
 TRUE_WORDS = frozenset({"true", "1", "on", "yes"})
 FALSE_WORDS = frozenset({"false", "0", "off", "no"})
 
@@ -670,6 +676,14 @@ def _check_project_file(path: Path, names: Iterable[str]) -> None:
         )
 
 
+def like(name: str) -> str:
+    """Return a sentence that helps a person who named a setting that does not exist."""
+    from difflib import get_close_matches  # late: only this error needs it
+
+    near = get_close_matches(name.lower().replace("-", "_"), cast("dict[str, Any]", Settings.model_fields), n=1)
+    return f"Did you mean {near[0]}?" if near else "docs/settings.md has all of them; so has `opencode-shim config --all`."
+
+
 def sentences(error: ValidationError, values: Mapping[str, Any], origins: Mapping[str, str]) -> str:
     """Write one sentence per invalid setting, with its value unless it is in `SECRET_FIELDS`."""
     lines: list[str] = []
@@ -677,10 +691,9 @@ def sentences(error: ValidationError, values: Mapping[str, Any], origins: Mappin
         name = str(problem["loc"][0]) if problem["loc"] else "?"
         where = origins.get(name, "default")
         if problem["type"] == "extra_forbidden":
-            names = ", ".join(sorted(cast("dict[str, Any]", Settings.model_fields)))
-            lines.append(f"Unknown setting {name} ({where}). Known: {names}.")
+            lines.append(f"Unknown setting {name} ({where}). {like(name)}")
         else:
-            reason = problem["msg"].removeprefix("Value error, ")
+            reason = WANTED.get(problem["type"], problem["msg"].removeprefix("Value error, "))
             place = ".".join(str(step) for step in problem["loc"])
             is_secret = name in SECRET_FIELDS or (name == "cluster" and "@" in str(values.get(name)))
             assignment = place if is_secret else f"{name} = {values.get(name)!s}"

@@ -217,5 +217,5 @@ async def test_the_command_line_lists_tokens_and_takes_one_back(pairing_server: 
     assert line.startswith(token.split("_")[2]) and line.endswith("my phone") and token not in line
     assert await pair.revoke(settings, url, token.split("_")[2], out) == 0
     assert await status(pairing_server, "GET", "/path", Authorization=f"Bearer {token}") == 401
-    with pytest.raises(ShimError, match="There is no pairing token"):
+    with pytest.raises(ShimError, match="No device has the id"):
         await pair.revoke(settings, url, token.split("_")[2], out)

@@ -122,7 +122,7 @@ async def test_a_declined_project_is_reported_once_and_not_asked_again(server: L
     session, fold = await server.turn("echo hi", act)
     assert fold.errors == []
     (toast,) = toasts(seen)
-    assert "left out, as you answered" in toast
+    assert "are off, as you chose (1)" in toast
     assert "opencode-shim trust" in toast
     await server.ask(session, "echo more")
     await server.turn("echo another session", no_question)

@@ -167,6 +167,9 @@ def test_config_tells_values_and_where_they_came_from(monkeypatch: pytest.Monkey
     code, text = invoke("config")
     assert code == 0
     assert ["port", "5001", "environment", "SHIM_PORT"] in [line.split() for line in text.splitlines()]
+    assert "spare_agents" not in text
+    assert "opencode-shim config --all" in text.splitlines()[-1]
+    assert "spare_agents" in invoke("config", "--all")[1]
     parsed = json.loads(invoke("config", "--json")[1])
     assert parsed["port"] == {
         "value": 5001,
@@ -196,6 +199,12 @@ def test_a_wrong_setting_ends_the_command_with_a_sentence() -> None:
     assert (
         err == "opencode-shim: Setting port = 99999 (flag --port) cannot be used: input should be less than or equal to 65535.\n"
     )
+
+
+def test_a_number_that_is_none_is_refused_in_our_words() -> None:
+    code, out, err = opencode_shim("serve", "--port", "abc")
+    assert (code, out) == (2, "")
+    assert err.endswith("Error: Invalid value for '--port': it needs a number, not abc.\n")
 
 
 def test_a_taken_port_ends_serve_with_1() -> None:

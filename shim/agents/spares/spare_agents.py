@@ -565,7 +565,7 @@ class SpareAgents:
     def _end(self, key: SpareKey, why: str) -> None:
         """End a spare in the background."""
         spare = self._spares.pop(key)
-        log.info("agent.spare_ended", agent=key.agent, directory=key.directory, why=why)
+        log.debug("agent.spare_ended", agent=key.agent, directory=key.directory, why=why)
         task = asyncio.get_running_loop().create_task(spare.stop(), name=f"stop spare {key.agent}")
         self._ending[task] = spare
         task.add_done_callback(lambda done: self._ending.pop(done, None))

@@ -153,12 +153,12 @@ class TrustGate:
             )
         if settings.digest not in self._noticed:
             self._noticed.add(settings.digest)
-            why = "as you answered" if answered else "since nobody has trusted them"
+            why = "as you chose" if answered else "since nobody has trusted them"
             count = len(settings.settings)
             self._state.status(
                 "notice",
-                f"{count} setting{'s' if count > 1 else ''} of this project that would run programs or allow calls "
-                f"{'are' if count > 1 else 'is'} left out, {why}. To trust: {command}.",
+                f"This project's settings that would run programs or allow calls are off, {why} ({count}). "
+                f"Turn them on: {command}.",
             )
         return False
 

@@ -83,6 +83,8 @@ def test_nothing_is_restored_below_a_running_server(store: SqliteStore, tmp_path
     backup(tmp_path / "data", tmp_path / "b.tar.gz")
     with pytest.raises(StoreError, match=rf"pid {os.getpid()}"):
         restore(tmp_path / "data", tmp_path / "b.tar.gz", replace=True)
+    with pytest.raises(BackupError, match="There is no file"):  # the nearer cause
+        restore(tmp_path / "data", tmp_path / "nosuch.tar.gz")
 
 
 async def test_existing_data_is_moved_aside_only_on_request(store: SqliteStore, tmp_path: Path) -> None:

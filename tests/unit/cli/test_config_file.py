@@ -68,8 +68,10 @@ def test_values_are_written_as_toml(file: Path, name: str, text: str, line: str)
 @pytest.mark.parametrize(
     ("name", "text", "why"),
     [
-        ("prot", "1", "There is no setting prot. Known: "),
-        ("port", "many", "port = many"),
+        ("prot", "1", "There is no setting prot. Did you mean port?"),
+        ("port", "many", "port = many .*it needs a whole number"),
+        ("steer", "many", "it needs true or false"),
+        ("zzzzz", "1", "docs/settings.md"),
         ("hooks", "[]", "table"),
         ("cors", "https://b.example", "Edit the file; it is unchanged"),
     ],

@@ -37,6 +37,7 @@ from shim.cli.server import (
 from shim.http.access import is_loopback
 from shim.lib.errors import ShimError
 from shim.lib.settings import Settings
+from shim.store.servers import Presence
 
 WAIT_S = 20
 
@@ -64,11 +65,17 @@ def test_ipv6_addresses_get_brackets() -> None:
     assert url_of(Six()) == "http://[::1]:4096"  # pyright: ignore[reportArgumentType] - needs no socket
 
 
-def test_a_taken_port_is_reported_in_a_sentence() -> None:
+def test_a_taken_port_is_reported_in_a_sentence(tmp_path: Path) -> None:
     with listen("127.0.0.1", 0) as sock:
         port = sock.getsockname()[1]
         with pytest.raises(ListenError, match=rf"Port {port} of 127.0.0.1 is taken.*--port"):
             listen("127.0.0.1", port)
+        ours = Presence(tmp_path, "ours")
+        ours.enter()
+        ours.announce(f"http://127.0.0.1:{port}")
+        with pytest.raises(ListenError, match=rf"taken by opencode-shim \(pid {os.getpid()}\)\."):
+            listen("127.0.0.1", port, data_dir=tmp_path)
+        ours.leave()
 
 
 @pytest.mark.parametrize("hostname", ["0.0.0.0", "::", "192.0.2.1"])

@@ -242,10 +242,8 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
         with suppress(TimeoutError):
             async with asyncio.timeout(TELL_WAIT_S):
                 await directory.settle()
-        checks: list[AgentCheck] = []
-        for agent in directory.list_agents():
-            if not named or agent.spec.name in named:
-                checks.append(await _check_agent(agent, directory.environment()))
+        wanted = [agent for agent in directory.list_agents() if not named or agent.spec.name in named]
+        checks = list(await asyncio.gather(*(_check_agent(agent, directory.environment()) for agent in wanted)))
         if not named:
             checks += [AgentCheck(b.entry, b.package, why=str(b), broken_package=True) for b in directory.broken]
         if probing:

@@ -104,8 +104,7 @@ JSON_FIELDS = frozenset({"agents", "hooks"})
 """Settings that are tables. In the environment they are JSON."""
 WANTED = {
     **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "it needs a whole number"),
-    **dict.fromkeys(("float_parsing", "float_type"), "it needs a number"),
-    **dict.fromkeys(("bool_parsing", "bool_type"), "it needs true or false"),
+    **{"float_parsing": "it needs a number", "bool_parsing": "it needs true or false"},
 }
 """What a setting needs, by pydantic's type of the error, in words of a person."""
 TRUE_WORDS = frozenset({"true", "1", "on", "yes"})

@@ -224,6 +224,7 @@ def agents(*, json: Json = False, data_dir: DataDir = None) -> None:
 
     from shim.cli.agents import look
 
+    _say_that_agents_are_asked()
     rows = asyncio.run(look(settings))
     if json:
         typer.echo(screen.agents_json(rows))
@@ -262,6 +263,8 @@ def doctor(
         raise typer.Exit(1 if bad else 0)
     from shim.cli.doctor import as_json, examine, show
 
+    if not no_agents:
+        _say_that_agents_are_asked()
     diagnoses = [] if no_agents else asyncio.run(examine(settings, agent or (), probing=probe))
     if json:
         typer.echo(as_json(diagnoses))
@@ -276,6 +279,11 @@ def doctor(
         for line in aliases.on_path(os.environ.get("PATH", "")):
             screen.line(out, line)
     raise typer.Exit(1 if bad or (not no_agents and diagnosis.wrong(diagnoses, agent or ())) else 0)
+
+
+def _say_that_agents_are_asked() -> None:
+    if sys.stderr.isatty():
+        screen.line(screen.console(sys.stderr), "Asking the agents. One that does not answer takes a minute.", "dim")
 
 
 config = typer.Typer(invoke_without_command=True, help="Show the settings and where each comes from, or change one.")

@@ -23,6 +23,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TextIO, TypeVar
 
+from shim.processes import process_family
 from shim.processes.child_environment import ChildEnvironment
 
 REAP_S = 2.0
@@ -109,22 +110,42 @@ def foreground(argv: Sequence[str], *, environment: ChildEnvironment, cwd: Path 
 
 
 def ask(argv: Sequence[str], *, environment: ChildEnvironment, timeout_s: float) -> subprocess.CompletedProcess[str] | None:
-    """Run a program without input to its end. Returns None if it cannot start or takes too long. Blocks."""
+    """Run a program without input to its end. Returns None if it cannot start or takes too long. Blocks.
+
+    What it has started is ended with it then, or if we are interrupted.
+    """
     try:
-        return subprocess.run(
-            argv, env=dict(environment), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
+        process = subprocess.Popen(
+            argv,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired):
+    except OSError:
         return None
+    with process:
+        try:
+            out, errors = process.communicate(timeout=timeout_s)
+            return subprocess.CompletedProcess(argv, process.wait(), out, errors)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if process.returncode is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def reap(process: subprocess.Popen[bytes], wait_s: float) -> None:
-    """Wait up to `wait_s` seconds for a program that was asked to end, then kill it. Blocks."""
+    """Wait up to `wait_s` seconds for a program that was asked to end, then kill it and all that it started. Blocks."""
     try:
         process.wait(wait_s)
     except subprocess.TimeoutExpired:
+        family = process_family.members(process.pid, "")
         process.kill()
         process.wait()
+        process_family.end(family, REAP_S)
 
 
 async def end(process: Process) -> None:

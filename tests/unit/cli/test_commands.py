@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 from shim.cli.commands import COMPLETE_VARIABLE, cli
 
 WAIT_S = 20
+QUICK_S, RUNS = 0.25, 8
 HEAVY = ("aiohttp", "asyncio", "rich", "structlog", "shim.faces", "shim.http", "shim.main", "shim.processes", "shim.sessions")
 """Modules that a quick command does not load. Together they cost four times what the rest of the command does."""
 PROGRAM = """
@@ -26,7 +28,7 @@ finally:
 TAB = {COMPLETE_VARIABLE: "complete_bash", "COMP_WORDS": "opencode-shim ser", "COMP_CWORD": "1"}
 
 
-@pytest.mark.parametrize(
+QUICK = pytest.mark.parametrize(
     ("arguments", "environment", "code", "text"),
     [
         (["--help"], {}, 0, "Usage: opencode-shim"),
@@ -38,21 +40,44 @@ TAB = {COMPLETE_VARIABLE: "complete_bash", "COMP_WORDS": "opencode-shim ser", "C
     ],
     ids=["help", "version", "help of a command", "completion", "tab", "health"],
 )
-def test_a_quick_command_loads_neither_the_server_nor_its_libraries(
-    tmp_path: Path, arguments: list[str], environment: dict[str, str], code: int, text: str
-) -> None:
-    home = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_DATA_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(heavy=HEAVY), *arguments],
+"""Each with its environment, exit code, and a text that it prints."""
+
+
+def run(home: Path, program: str, arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    homes = {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "XDG_DATA_HOME": str(home)}
+    return subprocess.run(
+        [sys.executable, "-c", program, *arguments],
         capture_output=True,
         text=True,
         timeout=WAIT_S,
-        env={**os.environ, **home, **environment},
-        cwd=tmp_path,
+        env={**os.environ, **homes, **environment},
+        cwd=home,
     )
+
+
+@QUICK
+def test_a_quick_command_loads_neither_the_server_nor_its_libraries(
+    tmp_path: Path, arguments: list[str], environment: dict[str, str], code: int, text: str
+) -> None:
+    done = run(tmp_path, PROGRAM.format(heavy=HEAVY), arguments, environment)
     assert (done.returncode, done.stderr) == (code, "")
     assert text in done.stdout
     assert done.stdout.splitlines()[-1] == "loaded:"
+
+
+@QUICK
+def test_a_quick_command_takes_a_quarter_of_a_second_of_the_processor(
+    tmp_path: Path, arguments: list[str], environment: dict[str, str], code: int, text: str
+) -> None:
+    """At its best of some runs, since other work on the machine makes all of them dearer."""
+    spent: list[float] = []
+    while len(spent) < RUNS and min(spent, default=QUICK_S) >= QUICK_S:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        done = run(tmp_path, "from shim.cli import main; main()", arguments, environment)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert (done.returncode, text in done.stdout) == (code, True)
+        spent.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(spent) < QUICK_S, spent
 
 
 @pytest.mark.parametrize("group", ["", "config", "service", "cluster", "pair", "alias"])

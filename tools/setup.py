@@ -49,7 +49,10 @@ ROWS: Mapping[str, Row] = {
     "disabled_providers": Row("acts", "The providers are this server's agents. A project switches none on."),
     "enabled_providers": Row("shown only", "`disabled_providers` acts."),
     "enterprise": Row("shown only", "There is no account here."),
-    "experimental": Row("in part", "`mcp_timeout` acts as `timeout` of `mcp`. The rest is about OpenCode's own tools."),
+    "experimental": Row(
+        "in part",
+        "`mcp_timeout` acts as `timeout` of `mcp`, `continue_loop_on_deny` as in OpenCode. The rest is about its own tools.",
+    ),
     "formatter": Row("OpenCode alone", "This server runs no formatters."),
     "instructions": Row(
         "in part",

@@ -185,20 +185,28 @@ class Interrupt:
 
 @dataclass(frozen=True, slots=True)
 class PermissionReply:
-    """An answer to `permission.requested` or `ToolCheck`; `message` goes with a rejection."""
+    """An answer to `permission.requested` or `ToolCheck`; `message` goes with a rejection.
+
+    `stops`: the agent is to end its turn at this rejection, like at an interrupt.
+    """
 
     permission_id: str
     decision: Decision
     message: str | None = None
+    stops: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionReply:
-    """Answers to `question.requested`, a list of labels per question; None rejects, and `message` says why."""
+    """Answers to `question.requested`, a list of labels per question; None rejects, and `message` says why.
+
+    `stops`: as in `PermissionReply`.
+    """
 
     question_id: str
     answers: Sequence[Sequence[str]] | None
     message: str | None = None
+    stops: bool = False
 
 
 Command: TypeAlias = Prompt | Interrupt | PermissionReply | QuestionReply

@@ -55,7 +55,7 @@ LACKS: dict[tuple[str, str], str] = {
 }
 """(agent, thing) -> why it is not there."""
 
-REPLIES = [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")]
+REPLIES = [("once", None), ("reject", None), ("reject", "use another name")]
 
 
 @dataclass
@@ -148,7 +148,7 @@ def test_an_edit_changes_the_file_and_shows_the_diff(server: Bench, watch: Watch
 @all_but_second_acp
 @pytest.mark.parametrize(
     ("reply", "message"),
-    [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")],
+    [("once", None), ("reject", None), ("reject", "use another name")],
 )
 def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | None) -> None:
     name = f"made-{reply}-{'told' if message else 'silent'}.txt"
@@ -156,8 +156,13 @@ def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | No
     asked = watch.wait("permission.asked", at)
     assert (asked["permission"], asked["patterns"], asked["always"]) == ("bash", [f"touch {name}"], ["touch *"])
     assert [ask["id"] for ask in server.api.get("/permission")] == [asked["id"]]
+    before = len(server.model.requests())
     server.api.post(f"/permission/{asked['id']}/reply", {"reply": reply, **({"message": message} if message else {})})
-    (call,) = tools(watch.wait_for_answer(at))
+    messages = watch.wait_for_answer(at)
+    (call,) = tools(messages)
+    if reply == "reject" and message is None:
+        assert len(server.model.requests()) == before, "it ends the turn: the model is asked nothing more"
+    assert not any(message["info"].get("error") for message in messages)
     assert call["state"]["input"]["command"] == f"touch {name}"
     assert (server.place.project / name).exists() == (reply != "reject")
     if reply == "reject":

@@ -22,7 +22,7 @@ old_too = pytest.mark.parametrize("server", [*nightly(MOCK), CLAUDE, CLAUDE_OLD]
 claudes = pytest.mark.parametrize("server", [CLAUDE, *nightly(CLAUDE_OLD)], indirect=True)
 mock = pytest.mark.parametrize("server", [MOCK], indirect=True)
 
-REPLIES = [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")]
+REPLIES = [("once", None), ("reject", None), ("reject", "use another name")]
 
 
 def errors(messages: list[dict]) -> list[str]:
@@ -169,7 +169,7 @@ def test_abort_of_an_idle_session_changes_nothing(server: Bench, stream: Stream)
 @everywhere
 @pytest.mark.parametrize(
     ("reply", "message"),
-    [("once", None), pytest.param("reject", None, marks=pytest.mark.nightly), ("reject", "use another name")],
+    [("once", None), ("reject", None), ("reject", "use another name")],
 )
 def test_permission(server: Bench, stream: Stream, reply: str, message: str | None) -> None:
     watch = Watch.on(server.api, stream)
@@ -177,8 +177,12 @@ def test_permission(server: Bench, stream: Stream, reply: str, message: str | No
     at = watch.prompt(server.say(f"[scene:bash:touch {name}] make", "permission"))
     asked = watch.wait("permission.asked", at)
     assert [ask["id"] for ask in server.api.get("/permission")] == [asked["id"]]
+    before = len(server.model.requests())
     server.api.post(f"/permission/{asked['id']}/reply", {"reply": reply, **({"message": message} if message else {})})
     messages = watch.wait_for_end(at)
+    if reply == "reject" and message is None:
+        assert len(server.model.requests()) == before, "it ends the turn: the model is asked nothing more"
+    assert not any(message["info"].get("error") for message in messages)
     (call,) = tools(messages)
     assert call["state"]["status"] == ("error" if reply == "reject" else "completed")
     if server.real:

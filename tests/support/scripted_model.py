@@ -15,6 +15,7 @@ from typing import Any, Literal
 from shim.faces.opencode1._generated.operations import OPENCODE_VERSION
 from shim.faces.opencode1.events import OpenCodeEvent
 from shim.faces.opencode1.routes.event import events_of
+from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.clock import ManualClock
 from shim.lib.errors import AgentError, AgentGone
 from shim.lib.ids import Ids
@@ -505,6 +506,8 @@ class World:
     store: Store
     clock: ManualClock
     rules: list[Rule]
+    config: OpenCodeConfig | None = None
+    """The configuration of each directory."""
 
     def session(self, **more: Any) -> str:
         return self.manager.create("/p", Project(), **more).id
@@ -535,8 +538,10 @@ def world(store: Store | None = None, *, abort_timeout_s: float = 5.0) -> World:
         abort_timeout_s,
         900.0,
         session_version=OPENCODE_VERSION,
+        config_now=lambda _: made.config,
     )
-    return World(SessionManager(deps), agents, hub, kept, clock, rules)
+    made = World(SessionManager(deps), agents, hub, kept, clock, rules)
+    return made
 
 
 def body(text: str = "hello", **more: object) -> PromptRequest:

@@ -136,6 +136,11 @@ class OpenCodeConfig:
         """The name of the OpenCode agent (mode) of new sessions."""
         return self.values.get("default_agent")
 
+    @property
+    def goes_on_after_rejection(self) -> bool:
+        """Whether a turn goes on when a person rejects a call without words."""
+        return obj(self.values.get("experimental")).get("continue_loop_on_deny") is True
+
     @cached_property
     def disabled_agents(self) -> frozenset[str]:
         """The modes that `agent.X.disable` switches off; a project switches none on. `build` stays: all falls back to it."""

@@ -378,7 +378,7 @@ async def todo(run: Run, args: list[str]) -> None:
 
 
 async def permission(run: Run, args: list[str]) -> None:
-    """Ask before a command. After any answer the turn goes on and ends."""
+    """Ask before a command. A rejection without words ends the turn."""
     step = await run.step()
     await step.say("I want to push.")
     call = await bash(step, COMMAND, "Pushes the branch")
@@ -390,6 +390,8 @@ async def permission(run: Run, args: list[str]) -> None:
     if decision == "reject":
         feedback = f" with the following feedback: {message}" if message else "."
         await call.finish_tool(f"The user rejected permission to use this specific tool call{feedback}", ok=False)
+        if reply.get("stops"):
+            return
         await run.answer(f"I did not push. You said: {message}" if message else "I did not push.")
         return
     if decision == "always":
@@ -408,7 +410,8 @@ async def question(run: Run, args: list[str]) -> None:
     reply = await run.ask("question", call, questions=questions)
     if reply.get("answers") is None:
         await call.finish_tool(text(reply.get("message"), "The user dismissed this question"), ok=False)
-        await run.answer("You did not want to answer.")
+        if not reply.get("stops"):
+            await run.answer("You did not want to answer.")
         return
     answers = [[text(label) for label in arr(answer)] for answer in arr(reply.get("answers"))]
     answer_list = [f'"{q["question"]}"="{", ".join(a)}"' for q, a in zip(questions, answers, strict=False)]

@@ -267,6 +267,8 @@ class SessionActor:
         )
         self._local_work = LocalWork()
         self._abort_timer: asyncio.TimerHandle | None = None
+        self._refused_turn: str | None = None
+        """The turn in which a person has refused a call without words."""
         self._exit_data: SessionEndedData | None = None
         self._has_own_work = False
         """The agent has begun work of its own while a prompt waited to be given to it."""
@@ -323,13 +325,23 @@ class SessionActor:
     def reply_permission(self, reply: PermissionReply) -> None:
         """The person's answer to a permission request of this session or of a subagent's."""
         self._touch()
-        self._requests.reply_permission(reply)
+        is_refusal = reply.decision == "reject" and not reply.message and reply.permission_id in self.main.session.permissions
+        self._requests.reply_permission(replace(reply, stops=is_refusal and self._may_refuse()))
 
     def reply_question(self, reply: QuestionReply) -> None:
         """The person's answers, or their refusal."""
         self._touch()
         if self._trust is None or not self._trust.reply(reply):
-            self._requests.reply_question(reply)
+            is_refusal = reply.answers is None and not reply.message and reply.question_id in self.main.session.questions
+            self._requests.reply_question(replace(reply, stops=is_refusal and self._may_refuse()))
+
+    def _may_refuse(self) -> bool:
+        """Note that a person has refused a call without words, which ends the turn. False if the configuration says otherwise."""
+        config = self.main.config_at_start
+        if config is not None and config.goes_on_after_rejection:
+            return False
+        self._refused_turn = self.main.turn_id
+        return True
 
     def background(self) -> bool:
         """Move what the turn waits for to the background, so that the turn goes on. False if the agent cannot do that."""
@@ -540,6 +552,8 @@ class SessionActor:
             was_at_work, self._has_own_work = self._has_own_work, signal.input is Input.ACTIVITY
             if was_at_work and signal.input is Input.DONE:
                 return  # work of the agent's own is over: it does not have the prompt of this turn yet
+        if state is self.main and signal.aborted and self._refused_turn == self.main.turn_id:
+            signal = replace(signal, input=Input.DONE, error=None, aborted=False)
         if state is self.main and signal.input in (Input.DONE, Input.FAILED):
             error = obj(signal.error)
             is_lost = text(error.get("code")) == SESSION_NOT_FOUND

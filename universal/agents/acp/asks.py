@@ -311,6 +311,8 @@ class Asks:
         if ask is None:
             return []
         resolved = self._asks.resolve_permission(ask, command.decision, command.message)
+        if command.stops:
+            kit.note_refusal(ask.call)
         if command.decision == "reject":
             self._note_rejection(ask)
             return [self._select(ask, find_rejection(ask.options)), resolved]
@@ -356,6 +358,8 @@ class Asks:
         if ask is None:
             return []
         if command.answers is None:
+            if command.stops:
+                kit.note_refusal(ask.call)
             if ask.call is not None:
                 ask.call.dismissed = True
             refuse = WriteLine(self.rpc.response(ask.request_id, {"action": "decline"}))

@@ -161,9 +161,17 @@ class AcpCodec(kit.BaseCodec[Context]):
             case Interrupt():
                 return self._stamp(self._interrupt())
             case PermissionReply():
-                return self._stamp(self._turns.after_reply(self._host.reply(command) or self._asks.reply(command)))
+                answer = self._turns.after_reply(self._host.reply(command) or self._asks.reply(command))
+                return self._stamp(self._after_answer(answer, stops=command.stops))
             case QuestionReply():
-                return self._stamp(self._turns.after_reply(self._asks.answer(command)))
+                return self._stamp(self._after_answer(self._turns.after_reply(self._asks.answer(command)), stops=command.stops))
+
+    def _after_answer(self, outputs: Iterable[Output], *, stops: bool) -> Iterator[Output]:
+        """An answer of a person, which may end the turn. The agent reads that it is cancelled before it can go on."""
+        given = list(outputs)
+        if given and stops:
+            yield from self._turns.refuse()
+        yield from given
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Continue a checked file access, command or call that no rule concerns."""

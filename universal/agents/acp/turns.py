@@ -104,7 +104,7 @@ class Turns:
         """The request of the prompt at work."""
         self._prompt: Prompt | None = None
         self._slash = False
-        self._stopping = False
+        self._stopping = self._is_refused = False
         self._prompted = False
         self._ending: End | None = None
         """The agent has said that the turn is over. It may still send updates of it."""
@@ -132,7 +132,7 @@ class Turns:
         self._prompt = prompt
         c.talk.begin()
         c.asks.rejected = False
-        self._stopping = False
+        self._stopping = self._is_refused = False
         self._prompted = True
         self._slash = prompt.text.lstrip().startswith("/")
         yield from c.notes.on_compaction_start(is_wanted=prompt.compact)
@@ -148,6 +148,11 @@ class Turns:
         self._running = None
         self._conn.waiting.insert(0, self._prompt)
         return True
+
+    def refuse(self) -> Iterator[Output]:
+        """Interrupt the turn, because a person has refused a call. It is done then, and nothing of it was interrupted."""
+        self._is_refused = self.is_at_work
+        yield from self.interrupt()
 
     def interrupt(self) -> Iterator[Output]:
         """Ask the agent to stop, and stop everything of the turn on our side."""
@@ -242,13 +247,16 @@ class Turns:
         reason, raw = get_text(end.result, "stopReason"), end.raw
         error = yield from self._settle_suspect(raw, end.error)
         stop = errors.STOP_REASONS.get(reason, errors.STOP_REASONS["end_turn"])
+        refused, self._is_refused = self._is_refused, False
         aborted = stopping and (error is not None or reason == "cancelled")
+        if aborted and refused:
+            error, aborted = None, False
         if error is None and stop.code:
             error = errors.make(stop.message, stop.code)
         total = c.spending.take(end.result)
         yield from c.host.withdraw()
         yield from c.asks.withdraw_all()
-        cancelled = aborted or (reason == "cancelled" and not c.asks.rejected)
+        cancelled = aborted or (reason == "cancelled" and not c.asks.rejected and not refused)
         failed = cancelled or error is not None
         yield from c.talk.close(raw, finish=stop.finish, interrupted=failed, extra=total)
         yield from c.notes.on_compaction_end(raw, failed=failed)
@@ -313,7 +321,7 @@ class Turns:
     def _begin_own(self) -> Iterator[Output]:
         """Begin a turn of the agent's own."""
         self._own = self._prompted = True
-        self._conn.asks.rejected = self._stopping = False
+        self._conn.asks.rejected = self._stopping = self._is_refused = False
         yield Signal(Input.ACTIVITY)
 
     def on_chunk(self, update: Msg, raw: Json) -> Iterator[Output]:

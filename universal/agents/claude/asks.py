@@ -168,6 +168,9 @@ class Asks:
         if command.decision == "reject":
             reason = command.message or _NO_REASON
             answer = _hook_answer(ask.hook, "deny", reason) if ask.hook else {"behavior": "deny", "message": reason}
+            if command.stops:
+                kit.note_refusal(ask.call)
+                answer |= {"continue": False} if ask.hook else {"interrupt": True}
             return [control_answer(ask.request_id, answer), self._asks.resolve_permission(ask, "reject", command.message)]
         if ask.hook:
             answer = _hook_answer(ask.hook, "allow", _ALLOWED)
@@ -187,7 +190,9 @@ class Asks:
             return [control_answer(ask.request_id, answer), self._asks.resolve_question(ask, command.answers, command.message)]
         if command.answers is None:
             reason = command.message or (_KEEP_PLANNING if ask.action == "ExitPlanMode" else _NO_ANSWER)
-            denial: Msg = {"behavior": "deny", "message": reason}
+            if command.stops:
+                kit.note_refusal(ask.call)
+            denial: Msg = {"behavior": "deny", "message": reason, **({"interrupt": True} if command.stops else {})}
             return [control_answer(ask.request_id, denial), self._asks.resolve_question(ask, None, command.message)]
         answers = [list(labels) for labels in command.answers]
         if ask.call is not None:

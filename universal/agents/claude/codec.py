@@ -8,7 +8,7 @@ Source: recordings of 2.1.197 and 2.1.330 (`compat_fixtures/agents/claude`), run
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -159,9 +159,9 @@ class ClaudeCodec(kit.LineCodec[Context]):
             case Interrupt():
                 return self._stamp(self._interrupt())
             case PermissionReply():
-                return self._stamp(self._asks.reply(command))
+                return self._stamp(self._after_answer(self._asks.reply(command), stops=command.stops))
             case QuestionReply():
-                return self._stamp(self._asks.answer(command))
+                return self._stamp(self._after_answer(self._asks.answer(command), stops=command.stops))
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let Claude's mode decide a checked call."""
@@ -221,6 +221,12 @@ class ClaudeCodec(kit.LineCodec[Context]):
         """Take a prompt out of Claude's queue. Its lifecycle says whether it was there."""
         uuid = self._turns.uuid_of_offer(key)
         return [self._settings.request({"subtype": "cancel_async_message", "message_uuid": uuid})] if uuid else []
+
+    def _after_answer(self, outputs: Sequence[Output], *, stops: bool) -> Sequence[Output]:
+        """An answer of a person, which may end the turn. Claude 2.1.197 goes on in spite of its `interrupt`."""
+        if outputs and stops and self._turns.interrupt():
+            return [*outputs, self._interrupt_request()]
+        return outputs
 
     def _interrupt_request(self) -> Output:
         """Interrupt, and empty Claude's queue: it would go on with what waits there."""

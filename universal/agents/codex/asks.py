@@ -36,6 +36,8 @@ class AsksPerson(Protocol):
 
 
 _DECISIONS: dict[Decision, str] = {"accept": "accept", "accept_for_session": "acceptForSession", "reject": "decline"}
+DECLINE, CANCEL = {"decision": "decline"}, {"decision": "cancel"}
+"""Answers to the question about a command or a change: Codex goes on after the first, and ends its turn after the second."""
 _NO_ANSWER = "The user did not answer."
 OPAQUE: Msg = {"opaque": True}
 
@@ -242,7 +244,10 @@ class Asks:
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return
-        yield WriteLine(self.rpc.response(ask.request_id, ask.decide(command.decision)))
+        answer = ask.decide(command.decision)
+        if command.stops and answer == DECLINE:
+            answer = CANCEL
+        yield WriteLine(self.rpc.response(ask.request_id, answer))
         yield self._asks.resolve_permission(ask, command.decision, command.message)
 
     def proceed(self, permission_id: str) -> list[Output]:

@@ -103,9 +103,16 @@ class CodexCodec(kit.BaseCodec[Context]):
             case Interrupt():
                 return self._stamp(self._turns.interrupt(list(self._children.values())))
             case PermissionReply():
-                return self._stamp(self._asks.reply(command))
+                return self._stamp(self._after_answer(self._asks.reply(command), stops=command.stops))
             case QuestionReply():
-                return self._stamp(self._asks.answer(command))
+                return self._stamp(self._after_answer(self._asks.answer(command), stops=command.stops))
+
+    def _after_answer(self, outputs: Iterable[Output], *, stops: bool) -> Iterator[Output]:
+        """An answer of a person, which may end the turn."""
+        given = list(outputs)
+        yield from given
+        if given and stops:
+            yield from self._turns.interrupt(())
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on. Codex would have made it without asking if there were no rules."""

@@ -36,6 +36,7 @@ from universal.agents.kit.items import (
     contents,
     dumps,
     message_item,
+    note_refusal,
     output_part,
     result_item,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "handshake_failed",
     "is_context_full",
     "message_item",
+    "note_refusal",
     "output_part",
     "plan_question",
     "result_item",

@@ -68,6 +68,14 @@ class Call:
     """Output that was sent as deltas."""
     answers: list[list[str]] | None = None
     """The person's answers to its question."""
+    is_refused: bool = False
+    """Whether a person has refused it without words. The agent may give it the result of an interrupted call."""
+
+
+def note_refusal(call: Call | None) -> None:
+    """A person has refused this call without words, which ends the turn."""
+    if call is not None:
+        call.is_refused = True
 
 
 def dumps(value: Json) -> str:
@@ -162,6 +170,8 @@ def result_item(
     parent_id: str = "",
 ) -> Item:
     """The item of a tool result. `parent_id`: if it differs from the call's parent."""
+    if call.is_refused and metadata:
+        metadata = {key: value for key, value in metadata.items() if key not in INTERRUPTED}
     return Item(
         item_id=call.result_id,
         native_item_id=native_id,

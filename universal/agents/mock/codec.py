@@ -126,7 +126,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
         if ask is None:
             return []
         frame = {"type": "permission_reply", "id": ask.native_id, "decision": REPLIES[reply.decision]}
-        frame |= {"message": reply.message} if reply.message else {}
+        frame |= {**({"message": reply.message} if reply.message else {}), **({"stops": True} if reply.stops else {})}
         return [wire.write(**frame), self._asks.resolve_permission(ask, reply.decision, reply.message)]
 
     def _send_answers(self, reply: c.QuestionReply) -> list[Output]:
@@ -134,7 +134,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
         if ask is None:
             return []
         frame: dict[str, Json] = {"type": "question_reply", "id": ask.native_id, "answers": reply.answers}
-        frame |= {"message": reply.message} if reply.message else {}
+        frame |= {**({"message": reply.message} if reply.message else {}), **({"stops": True} if reply.stops else {})}
         return [wire.write(**frame), self._asks.resolve_question(ask, reply.answers, reply.message)]
 
     # --- from the agent ------------------------------------------------------------------------------

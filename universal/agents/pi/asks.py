@@ -155,6 +155,8 @@ class Asks:
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return []
+        if command.stops:
+            kit.note_refusal(ask.call)
         reason = command.message if command.decision == "reject" else None
         value = f"Deny: {reason}" if reason else _DECISIONS[command.decision]
         return [_answer(ask.request_id, value=value), self._asks.resolve_permission(ask, command.decision, reason)]
@@ -165,6 +167,8 @@ class Asks:
         if ask is None:
             return []
         if command.answers is None:
+            if command.stops:
+                kit.note_refusal(ask.call)
             reply = {"value": json.dumps({"rejected": command.message})} if ask.form and command.message else {"cancelled": True}
             return [_answer(ask.request_id, **reply), self._asks.resolve_question(ask, None, command.message)]
         answers = [list(labels) for labels in command.answers]

@@ -17,7 +17,7 @@ Source: recordings (`compat_fixtures/agents/pi`), the sources of 0.73.1 and 0.87
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from universal.agents import kit
@@ -174,9 +174,16 @@ class PiCodec(kit.LineCodec[kit.Context]):
             case Interrupt():
                 return self._stamp(self._interrupt())
             case PermissionReply():
-                return self._stamp(self._asks.reply(command))
+                return self._stamp(self._after_answer(self._asks.reply(command), stops=command.stops))
             case QuestionReply():
-                return self._stamp(self._asks.answer(command))
+                return self._stamp(self._after_answer(self._asks.answer(command), stops=command.stops))
+
+    def _after_answer(self, outputs: Iterable[Output], *, stops: bool) -> Iterator[Output]:
+        """An answer of a person, which may end the turn."""
+        given = list(outputs)
+        if given and stops:  # first, or Pi would have asked its model when it reads it
+            yield from self._interrupt()
+        yield from given
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on, because no rule concerns it."""
@@ -266,7 +273,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield from self._prompt_accepted(msg, failure)
         elif kind == "compact":
             if get_text(msg, "id") == self._prompt:
-                yield from self._compact_answered(msg, failure)
+                yield from self._compact_after_answer(msg, failure)
         elif kind == "abort":
             yield from self._ask_state("response", "abort")
         elif kind in ("get_fork_messages", "fork"):
@@ -323,7 +330,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
             yield from self._accept()
             yield from self._ask_state("response", "prompt")
 
-    def _compact_answered(self, msg: Msg, failure: str) -> Iterator[Output]:
+    def _compact_after_answer(self, msg: Msg, failure: str) -> Iterator[Output]:
         """Handle the end of our compaction. Pi does not report itself as working in it."""
         if failure and self._stopping:
             yield from self._end_turn(msg, dict(ABORTED))

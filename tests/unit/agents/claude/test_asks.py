@@ -303,3 +303,14 @@ def test_a_shell_line_that_no_rule_concerns_goes_on() -> None:
 def test_the_shell_hook_blocks_what_is_not_answered() -> None:
     registered: Any = HOOKS
     assert registered["PreSkillShellCommand"][0]["onFailure"] == "block"
+
+
+@pytest.mark.parametrize(
+    ("request_line", "word"), [(hook("h1", "Bash", command="touch x"), "continue"), (can_use("h1", "Bash"), "interrupt")]
+)
+def test_a_refusal_without_words_ends_the_turn(request_line: Any, word: str) -> None:
+    story = turn_story()
+    story.hears(request_line)
+    answer, *_ = answers(story.does(PermissionReply("permission_1", "reject", stops=True)))
+    assert answer[word] is (word == "interrupt")
+    assert story.written_lines()[-1]["request"]["subtype"] == "interrupt", "2.1.197 goes on without it"

@@ -679,3 +679,11 @@ def test_other_mcp_servers_need_another_process() -> None:
 
 def test_the_mode_in_force_is_known() -> None:
     assert Bench(mode="plan").with_running_turn(mode="plan").codec.mode == "plan"
+
+
+def test_a_refusal_without_words_ends_the_turn() -> None:
+    bench = Bench(mode="default").with_running_turn(mode="default")
+    [asked] = facts(approve(bench, "touch a"), EventType.PERMISSION_REQUESTED)
+    answer, interrupt = written_lines(bench.codec.send(PermissionReply(asked.permission_id, "reject", stops=True)))
+    assert answer["result"] == {"decision": "cancel"}
+    assert interrupt["method"] == "turn/interrupt"

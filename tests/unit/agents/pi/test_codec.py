@@ -464,3 +464,11 @@ def test_the_gate_tells_which_prompt_was_answered() -> None:
     (signal,) = [out for out in story.outputs if isinstance(out, Signal)]
     assert (signal.metadata or {})["anchor"] == "e4"
     assert story.codec.counters()["ignored:extension_ui_request/setStatus"] == 1
+
+
+def test_a_refusal_without_words_aborts_before_pi_reads_it() -> None:
+    story = Story()
+    story.hears({"type": "agent_start"}, select("bash", command="touch a"))
+    [asked] = story.facts(EventType.PERMISSION_REQUESTED)
+    lines = story.does(PermissionReply(asked.permission_id, "reject", stops=True))
+    assert [line["type"] for line in lines] == ["abort", "extension_ui_response"]

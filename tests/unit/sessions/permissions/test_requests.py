@@ -6,16 +6,18 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
+from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.errors import InvalidRequest, PermissionNotFound
 from shim.sessions.permissions import requests
 from shim.sessions.prompts.submit import submit
 from tests.support.opencode1_views import children, permissions, questions, statuses, view
 from tests.support.scripted_model import World, ask, body
 from universal.codec import AgentFolder, Fact, PermissionReply, Prompt, QuestionReply, Signal
-from universal.events import EventType, PermissionData
+from universal.events import EventType, PermissionData, TurnData
 from universal.permissions import Access, Enforcement, Rule
 from universal.tools.accesses import Place
 from universal.turn import Input
@@ -436,4 +438,64 @@ async def test_a_call_whose_files_cannot_be_looked_at_is_rejected(
     await wait_until(w, lambda: any(isinstance(c, PermissionReply) for c in w.agent.commands))
     place.let_go.set()
     assert PermissionReply(asked, "reject", requests.NOT_LOOKED_UP) in w.agent.commands
+    w.agent.end_turn()
+
+
+async def ends(w: World, session: str) -> list[str]:
+    """Why each turn ended."""
+    events = await w.store.events(session)
+    turns = [event.data.metadata or {} for event in events if isinstance(event.data, TurnData) and event.data.phase == "ended"]
+    return [turn["reason"] for turn in turns]
+
+
+REFUSALS = [
+    ("reject", None, None, True),
+    ("reject", "", None, True),
+    ("reject", "use printf", None, False),
+    ("once", None, None, False),
+    ("reject", None, OpenCodeConfig({"experimental": {"continue_loop_on_deny": True}}), False),
+]
+"""A person's answer, its words, the configuration -> whether the agent is to end its turn."""
+
+
+@pytest.mark.parametrize(("reply", "words", "config", "stops"), REFUSALS)
+async def test_a_refusal_without_words_ends_the_turn(
+    w: World, reply: Literal["once", "reject"], words: str | None, config: OpenCodeConfig | None, stops: bool
+) -> None:
+    w.config = config
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "c1")
+    w.manager.requests.reply_permission(w.agent.ask("c1"), reply, words)
+    [answer] = [command for command in w.agent.commands if isinstance(command, PermissionReply)]
+    assert answer.stops == stops
+    w.agent.result("c1", failed=reply == "reject")
+    w.agent.says(Signal(Input.FAILED, error={"message": "Interrupted", "code": "aborted"}, aborted=True))
+    assert await ends(w, session) == ["completed" if stops else "error"], "a turn that a person has ended so is done"
+    assert w.hub.kinds(session).count("session.idle") == 1
+
+
+async def test_the_next_turn_can_be_aborted_after_a_refusal(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    refused = w.agent.question()
+    w.manager.requests.reply_question(refused, None)
+    assert QuestionReply(refused, None, stops=True) in w.agent.commands
+    w.agent.end_turn()
+    await ask(w, session, "again")
+    w.agent.says(Signal(Input.FAILED, error={"message": "Interrupted", "code": "aborted"}, aborted=True))
+    assert await ends(w, session) == ["completed", "error"]
+
+
+async def test_a_refusal_of_a_subagents_call_ends_no_turn(w: World) -> None:
+    session = w.session()
+    await ask(w, session)
+    message = w.agent.begin()
+    w.agent.call(message, "t1", "task", arguments='{"description": "look", "subagent_type": "general"}')
+    w.agent.child("t1")
+    w.manager.requests.reply_permission(w.agent.ask("c1", child="t1"), "reject")
+    [answer] = [command for command in w.agent.commands if isinstance(command, PermissionReply)]
+    assert not answer.stops
+    w.agent.says(Signal(Input.DONE, child="t1"))
     w.agent.end_turn()

@@ -379,6 +379,13 @@ def test_a_real_agent(agent: str) -> None:
         browser.wait("article .tool.completed")
         page.idle()
         assert (real.place.project / "made.txt").exists()
+        page.say("[scene:read_edit] change it")
+        browser.wait(".ask .diff .add", timeout_s=TURN_S)
+        assert str(real.place.project) not in browser.text(".ask")  # the files are named as the project has them
+        assert page.count("article:last-of-type .tool .code") == 0  # and the change stands once, not as JSON too
+        page.good(f"edit-{name}")
+        browser.click(".ask button:has-text('Reject')")
+        page.idle()
         page.say("[scene:question] ask me")
         browser.wait(".ask fieldset:has-text('Which colour?')", timeout_s=TURN_S)
         page.good(f"question-{name}")

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js"
 import { repeat } from "../vendor/lit-html/directives/repeat.js"
-import { diffView, jsonText } from "./pieces.js"
+import { diffView, jsonText, near } from "./pieces.js"
 
 function permission(session, { id, data }) {
   const meta = data.metadata ?? {}
@@ -13,8 +13,8 @@ function permission(session, { id, data }) {
   }
   return html`<section class="ask" aria-label="Permission">
     <h3>Permission: ${data.action}</h3>
-    ${about && about !== data.action ? html`<p>${about}</p>` : nothing}
-    ${meta.diff ? diffView(meta.diff) : meta.input ? html`<pre tabindex="0" aria-label="Input">${jsonText(meta.input)}</pre>` : nothing}
+    ${about && about !== data.action ? html`<p>${meta.diff ? near(session, about) : about}</p>` : nothing}
+    ${meta.diff ? diffView(session, meta.diff) : meta.input ? html`<pre tabindex="0" aria-label="Input">${jsonText(meta.input)}</pre>` : nothing}
     <div class="row-of-buttons">
       <button class="primary" data-reply="once" @click=${reply("once")}>Allow once</button>
       <button @click=${reply("always")}>Always</button>

@@ -37,9 +37,9 @@ export function view(app) {
       ${tile("Memory", bytes(now.memoryBytes), null, over("memoryBytes"))}
       ${tile("Event loop", `${now.loopLagMs.toFixed(1)} ms`, "from one step to the next", over("loopLagMs"))}
     </ul>
-    <div class="cards">
-      ${table("Unparsed, by kind", now.unparsed, "None: every native event was understood.")}
+    <div class="cards tables">
       ${table("Events, by type", now.events, "None yet.")}
+      ${table("Unparsed, by kind", now.unparsed, "None: every native event was understood.")}
       ${table("Turns, by end", now.turns, "None yet.")}
       ${table("Errors, by code", now.errors, "None.")}
     </div></section>`

@@ -59,7 +59,14 @@ export function copyButton(text, what = "Copy") {
 
 const DIFF = { "+": "add", "-": "del", "@": "hunk" }
 
-export function diffView(diff) {
+/** A text whose paths are those of the session's directory. */
+export const near = (session, text) => {
+  const directory = session.app.info(session.id)?.directory
+  return directory ? text.replaceAll(`${directory}/`, "") : text
+}
+
+/** A diff; its heads name the files as the session's directory has them. */
+export function diffView(session, diff) {
   let inHunk = false
   const lines = cut(diff, 40_000).split("\n")
   if (lines.at(-1) === "") lines.pop()
@@ -67,7 +74,7 @@ export function diffView(diff) {
     if (!inHunk && /^(Index:|=====|diff |index )/.test(line)) return nothing
     inHunk ||= line.startsWith("@@")
     const kind = inHunk ? (DIFF[line[0]] ?? "same") : "file"
-    return html`<span class=${kind}>${line || " "}</span>`
+    return html`<span class=${kind}>${(kind === "file" ? near(session, line) : line) || " "}</span>`
   })}</pre>`
 }
 

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "../vendor/lit-html/lit-html.js"
 import { span } from "../format.js"
-import { copyButton, cut, diffView, jsonText, picture } from "./pieces.js"
+import { copyButton, cut, diffView, jsonText, near, picture } from "./pieces.js"
 
 const MARKS = { pending: "…", running: "…", completed: "✓", error: "✗" }
 const TODO = { completed: "☑", in_progress: "◐", cancelled: "☒" }
@@ -21,11 +21,22 @@ function diffs({ metadata = {} }) {
 const answers = (questions, given) => html`<dl class="answers">${questions.map((one, at) => html`<dt>${one.question}</dt>
   <dd>${given?.[at]?.join(", ") || "…"}</dd>`)}</dl>`
 
-function body(tool, state) {
+/** What a pending edit is about to change, in the form of a diff; "" for any other call. */
+function pendingEdit({ patchText, oldString, newString }) {
+  if (typeof patchText === "string") return patchText.replace(/^\*\*\* (Begin|End) Patch\n?/gm, "")
+  if (typeof oldString !== "string" || typeof newString !== "string") return ""
+  const marked = (text, mark) => (text ? text.split("\n").map((line) => mark + line) : [])
+  return ["@@", ...marked(oldString, "-"), ...marked(newString, "+")].join("\n")
+}
+
+function body(session, tool, state) {
   const input = state.input ?? {}
   const output = typeof state.output === "string" ? state.output : state.metadata?.output
   const changes = diffs(state)
-  if (changes.length) return changes.map(diffView)
+  if (changes.length) return changes.map((diff) => diffView(session, diff))
+  const edit = pendingEdit(input)
+  if (edit && session.waiting.some(({ data }) => data.metadata?.diff)) return nothing // it stands in the question
+  if (edit) return html`${diffView(session, edit)}${pre(output, "Output")}`
   if (tool === "todowrite" && Array.isArray(input.todos))
     return html`<ul class="todos">${input.todos.map((todo) => html`<li class=${todo.status}>${TODO[todo.status] ?? "☐"} ${todo.content}</li>`)}</ul>`
   if (tool === "question" && Array.isArray(input.questions)) return answers(input.questions, state.metadata?.answers)
@@ -36,13 +47,14 @@ function body(tool, state) {
 
 export function toolCard(session, { tool, state, callID }) {
   const { status, input = {}, metadata = {}, time } = state
+  const title = state.title || about(input) || (typeof input.path === "string" ? input.path : "")
   const child = metadata.sessionId ?? metadata.sessionID
   const unfolded = status === "running" || status === "error" || tool === "todowrite" || diffs(state).length > 0 || (state.attachments ?? []).length > 0
   const lasted = time?.end ? span(time.end - time.start) : ""
   return html`<details class="tool ${status}" ?open=${unfolded} data-call=${callID}>
-    <summary><b>${tool}</b> <span class="title">${state.title || about(input)}</span>
+    <summary><b>${tool}</b> <span class="title">${tool === "bash" ? title : near(session, title)}</span>
       <span class="mark-of" title=${status}>${MARKS[status] ?? status} ${lasted}</span></summary>
-    ${body(tool, state)}
+    ${body(session, tool, state)}
     ${status === "error" ? html`<p class="notice error">${cut(state.error, OUTPUT_SHOWN)}</p>` : nothing}
     ${(state.attachments ?? []).map((file) => picture(file.url, file.filename))}
     ${child ? html`<p><a href="#/session/${encodeURIComponent(child)}/${session.app.route.tab}">The subagent's session</a></p>` : nothing}

@@ -44,7 +44,7 @@ def say(server: Bench, text: str) -> None:
 def test_a_prompt_of_v1_is_seen_and_answered_in_the_tui(server: Bench, terminal: Terminal) -> None:
     before = ends(server)
     say(server, server.say("[scene:bash:touch made.txt] make", "permission"))
-    assert "Allow once" in terminal.wait("Permission required", TURN_S)
+    terminal.wait(("Permission required", "Allow once"), TURN_S)
     [asked] = events(server, "permission.requested")
     terminal.key("Enter")
     wait_for(lambda: ends(server) > before, TURN_S, "the turn does not end")

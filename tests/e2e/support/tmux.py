@@ -21,7 +21,11 @@ ENTER_PAUSE_S = 0.4
 END_S = 3
 """For what ran in the window, after each signal."""
 
-Want = str | re.Pattern[str] | Callable[[str], object]
+Want = str | re.Pattern[str] | tuple[str, ...] | Callable[[str], object]
+"""What a screen is to have: a pattern, all of several, or what a function says.
+
+Programs draw a screen in several steps, so all that a test reads of one is waited for.
+"""
 
 
 def squeeze(text: str) -> str:
@@ -96,7 +100,10 @@ class Terminal:
 
         def look() -> str | None:
             screen = self.screen()
-            found = want(screen) if callable(want) else re.search(want, screen)
+            if callable(want):
+                found = want(screen)
+            else:
+                found = all(re.search(each, screen) for each in (want if isinstance(want, tuple) else (want,)))
             return (screen or " ") if bool(found) != gone else None
 
         sense = "still there" if gone else "not seen"

@@ -14,7 +14,7 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -33,6 +33,7 @@ from shim.agents.discovery import (
     discover,
     from_store,
     to_store,
+    with_limits,
 )
 from shim.agents.keys import KeyStore, key_variables
 from shim.agents.plugins import BrokenPlugin
@@ -51,7 +52,7 @@ from shim.processes.locate import ProgramLocation, VersionCache, find, locate, s
 from shim.processes.mock.agent import mock_program
 from shim.processes.recorder import RecordedHandle, Recorder
 from shim.store.base import Store
-from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec, SettingsFile
+from universal.codec import AgentSpec, Catalogue, Codec, Exit, LaunchOptions, LaunchSpec, Model, SettingsFile
 from universal.lib.jsonvalue import obj
 
 # --- settings files of a process --------------------------------------------------------------------------------
@@ -157,6 +158,22 @@ class Agent:
         return not self.located.why
 
 
+def _ignore(_: str) -> None:
+    """Nobody is told."""
+
+
+class Listeners:
+    """Who is told of what happens to agents.
+
+    spawned  a process has started, of this agent
+    limits   an agent has told other limits of a model, in a session of this directory
+    """
+
+    def __init__(self) -> None:
+        self.spawned: Callable[[str], None] = _ignore
+        self.limits: Callable[[str], None] = _ignore
+
+
 class AgentDirectory:
     """All agents of the registry on this machine.
 
@@ -193,8 +210,7 @@ class AgentDirectory:
         """Files that hold the rules of any agent, as patterns of `edit`."""
         self.broken = tuple(broken)
         self.packages = dict(packages or {})
-        self.on_spawned: Callable[[str], None] | None = None
-        """Called with an agent's name after the start of a process (`doctor --probe`)."""
+        self.listeners = Listeners()
         self.keys = keys or KeyStore(None)
         """API keys from clients. Agents are started with them."""
         self._clock = clock
@@ -363,8 +379,7 @@ class AgentDirectory:
             handle = RecordedHandle(inner, recorder)
         else:
             handle = await self._spawn(agent, located, launch, keys, options.variables, on_lines, on_exit)
-        if self.on_spawned is not None:
-            self.on_spawned(name)
+        self.listeners.spawned(name)
         return handle
 
     async def _spawn(
@@ -493,13 +508,12 @@ class AgentDirectory:
         def store_catalogue(catalogue: Catalogue) -> None:
             before = self._agents[spec.name]
             located = replace(before.located, version=before.located.version or catalogue.version)
+            catalogue = with_limits(catalogue, before.catalogue.models)
             agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False, slow=False)
             self._agents[spec.name] = agent
+            _keep(self._store, agent, stamp)
             self._has_offer[spec.name].set()
             log.debug("agent.discovered", agent=spec.name, version=agent.located.version, models=len(catalogue.models))
-            if agent.located.path is not None and stamp is not None:
-                offer = StoredOffer(agent.located.path, stamp, agent.located.version, catalogue)
-                self._store.set_value(NAMESPACE, spec.name, to_store(offer))
 
         async def spawn(codec: Codec, on_lines: OnLines, on_exit: OnExit) -> AgentHandle:
             return await self.spawn(self._agents[spec.name], options, codec, on_lines, on_exit)
@@ -509,6 +523,29 @@ class AgentDirectory:
             store_catalogue(codec.catalogue)
             return
         await discover(codec, spawn, store_catalogue, timeout_s=self._discovery_timeout_s)
+
+    def note_limits(self, name: str, models: Iterable[Model], directory: str) -> None:
+        """Note limits of models that an agent has told in a turn there, and tell clients, which have read its models."""
+        agent = self._agents.get(name)
+        if agent is None:
+            return
+        told = with_limits(Catalogue(tuple(models)), agent.catalogue.models)
+        catalogue = with_limits(_without_limits(agent.catalogue), told.models)
+        if catalogue != agent.catalogue:
+            self._agents[name] = replace(agent, catalogue=catalogue)
+            _keep(self._store, self._agents[name], self._stamps.get(name))
+            self.listeners.limits(directory)
+
+
+def _keep(store: Store, agent: Agent, stamp: str | None) -> None:
+    """Keep what an agent offers for the next start of the server."""
+    if agent.located.path is not None and stamp is not None:
+        offer = StoredOffer(agent.located.path, stamp, agent.located.version, agent.catalogue)
+        store.set_value(NAMESPACE, agent.spec.name, to_store(offer))
+
+
+def _without_limits(catalogue: Catalogue) -> Catalogue:
+    return replace(catalogue, models=tuple(replace(model, context=None, output=None) for model in catalogue.models))
 
 
 def _remove_settings(folder: Path, on_exit: OnExit, exit_: Exit) -> None:

@@ -7,8 +7,8 @@ it costs nothing. A `StoredOffer` is valid only for the program file that was as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from shim.lib.errors import AgentError
 from shim.processes.handle import AgentHandle, OnExit, OnLines
-from universal.codec import Catalogue, Codec, Exit, Fact, Output, Signal, Stop, WriteLine
+from universal.codec import Catalogue, Codec, Exit, Fact, Model, Output, Signal, Stop, WriteLine
 from universal.events import ErrorData
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
@@ -125,6 +125,18 @@ class StoredOffer:
     stamp: str
     version: str | None
     catalogue: Catalogue
+
+
+def with_limits(catalogue: Catalogue, known: Iterable[Model]) -> Catalogue:
+    """The catalogue with limits of models that it does not tell: Claude and Codex tell them in a turn alone."""
+    limits = {model.id: model for model in known if model.context or model.output}
+    models = tuple(
+        replace(model, context=model.context or limits[model.id].context, output=model.output or limits[model.id].output)
+        if model.id in limits
+        else model
+        for model in catalogue.models
+    )
+    return catalogue if models == catalogue.models else replace(catalogue, models=models)
 
 
 @cache

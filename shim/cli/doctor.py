@@ -79,7 +79,7 @@ class _Turn:
     async def run(self, agent: str, model: str) -> Probe:
         """Create a session, open the stream, send the prompt, wait for idle, then read the answer over HTTP."""
         session = ""
-        self._agents.on_spawned = lambda name: self._mark("started_ms") if name == agent else None
+        self._agents.listeners.spawned = lambda name: self._mark("started_ms") if name == agent else None
         try:
             async with asyncio.timeout(PROBE_S):
                 session = text((await self._post("/session", {"title": "doctor"})).get("id"))
@@ -90,7 +90,7 @@ class _Turn:
         except (ClientError, OSError, ValueError) as error:
             self._fields.setdefault("error", f"The server failed: {error}")
         finally:
-            self._agents.on_spawned = None
+            self._agents.listeners.spawned = lambda name: None
             with suppress(ClientError, OSError, TimeoutError, ValueError):
                 if session:
                     await self._delete(f"/session/{session}")

@@ -247,6 +247,10 @@ async def start(
         hub.emit(HostChanged(DirectoryDisposed(directory), directory))
         hub.end_void(directory)
 
+    def reread_models(directory: str) -> None:
+        hub.emit(HostChanged(DirectoryDisposed(directory), directory))  # a TUI reads everything of its directory again
+
+    agents.listeners.limits = reread_models
     spares = SpareAgents(
         agents,
         clock=clock,

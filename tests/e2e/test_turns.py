@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import closing
 
 import pytest
 
@@ -336,3 +337,26 @@ def test_markdown_text_is_the_sum_of_its_deltas(server: Bench, stream: Stream) -
     (text,) = texts(watch.wait_for_end(at))
     deltas = "".join(e["properties"]["delta"] for e in watch.events(at) if e["type"] == "message.part.delta")
     assert deltas == text
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+def test_the_size_of_a_model_is_known_after_a_turn(agent: str) -> None:
+    """Neither tells it before. Clients hear that they must read the models again, and a server that starts again knows it."""
+
+    def contexts(server: Bench) -> set[int]:
+        [provider] = [row for row in server.api.get("/provider")["all"] if row["id"] == server.shim.provider]
+        return {model["limit"]["context"] for model in provider["models"].values()}
+
+    with bench(agent) as server:
+        server.models()
+        assert contexts(server) == {0}
+        with closing(Stream(server.api)) as everything:
+            watch = Watch.on(server.api, Stream(server.api))
+            server.later(watch.stream.close)
+            watch.wait_for_end(watch.prompt("[scene:text] hi"))
+            everything.wait(lambda event: event["type"] == "server.instance.disposed")
+        known = contexts(server)
+        assert max(known) >= 100_000
+        server.restart()
+        server.models()
+        assert contexts(server) == known

@@ -7,7 +7,7 @@ codec outputs, `exits(...)`; `commands` is what it was told. Everything between 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -437,6 +437,9 @@ class ScriptedAgents:
     def rule_files(self) -> tuple[str, ...]:
         """Files of the agents that hold rules."""
         return ()
+
+    def note_limits(self, name: str, models: Iterable[Model], directory: str) -> None:
+        """Limits that an agent has told."""
 
     def environment(self) -> Mapping[str, str]:
         return {"PATH": "/usr/bin:/bin", **self.variables}

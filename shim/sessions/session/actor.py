@@ -439,6 +439,7 @@ class SessionActor:
 
     def _on_turn_ended(self, reason: str) -> None:
         self._touch()
+        self.process.note_limits()
         self._dispatcher.forget()
         self.offers.end()
         self._requests.forget(self.main)

@@ -16,6 +16,7 @@ from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from universal.codec import (
     BackgroundingCodec,
+    Catalogue,
     CheckingCodec,
     Codec,
     Command,
@@ -91,6 +92,8 @@ class SessionAgent:
         """Whether the process waited for a session (`shim.agents.spares.spare_agents`) and has said nothing since."""
         self._greeting: Callable[[], Sequence[Output]] = tuple
         self._timers: dict[str, Timer] = {}
+        self._told: Catalogue | None = None
+        """The last catalogue whose limits were noted."""
 
     @property
     def is_alive(self) -> bool:
@@ -316,6 +319,13 @@ class SessionAgent:
         self._cancel_timers()
         self._on_detach()
         return handle
+
+    def note_limits(self) -> None:
+        """Note the limits of models that the agent has told, at the end of its turn."""
+        codec = self.codec
+        if codec is not None and codec.catalogue is not None and codec.catalogue is not self._told:
+            self._told = codec.catalogue
+            self._deps.agents.note_limits(codec.name, codec.catalogue.models, self._directory)
 
     def _keep_commands(self, codec: Codec) -> None:
         """Keep the commands that an agent reported; without files, nothing else tells them before its next session."""

@@ -464,3 +464,23 @@ async def test_an_upgrade_to_another_major_version_is_noticed_before_the_start(m
     with pytest.raises(AgentNotFound, match=r"takes 1\.x only\. Take two"):
         await run_agent(directory, "fake", machine.home)
     assert machine.runs() == 1, "only the first one was started, to be asked what it offers"
+
+
+async def test_limits_that_an_agent_tells_in_a_turn_are_kept(machine: Machine) -> None:
+    machine.install()
+    directory = await machine.directory(spec())
+    await directory.available()
+    told: list[str] = []
+    directory.listeners.limits = told.append
+    agent = directory.get("fake")
+    assert agent is not None
+    model = agent.catalogue.models[0]
+    for _ in range(2):
+        directory.note_limits("fake", [replace(model, context=200_000, output=32_000)], "/p")
+    assert told == ["/p"], "the second time it is nothing new"
+    await directory.close()
+    again = await machine.directory(spec())
+    await again.available()
+    await again.settle()
+    [row, *_] = again.get("fake").catalogue.models  # type: ignore[union-attr]
+    assert (row.context, row.output) == (200_000, 32_000), "a new discovery knows them still"

@@ -487,7 +487,10 @@ class CodexCodec(kit.BaseCodec[Context]):
         if thread is None:
             self._ctx.ignore("thread/tokenUsage/updated between turns")
             return
-        yield from thread.tokens(obj(params.get("tokenUsage")), raw)
+        usage = obj(params.get("tokenUsage"))
+        if thread is self._main:
+            self._settings.read_limits(usage)
+        yield from thread.tokens(usage, raw)
 
     # --- status ---------------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from universal.agents.codex.wire import DEFAULT_CATALOGUE, DEFAULT_MODE, DEFAULT_MODEL, NAME, PRESETS, Msg, read_models
 from universal.codec import Catalogue, LaunchOptions, LaunchSpec, Model, Prompt
 from universal.items import Json
-from universal.lib.jsonline import get_text
+from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr
 from universal.permissions import BYPASS, PLAN, Rule, may_forbid
 from universal.setup import NO_SETUP, DirectorySetup, McpServer
@@ -124,6 +124,16 @@ class Settings:
             self.catalogue = Catalogue(models, (), default) if models else DEFAULT_CATALOGUE
             return ""
         return cursor
+
+    def read_limits(self, usage: Msg) -> None:
+        """Read the context of the thread's model, which only `thread/tokenUsage/updated` has."""
+        context = get_int(usage, "modelContextWindow")
+        if self.catalogue is None or not context:
+            return
+        model = self.model or self.catalogue.default_model
+        models = tuple(replace(row, context=context) if row.id == model else row for row in self.catalogue.models)
+        if models != self.catalogue.models:
+            self.catalogue = replace(self.catalogue, models=models)
 
     # --- the thread -----------------------------------------------------------------------------------
 

@@ -179,7 +179,7 @@ def read_models(models: Json) -> tuple[tuple[Model, ...], dict[str, str]]:
         found.append(
             Model(
                 id=value,
-                name=get_text(row, "displayName") or value,
+                name=get_text(row, "displayName").removesuffix(" (recommended)") or value,
                 description=get_text(row, "description"),
                 variants=efforts,
                 reasoning=bool(efforts) or row.get("supportsAdaptiveThinking") is True,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from universal.agents.claude.turns import Turns
-from universal.agents.claude.wire import Msg
+from universal.agents.claude.wire import Msg, read_models
 from universal.turn import Input
 
 
@@ -84,3 +84,9 @@ def test_a_prompt_that_is_dispatched_is_not_stopped_by_the_interrupt_before_it()
     turns.prompt_written("d")
     assert not turns.is_stopping
     assert signals(turns, ("b", "started"), ["d"]) == [(Input.DONE, "")]
+
+
+def test_the_name_of_the_default_model_is_short() -> None:
+    """Else it pushes OpenCode's list of variants below the send button on a phone."""
+    rows = [{"value": "default", "displayName": "Default (recommended)"}, {"value": "opus", "displayName": "Opus"}]
+    assert [model.name for model in read_models(rows)[0]] == ["Default", "Opus"]

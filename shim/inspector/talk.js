@@ -8,6 +8,7 @@ export class Talk {
     this.asks = new Map() // id -> {kind: "permission" | "question", data}
     this.open = []
     this.info = null
+    this.retry = "" // why the model is asked again, and when
     this.ended = false
     this.version = 0
   }
@@ -71,6 +72,9 @@ export class Talk {
       case "session.created":
       case "session.updated":
         this.info = properties.info
+        break
+      case "session.status":
+        this.retry = properties.status.type === "retry" ? properties.status.message : ""
         break
       case "message.updated":
         this.message(properties.info.id).info = properties.info

@@ -89,7 +89,7 @@ export function view(app, session) {
     ${!all.length && session.link === "live" ? html`<p class="blank">Nothing was said yet.</p>` : nothing}
     ${repeat(shown, (message) => message.info.id, (message) => html`${messageView(session, message)}
       ${(notes.get(message.info.id) ?? []).map(noteView)}`)}
-    ${WORKING[session.state] ? html`<p class="working dim"><span class="dot ${session.state}"></span> ${WORKING[session.state]}</p>` : nothing}
+    ${WORKING[session.state] ? html`<p class="working dim"><span class="dot ${session.state}"></span> ${(session.state === "retrying" && talk.retry) || WORKING[session.state]}</p>` : nothing}
   </div>`
 }
 

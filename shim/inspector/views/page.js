@@ -19,7 +19,7 @@ function main(app) {
     return module ? module.view(app) : html`<p class="blank">Loading …</p>`
   }
   return html`<div class="blank">
-    <p>${app.list.waiting ? `Waiting for you: ${app.list.waiting}. The list begins with what waits.` : "Choose a session: its conversation, and each event of its agent."}</p>
+    <p>${app.list.waiting ? `Waiting for you: ${app.list.waiting}. The list begins with what waits.` : app.list.all === 0 ? "No sessions yet." : "Choose a session: its conversation, and each event of its agent."}</p>
     <p><a class="button primary" href="#/new">New session</a></p>
   </div>`
 }

@@ -65,7 +65,7 @@ export function sidebar(app) {
   requestAnimationFrame(() => settle(app))
   return html`<aside class="sessions" aria-label="Sessions">
     <div class="bar">
-      <input type="search" placeholder=${list.all === null ? "Search" : `Search ${list.all} session${list.all === 1 ? "" : "s"}`} aria-label="Search sessions"
+      <input type="search" placeholder=${!list.all ? "Search" : `Search ${list.all} session${list.all === 1 ? "" : "s"}`} aria-label="Search sessions"
         .value=${list.search} @input=${(event) => app.search(event.target.value)}>
       <a class="button" href="#/new">New</a>
     </div>

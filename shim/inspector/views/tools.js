@@ -33,12 +33,14 @@ function body(session, tool, state) {
   const input = state.input ?? {}
   const output = typeof state.output === "string" ? state.output : state.metadata?.output
   const changes = diffs(state)
+  const waits = (what) => MARKS[state.status] === "…" && session.waiting.some(what)
   if (changes.length) return changes.map((diff) => diffView(session, diff))
   const edit = pendingEdit(input)
-  if (edit && session.waiting.some(({ data }) => data.metadata?.diff)) return nothing // it stands in the question
+  if (edit && waits(({ data }) => data.metadata?.diff)) return nothing // it stands in the question
   if (edit) return html`${diffView(session, edit)}${pre(output, "Output")}`
   if (tool === "todowrite" && Array.isArray(input.todos))
     return html`<ul class="todos">${input.todos.map((todo) => html`<li class=${todo.status}>${TODO[todo.status] ?? "☐"} ${todo.content}</li>`)}</ul>`
+  if (tool === "question" && waits(({ kind }) => kind === "question")) return nothing // it is asked below
   if (tool === "question" && Array.isArray(input.questions)) return answers(input.questions, state.metadata?.answers)
   if (tool === "bash") return pre(`$ ${input.command ?? ""}\n${output ?? ""}`, "Command and output")
   if (tool === "write" && typeof input.content === "string") return pre(input.content, "Content")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shim.faces.opencode1.routes import event
 from shim.host.files.roots import repository_above
 from shim.store.memory import MemoryStore
+from shim.store.sqlite import SqliteStore
 from tests.support.api import EventStream
 from tests.support.live import Live, live
 from tests.support.opencode1_fold import Fold
@@ -214,6 +218,34 @@ async def test_a_late_stream_gets_open_requests(server: Live) -> None:
             assert events[0]["type"] == "server.connected"
             assert events[-1]["properties"] == asked
     await server.api.post(f"/session/{session}/abort", status=200)
+
+
+@pytest.mark.parametrize(("lost_s", "is_told"), [(60.0, True), (0.0, False)])
+async def test_a_client_that_comes_back_after_a_crash_hears_how_its_turn_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost_s: float, is_told: bool
+) -> None:
+    """The journal as it is while the turn runs is what a killed server leaves."""
+    monkeypatch.setattr(event, "LOST_S", lost_s)
+    (tmp_path / "second").mkdir()
+    one, two = tmp_path / "one.db", tmp_path / "two.db"
+    async with live(tmp_path, store=SqliteStore(one), delay_factor=1.0) as before:
+        session = await before.session()
+        async with before.api.stream("/event") as events:
+            await before.prompt(session, "slow 60")
+            await events.until("message.part.delta")
+        await before.api.get(f"/session/{session}/message", status=200)
+        with closing(sqlite3.connect(one)) as source, closing(sqlite3.connect(two)) as copy:
+            source.backup(copy)
+        await before.api.post(f"/session/{session}/abort", status=200)
+    async with live(tmp_path / "second", store=SqliteStore(two)) as after:
+        assert (await after.api.get("/session/status", status=200)).body == {}
+        async with after.api.stream("/global/event") as events:
+            await after.api.patch(f"/session/{session}", {"title": "over"}, status=200)
+            told = await events.until("session.updated")
+        kinds = [row["type"] for row in told if row["properties"].get("sessionID") == session]
+        assert ("session.error" in kinds) == is_told
+        assert (kinds[-2:] == ["session.status", "session.updated"]) == is_told
+        assert "session.idle" not in kinds, "that was published once, when nobody listened"
 
 
 async def test_a_stream_goes_on_where_it_broke_off(server: Live) -> None:

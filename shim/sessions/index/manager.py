@@ -372,7 +372,8 @@ class SessionManager:
         await load_journal(state, self.deps.store)
         self._open(entry, state)
         lost = self.others.take_lost_owner(session_id)
-        state.recover(lost.name if lost is not None else "")
+        if state.recover(lost.name if lost is not None else ""):
+            entry.lost_at_ms = self.deps.clock.now_ms()
         if entry.busy != state.machine.busy:
             self._state_changed(state)
         self.restore_pending_prompts(session_id)

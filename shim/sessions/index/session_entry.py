@@ -21,6 +21,7 @@ class SessionEntry:
 
     facts         those of `SessionState.facts`
     row_sequence  the last event of which the row tells, of a session of another server of a cluster
+    lost_at_ms    when a turn or prompt of it was found lost with its server
     listed        the record whose place in the index's order is the entry's; the index's own
     """
 
@@ -34,6 +35,7 @@ class SessionEntry:
     ended: bool = False
     facts: dict[str, Any] = field(default_factory=dict[str, object])
     row_sequence: int = 0
+    lost_at_ms: int | None = None
     listed: SessionRecord | None = field(default=None, init=False, repr=False, compare=False)
 
     @property

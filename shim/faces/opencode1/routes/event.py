@@ -22,15 +22,19 @@ from shim.stream.frame import normal_scope
 from shim.stream.hub import Face
 from shim.stream.response import stream
 from shim.stream.subscription import Subscription
+from universal.session.model import StepInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from shim.faces.opencode1._generated.event_types import SessionEvent
+    from universal.session.model import Message
 
 
 NOTICE_AFTER_S = 3.0
 """Seconds from the begin of a stream to a toast. The TUI 1.18.33 draws none before its first page."""
+LOST_S = 60.0
+"""Seconds for which clients that connect are told of turns that were lost with a server. They try again within seconds."""
 
 
 @operation("event.subscribe")
@@ -58,7 +62,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
         encoder,
         scope=scope,
         last_event_id=last,
-        greeting=lambda is_shown: [*running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
+        greeting=lambda is_shown: [*lost_turns(ctx, is_shown), *running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
     )
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
@@ -111,14 +115,40 @@ def running_state(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEve
         rows: list[SessionEvent] = [("session.status", {"sessionID": info["id"], "status": read.status(session.status)})]
         for message in session.messages.loose_values():  # older ones are over
             if not message.is_over:
-                wire = read.message(message, session.id)
-                rows.append(("message.updated", {"sessionID": info["id"], "info": wire["info"]}))
-                time = wire["info"]["time"]["created"]
-                for part in wire["parts"]:
-                    rows.append(("message.part.updated", {"sessionID": info["id"], "part": part, "time": time}))
+                rows += _message(message, session.id)
         own_scope = normal_scope(session.record.directory)
         events += [OpenCodeEvent(kind, properties, own_scope, info["projectID"]) for kind, properties in rows]
     return events
+
+
+def lost_turns(ctx: Ctx, is_shown: Callable[[str], bool]) -> list[OpenCodeEvent]:
+    """Tell how turns have ended that were lost with their server: a client that comes back saw them begin.
+
+    `session.idle` was published once and is not repeated, since the status says the same. In: as `open_requests`.
+    """
+    events: list[OpenCodeEvent] = []
+    since_ms = ctx.services.clock.now_ms() - round(LOST_S * 1000)
+    for session in filter(lambda session: is_shown(session.id), ctx.services.sessions.index.lost_since(since_ms)):
+        info, last = read.session(session.record), session.messages.newest
+        rows: list[SessionEvent] = []
+        if last is not None:
+            rows = _message(last, session.id)
+            if isinstance(last.info, StepInfo) and last.info.error is not None:
+                rows.append(("session.error", {"sessionID": info["id"], "error": read.failure(last.info.error)}))
+        rows.append(("session.status", {"sessionID": info["id"], "status": read.status(session.status)}))
+        own_scope = normal_scope(session.record.directory)
+        events += [OpenCodeEvent(kind, properties, own_scope, info["projectID"]) for kind, properties in rows]
+    return events
+
+
+def _message(message: Message, session_id: str) -> list[SessionEvent]:
+    """The events of a message and all its parts."""
+    wire = read.message(message, session_id)
+    time = wire["info"]["time"]["created"]
+    rows: list[SessionEvent] = [("message.updated", {"sessionID": session_id, "info": wire["info"]})]
+    for part in wire["parts"]:
+        rows.append(("message.part.updated", {"sessionID": session_id, "part": part, "time": time}))
+    return rows
 
 
 # --- what the hub knows ----------------------------------------------------------------------------------

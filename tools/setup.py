@@ -69,7 +69,11 @@ ROWS: Mapping[str, Row] = {
     "mode": Row("in part", "The older form of `agent`."),
     "model": Row("acts", "For prompts that name none, if it is a model of an agent that is here, as `/models` names it."),
     "permission": Row("acts", "With every agent, as far as [permissions](permissions.md) says."),
-    "plugin": Row("OpenCode alone", "OpenCode's plugins need its runtime, which this server does not have."),
+    "plugin": Row(
+        "in part",
+        "Their tools and `tool.execute.before` act with all agents that take MCP servers, or ask before calls "
+        "([plugins](plugins.md)). Other hooks are not called.",
+    ),
     "provider": Row("OpenCode alone", f"{_MODEL} Models of a project's own providers are not offered to clients."),
     "reference": Row("OpenCode alone", "The older name of `references`."),
     "references": Row("OpenCode alone", "Other agents have no tool for them."),

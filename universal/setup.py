@@ -10,8 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
+from universal.permissions import Rule
+
 Part: TypeAlias = Literal["mcp"]
 """A part of a set-up that not every agent takes: `mcp` are its MCP servers."""
+TOOLS_SERVER = "opencode-plugins"
+"""Name of the MCP server with the person's own tools. Clients and rules have such a tool by its own name."""
+GUARD_RULES = tuple(Rule(permission, "*", "ask") for permission in ("bash", "edit", TOOLS_SERVER))
+"""Rules for an agent alone, so that it asks before calls that plugins look at. They ask no person."""
 PARTS: Mapping[Part, str] = {"mcp": "MCP servers (`mcp`)"}
 """Part -> its name for a person, with the keys of `opencode.json` that it comes from."""
 
@@ -45,6 +51,13 @@ class DirectorySetup(NamedTuple):
     servers: tuple[McpServer, ...] = ()
     text: str = ""
     """Instructions for the model: its agent's system text where it has one, else they go with a prompt."""
+    has_plugins: bool = False
+    """Whether plugins look at calls, so that the agent must ask about all that it can."""
+
+    @property
+    def guard_rules(self) -> tuple[Rule, ...]:
+        """Rules that an agent gets behind the person's."""
+        return GUARD_RULES if self.has_plugins else ()
 
     @property
     def parts(self) -> tuple[Part, ...]:

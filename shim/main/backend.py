@@ -41,6 +41,7 @@ from shim.host.git.projects import Projects
 from shim.host.git.snapshot import Snapshots
 from shim.host.git.workspaces import Workspaces
 from shim.host.git.worktrees import Worktrees
+from shim.host.plugins.plugin_hosts import PluginHosts
 from shim.host.terminals.shells import Shells
 from shim.host.terminals.terminal_manager import Terminals
 from shim.host.trust.project_settings import ProjectScanner
@@ -200,7 +201,14 @@ async def start(
     config = ConfigFiles(Path(environ.get("HOME") or Path.home()), environ, tuple(map(str, settings.roots)))
     hub = Hub(clock, ids, faces=(OPENCODE1,))
     feed = Feed()
-    setups = Setups(config.current, InstructionFiles(config.home, config.folder))
+    plugins = PluginHosts(
+        config.folder,
+        settings.data_dir / "plugins",
+        environ,
+        OPENCODE_VERSION,
+        lambda directory, words: services.host.publish(TuiToast(words, "error", title="Tools and plugins"), directory),
+    )
+    setups = Setups(config.current, InstructionFiles(config.home, config.folder), plugins)
     trust = ProjectTrust(
         ProjectScanner(str(config.home)),
         TrustFile(settings.data_dir / TRUST_FILE, clock),
@@ -333,7 +341,7 @@ async def start(
     services.tui_control = TuiControl()
 
     async with AsyncExitStack() as ends:  # closes the parts in reverse order
-        for part in (trees, sessions, hooks, installs, probe_file):
+        for part in (trees, plugins, sessions, hooks, installs, probe_file):
             ends.push_async_callback(part.close)
         await probe_file.start()
         _observe_values(app, services, names)

@@ -14,6 +14,7 @@ from shim.lib.errors import InvalidRequest
 from shim.sessions.index.manager import SessionManager
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
+from universal.setup import TOOLS_SERVER
 
 McpStatus: TypeAlias = Literal["connected", "disabled", "failed", "needs_auth", "pending"]
 STATUSES: Mapping[str, McpStatus] = {"connected": "connected", "disabled": "disabled", "failed": "failed"}
@@ -42,7 +43,7 @@ async def servers_of(manager: SessionManager, directory: str) -> list[McpServer]
     switches = manager.deps.setups.switches(directory, with_project=await _is_trusted(manager, directory))
     rows = {name: McpServer(name, "pending" if on else "disabled") for name, on in switches.items()}
     for name, row in reports.items():
-        if switches.get(name, True):
+        if switches.get(name, True) and name != TOOLS_SERVER:
             rows[name] = _server(name, row)
     return list(rows.values())
 

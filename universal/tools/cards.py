@@ -18,8 +18,10 @@ from universal.items import FileRefPart, ImagePart, Item, ToolResultPart
 from universal.lib.diffs import count, hunks, relative, with_index_header
 from universal.lib.jsonvalue import JsonObject, arr, obj, whole
 from universal.opencode_metadata import NativeResult, result_of
+from universal.setup import TOOLS_SERVER
 from universal.tools import tools_of
 
+_OWN = f"mcp__{TOOLS_SERVER}__"
 PREVIEW_LINES = 20
 SHOWN_CHARS = 2**20
 """Maximum characters of a tool's output that clients get: half from its beginning, half from its end. OpenCode's tools return at
@@ -72,7 +74,9 @@ def view_call(agent: str, name: str, arguments: JsonObject, todos: Sequence[Json
     row = tools_of(agent).get(name)
     if row is None:
         if name.startswith("mcp__"):
-            return ToolView("_".join(name.split("__")[1:]), arguments)
+            own = name.removeprefix(_OWN)
+            is_own = own != name and own not in RESULTS  # a name of OpenCode's stands for its tool, with its rules and card
+            return ToolView(own if is_own else "_".join(name.split("__")[1:]), arguments)
         return ToolView(name, arguments)
     taken = {row.keys[key] for key in arguments if key in row.keys}  # an argument that the tool does not know replaces none
     known = {key: value for key, value in arguments.items() if key in row.keys or key not in taken}

@@ -499,14 +499,16 @@ class SpareAgents:
         tree = await working_tree(directory) if use.takes_git else ""
         if state is None or tree is None:
             return None
-        codec = agent.spec.make(self._ids.factory())
+        codec, setup = agent.spec.make(self._ids.factory()), self._setup(directory)
+        if self._setups.plugins is not None and not agent.spec.setup.reads_own:
+            self._setups.plugins.wake(directory, with_project=True)
         options = LaunchOptions(
             agent.located.path or "",
             directory,
             native_session_id=key.conversation or None,
             resume=bool(key.conversation),
-            rules=self._config_rules(directory).all,
-            setup=self._setup(directory),
+            rules=(*self._config_rules(directory).all, *setup.guard_rules),
+            setup=setup,
         )
         return Spare(agent, options, codec, state, tree, started_ms=self._clock.now_ms(), on_loss=self._lose)
 

@@ -61,7 +61,7 @@ UNSUPPORTED: dict[str, Row] = {name: Row(501, reason) for name, reason in _OWN.i
 
 CONSTANT: dict[str, str] = {
     "mcp.resource.catalog": "agents do not tell what their MCP servers offer for reading (`GET /api/mcp` has the servers)",
-    "rpc.call": "RpcError: it is for plugins of OpenCode, which are not loaded here, so no RPC is registered",
+    "rpc.call": "RpcError: it is for plugins of OpenCode 2, which are not loaded here, so no RPC is registered",
     "reference.list": "agents look things up by themselves",
     "websearch.providers": WEBSEARCH,
 }

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from shim.host.config.instruction_files import InstructionFiles, InstructionTexts
 from shim.host.config.opencode_config import OpenCodeConfig
 from shim.lib.errors import LimitReached, McpServerNotFound
 from universal.lib.jsonvalue import arr, obj, text
-from universal.setup import DirectorySetup, McpServer
+from universal.setup import TOOLS_SERVER, DirectorySetup, McpServer
 
 SERVERS_LIMIT = 100
 """Maximum MCP servers that clients may add to one directory."""
@@ -37,13 +37,45 @@ class _Changes:
     switches: dict[str, bool] = field(default_factory=dict[str, bool])
 
 
+class Plugins(Protocol):
+    """What runs the person's own tools and plugins (`shim.host.plugins.plugin_hosts`)."""
+
+    def look(self, directory: str, config: OpenCodeConfig) -> object:
+        """Look which files there are. Blocking. Returns a value that changes with them."""
+        ...
+
+    def server(self, directory: str, *, with_project: bool) -> McpServer | None:
+        """The MCP server of a directory's tools and plugins; None if it has none."""
+        ...
+
+    def has_plugins(self, directory: str, *, with_project: bool) -> bool:
+        """Whether a directory has plugins, which may refuse calls."""
+        ...
+
+    def wake(self, directory: str, *, with_project: bool) -> None:
+        """Start what runs the tools and plugins, if there are any."""
+        ...
+
+    async def before(self, directory: str, call: Mapping[str, Any], *, with_project: bool) -> str:
+        """Show a call to the plugins. Returns why they refuse it, or ""."""
+        ...
+
+
 class Setups:
-    """The set-ups of all directories. In: `current`, a directory's configuration as it was read last; `files`, instructions."""
+    """The set-ups of all directories.
+
+    In: `current`, a directory's configuration as it was read last; `files`, instructions; `plugins`, None without them.
+    """
 
     def __init__(
-        self, current: Callable[[str], OpenCodeConfig] = lambda _: NOTHING, files: InstructionFiles | None = None
+        self,
+        current: Callable[[str], OpenCodeConfig] = lambda _: NOTHING,
+        files: InstructionFiles | None = None,
+        plugins: Plugins | None = None,
     ) -> None:
         self._files = files
+        self.plugins = plugins
+        self._plugin_files: dict[str, object] = {}
         self._texts: dict[str, InstructionTexts] = {}
         self._current = current
         self._changes: dict[str, _Changes] = {}
@@ -55,13 +87,20 @@ class Setups:
         if self._files is None:
             return
         with suppress(TimeoutError):
+            config = self._current(directory)
             async with asyncio.timeout(READ_LIMIT_S):
-                texts = await asyncio.to_thread(self._files.read, directory, self._current(directory))
+                texts = await asyncio.to_thread(self._files.read, directory, config)
+                files = await asyncio.to_thread(self.plugins.look, directory, config) if self.plugins is not None else None
+            if self.plugins is not None:
+                if files != self._plugin_files.pop(directory, None):
+                    self._made.clear()
+                self._plugin_files[directory] = files
             if texts != self._texts.pop(directory, None):
                 self._made.clear()
             self._texts[directory] = texts
-            while len(self._texts) > CHANGED_LIMIT:
-                del self._texts[next(iter(self._texts))]
+            for kept in (self._texts, self._plugin_files):
+                while len(kept) > CHANGED_LIMIT:
+                    del kept[next(iter(kept))]
 
     def now(self, directory: str, *, with_project: bool) -> DirectorySetup:
         """Return the set-up. In: whether the project's part of it counts, which strangers may have written."""
@@ -76,10 +115,14 @@ class Setups:
     def _make(self, directory: str, *, with_project: bool) -> DirectorySetup:
         rows = self._servers(directory, with_project=with_project)
         limit_ms = obj(self._values(directory, with_project=with_project).get("experimental")).get("mcp_timeout")
-        servers = (_server(name, row, limit_ms) for name, row in rows.items() if _is_on(row))
+        servers = [_server(name, row, limit_ms) for name, row in rows.items() if _is_on(row) and name != TOOLS_SERVER]
+        has_plugins = False
+        if self.plugins is not None and (tools := self.plugins.server(directory, with_project=with_project)) is not None:
+            servers.append(tools)
+            has_plugins = self.plugins.has_plugins(directory, with_project=with_project)
         texts = self._texts.get(directory, InstructionTexts())
         text_ = "\n\n".join((*texts.personal, *(texts.project if with_project else ())))
-        return DirectorySetup(tuple(server for server in servers if server.command or server.url), text_)
+        return DirectorySetup(tuple(server for server in servers if server.command or server.url), text_, has_plugins)
 
     def switches(self, directory: str, *, with_project: bool) -> dict[str, bool]:
         """Return the MCP servers of a directory by name, those that are off too. True: it is on."""

@@ -197,8 +197,10 @@ def _opencode_config(source: str) -> Iterator[Finding]:
 
 
 def _server_settings(source: str) -> Iterator[Finding]:
-    """Yield what this server takes from `opencode.json` for every agent: permissions, MCP servers, shell lines of commands."""
+    """Yield what this server takes from `opencode.json` for every agent: permissions, MCP servers, plugins, shell lines."""
     values = obj(jsonc.loads(source))
+    for plugin in arr(values.get("plugin")):
+        yield "plugin", _short(plugin), "runs"
     yield from _servers("mcp", values.get("mcp"))
     yield from _allow_findings("permission", values.get("permission"))
     for name, command in obj(values.get("command")).items():
@@ -305,6 +307,8 @@ FILES: tuple[File, ...] = (
     *(File(ANY, f".opencode/{folder}", _command_template, _MARKDOWN) for folder in ("command", "commands")),
     *(File("opencode", f".opencode/{folder}", _is_plugin, _SOURCE) for folder in ("plugin", "plugins")),
     *(File("opencode", f".opencode/{folder}", _is_code, _SOURCE) for folder in ("tool", "tools")),
+    *(File(ANY, f".opencode/{folder}", _is_plugin, _SOURCE) for folder in ("plugin", "plugins")),
+    *(File(ANY, f".opencode/{folder}", _is_code, _SOURCE) for folder in ("tool", "tools")),
     *(
         File("opencode", f".opencode/{folder}", _opencode_front_matter, _MARKDOWN)
         for folder in ("agent", "agents", "mode", "modes")

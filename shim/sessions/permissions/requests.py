@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -108,8 +108,8 @@ class Requests:
     """The open requests of one session.
 
     In: `place` returns the place of calls, `policy` the rules in force for a state; `send` gives a command to the agent;
-    `proceed` lets a checked call go on; `new_id` makes ids of permission requests; `attendance` has the policy for unanswered
-    requests.
+    `proceed` lets a checked call go on; `refusal` says why the person's plugins refuse a call of a session, or "";
+    `new_id` makes ids of permission requests; `attendance` has the policy for unanswered requests.
     """
 
     def __init__(
@@ -120,6 +120,7 @@ class Requests:
         proceed: Callable[[str], None],
         new_id: Callable[[], str],
         attendance: Attendance,
+        refusal: Callable[[str, PermissionData], Awaitable[str]] | None = None,
     ) -> None:
         self._place = place
         self._policy = policy
@@ -127,6 +128,9 @@ class Requests:
         self._proceed = proceed
         self._new_id = new_id
         self._attendance = attendance
+        self._refusal = refusal
+        self._refusals: dict[str, dict[str, str]] = {}
+        """Session -> call -> why plugins refuse it, or "". An agent may ask twice about a call."""
         self._arrivals = deque[_Arrival]()
         self._lookups: asyncio.Task[None] | None = None
         self._open: dict[str, _Request] = {}
@@ -161,11 +165,12 @@ class Requests:
             while self._arrivals:
                 arrival = self._arrivals[0]
                 accesses = await self._accesses_of(arrival, place)
+                refusal = await self._refusal_of(arrival) if accesses is not None else NOT_LOOKED_UP
                 if not self._arrivals or self._arrivals[0] is not arrival:
                     continue
                 self._arrivals.popleft()
-                if accesses is None:
-                    self._reject(arrival, NOT_LOOKED_UP)
+                if accesses is None or refusal:
+                    self._reject(arrival, refusal)
                 else:
                     self._decide(arrival, accesses)
         finally:
@@ -179,6 +184,20 @@ class Requests:
         except Exception:  # whatever happened, the agent must get an answer: a rejection
             log.exception("permission.lookup_failed", session_id=arrival.state.id)
             return None
+
+    async def _refusal_of(self, arrival: _Arrival) -> str:
+        """Why the person's plugins refuse a call, or ""."""
+        if self._refusal is None:
+            return ""
+        call_id = text(obj(arrival.data.metadata).get("call_id"))
+        refusals = self._refusals.setdefault(arrival.state.id, {})
+        if not call_id or call_id not in refusals:
+            try:
+                refusals[call_id] = await self._refusal(arrival.state.id, arrival.data)
+            except Exception:  # whatever happened, the agent must get an answer: a rejection
+                log.exception("permission.plugins_failed", session_id=arrival.state.id)
+                return NOT_LOOKED_UP
+        return refusals[call_id]
 
     def _decide(self, arrival: _Arrival, accesses: tuple[Access, ...]) -> None:
         state, fact, data, agent = arrival.state, arrival.fact, arrival.data, arrival.agent
@@ -279,6 +298,7 @@ class Requests:
             self._end_wait(id_)
         self._open = {id_: request for id_, request in self._open.items() if request.state is not state}
         self._calls.pop(state.id, None)
+        self._refusals.pop(state.id, None)
         self._granted.pop(state.id, None)
 
     def question(self, state: SessionState, fact: Fact, data: QuestionData) -> None:

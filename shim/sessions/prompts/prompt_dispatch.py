@@ -36,7 +36,7 @@ from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
 from universal.session.user_prompt import Delivery
-from universal.setup import setup_notice
+from universal.setup import DirectorySetup, setup_notice
 from universal.tools.accesses import Place
 from universal.turn import Input
 from universal.unattended_policy import UnattendedPolicy
@@ -219,12 +219,20 @@ class PromptDispatcher:
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
         policy = self._policy(self._state, pending.prompt.mode or "")
         session_rules = policy.for_engine(reads_project=self._has_project_settings)
-        setup = self._process.setup(with_project=self._has_project_settings)
-        prompt = replace(dispatch.prompt, rules=policy.for_agent(), session_rules=session_rules, setup=setup)
         agent = self._deps.agents.get(pending.agent)
+        setup = self._setup(agent)
+        rules = (*policy.for_agent(), *setup.guard_rules)
+        prompt = replace(dispatch.prompt, rules=rules, session_rules=session_rules, setup=setup)
         if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
             prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
         return replace(dispatch, prompt=prompt)
+
+    def _setup(self, agent: Agent | None) -> DirectorySetup:
+        """The set-up for an agent. What runs its tools and plugins is started, unless the agent runs them itself."""
+        setup, plugins = self._process.setup(with_project=self._has_project_settings), self._deps.setups.plugins
+        if plugins is not None and agent is not None and not agent.spec.setup.reads_own:
+            plugins.wake(self._directory, with_project=self._has_project_settings)
+        return setup
 
     @property
     def current(self) -> PendingPrompt | None:
@@ -358,12 +366,9 @@ class PromptDispatcher:
         native = self._native.get(name)
         options = pending.launch_options(agent.located.path or "", self._directory, native, self._state.variables)
         self._has_project_settings = self._may_use_project_settings
-        options = replace(
-            options,
-            rules=self._policy(self._state, pending.prompt.mode or "").for_agent(),
-            project_settings=self._has_project_settings,
-        )
-        options = replace(options, setup=self._process.setup(with_project=self._has_project_settings))
+        setup = self._setup(agent)
+        rules = (*self._policy(self._state, pending.prompt.mode or "").for_agent(), *setup.guard_rules)
+        options = replace(options, rules=rules, project_settings=self._has_project_settings, setup=setup)
         if not options.resume:
             context.forget(self._state.session, name)
         if await self._process.start(agent, options):

@@ -33,9 +33,11 @@ from universal.codec import (
     SteeringCodec,
     TimedCodec,
 )
-from universal.events import EventType
+from universal.events import EventType, PermissionData
 from universal.host import HostAnswer, HostCall
+from universal.lib.jsonvalue import obj, text
 from universal.setup import DirectorySetup, SetupUse
+from universal.tools.cards import view_call
 
 log = structlog.get_logger()
 
@@ -229,9 +231,19 @@ class SessionAgent:
         """The directory's set-up as it is now. In: whether the agent has, or will have, the project's settings."""
         return self._deps.setups.now(self._directory, with_project=with_project)
 
-    def lacks_text(self, use: SetupUse, text: str) -> bool:
+    async def refusal(self, session_id: str, data: PermissionData) -> str:
+        """Show a call to the person's plugins. Returns why they refuse it, or ""."""
+        plugins, agent = self._deps.setups.plugins, self._deps.agents.get(self.agent or "")
+        if plugins is None or agent is None or agent.spec.setup.reads_own:
+            return ""
+        meta = obj(data.metadata)
+        view = view_call(agent.spec.name, text(meta.get("tool"), data.action), obj(meta.get("input")), [])
+        call = {"tool": view.tool, "sessionID": session_id, "callID": text(meta.get("call_id")), "args": view.input}
+        return await plugins.before(self._directory, call, with_project=self.reads_project)
+
+    def lacks_text(self, use: SetupUse, words: str) -> bool:
         """Whether the instructions must go with the next prompt, because the process has not got them. They count as given."""
-        before, self._text = self._text, (self.generation, text)
+        before, self._text = self._text, (self.generation, words)
         return not use.has_text(resumes=self.resumes) and before != self._text
 
     def change_setup(self) -> bool:

@@ -240,13 +240,16 @@ class Asks:
 
     def reply(self, command: PermissionReply) -> Iterator[Output]:
         """Our answer to a permission; nothing when it is not open any more. Codex has no channel for the message of a
-        rejection."""
+        rejection, so people alone read it."""
         ask = self._asks.permission(command.permission_id)
         if ask is None:
             return
         answer = ask.decide(command.decision)
         if command.stops and answer == DECLINE:
             answer = CANCEL
+        call = ask.thread.calls.get(get_text(ask.metadata, "call_id"))
+        if call is not None and command.decision == "reject":
+            call.refusal = command.message or ""
         yield WriteLine(self.rpc.response(ask.request_id, answer))
         yield self._asks.resolve_permission(ask, command.decision, command.message)
 

@@ -53,6 +53,8 @@ class Call(kit.Call):
     source: Msg = field(kw_only=True)
     """The native item at its start."""
     whole: bool = False
+    refusal: str = ""
+    """Why a rule or a person has refused the call, which Codex is not told."""
 
 
 @dataclass(slots=True)
@@ -155,7 +157,10 @@ class Thread(kit.Items[Context]):
             yield self._call_fact(EventType.ITEM_COMPLETED, call, ItemStatus.COMPLETED, raw)
         elif kind == "fileChange" and not changes_of(item):
             item = {**item, "changes": call.source.get("changes")}
-        yield from self.result(call, result(item), raw)
+        outcome = result(item)
+        if call.refusal and get_text(item, "status") == "declined":
+            outcome = replace(outcome, content=kit.output_part(call, call.refusal))
+        yield from self.result(call, outcome, raw)
 
     def _user(self, item: Msg, raw: Msg) -> Iterator[Fact]:
         """The echo of a prompt. Our prompt is shown already; a subagent's is its task."""

@@ -110,6 +110,7 @@ PLANTED: dict[str, tuple[str, object, list[tuple[str, str, str]]]] = {
             ("opencode", "formatter.f", "fmt"),
             ("opencode", "lsp.l", "lsp"),
             ("opencode", "provider.p", '{"npm": "evil"}'),
+            ("any", "plugin", "evil"),
             ("any", "mcp.s", "sh -c x"),
         ],
     ),
@@ -118,8 +119,8 @@ PLANTED: dict[str, tuple[str, object, list[tuple[str, str, str]]]] = {
         "---\npermission:\n  bash: allow\n---\nhi",
         [("opencode", "permission.bash", "allow")],
     ),
-    "opencode plugin": (".opencode/plugins/p.ts", "code", [("opencode", "plugin", "")]),
-    "opencode tool": (".opencode/tool/t.ts", "code", [("opencode", "code", "")]),
+    "opencode plugin": (".opencode/plugins/p.ts", "code", [("opencode", "plugin", ""), ("any", "plugin", "")]),
+    "opencode tool": (".opencode/tool/t.ts", "code", [("opencode", "code", ""), ("any", "code", "")]),
     "opencode command": (".opencode/command/c.md", "say hello", []),
     "opencode command with a shell line": (
         ".opencode/commands/sub/c.md",

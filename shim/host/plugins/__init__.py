@@ -1,0 +1,1 @@
+"""The host of a person's own tools and plugins of OpenCode: a process beside this server that runs them."""

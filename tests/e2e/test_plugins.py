@@ -1,0 +1,135 @@
+"""The person's own tools and plugins of OpenCode, with the real programs: they act, whichever agent answers."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from shim.sessions.permissions.trust_question import TRUST
+
+from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.children import processes_with, wait_for
+from .support.wire import Json, Stream, texts, tools
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
+TOOL = """
+export default {
+  description: "Tells the weather of a city",
+  args: {},
+  async execute(args, context) { return `sunny in ${(args.city ?? args.text)} (${context.directory})` },
+}
+"""
+GUARD = """
+import { appendFileSync } from "node:fs"
+export const Guard = async ({ directory }) => ({
+  "tool.execute.before": async (input, output) => {
+    appendFileSync(`${process.env.HOME}/guard.log`, `${input.tool} ${JSON.stringify(output.args)}\\n`)
+    if (input.tool === "bash" && String(output.args.command).includes("forbidden")) throw new Error("THE-GUARD-SAYS-NO")
+  },
+})
+"""
+WEATHER = {
+    CLAUDE: '[scene:tool:mcp__opencode-plugins__weather:{"city":"Rome"}] go',
+    "codex": "[scene:mcp:weather] go",
+}
+"""Agent -> the prompt with which the model calls the tool `weather`."""
+HOST = "host.mjs"
+
+
+def plant(folder: Path) -> None:
+    for name, source in (("tool/weather.ts", TOOL), ("plugin/guard.ts", GUARD)):
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(source)
+
+
+def open_watch(server: Bench) -> Watch:
+    stream = Stream(server.api)
+    server.later(stream.close)
+    return Watch.on(server.api, stream)
+
+
+def turn(server: Bench, watch: Watch, prompt: str, **fields: str) -> list[Json]:
+    """Send a prompt, and allow all that is asked. Out: the tool parts."""
+    at = watch.prompt(prompt, **fields)
+
+    def answer_asks() -> object:
+        for ask in server.api.get("/permission"):
+            server.api.post(f"/permission/{ask['id']}/reply", {"reply": "once"})
+        return watch.at_rest(at)
+
+    wait_for(answer_asks, 60, "the turn does not end")
+    return tools(watch.wait_for_answer(at))
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+def test_own_tools_are_called_by_their_names_and_a_guard_refuses(agent: str) -> None:
+    with bench(agent, config={"permission": {"bash": "allow"}}) as server:
+        server.models()
+        plant(server.place.home / ".config" / "opencode")
+        watch = open_watch(server)
+        (part,) = turn(server, watch, WEATHER[agent])
+        assert part["tool"] == "weather", part
+        assert str(server.place.project) in part["state"]["output"], part
+        (refused,) = turn(server, watch, "[scene:bash:touch forbidden] go")
+        assert refused["state"]["status"] == "error", refused
+        assert "THE-GUARD-SAYS-NO" in refused["state"]["error"], refused
+        assert not (server.place.project / "forbidden").exists()
+        assert "bash" in (server.place.home / "guard.log").read_text()
+        assert "opencode-plugins" not in server.api.get("/mcp")
+
+
+@pytest.mark.parametrize(("agent", "mode"), [(CLAUDE, "bypass"), ("codex", "bypass"), ("pi", "build")])
+def test_a_guard_refuses_calls_that_need_no_question(agent: str, mode: str) -> None:
+    with bench(agent, config={"permission": {"bash": "allow"}}, IS_SANDBOX="1") as server:
+        server.models()
+        plant(server.place.home / ".config" / "opencode")
+        (refused,) = turn(server, open_watch(server), "[scene:bash:touch forbidden] go", agent=mode)
+        assert "THE-GUARD-SAYS-NO" in refused["state"]["error"], refused
+        assert not (server.place.project / "forbidden").exists()
+        assert (server.place.home / "guard.log").read_text().count("bash") == 1
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+def test_rules_hold_for_own_tools_by_their_names(agent: str) -> None:
+    with bench(agent, config={"permission": {"weather": "deny"}}) as server:
+        server.models()
+        plant(server.place.home / ".config" / "opencode")
+        (part,) = turn(server, open_watch(server), WEATHER[agent])
+        assert part["state"]["status"] == "error", part
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+def test_tools_and_plugins_of_a_project_run_only_when_it_is_trusted(agent: str) -> None:
+    with bench(agent, config={}) as server:
+        server.models()
+        plant(server.place.project / ".opencode")
+        watch = open_watch(server)
+        at = watch.prompt("[scene:text] say hello")
+        asked = watch.wait("question.asked", at)
+        assert ".opencode/tool/weather.ts" in asked["questions"][0]["question"]
+        assert ".opencode/plugin/guard.ts" in asked["questions"][0]["question"]
+        assert not [line for line in processes_with(str(server.place.root)).values() if HOST in line]
+        server.api.post(f"/question/{asked['id']}/reply", {"answers": [[TRUST]]})
+        assert "say hello" in "\n".join(texts(watch.wait_for_end(at)))
+        (part,) = turn(server, watch, WEATHER[agent])
+        assert "sunny" in part["state"]["output"], part
+
+
+def test_a_guard_that_does_not_answer_refuses() -> None:
+    hanging = GUARD.replace('throw new Error("THE-GUARD-SAYS-NO")', "while (true) {}")
+    with bench(CLAUDE, config={"permission": {"bash": "allow"}}) as server:
+        server.models()
+        folder = server.place.home / ".config" / "opencode"
+        plant(folder)
+        (folder / "plugin" / "guard.ts").write_text(hanging)
+        watch = open_watch(server)
+        started = time.monotonic()
+        (refused,) = turn(server, watch, "[scene:bash:touch forbidden] go")
+        assert time.monotonic() - started < 50
+        assert "took more than" in refused["state"]["error"], refused
+        assert not (server.place.project / "forbidden").exists()
+        (part,) = turn(server, watch, "[scene:bash:echo good] go")  # the host is started again
+        assert "good" in part["state"].get("output", ""), part["state"]

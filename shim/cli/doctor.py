@@ -241,7 +241,7 @@ async def examine(settings: Settings, named: Sequence[str], *, probing: bool) ->
             raise ShimError(f'There is no agent named "{unknown[0]}". Known: {names}.')
         with suppress(TimeoutError):
             async with asyncio.timeout(TELL_WAIT_S):
-                await directory.settle()
+                await (asyncio.gather(*(directory.offer(name, TELL_WAIT_S) for name in named)) if named else directory.settle())
         wanted = [agent for agent in directory.list_agents() if not named or agent.spec.name in named]
         checks = list(await asyncio.gather(*(_check_agent(agent, directory.environment()) for agent in wanted)))
         if not named:

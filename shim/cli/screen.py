@@ -195,7 +195,7 @@ def agent_details(out: Console, rows: Sequence[AgentRow]) -> None:
             line(out, "")
             line(out, f"{row.name}: {row.title}", "bold")
             models = [f"{model} (default)" if model == row.default_model else model for model in row.models]
-            line(out, f"  models  {', '.join(models) or 'unknown'}")
+            line(out, f"  models  {', '.join(models) or 'unknown: it did not answer in time'}")
             if row.trouble:
                 line(out, f"  note    {row.trouble}", "yellow")
             line(out, f"  can     {', '.join(name for name, can in (row.capabilities or {}).items() if can) or '-'}")

@@ -135,7 +135,7 @@ def test_notes(tmp_path: Path) -> None:
 def test_agents_in_detail_and_as_json() -> None:
     text = console_text(lambda out: screen.agent_details(out, ROWS))
     assert "claude: Claude Code\n  models  opus (default), haiku\n  can     deltas\n" in text
-    assert "mock: Mock\n  models  unknown\n" in text
+    assert "mock: Mock\n  models  unknown: it did not answer in time\n" in text
     assert text.endswith(
         "not installed  how to install it\npi             npm install -g pi\namp            npm install -g amp\n"
     )

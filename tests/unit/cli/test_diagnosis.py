@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from shim.agents.discovery import DISCOVERY_TIMEOUT_S
 from shim.cli import doctor
 from shim.cli.diagnosis import AgentCheck, Diagnosis, Probe, diagnose, numbers, place, wrong
 from shim.cli.doctor import ask
@@ -254,3 +255,10 @@ async def test_one_agent_by_name(machine: Path) -> None:
     assert found[0].checked.probe.good
     with pytest.raises(ShimError, match='no agent named "nobody"'):
         await doctor.examine(settings(machine), ["nobody"], probing=False)
+
+
+async def test_one_agent_by_name_waits_for_no_other(machine: Path) -> None:
+    program(machine / "bin", "in", "import time\ntime.sleep(600)")
+    async with asyncio.timeout(DISCOVERY_TIMEOUT_S / 2):
+        (found,) = await doctor.examine(settings(machine), ["out"], probing=False)
+    assert found.checked.version == "4.5.6"

@@ -258,7 +258,7 @@ async def test_one_agent_by_name(machine: Path) -> None:
 
 
 async def test_one_agent_by_name_waits_for_no_other(machine: Path) -> None:
-    program(machine / "bin", "in", "import time\ntime.sleep(600)")
+    program(machine / "bin", "out", "import time\ntime.sleep(600)")
     async with asyncio.timeout(DISCOVERY_TIMEOUT_S / 2):
-        (found,) = await doctor.examine(settings(machine), ["out"], probing=False)
+        (found,) = await doctor.examine(settings(machine), ["in"], probing=False)
     assert found.checked.version == "4.5.6"

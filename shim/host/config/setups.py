@@ -89,8 +89,7 @@ class Setups:
         with suppress(TimeoutError):
             config = self._current(directory)
             async with asyncio.timeout(READ_LIMIT_S):
-                texts = await asyncio.to_thread(self._files.read, directory, config)
-                files = await asyncio.to_thread(self.plugins.look, directory, config) if self.plugins is not None else None
+                texts, files = await asyncio.to_thread(self._read, self._files, directory, config)
             if self.plugins is not None:
                 if files != self._plugin_files.pop(directory, None):
                     self._made.clear()
@@ -101,6 +100,10 @@ class Setups:
             for kept in (self._texts, self._plugin_files):
                 while len(kept) > CHANGED_LIMIT:
                     del kept[next(iter(kept))]
+
+    def _read(self, instructions: InstructionFiles, directory: str, config: OpenCodeConfig) -> tuple[InstructionTexts, object]:
+        """Read the instructions, and look which tools and plugins there are. Blocking."""
+        return instructions.read(directory, config), self.plugins and self.plugins.look(directory, config)
 
     def now(self, directory: str, *, with_project: bool) -> DirectorySetup:
         """Return the set-up. In: whether the project's part of it counts, which strangers may have written."""

@@ -36,7 +36,7 @@ from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart
 from universal.lib.jsonvalue import JsonObject
 from universal.permissions import Policy
 from universal.session.user_prompt import Delivery
-from universal.setup import DirectorySetup, setup_notice
+from universal.setup import setup_notice
 from universal.tools.accesses import Place
 from universal.turn import Input
 from universal.unattended_policy import UnattendedPolicy
@@ -220,19 +220,22 @@ class PromptDispatcher:
         policy = self._policy(self._state, pending.prompt.mode or "")
         session_rules = policy.for_engine(reads_project=self._has_project_settings)
         agent = self._deps.agents.get(pending.agent)
-        setup = self._setup(agent)
-        rules = (*policy.for_agent(), *setup.guard_rules)
+        setup = self._process.setup(with_project=self._has_project_settings)
+        if setup.servers and agent is not None:  # tools and plugins are one of them
+            self._wake_plugins(agent)
+        rules = policy.for_agent()
+        if setup.has_plugins:
+            rules = (*rules, *setup.guard_rules)
         prompt = replace(dispatch.prompt, rules=rules, session_rules=session_rules, setup=setup)
         if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
             prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
         return replace(dispatch, prompt=prompt)
 
-    def _setup(self, agent: Agent | None) -> DirectorySetup:
-        """The set-up for an agent. What runs its tools and plugins is started, unless the agent runs them itself."""
-        setup, plugins = self._process.setup(with_project=self._has_project_settings), self._deps.setups.plugins
-        if plugins is not None and agent is not None and not agent.spec.setup.reads_own:
+    def _wake_plugins(self, agent: Agent) -> None:
+        """Start what runs the agent's tools and plugins, unless the agent runs them itself."""
+        plugins = self._deps.setups.plugins
+        if plugins is not None and not agent.spec.setup.reads_own:
             plugins.wake(self._directory, with_project=self._has_project_settings)
-        return setup
 
     @property
     def current(self) -> PendingPrompt | None:
@@ -366,7 +369,8 @@ class PromptDispatcher:
         native = self._native.get(name)
         options = pending.launch_options(agent.located.path or "", self._directory, native, self._state.variables)
         self._has_project_settings = self._may_use_project_settings
-        setup = self._setup(agent)
+        setup = self._process.setup(with_project=self._has_project_settings)
+        self._wake_plugins(agent)
         rules = (*self._policy(self._state, pending.prompt.mode or "").for_agent(), *setup.guard_rules)
         options = replace(options, rules=rules, project_settings=self._has_project_settings, setup=setup)
         if not options.resume:

@@ -72,7 +72,7 @@ ROWS: Mapping[str, Row] = {
     "plugin": Row(
         "in part",
         "Their tools and `tool.execute.before` act with all agents that take MCP servers, or ask before calls "
-        "([plugins](plugins.md)). Other hooks are not called.",
+        "([plugins](plugins.md)). `event`, `chat.message`, `tool.execute.after` and `config` watch.",
     ),
     "provider": Row("OpenCode alone", f"{_MODEL} Models of a project's own providers are not offered to clients."),
     "reference": Row("OpenCode alone", "The older name of `references`."),

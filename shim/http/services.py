@@ -72,6 +72,8 @@ class Services:
     telemetry: Telemetry | None = None
     """None only in tests."""
     links: Links = field(default_factory=Links)
+    url: str = ""
+    """Where this server listens; "" before it does."""
 
     agents: AgentDirectory = field(init=False)
     relay: Relay = field(init=False)

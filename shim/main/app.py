@@ -225,7 +225,11 @@ def build_app(
         if backend.value is not None:
             await backend.value.end_host()
 
-    app[ANNOUNCE] = actual_store.announce
+    def announce(url: str) -> None:
+        services.url = url
+        actual_store.announce(url)
+
+    app[ANNOUNCE] = announce
     app[AGENTS], app[BACKEND] = agents, backend
     app.cleanup_ctx.append(life)
     app.on_shutdown.extend((end_host, close_sockets))

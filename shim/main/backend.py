@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
-from aiohttp import web
+from aiohttp import BasicAuth, web
 
 from shim.agents.command_files import CommandFiles
 from shim.agents.install import Installer
@@ -123,6 +123,14 @@ def _listen(feed: Feed, hooks: Hooks) -> None:
         feed.forget(hooks.observe)
 
 
+def _address(services: Services) -> tuple[str, Mapping[str, str]]:
+    """Where plugins find this server, and how they log in."""
+    password = services.settings.password
+    if password is None:
+        return services.url, {}
+    return services.url, {"Authorization": BasicAuth(services.settings.username, password.get_secret_value()).encode()}
+
+
 class Member(Protocol):
     """This server among those of a cluster. It makes the parts that are others in a cluster (`shim.cluster.member`)."""
 
@@ -201,12 +209,14 @@ async def start(
     config = ConfigFiles(Path(environ.get("HOME") or Path.home()), environ, tuple(map(str, settings.roots)))
     hub = Hub(clock, ids, faces=(OPENCODE1,))
     feed = Feed()
+
     plugins = PluginHosts(
         config.folder,
         settings.data_dir / "plugins",
         environ,
         OPENCODE_VERSION,
         lambda directory, words: services.host.publish(TuiToast(words, "error", title="Tools and plugins"), directory),
+        partial(_address, services),
     )
     setups = Setups(config.current, InstructionFiles(config.home, config.folder), plugins)
     trust = ProjectTrust(

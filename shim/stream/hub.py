@@ -482,8 +482,12 @@ class Hub:
         return found
 
     def has_reader(self, directory: str) -> bool:
-        """Whether a reader gets this directory's events."""
-        return any(audience.readers for audience in self._audiences_of(normal_scope(directory)))
+        """Whether a reader that is no plugin gets this directory's events."""
+        for audience in self._audiences_of(normal_scope(directory)):
+            for reader in audience.readers:
+                if not reader.is_plugin:
+                    return True
+        return False
 
     def hold(self, encoder: Encoder[Any], client: Hashable) -> list[Subscription]:
         """Hold back new events from this client's readers, until their `release`."""

@@ -63,6 +63,8 @@ class Subscription:
         self.encoder = encoder
         self.scope = scope
         self.client = client
+        self.is_plugin = False
+        """Whether it reads for a plugin, which shows nothing to a person."""
         self.state = State.OPEN
         self.on_end: Callable[[], None] | None = None
         self._bounds = bounds

@@ -30,6 +30,21 @@ export const Guard = async ({ directory }) => ({
   },
 })
 """
+WATCHER = """
+import { appendFileSync } from "node:fs"
+export const Watcher = async ({ directory }) => {
+  const note = (...words) => appendFileSync(`${process.env.HOME}/watch.log`, words.join(" ") + "\\n")
+  return {
+    config: async (config) => note("config", config.username),
+    "chat.message": async (input, output) => note("chat", output.message.role, output.parts.map((part) => part.text).join()),
+    "tool.execute.after": async (input, output) => note("after", input.tool, JSON.stringify(input.args), output.output),
+    event: async ({ event }) => {
+      if (event.type === "session.idle") note("idle", event.properties.sessionID)
+      if (event.type === "session.idle") throw new Error("THE-WATCHER-FAILS")
+    },
+  }
+}
+"""
 WEATHER = {
     CLAUDE: '[scene:tool:mcp__opencode-plugins__weather:{"city":"Rome"}] go',
     "codex": "[scene:mcp:weather] go",
@@ -79,6 +94,31 @@ def test_own_tools_are_called_by_their_names_and_a_guard_refuses(agent: str) -> 
         assert not (server.place.project / "forbidden").exists()
         assert "bash" in (server.place.home / "guard.log").read_text()
         assert "opencode-plugins" not in server.api.get("/mcp")
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
+def test_a_plugin_sees_prompts_calls_and_the_end_of_each_turn_once(agent: str) -> None:
+    with bench(agent, config={"permission": {"bash": "allow"}, "username": "ann"}) as server:
+        server.models()
+        file = server.place.home / ".config" / "opencode" / "plugin" / "watch.js"
+        file.parent.mkdir(parents=True)
+        file.write_text(WATCHER)
+        watch = open_watch(server)
+        turn(server, watch, "[scene:text] say one")  # the host starts beside the first turn
+        log = server.place.home / "watch.log"
+        wait_for(log.exists, 20, "the host does not start")
+        log.write_text("")
+        at = watch.stream.mark()
+        turn(server, watch, "[scene:bash:echo seen] go")
+        wait_for(lambda: "idle" in log.read_text(), 20, lambda: log.read_text())
+        lines = [line for line in log.read_text().splitlines() if line]
+        assert [line.split()[0] for line in lines] == ["chat", "after", "idle"], lines
+        assert "chat user [scene:bash:echo seen] go" in lines[0]
+        assert lines[1].startswith("after bash")
+        assert lines[1].endswith("seen")
+        assert lines[2] == f"idle {watch.session}"
+        toast = watch.stream.wait(lambda event: event["type"] == "tui.toast.show", since=at, timeout_s=20)
+        assert "THE-WATCHER-FAILS" in toast["properties"]["message"]
 
 
 @pytest.mark.parametrize(("agent", "mode"), [(CLAUDE, "bypass"), ("codex", "bypass"), ("pi", "build")])

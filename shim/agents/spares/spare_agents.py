@@ -500,7 +500,7 @@ class SpareAgents:
         if state is None or tree is None:
             return None
         codec, setup = agent.spec.make(self._ids.factory()), self._setup(directory)
-        if self._setups.plugins is not None and not agent.spec.setup.reads_own:
+        if setup.servers and self._setups.plugins is not None and not agent.spec.setup.reads_own:
             self._setups.plugins.wake(directory, with_project=True)
         options = LaunchOptions(
             agent.located.path or "",

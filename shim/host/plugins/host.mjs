@@ -8,8 +8,8 @@ import path from "node:path"
 import { createInterface } from "node:readline"
 import { pathToFileURL } from "node:url"
 
-const CALLS = ["tool.execute.before", "tool.execute.after", "chat.message", "event", "permission.ask", "shell.env", "config"]
-const INSTALL_MS = 60_000, RSS_LOOK_MS = 2_000, LINE_LIMIT = 4 * 2 ** 20
+const CALLS = ["tool", "tool.execute.before", "tool.execute.after", "chat.message", "event", "config", "dispose"]
+const INSTALL_MS = 60_000, RSS_LOOK_MS = 2_000, AGAIN_MS = 1_000, LINE_LIMIT = 4 * 2 ** 20, ERRORS_LIMIT = 5, IDS_LIMIT = 1_000
 console.log = console.info = console.debug = console.error // stdout and stderr are one log
 
 const lines = createInterface({ input: process.stdin })
@@ -71,12 +71,19 @@ async function attempt(what, action) {
   }
 }
 
-/** The client of plugins (`client`): OpenCode's own SDK, which speaks to this server. */
-async function clientOf() {
-  if (!configuration.url) return undefined
-  const sdk = await load(`@opencode-ai/sdk@${version}`)
-  return sdk.createOpencodeClient({ baseUrl: configuration.url, headers: configuration.headers, directory })
-}
+let sdk
+/** The client of plugins (`client`): OpenCode's own SDK, which speaks to this server. It is loaded at its first call. */
+const clientOf = (keys) =>
+  new Proxy(() => {}, {
+    get: (_, key) => (key === "then" ? undefined : clientOf([...keys, key])),
+    async apply(_, self, args) {
+      sdk ??= (await load(`@opencode-ai/sdk@${version}`)).createOpencodeClient({
+        baseUrl: configuration.url, headers: configuration.headers, directory,
+      })
+      const owner = keys.slice(0, -1).reduce((value, key) => value[key], sdk)
+      return await owner[keys.at(-1)](...args)
+    },
+  })
 
 let z
 async function addTool(name, tool) {
@@ -98,13 +105,11 @@ for (const file of configuration.tools)
       await addTool(key === "default" ? base : `${base}_${key}`, tool)
   })
 
-let client
 for (const [spec, options] of configuration.plugins)
   await attempt(spec, async () => {
     const module = path.isAbsolute(spec) ? await importFile(spec) : await load(spec)
-    client ??= await attempt("client", clientOf)
     const input = {
-      client, directory, worktree, project: { id: "global", worktree, time: { created: Date.now() } },
+      client: clientOf([]), directory, worktree, project: { id: "global", worktree, time: { created: Date.now() } },
       serverUrl: configuration.url ? new URL(configuration.url) : undefined, $: globalThis.Bun?.$,
     }
     const functions = new Set(Object.values(module).map((value) => (typeof value?.server === "function" ? value.server : value)))
@@ -116,9 +121,85 @@ for (const [spec, options] of configuration.plugins)
     }
   })
 
+const hookNames = () => {
+  const names = plugins.flatMap(({ hooks }) => Object.keys(hooks)) // a package may export helpers, which are called too
+  return [...new Set(names)].filter((name) => /\.|^(event|config|auth|tool|provider|dispose)$/.test(name)).sort()
+}
+
 async function trigger(name, input, output) {
   for (const { hooks } of plugins) await hooks[name]?.(input, output)
   return output
+}
+
+let errors = 0
+/** Call a hook that only watches. An error is a toast, and stops nothing. */
+async function tell(name, input, output) {
+  for (const { spec, hooks } of plugins)
+    try {
+      await hooks[name]?.(input, output)
+    } catch (error) {
+      console.error(`${spec}, ${name}:`, error)
+      if (errors++ >= ERRORS_LIMIT) continue
+      const body = JSON.stringify({ title: "Tools and plugins", message: `${spec}, ${name}: ${error?.message ?? error}`, variant: "error" })
+      await request("/tui/show-toast", { method: "POST", body, headers: { "Content-Type": "application/json" } }).catch(() => {})
+    }
+}
+
+const request = (where, { headers, ...options } = {}) =>
+  fetch(`${configuration.url}${where}${where.includes("?") ? "&" : "?"}directory=${encodeURIComponent(directory)}`, {
+    ...options, headers: { ...configuration.headers, ...headers },
+  })
+
+const ids = new Set(), isNew = (id) => {
+  if (ids.has(id)) return false
+  if (ids.size >= IDS_LIMIT) ids.delete(ids.values().next().value)
+  return ids.add(id)
+}
+let message // a prompt whose parts are still to come
+
+/** Call the hooks for an event: `event` itself, and those that native OpenCode calls at its place. */
+async function dispatch(event) {
+  const { info, part } = event.properties ?? {}
+  if (event.type === "message.part.updated" && part.messageID === message?.info.id) message.parts.push(part)
+  else if (message) {
+    const { info: prompt, parts } = message
+    message = undefined
+    const input = { sessionID: prompt.sessionID, messageID: prompt.id, agent: prompt.agent, model: prompt.model }
+    await tell("chat.message", input, { message: prompt, parts })
+  }
+  if (event.type === "message.updated" && info.role === "user" && isNew(info.id)) message = { info, parts: [] }
+  if (event.type === "message.part.updated" && part.type === "tool" && part.state.status === "completed" && isNew(part.id)) {
+    const { input: args, title, output, metadata } = part.state
+    await tell("tool.execute.after", { tool: part.tool, sessionID: part.sessionID, callID: part.callID, args }, { title, output, metadata })
+  }
+  await tell("event", { event })
+}
+
+/** Read this server's events, for as long as the host runs. */
+async function listen() {
+  for (;;) {
+    try {
+      let rest = ""
+      const response = await request("/event?reader=plugins", { headers: { Accept: "text/event-stream" } })
+      for await (const text of response.body.pipeThrough(new TextDecoderStream())) {
+        const frames = (rest + text).split("\n\n")
+        rest = frames.pop()
+        for (const frame of frames) {
+          const data = frame.split("\n").filter((line) => line.startsWith("data:")).map((line) => line.slice(5)).join("\n")
+          const event = data && JSON.parse(data)
+          if (event && !event.type.startsWith("server.")) await dispatch(event)
+        }
+      }
+    } catch (error) {
+      console.error("events:", error)
+    }
+    await new Promise((done) => setTimeout(done, AGAIN_MS))
+  }
+}
+
+if (configuration.url && plugins.length) {
+  await attempt("config", async () => tell("config", await (await request("/config")).json()))
+  listen()
 }
 
 async function callTool({ name, arguments: args = {} }) {
@@ -147,8 +228,8 @@ const METHODS = {
   "tools/call": callTool,
   "hook/state": () => ({
     tools: [...tools.keys()], problems,
-    hooks: [...new Set(plugins.flatMap(({ hooks }) => Object.keys(hooks)))].sort(),
-    unused: [...new Set(plugins.flatMap(({ hooks }) => Object.keys(hooks)))].filter((name) => !CALLS.includes(name) && name !== "tool"),
+    hooks: hookNames(),
+    unused: hookNames().filter((name) => !CALLS.includes(name)),
   }),
   async "hook/before"({ args, ...input }) {
     if (tools.has(input.tool)) {

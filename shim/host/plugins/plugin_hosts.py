@@ -18,7 +18,7 @@ import shutil
 import sys
 import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -76,16 +76,23 @@ class PluginFiles(NamedTuple):
     stamps: tuple[tuple[str, int, int], ...] = ()
 
 
-def find_files(directory: str, folder: Path, config: OpenCodeConfig, *, with_project: bool) -> PluginFiles:
-    """List the tools and plugins of a directory. Blocking."""
-    places = [folder, *(Path(above) / ".opencode" for above in folders_of(directory) if with_project)]
-    values = config.values if with_project else config.personal_values
-    tools = tuple(path for place in places for path in _sources(place, ("tool", "tools")))
+def find_files(directory: str, folder: Path, config: OpenCodeConfig) -> tuple[PluginFiles, PluginFiles]:
+    """List the tools and plugins of a directory: the person's own, and those with the project's. Blocking."""
+    tools, plugins = _sources(str(folder))
+    personal = _plugin_files(tools, plugins, config.personal_values, directory)
+    for place in [f"{above}/.opencode" for above in folders_of(directory)]:
+        if disk.is_folder(place):
+            more_tools, more_plugins = _sources(place)
+            tools, plugins = (*tools, *more_tools), (*plugins, *more_plugins)
+    return personal, _plugin_files(tools, plugins, config.values, directory)
+
+
+def _plugin_files(tools: tuple[str, ...], sources: tuple[str, ...], values: Mapping[str, Any], directory: str) -> PluginFiles:
     plugins: dict[str, Any] = {}
     for entry in arr(values.get("plugin")):
         spec, options = (entry, None) if isinstance(entry, str) else (*arr(entry), None)[:2]
         plugins[_path_of(text(spec), directory)] = options
-    plugins |= {path: None for place in places for path in _sources(place, ("plugin", "plugins"))}
+    plugins |= dict.fromkeys(sources)
     plugins.pop("", None)
     return PluginFiles(tools, tuple(plugins.items()), tuple(map(_stamp, (*tools, *plugins))))
 
@@ -96,11 +103,17 @@ def _path_of(spec: str, directory: str) -> str:
     return os.path.normpath(Path(directory) / path) if path.startswith(("/", "./", "../")) else path
 
 
-def _sources(place: Path, names: Sequence[str]) -> Iterator[str]:
-    for folder in (place / name for name in names):
-        with contextlib.suppress(OSError):
-            found = sorted(str(p) for p in folder.iterdir() if p.suffix in ENDINGS and not p.name.endswith(".d.ts"))
-            yield from found[:FILES_LIMIT]
+def _sources(place: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files of tools and of plugins in a folder of OpenCode."""
+    found: list[tuple[str, ...]] = []
+    for names in (("tool", "tools"), ("plugin", "plugins")):
+        paths: list[str] = []
+        for name in names:
+            with contextlib.suppress(OSError), os.scandir(f"{place}/{name}") as entries:
+                kept = [entry.path for entry in entries if entry.name.endswith(ENDINGS) and not entry.name.endswith(".d.ts")]
+                paths += sorted(kept)[:FILES_LIMIT]
+        found.append(tuple(paths))
+    return found[0], found[1]
 
 
 def _stamp(path: str) -> tuple[str, int, int]:
@@ -231,7 +244,7 @@ class PluginHosts:
 
     def look(self, directory: str, config: OpenCodeConfig) -> object:
         """Look which files there are. Blocking. Returns a value that changes with them."""
-        found = [find_files(directory, self._folder, config, with_project=with_project) for with_project in (False, True)]
+        found = find_files(directory, self._folder, config)
         for with_project, files in zip((False, True), found, strict=True):
             self._files.pop((directory, with_project), None)
             self._files[directory, with_project] = files

@@ -585,3 +585,12 @@ class ReconnectMachine(RuleBasedStateMachine):
 
 TestReconnecting = ReconnectMachine.TestCase
 TestReconnecting.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+async def test_a_plugin_is_no_reader_who_could_answer() -> None:
+    hub = make_hub()
+    reader = subscribe(hub, scope="/p")
+    assert hub.has_reader("/p")
+    reader.is_plugin = True
+    assert not hub.has_reader("/p")
+    reader.close()

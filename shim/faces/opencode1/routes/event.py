@@ -64,6 +64,7 @@ async def _stream(ctx: Ctx, scope: str | None, *, wrapped: bool) -> web.StreamRe
         last_event_id=last,
         greeting=lambda is_shown: [*lost_turns(ctx, is_shown), *running_state(ctx, is_shown), *open_requests(ctx, is_shown)],
     )
+    subscription.is_plugin = request.query.get("reader") == "plugins"  # the host of the person's plugins
     if scope is not None:
         ctx.services.watchers.visit(scope, project)
     gzip = wants_gzip(request.headers.get("Accept-Encoding", ""), request.remote, ctx.services.settings.compress_streams)

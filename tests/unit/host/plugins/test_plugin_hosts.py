@@ -38,10 +38,9 @@ def test_files_of_a_project_are_found_with_the_project_alone(tmp_path: Path) -> 
         {"plugin": ["@me/plugin@1.0.0", "./local.js", ["his", {"a": 1}]]},
         sources=(Source("opencode.json", "personal", {"plugin": ["@me/plugin@1.0.0"]}),),
     )
-    personal = find_files(str(directory), config, configuration, with_project=False)
+    personal, whole = find_files(str(directory), config, configuration)
     assert personal.tools == (str(mine),)
     assert personal.plugins == (("@me/plugin@1.0.0", None),)
-    whole = find_files(str(directory), config, configuration, with_project=True)
     assert whole.tools == (str(mine), str(own))
     assert dict(whole.plugins) == {"@me/plugin@1.0.0": None, f"{directory}/local.js": None, "his": {"a": 1}, str(plugin): None}
 

@@ -59,6 +59,7 @@ from shim.sessions.index.manager import SessionManager
 from shim.sessions.index.named_sessions import NAMESPACE as NAMES
 from shim.sessions.index.named_sessions import NamedSessions
 from shim.sessions.index.session_index import SessionIndex
+from shim.sessions.mcp_servers import McpReports
 from shim.sessions.placement import LonePlacement, Placement
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
@@ -265,10 +266,10 @@ async def start(
         hub.emit(HostChanged(DirectoryDisposed(directory), directory))
         hub.end_void(directory)
 
-    def reread_models(directory: str) -> None:
+    def reread(directory: str) -> None:
         hub.emit(HostChanged(DirectoryDisposed(directory), directory))  # a TUI reads everything of its directory again
 
-    agents.listeners.limits = reread_models
+    agents.listeners.limits = reread
     spares = SpareAgents(
         agents,
         clock=clock,
@@ -325,6 +326,7 @@ async def start(
     hooks = Hooks(settings.hooks, sessions.index.find_record)
     feed.observe(telemetry.meters.observe, on_pieces=telemetry.meters.count_pieces)
     _listen(feed, hooks)
+    feed.observe(McpReports(sessions.index.find_record, reread).observe)
     if settings.otel:
         feed.observe(telemetry.spans.observe)
     host.observe(hub.emit)

@@ -6,14 +6,16 @@ What is switched on or off is known here (`shim.host.config.setups`); whether a 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from shim.lib.errors import InvalidRequest
 from shim.sessions.index.manager import SessionManager
+from universal.events import ItemData, UniversalEvent
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
+from universal.session.values import SessionRecord
 from universal.setup import TOOLS_SERVER
 
 McpStatus: TypeAlias = Literal["connected", "disabled", "failed", "needs_auth", "pending"]
@@ -21,6 +23,8 @@ STATUSES: Mapping[str, McpStatus] = {"connected": "connected", "disabled": "disa
 """Status in a session -> status. Every other one means that the agent needs a login."""
 LOOKED_AT = 3
 """Number of sessions that are read. Old sessions are not worth their loading."""
+KEPT_REPORTS = 200
+"""Directories whose last report is remembered."""
 REPORT_LOOKS, LOOK_S = 100, 0.05
 """How often a switch looks whether a running agent has reported what has become of the server, and the seconds between."""
 
@@ -32,6 +36,33 @@ class McpServer:
     name: str
     status: McpStatus
     error: str = ""
+
+
+class McpReports:
+    """Tells when what agents report of a directory's MCP servers has changed.
+
+    In: `tell` gets the directory. The TUI 1.18.33 reads the servers when it begins, and after `server.instance.disposed`.
+    """
+
+    def __init__(self, find_record: Callable[[str], SessionRecord | None], tell: Callable[[str], None]) -> None:
+        self._find_record = find_record
+        self._tell = tell
+        self._statuses: dict[str, dict[str, str]] = {}
+
+    def observe(self, event: UniversalEvent) -> None:
+        """Look at an event that was just stamped."""
+        part = event.data.item.status_part if isinstance(event.data, ItemData) else None
+        record = self._find_record(event.session_id) if part is not None and part.label == "mcp" else None
+        if record is None or not isinstance(event.data, ItemData):
+            return
+        servers = obj(obj(event.data.item.metadata).get("servers"))
+        told = {name: text(obj(row).get("status")) for name, row in servers.items()}
+        known = self._statuses.pop(record.directory, {})
+        statuses = self._statuses[record.directory] = {**known, **told}
+        while len(self._statuses) > KEPT_REPORTS:
+            del self._statuses[next(iter(self._statuses))]
+        if statuses != known:
+            self._tell(record.directory)
 
 
 async def servers_of(manager: SessionManager, directory: str) -> list[McpServer]:

@@ -131,6 +131,7 @@ def test_mcp_servers_of_the_configuration_act_and_have_a_state(agent: str) -> No
                 connected = {"status": "connected"}
                 wait_for(lambda: server.api.get("/mcp").get("far") == connected, REPORT_S, lambda: server.api.get("/mcp"))
                 assert server.api.get("/mcp") == {"near": connected, "far": connected, "off": {"status": "disabled"}}
+                watch.stream.wait(lambda event: event["type"] == "server.instance.disposed")  # an open TUI reads them again
             server.api.post("/mcp/near/disconnect")
             server.api.post("/mcp/far/disconnect")
             assert server.api.get("/mcp")["near"] == {"status": "disabled"}

@@ -1,0 +1,54 @@
+"""Who is told when the MCP servers of a directory have changed."""
+
+from __future__ import annotations
+
+import pytest
+
+from shim.sessions import mcp_servers
+from shim.sessions.mcp_servers import McpReports
+from tests.support.scripted_model import World, ask
+from universal.codec import Fact
+from universal.events import EventType, ItemData
+from universal.items import Item, ItemKind, ItemStatus, StatusPart
+
+
+def report(w: World, **servers: str) -> None:
+    item = Item(
+        item_id=w.agent.new(),
+        kind=ItemKind.STATUS,
+        status=ItemStatus.COMPLETED,
+        content=(StatusPart(label="mcp"),),
+        metadata={"servers": {name: {"status": status} for name, status in servers.items()}},
+    )
+    w.agent.says(Fact(EventType.ITEM_COMPLETED, ItemData(item=item)))
+
+
+async def reports_of(w: World) -> list[str]:
+    """The directories that are named, in order, as agents report. One agent works."""
+    told: list[str] = []
+    reports = McpReports(w.manager.index.find_record, told.append)
+    w.manager.deps.feed.observe(reports.observe)
+    await ask(w, w.session())
+    return told
+
+
+async def test_the_server_tells_of_a_changed_report_and_not_of_an_equal_one(w: World) -> None:
+    told = await reports_of(w)
+    report(w, near="connected")
+    report(w, near="connected")
+    assert told == ["/p"]
+    report(w, near="failed", far="connected")
+    assert told == ["/p", "/p"]
+    w.agent.text("other items are not looked at")
+    report(w)
+    assert told == ["/p", "/p"]
+    w.agent.end_turn()
+
+
+async def test_the_memory_of_reports_is_bounded(w: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_servers, "KEPT_REPORTS", 0)
+    told = await reports_of(w)
+    report(w, near="connected")
+    report(w, near="connected")
+    assert told == ["/p", "/p"], "it was forgotten"
+    w.agent.end_turn()

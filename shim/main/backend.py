@@ -67,6 +67,7 @@ from shim.stream.hub import Hub
 from shim.stream.streams import HubStreams
 from shim.telemetry.hooks import Hooks
 from universal.permissions import DirectoryRules, combine, rules_from_config, with_home
+from universal.session.changes import ServersReported
 from universal.session.model import Session
 from universal.tools.accesses import Place
 from universal.unattended_policy import parse as parse_unattended
@@ -326,11 +327,11 @@ async def start(
     hooks = Hooks(settings.hooks, sessions.index.find_record)
     feed.observe(telemetry.meters.observe, on_pieces=telemetry.meters.count_pieces)
     _listen(feed, hooks)
-    feed.observe(McpReports(sessions.index.find_record, reread).observe)
     if settings.otel:
         feed.observe(telemetry.spans.observe)
     host.observe(hub.emit)
     sessions.deps.changes.observe(hub.emit)
+    sessions.deps.changes.observe(McpReports(reread).note, (ServersReported,))
     opencode2 = FaceServices(sessions, store, hub, clock=clock, ids=ids)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
     projects = Projects(store, clock)

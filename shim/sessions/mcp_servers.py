@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from shim.lib.errors import InvalidRequest
+from shim.sessions.feed import SessionChanges
 from shim.sessions.index.manager import SessionManager
-from universal.events import ItemData, UniversalEvent
 from universal.items import Json
 from universal.lib.jsonvalue import obj, text
-from universal.session.values import SessionRecord
+from universal.session.changes import ServersReported
 from universal.setup import TOOLS_SERVER
 
 McpStatus: TypeAlias = Literal["connected", "disabled", "failed", "needs_auth", "pending"]
@@ -44,25 +44,21 @@ class McpReports:
     In: `tell` gets the directory. The TUI 1.18.33 reads the servers when it begins, and after `server.instance.disposed`.
     """
 
-    def __init__(self, find_record: Callable[[str], SessionRecord | None], tell: Callable[[str], None]) -> None:
-        self._find_record = find_record
+    def __init__(self, tell: Callable[[str], None]) -> None:
         self._tell = tell
         self._statuses: dict[str, dict[str, str]] = {}
 
-    def observe(self, event: UniversalEvent) -> None:
-        """Look at an event that was just stamped."""
-        part = event.data.item.status_part if isinstance(event.data, ItemData) else None
-        record = self._find_record(event.session_id) if part is not None and part.label == "mcp" else None
-        if record is None or not isinstance(event.data, ItemData):
-            return
-        servers = obj(obj(event.data.item.metadata).get("servers"))
-        told = {name: text(obj(row).get("status")) for name, row in servers.items()}
-        known = self._statuses.pop(record.directory, {})
-        statuses = self._statuses[record.directory] = {**known, **told}
+    def note(self, changed: SessionChanges) -> None:
+        """Look at changes of a session that hold a report."""
+        directory = changed.session.record.directory
+        known = self._statuses.pop(directory, {})
+        reports = [change for change in changed.changes if isinstance(change, ServersReported)]
+        told = {name: text(obj(row).get("status")) for report in reports for name, row in report.servers.items()}
+        statuses = self._statuses[directory] = {**known, **told}
         while len(self._statuses) > KEPT_REPORTS:
             del self._statuses[next(iter(self._statuses))]
         if statuses != known:
-            self._tell(record.directory)
+            self._tell(directory)
 
 
 async def servers_of(manager: SessionManager, directory: str) -> list[McpServer]:

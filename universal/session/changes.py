@@ -5,9 +5,11 @@ A change carries the new value as it was then, so it stays true when it is rende
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
+from universal.items import Json
 from universal.lib.diffs import FileDiff
 from universal.permissions import Decision
 from universal.session.log import LogAppended
@@ -92,6 +94,13 @@ class CommandExecuted:
 @dataclass(frozen=True, slots=True)
 class SessionCompacted:
     """The agent has compacted its conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServersReported:
+    """The agent has reported the state of its MCP servers."""
+
+    servers: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +195,7 @@ Change: TypeAlias = (
     | TodosChanged
     | CommandExecuted
     | SessionCompacted
+    | ServersReported
     | Notice
     | FileEdited
     | MessageChanged

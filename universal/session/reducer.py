@@ -46,6 +46,7 @@ from universal.session.changes import (
     PromptFailed,
     RequestClosed,
     RequestOpened,
+    ServersReported,
     SessionChanged,
     SessionCompacted,
     SessionCreated,
@@ -334,7 +335,8 @@ class Reducer:
         self._emit(TodosChanged(self.session.todos))
 
     def _mcp(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
-        self.session.mcp[self.session.agent] = obj(meta.get("servers"))
+        servers = self.session.mcp[self.session.agent] = obj(meta.get("servers"))
+        self._emit(ServersReported(servers))
 
     def _compaction(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         """Take the status of a compaction, which was asked for or begun by the agent. Source: recording `summarize`."""

@@ -10,6 +10,7 @@ from tests.support.scripted_model import World, ask
 from universal.codec import Fact
 from universal.events import EventType, ItemData
 from universal.items import Item, ItemKind, ItemStatus, StatusPart
+from universal.session.changes import ServersReported
 
 
 def report(w: World, **servers: str) -> None:
@@ -26,8 +27,7 @@ def report(w: World, **servers: str) -> None:
 async def reports_of(w: World) -> list[str]:
     """The directories that are named, in order, as agents report. One agent works."""
     told: list[str] = []
-    reports = McpReports(w.manager.index.find_record, told.append)
-    w.manager.deps.feed.observe(reports.observe)
+    w.manager.deps.changes.observe(McpReports(told.append).note, (ServersReported,))
     await ask(w, w.session())
     return told
 

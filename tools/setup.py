@@ -60,7 +60,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "layout": Row("in clients", "Current clients have one layout."),
     "logLevel": Row("shown only", "`log_level` of this server's own settings counts ([settings](settings.md))."),
-    "lsp": Row("OpenCode alone", "This server runs no language servers."),
+    "lsp": Row("OpenCode alone", "This server runs no language servers ([ADR 35](adr/0035-no-language-servers.md))."),
     "mcp": Row(
         "in part",
         "The servers are started by {mcp}. Of those that get them from this server, Claude Code 2.1.330, Codex 0.169.0 and "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from shim.sessions.permissions.trust_question import TRUST
 
 from .support.bench import CLAUDE, Bench, Watch, bench
 from .support.children import processes_with, wait_for
+from .support.places import MODULES
 from .support.wire import Json, Stream, texts, tools
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -23,9 +25,10 @@ export default {
 """
 GUARD = """
 import { appendFileSync } from "node:fs"
+const runtime = process.versions.bun ? "bun" : "node"
 export const Guard = async ({ directory }) => ({
   "tool.execute.before": async (input, output) => {
-    appendFileSync(`${process.env.HOME}/guard.log`, `${input.tool} ${JSON.stringify(output.args)}\\n`)
+    appendFileSync(`${process.env.HOME}/guard.log`, `${runtime} ${input.tool} ${JSON.stringify(output.args)}\\n`)
     if (input.tool === "bash" && String(output.args.command).includes("forbidden")) throw new Error("THE-GUARD-SAYS-NO")
   },
 })
@@ -79,9 +82,11 @@ def turn(server: Bench, watch: Watch, prompt: str, **fields: str) -> list[Json]:
     return tools(watch.wait_for_answer(at))
 
 
-@pytest.mark.parametrize("agent", [CLAUDE, "codex"])
-def test_own_tools_are_called_by_their_names_and_a_guard_refuses(agent: str) -> None:
-    with bench(agent, config={"permission": {"bash": "allow"}}) as server:
+@pytest.mark.parametrize(("agent", "runtime"), [(CLAUDE, "bun"), (CLAUDE, "node"), ("codex", "bun")])
+def test_own_tools_are_called_by_their_names_and_a_guard_refuses(agent: str, runtime: str) -> None:
+    """On the Bun inside of the installed OpenCode; on Node where there is none."""
+    path = {"PATH": f"{MODULES / '.bin'}{os.pathsep}{os.environ['PATH']}"} if runtime == "bun" else {}
+    with bench(agent, config={"permission": {"bash": "allow"}}, **path) as server:
         server.models()
         plant(server.place.home / ".config" / "opencode")
         watch = open_watch(server)
@@ -92,7 +97,7 @@ def test_own_tools_are_called_by_their_names_and_a_guard_refuses(agent: str) -> 
         assert refused["state"]["status"] == "error", refused
         assert "THE-GUARD-SAYS-NO" in refused["state"]["error"], refused
         assert not (server.place.project / "forbidden").exists()
-        assert "bash" in (server.place.home / "guard.log").read_text()
+        assert f"{runtime} bash" in (server.place.home / "guard.log").read_text()
         assert "opencode-plugins" not in server.api.get("/mcp")
 
 

@@ -29,6 +29,7 @@ MAY_START = {
     "shim/host/terminals/shell_command.py": "the person's own command, as one argument of `-c`",
     "shim/host/terminals/terminal_manager.py": "the person's own terminal",
     "shim/processes/command.py": "git and rg; callers are checked below",
+    "shim/host/plugins/plugin_hosts.py": "the host of plugins: the located runtime and a file of ours; its files come by stdin",
     "shim/cluster/nats/nats_process.py": "the bundled nats-server: constants, and paths and a port of ours",
     "shim/cli/service.py": "the service manager: constants, and a path of ours",
     "shim/cli/clients.py": "OpenCode's TUI and the browser, for the person at this terminal",

@@ -156,12 +156,13 @@ def test_a_permission(server: Bench, watch: Watch, reply: str, message: str | No
     asked = watch.wait("permission.asked", at)
     assert (asked["permission"], asked["patterns"], asked["always"]) == ("bash", [f"touch {name}"], ["touch *"])
     assert [ask["id"] for ask in server.api.get("/permission")] == [asked["id"]]
-    before = len(server.model.requests())
+    before = server.model.steps()
     server.api.post(f"/permission/{asked['id']}/reply", {"reply": reply, **({"message": message} if message else {})})
     messages = watch.wait_for_answer(at)
     (call,) = tools(messages)
     if reply == "reject" and message is None:
-        assert len(server.model.requests()) == before, "it ends the turn: the model is asked nothing more"
+        late = server.agent == "claude-agent-acp"  # it may have begun a request when it reads that it is cancelled
+        assert server.model.steps() - before <= late, "it ends the turn: the model is asked nothing more"
     assert not any(message["info"].get("error") for message in messages)
     assert call["state"]["input"]["command"] == f"touch {name}"
     assert (server.place.project / name).exists() == (reply != "reject")

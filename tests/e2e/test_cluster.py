@@ -26,7 +26,7 @@ from .support.scenes import CONFIG, wait_for_turns
 from .support.servers import Model, Shim, configure
 from .support.tui import tui
 from .support.wire import Api
-from .test_web_terminal import ink, open_terminal, type_line
+from .test_web_terminal import ink, open_terminal, type_line, type_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 SEEN_S = 40
@@ -145,8 +145,7 @@ def test_a_terminal_of_the_web_ui_on_a_front_runs_on_the_other_server(place: Pla
         webui.wait_idle(browser)
         open_terminal(browser)
         output = place.project / "from-terminal.txt"
-        type_line(browser, "tty > from-terminal.txt")
-        wait_for(lambda: output.exists() and output.read_text().startswith("/dev/"), SEEN_S, "the command did not run")
+        type_until(browser, "tty > from-terminal.txt", lambda: output.exists() and output.read_text().startswith("/dev/"))
         browser.do("rest")
         before = ink(browser)
         type_line(browser, "printf '%0400d' 8")

@@ -178,11 +178,12 @@ def test_permission(server: Bench, stream: Stream, reply: str, message: str | No
     at = watch.prompt(server.say(f"[scene:bash:touch {name}] make", "permission"))
     asked = watch.wait("permission.asked", at)
     assert [ask["id"] for ask in server.api.get("/permission")] == [asked["id"]]
-    before = len(server.model.requests())
+    before = server.model.steps()
     server.api.post(f"/permission/{asked['id']}/reply", {"reply": reply, **({"message": message} if message else {})})
     messages = watch.wait_for_end(at)
     if reply == "reject" and message is None:
-        assert len(server.model.requests()) == before, "it ends the turn: the model is asked nothing more"
+        late = server.agent == CLAUDE_OLD  # it goes on until it reads the interrupt
+        assert server.model.steps() - before <= late, "it ends the turn: the model is asked nothing more"
     assert not any(message["info"].get("error") for message in messages)
     (call,) = tools(messages)
     assert call["state"]["status"] == ("error" if reply == "reject" else "completed")

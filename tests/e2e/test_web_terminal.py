@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -14,6 +15,8 @@ from .support.children import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180), pytest.mark.server(MOCK, command="web")]
 
+RUN_S = 15.0
+"""For a typed line to have run."""
 TERMINAL = '[data-component="terminal"]'
 INK = f"""(() => {{
   const canvas = document.querySelector('{TERMINAL} canvas')
@@ -42,6 +45,16 @@ def type_line(browser: Browser, line: str) -> None:
     browser.press("Enter")
 
 
+def type_until(browser: Browser, line: str, has_run: Callable[[], object]) -> None:
+    """Type a line, again while it has not run: keys that come before the shell reads are lost, as on a busy machine."""
+    for _ in range(3):
+        type_line(browser, line)
+        with suppress(AssertionError):
+            wait_for(has_run, RUN_S, "the command did not run")
+            return
+    raise AssertionError(f"the command did not run: {line}")
+
+
 def ink(browser: Browser) -> int:
     return browser.do("eval", script=INK)
 
@@ -63,12 +76,7 @@ def test_a_command_is_typed_and_its_output_seen(server: Bench, browser: Browser)
     new_session(server, browser)
     open_terminal(browser)
     made = server.place.project / "from-terminal.txt"
-    type_line(browser, "tty > from-terminal.txt")
-    wait_for(
-        lambda: made.exists() and made.read_text().startswith("/dev/"),
-        20,
-        lambda: f"the command did not run in a terminal: {server.api.get('/pty')}",
-    )
+    type_until(browser, "tty > from-terminal.txt", lambda: made.exists() and made.read_text().startswith("/dev/"))
     browser.do("rest")
     before = ink(browser)
     type_line(browser, "printf '%0400d' 8")

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from shim.dev.record.homes import OPENCODE_ENV
+from universal.lib.jsonvalue import obj
 
 from .agents import AGENTS, agents_environment, native_config
 from .children import Child
@@ -35,6 +36,10 @@ class Model:
         if not self.requests_path.exists():
             return []
         return [json.loads(line) for line in self.requests_path.read_text().splitlines()]
+
+    def steps(self) -> int:
+        """How many steps of turns agents have asked for. A request for a title offers no tools."""
+        return sum(bool(obj(request["body"]).get("tools")) for request in self.requests())
 
     def close(self) -> None:
         self.child.close()

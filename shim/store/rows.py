@@ -17,7 +17,6 @@ from pydantic_core import PydanticSerializationError, from_json, to_json
 from shim.lib.errors import StoreError
 from universal.events import EVENT_DATA, ItemDeltaData, Source, UniversalEvent
 from universal.lib.jsonline import encode
-from universal.lib.named_tuples import maker_of
 
 COLUMNS = ("session_id", "sequence", "event_id", "time", "type", "source")
 """Fields of an event with a separate column. `raw` has one too, and the rest is the `body`."""
@@ -62,7 +61,6 @@ class EventRow(NamedTuple):
     raw: str | None
 
 
-_new_row = maker_of(EventRow)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -136,7 +134,7 @@ def event_rows(events: Iterable[UniversalEvent]) -> list[EventRow]:
             if len(raw) > RAW_LIMIT_BYTES:
                 raw = bound_raw(raw)
         type_, source = _NAMES[event.type], _NAMES[event.source]
-        rows.append(_new_row((event.session_id, event.sequence, event.event_id, event.time, type_, source, body, raw)))
+        rows.append(EventRow(event.session_id, event.sequence, event.event_id, event.time, type_, source, body, raw))
     return rows
 
 

@@ -26,7 +26,6 @@ from shim.stream.frame import Frame, batches, compact, decode_position, normal_s
 from shim.stream.positions import Positions, RepeatFilter, local_part
 from shim.stream.scheduling import Bursts, WriteQueue
 from shim.stream.subscription import Bounds, State, Subscription
-from universal.lib.named_tuples import maker_of
 
 # --- the last events --------------------------------------------------------------------------------------------
 
@@ -52,9 +51,6 @@ class Entry(NamedTuple):
     frames: dict[str, Frame | None]
     size: int
     event: Any = None
-
-
-_new_entry = maker_of(Entry)
 
 
 class Ring:
@@ -327,7 +323,7 @@ class Hub:
         if self._is_closed or not events:
             return
         positions, keepers = self._positions, self._keepers
-        face, scope, audiences, add = "", None, list[Audience](), self._ring.add
+        face, scope, audiences = "", None, list[Audience]()
         arrived = urgent = False
         for event, event_id in zip(events, self._ids.moments(len(events)), strict=True):
             if event.face != face or event.scope != scope:
@@ -359,7 +355,7 @@ class Hub:
                     urgent = urgent or frame.urgent
             # An event without bytes would not be bounded.
             stored_event = event if size and face in keepers else None
-            add(_new_entry((position, face, scope, event.subject, event.event_id, frames, size, stored_event)))
+            self._ring.add(Entry(position, face, scope, event.subject, event.event_id, frames, size, stored_event))
         if arrived:
             self.bursts.notify(urgent=urgent)
 

@@ -31,7 +31,6 @@ from universal.events import (
 from universal.items import Item, ItemKind, ItemRole, TextPart
 from universal.lib.diffs import turn_diff
 from universal.lib.jsonvalue import arr, obj, text, whole
-from universal.lib.named_tuples import maker_of
 from universal.session import importer
 from universal.session.changes import (
     LASTING_CHANGES,
@@ -105,9 +104,6 @@ def reducer_of(first: UniversalEvent) -> Reducer:
     return Reducer(first.session_id, text(metadata.get("agent"), "mock"))
 
 
-_new_growth = maker_of(TextGrew)
-
-
 class Reducer:
     """One session's state, and the only writer of it. `agent` is the agent that it begins with.
 
@@ -154,7 +150,7 @@ class Reducer:
             assert isinstance(event.data, ItemDeltaData)
             delta = event.data.delta
             pieces.append(delta)
-            changes.append(_new_growth((message_id, part_id, delta, len(pieces), place)))
+            changes.append(TextGrew(message_id, part_id, delta, len(pieces), place))
         return changes
 
     def load(self, event: UniversalEvent, at_ms: int) -> None:

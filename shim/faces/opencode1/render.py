@@ -16,7 +16,6 @@ from shim.faces.opencode1.generations import Generation, event_of_1_0
 from shim.stream.frame import Frame, encode_position, normal_scope, to_json
 from universal.lib.ids import COUNTER_SPAN, MASK, hashed_tail
 from universal.lib.jsonvalue import JsonObject, obj
-from universal.lib.named_tuples import maker_of
 from universal.permissions import REPLIES
 from universal.session.changes import (
     LASTING_CHANGES,
@@ -51,9 +50,6 @@ if TYPE_CHECKING:
 
 TOAST_MS = 15_000
 """Milliseconds for which a notice is shown."""
-DELTA = "message.part.delta"
-"""The event of a piece of text. Clients of 1.1 get `message.part.updated` with a `delta`."""
-_new_event, _new_frame = maker_of(OpenCodeEvent), maker_of(Frame)
 URGENT = frozenset({StatusChanged, TurnEnded, PromptFailed, RequestOpened, RequestClosed})
 """Changes that are sent at once instead of batched."""
 
@@ -73,7 +69,7 @@ def render(changes: Sequence[Change], session: Session, at_ms: int, *, is_resent
             message_id, part_id, text, _, _ = change
             piece = {"sessionID": session_id, "messageID": message_id, "partID": part_id, "field": "text", "delta": text}
             older = partial(_grown_part, change, session)
-            events.append(_new_event((DELTA, piece, scope, project, False, older, None, None)))
+            events.append(OpenCodeEvent("message.part.delta", piece, scope, project, False, older))
             continue
         row = RENDER.get(type_)
         if row is None:
@@ -239,6 +235,8 @@ HEARTBEAT_S = 10.0
 """Seconds between heartbeats, as in OpenCode 1.18.33."""
 LEGACY_HEARTBEAT_S = 30.0
 """Seconds between heartbeats, as in OpenCode 1.1.53."""
+DELTA = "message.part.delta"
+"""The event of a piece of text. Clients of 1.1 get `message.part.updated` with a `delta`."""
 PIECE_TYPES = (DELTA, "message.part.updated")
 CONNECTED = OpenCodeEvent("server.connected", {}, urgent=True)
 HEARTBEAT = OpenCodeEvent("server.heartbeat", {}, urgent=True)
@@ -316,7 +314,7 @@ def modern_frame(event: OpenCodeEvent, event_id: str, position: str) -> Frame:
             properties,
         )
     piece_of = _Piece if event.type == DELTA else None
-    return _new_frame((position, body, event.urgent, piece_of, _envelope(event.scope, event.project), twin))
+    return Frame(position, body, event.urgent, piece_of, _envelope(event.scope, event.project), twin)
 
 
 def legacy_frame(event: OpenCodeEvent, position: str) -> Frame:

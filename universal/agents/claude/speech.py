@@ -19,11 +19,9 @@ from universal.events import EventType, ItemDeltaData, delta_data
 from universal.items import ContentPart, Item, ItemStatus, Json, TextPart
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
-from universal.lib.named_tuples import maker_of
 
 TEXT_OF_DELTA: dict[Json, str] = {"text_delta": "text", "thinking_delta": "thinking"}
 """Kind of a delta -> the field with its text."""
-_new_fact = maker_of(Fact)
 LINES = 64
 """How many `assistant` lines of a thread can be taken back. A refused answer has one for each block."""
 SYNTHETIC_MODEL = "<synthetic>"
@@ -122,7 +120,7 @@ class Transcript(kit.Items[Context]):
                     "part_type": part.kind,
                 }
             )
-            return (_new_fact((EventType.ITEM_DELTA, data, raw, False, self.child, native_session_id)),)
+            return (Fact(EventType.ITEM_DELTA, data, raw, False, self.child, native_session_id),)
         kind = get_text(delta, "type")
         if message is None:
             self.ctx.ignore("content_block_delta outside of a message")

@@ -14,7 +14,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from universal.events import EventData, EventType
 from universal.host import HostAnswer, HostCall
@@ -60,7 +60,7 @@ class Signal:
     DONE      the agent has answered the dispatched prompt; `metadata` may hold usage, cost
     FAILED    the agent failed, with `error` {message, code?, details?}; `aborted` is true if our interrupt caused it
     ACTIVITY  the agent began to work without a prompt (a background task woke it)
-    TAKEN     the agent has taken in the steered prompt `key` (`SteeringCodec`); the answer goes on, or begins, with it
+    TAKEN     the agent has taken in the steered prompt `key` (`Codec.steer`); the answer goes on, or begins, with it
     RETURNED  the agent does not have the steered prompt `key` any more, and has not taken it in; of several the last first
     OPENED / CLOSED  work `key` keeps the turn open after DONE (background agents)
     """
@@ -78,7 +78,7 @@ class ToolCheck:
     """A tool call that waits for our answer, although its agent would not ask a person about it.
 
     `request` is a `permission.requested` fact. The session applies the permission rules. If no rule concerns the call, it calls
-    `CheckingCodec.proceed` and records nothing. If a rule denies the call or a person must decide, the session records `request`
+    `Codec.proceed` and records nothing. If a rule denies the call or a person must decide, the session records `request`
     and sends a `PermissionReply`.
     """
 
@@ -107,7 +107,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class SetTimer:
-    """Call `TimedCodec.on_timer` with this key after a while, unless the timer is set again before. None cancels it.
+    """Call `Codec.on_timer` with this key after a while, unless the timer is set again before. None cancels it.
 
     The timers of a process end with it.
     """
@@ -340,20 +340,14 @@ class Exit:
 
 
 class Codec(Protocol):
-    """The codec of one agent. One instance per process."""
+    """The codec of one agent. One instance per process. What has a body here is for agents that can do more than answer."""
 
     name: str
     """Registry name, which is also the provider id on the OpenCode faces."""
-
-    @property
-    def catalogue(self) -> Catalogue | None:
-        """The agent's offer, or None until it has reported it (for most after the handshake)."""
-        ...
-
-    @property
-    def native_session_id(self) -> str | None:
-        """The agent's own id of the conversation, as soon as it is known."""
-        ...
+    catalogue: Catalogue | None
+    """The agent's offer, or None until it has reported it (for most after the handshake)."""
+    native_session_id: str | None
+    """The agent's own id of the conversation, as soon as it is known."""
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """Return argv and environment. It looks up and starts nothing."""
@@ -379,116 +373,66 @@ class Codec(Protocol):
         """Return counts by native kind: `unparsed:KIND`, `ignored:KIND`."""
         ...
 
-
-@runtime_checkable
-class HostedCodec(Protocol):
-    """A codec that emits `HostCall`."""
-
-    def on_host_answer(self, answer: HostAnswer) -> list[Output]:
-        """Translate the answer to one of its host calls. Unknown ids give []."""
-        ...
-
-
-@runtime_checkable
-class TimedCodec(Protocol):
-    """A codec that emits `SetTimer`."""
-
-    def on_timer(self, key: str) -> list[Output]:
-        """Handle a timer that has run out. It may be late: lines that were read before it are handled already."""
-        ...
-
-
-@runtime_checkable
-class ResumingCodec(Protocol):
-    """A codec that knows whether its agent has the conversation that it resumes. If not, an exit begins a new one."""
+    @property
+    def mode(self) -> str:
+        """Id of the mode in force (`Mode.id`), which may change within a turn (an approved plan). "" if it is not told."""
+        return ""
 
     @property
     def has_conversation(self) -> bool:
-        """True if the agent has shown that it has the conversation, or has begun a new one."""
-        ...
+        """False until the agent has shown that it has the conversation that it resumes. An exit then begins a new one."""
+        return True
 
+    def on_host_answer(self, answer: HostAnswer) -> list[Output]:
+        """Translate the answer to one of its host calls (`HostCall`). Unknown ids give []."""
+        return []
 
-@runtime_checkable
-class BackgroundingCodec(Protocol):
-    """A codec whose agent can continue without waiting for its commands and subagents."""
+    def on_timer(self, key: str) -> list[Output]:
+        """Handle a timer that has run out (`SetTimer`). It may be late: lines that were read before it are handled already."""
+        return []
 
-    def background(self) -> list[Output]:
-        """Move the work that the turn waits for to the background. Does nothing if there is none."""
-        ...
+    def proceed(self, permission_id: str) -> list[Output]:
+        """Let the agent's own mode decide a call (`ToolCheck`) that no rule concerns. Records nothing. Unknown ids give []."""
+        return []
 
+    def background(self) -> list[Output] | None:
+        """Move the commands and subagents that the turn waits for to the background. None if the agent cannot do that."""
+        return None
 
-@runtime_checkable
-class SteeringCodec(Protocol):
-    """A codec whose agent takes in prompts while it works. For each comes one signal TAKEN or RETURNED.
+    def live_work(self) -> Sequence[str]:
+        """Return a line for a person for each command or subagent at work in the background, which ends with the process."""
+        return ()
 
-    What an interrupt finds not taken in, the agent must not take in any more; it needs no signal if the work ends.
-    """
+    # Agents that take in prompts while they work give one signal TAKEN or RETURNED for each. What an interrupt finds not taken
+    # in, the agent must not take in any more; it needs no signal if the work ends.
 
     @property
     def may_steer(self) -> bool:
         """Whether the agent works on a prompt and can be given another one now."""
-        ...
+        return False
 
     def steer(self, prompt: Prompt) -> list[Output]:
         """Give the agent a prompt for its next step. Its agent, model, effort and mode are those of the running answer."""
-        ...
+        return []
 
     def recall(self, key: str) -> list[Output]:
         """Ask the agent to give back a steered prompt. Empty if it cannot, or has not got it."""
-        ...
+        return []
 
+    def change_setup(self, setup: DirectorySetup) -> list[Output] | None:
+        """Give a running agent what has changed of its set-up. None if it takes that with the next prompt alone."""
+        return None
 
-@runtime_checkable
-class LiveWorkCodec(Protocol):
-    """A codec that knows of work that its agent does after a turn and that would end with the process."""
-
-    def live_work(self) -> Sequence[str]:
-        """Return a line for a person for each command or subagent at work in the background."""
-        ...
-
-
-@runtime_checkable
-class CheckingCodec(Protocol):
-    """A codec that emits `ToolCheck`."""
-
-    def proceed(self, permission_id: str) -> list[Output]:
-        """Let the agent's own mode decide a checked call that no rule concerns. Records nothing. Unknown ids give []."""
-        ...
-
-
-@runtime_checkable
-class SetupCodec(Protocol):
-    """A codec whose agent takes another set-up while it runs. Other agents get it with the next prompt."""
-
-    def change_setup(self, setup: DirectorySetup) -> list[Output]:
-        """Give the agent what has changed. Does nothing if nothing has."""
-        ...
-
-
-@runtime_checkable
-class ModedCodec(Protocol):
-    """A codec that knows the mode in force, which may change within a turn (an approved plan)."""
-
-    @property
-    def mode(self) -> str:
-        """Id of the mode (`Mode.id`): "build", "plan", "accept-edits", "bypass" ..."""
-        ...
-
-
-@runtime_checkable
-class SpareCodec(Protocol):
-    """A codec whose process may be started before there is a session for it (`AgentSpec.spare`)."""
+    # A process may be started before there is a session for it (`AgentSpec.spare`), in the session's directory and environment,
+    # with the agent's default model, effort and mode.
 
     def prepare(self) -> list[Output]:
         """Make the agent load what its first prompt needs, once. It asks no model, and begins nothing that stays."""
-        ...
+        return []
 
     def adopt(self, options: LaunchOptions) -> bool:
-        """Take over the options of a new session. False if the process cannot serve it, and then nothing has changed.
-
-        The process was started in the same directory and environment, with the agent's default model, effort and mode.
-        """
-        ...
+        """Take over the options of a new session. False if the process cannot serve it, and then nothing has changed."""
+        return False
 
 
 NO_SPARE = "Nobody has looked at what it does when it starts."

@@ -2,7 +2,7 @@
 
 A codec emits a `HostCall` for a request of its agent (`fs/*` and `terminal/*` of the Agent Client Protocol). The runtime carries
 it out (`shim.host.terminals.host_calls`) and passes each `HostAnswer` to the codec's `hosted` (see
-`universal.codec.HostedCodec`). `call` is the codec's id of the call, which it never uses twice.
+`universal.codec.Codec.on_host_answer`). `call` is the codec's id of the call, which it never uses twice.
 """
 
 from __future__ import annotations

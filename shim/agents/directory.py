@@ -508,7 +508,7 @@ class AgentDirectory:
         def store_catalogue(catalogue: Catalogue) -> None:
             before = self._agents[spec.name]
             located = replace(before.located, version=before.located.version or catalogue.version)
-            catalogue = with_limits(catalogue, before.catalogue.models)
+            catalogue = with_limits(catalogue, before.catalogue.models, are_newer=False)
             agent = replace(before, located=located, catalogue=catalogue, trouble="", logged_out=False, slow=False)
             self._agents[spec.name] = agent
             _keep(self._store, agent, stamp)
@@ -529,8 +529,7 @@ class AgentDirectory:
         agent = self._agents.get(name)
         if agent is None:
             return
-        told = with_limits(Catalogue(tuple(models)), agent.catalogue.models)
-        catalogue = with_limits(_without_limits(agent.catalogue), told.models)
+        catalogue = with_limits(agent.catalogue, models, are_newer=True)
         if catalogue != agent.catalogue:
             self._agents[name] = replace(agent, catalogue=catalogue)
             _keep(self._store, self._agents[name], self._stamps.get(name))
@@ -542,10 +541,6 @@ def _keep(store: Store, agent: Agent, stamp: str | None) -> None:
     if agent.located.path is not None and stamp is not None:
         offer = StoredOffer(agent.located.path, stamp, agent.located.version, agent.catalogue)
         store.set_value(NAMESPACE, agent.spec.name, to_store(offer))
-
-
-def _without_limits(catalogue: Catalogue) -> Catalogue:
-    return replace(catalogue, models=tuple(replace(model, context=None, output=None) for model in catalogue.models))
 
 
 def _remove_settings(folder: Path, on_exit: OnExit, exit_: Exit) -> None:

@@ -127,16 +127,20 @@ class StoredOffer:
     catalogue: Catalogue
 
 
-def with_limits(catalogue: Catalogue, known: Iterable[Model]) -> Catalogue:
-    """The catalogue with limits of models that it does not tell: Claude and Codex tell them in a turn alone."""
-    limits = {model.id: model for model in known if model.context or model.output}
-    models = tuple(
-        replace(model, context=model.context or limits[model.id].context, output=model.output or limits[model.id].output)
-        if model.id in limits
-        else model
-        for model in catalogue.models
-    )
-    return catalogue if models == catalogue.models else replace(catalogue, models=models)
+def with_limits(catalogue: Catalogue, models: Iterable[Model], *, are_newer: bool) -> Catalogue:
+    """The catalogue with the limits of `models` too. Claude and Codex tell theirs in a turn alone.
+
+    In: `are_newer`, whether those limits were told after the catalogue's, so that they count where both have some.
+    """
+    others = {model.id: model for model in models}
+
+    def merge(model: Model) -> Model:
+        newer, older = others.get(model.id, model), model
+        if not are_newer:
+            newer, older = older, newer
+        return replace(model, context=newer.context or older.context, output=newer.output or older.output)
+
+    return replace(catalogue, models=tuple(map(merge, catalogue.models)))
 
 
 @cache

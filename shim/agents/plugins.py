@@ -19,7 +19,6 @@ import structlog
 from shim.lib.errors import AgentStartFailed
 from universal.codec import (
     AgentSpec,
-    Catalogue,
     Codec,
     Command,
     Exit,
@@ -115,15 +114,15 @@ def _guard(make: Callable[[IdFactory], Codec], package: str, ids: IdFactory) -> 
     return GuardedCodec(make(ids), package)
 
 
-class GuardedCodec:
+class GuardedCodec(Codec):
     """Wraps the codec of a package: an exception becomes an error of the turn and ends the process. See `Codec`."""
 
     def __init__(self, inner: Codec, package: str) -> None:
         self._inner = inner
         self._package = package
         self.name = inner.name
-        self.catalogue: Catalogue | None = inner.catalogue
-        self.native_session_id: str | None = inner.native_session_id
+        self.catalogue = inner.catalogue
+        self.native_session_id = inner.native_session_id
 
     def launch(self, options: LaunchOptions) -> LaunchSpec:
         """Name the package in an exception. The caller reports it as a failed start."""

@@ -263,12 +263,12 @@ async def start(
     def has_listeners(directory: str, session_id: str) -> bool:
         return hub.wants(OPENCODE2) or hub.has_reader(directory) or feed.has_listener(session_id)
 
-    def end_void(directory: str) -> None:
-        hub.emit(HostChanged(DirectoryDisposed(directory), directory))
-        hub.end_void(directory)
-
     def reread(directory: str) -> None:
         hub.emit(HostChanged(DirectoryDisposed(directory), directory))  # a TUI reads everything of its directory again
+
+    def end_void(directory: str) -> None:
+        reread(directory)
+        hub.end_void(directory)
 
     agents.listeners.limits = reread
     spares = SpareAgents(

@@ -13,7 +13,6 @@ import re
 import secrets
 import shutil
 import signal
-import socket
 import tempfile
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from shim.lib.errors import AgentNotFound, AgentStartFailed
 from shim.processes import child_process
 from shim.processes.aliases import find_program, is_alias
 from shim.processes.child_environment import ChildEnvironment, child_environment
+from shim.processes.http_agent import free_port
 
 ENV_BINARY = "SHIM_OPENCODE_BIN"
 INSTALL_HINT = "Install it (npm install -g opencode-ai), put it on PATH, or name it in SHIM_OPENCODE_BIN."
@@ -87,7 +87,7 @@ async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
     binary = find_binary(variables)
     password = secrets.token_urlsafe(24)
     scratch = tempfile.mkdtemp(prefix=PREFIX)
-    argv = [binary, "serve", "--hostname", "127.0.0.1", "--port", str(_free_port())]
+    argv = [binary, "serve", "--hostname", "127.0.0.1", "--port", str(free_port())]
     process = await child_process.start(
         ("/bin/sh", "-c", KEEPER, "sh", scratch, *argv),
         cwd=scratch,
@@ -104,13 +104,6 @@ async def start(environ: Mapping[str, str] | None = None) -> HiddenServer:
         raise
     drain = asyncio.create_task(_drain(process), name="hidden opencode output")
     return HiddenServer(url=url, auth=(USER, password), process=process, scratch=scratch, drain=drain)
-
-
-def _free_port() -> int:
-    """Return a free port. With `--port 0` OpenCode would try 4096 first, which is our own port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def stop(server: HiddenServer) -> None:

@@ -84,7 +84,7 @@ class HttpAgent:
         """
         password = secrets.token_urlsafe(24)
         self = cls(on_lines, on_exit, password, spec.events, name)
-        argv = ("/bin/sh", "-c", KEEPER, "sh", *spec.argv, "--port", str(_free_port()))
+        argv = ("/bin/sh", "-c", KEEPER, "sh", *spec.argv, "--port", str(free_port()))
         launch = replace(spec, argv=argv, env={**spec.env, **dict.fromkeys(PASSWORDS, password)})
         if not os.access(spec.argv[0], os.X_OK):
             raise AgentNotFound(f"The agent's program does not exist, or may not be run: {spec.argv[0]}.")
@@ -266,7 +266,7 @@ async def _cancel(task: asyncio.Task[None]) -> None:
         await asyncio.wait({task})
 
 
-def _free_port() -> int:
+def free_port() -> int:
     """Return a free port. With `--port 0` OpenCode would try 4096 first, which is our own port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

@@ -31,7 +31,6 @@ from universal.codec import (
     QuestionReply,
     SetTimer,
     Signal,
-    TimedCodec,
 )
 from universal.events import EventType, Source, UniversalEvent
 from universal.lib.framing import LineFramer
@@ -122,7 +121,7 @@ def play(agent: str, seed: int) -> Codec:
                 if random.random() < 0.8:
                     check(codec.send(reply), number)
             timers = [out.key for out in outputs if isinstance(out, SetTimer) and out.after_s is not None]
-            for key in timers if isinstance(codec, TimedCodec) and random.random() < 0.5 else ():
+            for key in timers if random.random() < 0.5 else ():
                 check(codec.on_timer(key), number)
     check(codec.eof(random.choice((Exit(code=0), Exit(code=1, stderr="\udce9 boom"), Exit(code=None, signal=9)))), len(lines))
     assert all(isinstance(count, int) for count in codec.counters().values())

@@ -37,6 +37,7 @@ from tests.goldens.virtual import Connection, VirtualLoop, VirtualServer
 from universal.agents.acp.spec import custom_spec
 from universal.codec import (
     AgentSpec,
+    Codec,
     Command,
     Exit,
     Fact,
@@ -147,7 +148,7 @@ class Script:
             await asyncio.gather(*ending, return_exceptions=True)
 
 
-class ScriptCodec:
+class ScriptCodec(Codec):
     """Answers what the recorded codec answered."""
 
     def __init__(self, script: Script) -> None:

@@ -51,9 +51,8 @@ class _Spy:
         return getattr(self._codec, name)
 
     def _note(self, kind: str, outputs: list[Output], about: Any = None) -> list[Output]:
-        mode = getattr(self._codec, "mode", None)
         kept = tuple(output for output in outputs if not isinstance(output, SetTimer))
-        step = Step(kind, kept, about, mode if isinstance(mode, str) else None, self._codec.native_session_id)
+        step = Step(kind, kept, about, self._codec.mode or None, self._codec.native_session_id)
         self._timeline.steps.append(step)
         self._timeline.catalogue = self._codec.catalogue or self._timeline.catalogue
         return outputs
@@ -73,26 +72,11 @@ class _Spy:
     def eof(self, exit_: Exit) -> list[Output]:
         return self._note("eof", self._codec.eof(exit_), exit_)
 
-
-class _CheckingSpy(_Spy):
     def proceed(self, permission_id: str) -> list[Output]:
         return self._note("proceed", self._codec.proceed(permission_id), permission_id)
 
-
-class _HostedSpy(_Spy):
     def on_host_answer(self, answer: Any) -> list[Output]:
         return self._note("receive", self._codec.on_host_answer(answer))
-
-
-class _CheckingHostedSpy(_CheckingSpy, _HostedSpy):
-    pass
-
-
-_SPIES = {(False, False): _Spy, (True, False): _CheckingSpy, (False, True): _HostedSpy, (True, True): _CheckingHostedSpy}
-
-
-def _spy(codec: Any, timeline: Timeline) -> Any:
-    return _SPIES[hasattr(codec, "proceed"), hasattr(codec, "on_host_answer")](codec, timeline)
 
 
 def _watch(replay: Replay, timeline: Timeline) -> None:
@@ -119,7 +103,7 @@ def timeline(name: str) -> Timeline:
     recording = recordings.read(name)
     replay = replays.replay_of(name, recording)
     made = Timeline(replay.agent)
-    replay.codec = _spy(replay.codec, made)
+    replay.codec = _Spy(replay.codec, made)  # type: ignore[assignment]
     _watch(replay, made)
     replay.play(recording)
     return made

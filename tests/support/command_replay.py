@@ -14,7 +14,7 @@ from shim.dev.record.report import request_of
 from tests.support.recordings import Recording, Row
 from tests.support.replay import DIRECTORY, Replay
 from universal import host
-from universal.codec import Attachment, HostedCodec, LaunchOptions, Output, PermissionReply, Prompt, QuestionReply, Stop
+from universal.codec import Attachment, LaunchOptions, Output, PermissionReply, Prompt, QuestionReply, Stop
 from universal.host import HostAnswer
 from universal.turn import Input
 
@@ -99,7 +99,6 @@ class CommandReplay(Replay):
                 self.take(self.codec.send(QuestionReply(**msg)))
             case "host":
                 answer: HostAnswer = getattr(host, msg.pop("answer"))(**msg)
-                assert isinstance(self.codec, HostedCodec)
                 self.take(self.codec.on_host_answer(answer))
 
     def dispatch(self, prompt: Prompt) -> None:

@@ -24,7 +24,6 @@ from universal.agents import kit
 from universal.agents.acp.ends import HISTORY
 from universal.agents.acp.spec import custom_spec
 from universal.codec import (
-    CheckingCodec,
     Exit,
     Fact,
     Interrupt,
@@ -226,7 +225,6 @@ class Replay:
         """A call waits for our rules. None concerns it."""
         data = check.request.data
         assert isinstance(data, PermissionData)
-        assert isinstance(self.codec, CheckingCodec)
         self.take(self.codec.proceed(data.permission_id))
 
     def fact(self, fact: Fact) -> None:

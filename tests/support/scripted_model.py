@@ -32,6 +32,7 @@ from universal.codec import (
     AgentSpec,
     Capabilities,
     Catalogue,
+    Codec,
     Command,
     Exit,
     Fact,
@@ -66,7 +67,7 @@ from universal.session.values import Text
 from universal.turn import Input
 
 
-class ScriptedCodec:
+class ScriptedCodec(Codec):
     """Commands are kept; lines are indices into what the test wants to be said."""
 
     catalogue = None

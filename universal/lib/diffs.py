@@ -1,7 +1,8 @@
-"""Counts and joins unified diffs. Pure."""
+"""Makes, counts and joins unified diffs. Pure."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,6 +58,17 @@ class FileDiff:
         extra = {k: v for k, v in value.items() if k not in ("file", "patch", "additions", "deletions", "status")}
         counts = whole(value.get("additions")), whole(value.get("deletions"))
         return cls(text(value.get("file")), text(value.get("patch")), *counts, text(value.get("status")), extra)
+
+
+def unified_diff(path: str, before: str, after: str, *, created: bool = False) -> str:
+    """Return a unified diff of two texts, or "" if they are equal. `created`: the file is new."""
+    lines = difflib.unified_diff(lines_of(before), lines_of(after), "/dev/null" if created else path, path, n=3)
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def lines_of(text: str) -> list[str]:
+    """Split a text into lines that keep their newlines. `splitlines` would break at U+2028 and form feeds too."""
+    return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
 def count(diff: str) -> tuple[int, int]:

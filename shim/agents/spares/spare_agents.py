@@ -32,7 +32,7 @@ from shim.lib.clock import Clock
 from shim.lib.errors import AgentError, OutsideRoots
 from shim.lib.ids import Ids
 from shim.processes.handle import AgentHandle, OnExit, OnLines
-from universal.codec import Codec, Exit, Fact, LaunchOptions, Output, SpareCodec, WriteLine
+from universal.codec import Codec, Exit, Fact, LaunchOptions, Output, WriteLine
 from universal.events import EventType, ItemData
 from universal.items import ItemKind
 from universal.permissions import DirectoryRules
@@ -109,8 +109,7 @@ class Spare:
     def prepare(self) -> None:
         """Let the agent load what its first prompt needs, once."""
         self._is_prepared = True
-        if isinstance(self.codec, SpareCodec):
-            self._carry_out(self.codec.prepare())
+        self._carry_out(self.codec.prepare())
 
     def take(self, on_lines: OnLines, on_exit: OnExit) -> tuple[AgentHandle, Sequence[Output]]:
         """Give the process to a session: its handle, and the facts so far. Lines and exit go to the session from now on."""
@@ -374,7 +373,7 @@ class SpareAgents:
         if state != spare.state or options.setup != spare.options.setup:
             self._replace(key)
             return None
-        if not isinstance(spare.codec, SpareCodec) or not spare.codec.adopt(options):
+        if not spare.codec.adopt(options):
             return None
         del self._spares[key]
         self._history(key).losses = 0

@@ -31,11 +31,9 @@ from shim.processes.http_agent import HttpAgent
 from universal.codec import (
     AgentSpec,
     Attachment,
-    CheckingCodec,
     Codec,
     Exit,
     Fact,
-    HostedCodec,
     IdFactory,
     Interrupt,
     InterruptProcess,
@@ -49,7 +47,6 @@ from universal.codec import (
     SetTimer,
     Signal,
     Stop,
-    TimedCodec,
     ToolCheck,
     WriteLine,
 )
@@ -352,18 +349,18 @@ class Driver:
         if (old := self._timers.pop(timer.key, None)) is not None:
             old.cancel()
         codec = self._codec
-        if timer.after_s is not None and isinstance(codec, TimedCodec):
+        if timer.after_s is not None and codec is not None:
             loop = asyncio.get_running_loop()
             self._timers[timer.key] = loop.call_later(timer.after_s, lambda: self._act(codec.on_timer(timer.key)))
 
     def _proceed(self, request: Fact) -> None:
         """Let every checked call run, since a recorded agent has no permission rules."""
-        if isinstance(self._codec, CheckingCodec) and isinstance(request.data, PermissionData):
+        if self._codec is not None and isinstance(request.data, PermissionData):
             self._act(self._codec.proceed(request.data.permission_id))
 
     def _take_host_answer(self, answer: HostAnswer) -> None:
         """Pass the answer to a file or command call of the agent to its codec."""
-        if isinstance(self._codec, HostedCodec):
+        if self._codec is not None:
             self._row("do", {"command": "host", "answer": type(answer).__name__, **asdict(answer)})
             self._act(self._codec.on_host_answer(answer))
 

@@ -6,7 +6,7 @@ import asyncio
 import codecs
 import os
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from shim.processes import child_process
@@ -17,6 +17,13 @@ OUTPUT_LIMIT_CHARS = 1_000_000
 """Characters of output that are kept and shown. The rest is read and dropped."""
 KILL_GRACE_S = 1.0
 """Seconds between SIGTERM and SIGKILL of a stop."""
+FALLBACK_SHELL = "/bin/sh"
+
+
+def shell_of(environ: Mapping[str, str]) -> str:
+    """The person's shell, if there is one. Blocking."""
+    preferred = environ.get("SHELL", "")
+    return preferred if preferred.startswith("/") and os.access(preferred, os.X_OK) else FALLBACK_SHELL
 
 
 class ShellCommand:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from shim.host.changes import HostFeed, ShellCreated, ShellDeleted, ShellExited
-from shim.host.terminals.shell_command import ShellCommand
+from shim.host.terminals.shell_command import ShellCommand, shell_of
 from shim.host.values import ShellInfo, ShellStatus
 from shim.lib.clock import Clock
 from shim.lib.disk import is_folder, private_folder
@@ -36,7 +36,6 @@ ENDED_LIMIT = 64
 OUTPUT_LIMIT_BYTES = 64 * 2**20
 """Maximum output of one command in its file. The rest is read and dropped."""
 PAGE_LIMIT_BYTES = 2**20
-FALLBACK_SHELL = "/bin/sh"
 FILE_MODE = 0o600
 STOP_S = 3.0
 """Seconds to wait for a command to end when it is removed or the server stops."""
@@ -119,7 +118,7 @@ class Shells:
         place = str(Path(directory, cwd or "."))
         id_ = self._ids.new("shell")
         file, out = await asyncio.to_thread(self._open_output, place, id_)
-        program = await asyncio.to_thread(self._shell)
+        program = await asyncio.to_thread(shell_of, self._environ)
         process = ShellCommand(
             command,
             place,
@@ -193,11 +192,6 @@ class Shells:
         self._sweep()
         file = self._folder / f"{id_}.log"
         return file, os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, FILE_MODE), "wb", buffering=0)
-
-    def _shell(self) -> str:
-        """The person's shell, if there is one. Blocking."""
-        preferred = self._environ.get("SHELL", "")
-        return preferred if preferred.startswith("/") and os.access(preferred, os.X_OK) else FALLBACK_SHELL
 
     def _note_start(self, id_: str) -> None:
         shell = self._shells.get(id_)

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from shim.host.changes import HostChange, HostFeed, TerminalCreated, TerminalDeleted, TerminalExited, TerminalUpdated
 from shim.host.terminals.scrollback import Scrollback, Watcher
+from shim.host.terminals.shell_command import shell_of
 from shim.host.values import TerminalInfo
 from shim.lib.clock import Clock
 from shim.lib.disk import is_folder
@@ -212,7 +213,6 @@ LOGIN_SHELLS = frozenset({"bash", "dash", "fish", "ksh", "sh", "zsh"})
 """Shells that start with `-l`, as in native OpenCode."""
 NOT_FOR_TOOLS = frozenset({"fish", "nu"})
 """Shells that do not run the sh syntax that agents write."""
-FALLBACK_SHELL = "/bin/sh"
 ENVIRONMENT: Mapping[str, str | None] = {"TERM": "xterm-256color", "OPENCODE_TERMINAL": "1", "COLUMNS": None, "LINES": None}
 
 
@@ -308,7 +308,7 @@ class Terminals:
         try:
             lines = Path("/etc/shells").read_text("utf-8", "replace").splitlines()
         except OSError:
-            lines = [self._shell()]
+            lines = [shell_of(self._environ)]
         places = [line.strip() for line in lines if line.strip().startswith("/")]
         programs = [(place, Path(place).name) for place in dict.fromkeys(places) if os.access(place, os.X_OK)]
         return [InstalledShell(place, name, name not in NOT_FOR_TOOLS) for place, name in programs]
@@ -434,7 +434,7 @@ class Terminals:
         cwd = str(Path(directory, new.cwd or "."))
         if not is_folder(cwd):
             raise InvalidRequest(f"There is no folder {cwd}", path=("cwd",))
-        command = new.command or self._shell()
+        command = new.command or shell_of(self._environ)
         path = shutil.which(command if "/" not in command else str(Path(cwd, command)), path=self._environ.get("PATH"))
         if path is None:
             raise InvalidRequest(f"There is no program {command}", path=("command",))
@@ -444,10 +444,6 @@ class Terminals:
             inherited = process_family.with_owner(inherited, self._owner)
         environment = child_environment(inherited, ENVIRONMENT, ",".join(tokens))
         return PtySpec((path, *new.args, *login), cwd, environment, tokens[1])
-
-    def _shell(self) -> str:
-        preferred = self._environ.get("SHELL", "")
-        return preferred if preferred.startswith("/") and os.access(preferred, os.X_OK) else FALLBACK_SHELL
 
     def _note_exit(self, id_: str, code: int) -> None:
         terminal = self._open.pop(id_, None)

@@ -30,7 +30,7 @@ from shim.sessions.session.session_agent import SessionAgent
 from shim.sessions.session.session_state import SessionState
 from shim.sessions.undo.step_snapshots import StepSnapshots
 from shim.sessions.undo.undo_notes import UndoNotes
-from universal.codec import Codec, Fact, HeldCalls, Prompt, ResumingCodec
+from universal.codec import Codec, Fact, HeldCalls, Prompt
 from universal.events import ErrorData, EventType, ItemData, ItemDeltaData
 from universal.items import ImagePart, Item, ItemKind, ReasoningPart, StatusPart, TextPart
 from universal.lib.jsonvalue import JsonObject
@@ -159,12 +159,7 @@ class PromptDispatcher:
 
     def is_resuming(self, codec: Codec) -> bool:
         """Whether the agent was started to go on with its conversation, and has not shown that it has it."""
-        return (
-            self._process.resumes
-            and not self.answer.has_begun
-            and isinstance(codec, ResumingCodec)
-            and not codec.has_conversation
-        )
+        return self._process.resumes and not self.answer.has_begun and not codec.has_conversation
 
     def place(self) -> Place:
         """The place of the agent's calls. It is found before an agent starts."""

@@ -15,23 +15,15 @@ from shim.processes.handle import AgentHandle, OnExit, OnLines
 from shim.sessions.permissions.unattended_policy import Timer
 from shim.sessions.session.dependencies import SessionDeps
 from universal.codec import (
-    BackgroundingCodec,
     Catalogue,
-    CheckingCodec,
     Codec,
     Command,
     Exit,
     Fact,
-    HostedCodec,
     LaunchOptions,
-    LiveWorkCodec,
-    ModedCodec,
     Output,
     Prompt,
     SetTimer,
-    SetupCodec,
-    SteeringCodec,
-    TimedCodec,
 )
 from universal.events import EventType, PermissionData
 from universal.host import HostAnswer, HostCall
@@ -105,12 +97,12 @@ class SessionAgent:
     @property
     def mode(self) -> str:
         """The mode that the agent reports, or ""."""
-        return self.codec.mode if isinstance(self.codec, ModedCodec) else ""
+        return self.codec.mode if self.codec is not None else ""
 
     @property
     def live_work(self) -> Sequence[str]:
         """What the agent does in the background, and what would end with its process."""
-        return self.codec.live_work() if isinstance(self.codec, LiveWorkCodec) and self.is_alive else ()
+        return self.codec.live_work() if self.codec is not None and self.is_alive else ()
 
     @property
     def stderr(self) -> str:
@@ -209,22 +201,22 @@ class SessionAgent:
     @property
     def may_steer(self) -> bool:
         """Whether the agent works on a prompt and can be given another one now."""
-        return isinstance(self.codec, SteeringCodec) and self.is_alive and self.codec.may_steer
+        return self.codec is not None and self.is_alive and self.codec.may_steer
 
     def steer(self, prompt: Prompt) -> None:
         """Give a working agent a prompt for its next step."""
-        if isinstance(self.codec, SteeringCodec):
+        if self.codec is not None:
             self._emit(self.codec.steer(prompt))
 
     def recall(self, key: str) -> bool:
         """Ask the agent to give a steered prompt back. False if it cannot."""
-        outputs = self.codec.recall(key) if isinstance(self.codec, SteeringCodec) else []
+        outputs = self.codec.recall(key) if self.codec is not None else []
         self._emit(outputs)
         return bool(outputs)
 
     def proceed(self, permission_id: str) -> None:
         """Let an announced call go on (`ToolCheck`)."""
-        if isinstance(self.codec, CheckingCodec):
+        if self.codec is not None:
             self._emit(self.codec.proceed(permission_id))
 
     def setup(self, *, with_project: bool) -> DirectorySetup:
@@ -248,17 +240,17 @@ class SessionAgent:
 
     def change_setup(self) -> bool:
         """Give a running agent the set-up as it is now. False if there is none, or if it takes one with a prompt alone."""
-        if not isinstance(self.codec, SetupCodec) or not self.is_alive:
+        if self.codec is None or not self.is_alive:
             return False
-        self._emit(self.codec.change_setup(self.setup(with_project=self.reads_project)))
-        return True
+        outputs = self.codec.change_setup(self.setup(with_project=self.reads_project))
+        self._emit(outputs or ())
+        return outputs is not None
 
     def move_to_background(self) -> bool:
         """Move the work that the turn waits for to the background. False if the agent cannot do that."""
-        if not isinstance(self.codec, BackgroundingCodec):
-            return False
-        self._emit(self.codec.background())
-        return True
+        outputs = self.codec.background() if self.codec is not None else None
+        self._emit(outputs or ())
+        return outputs is not None
 
     def write(self, data: bytes) -> None:
         """Write one line."""
@@ -285,7 +277,7 @@ class SessionAgent:
 
     def _on_timer(self, key: str) -> None:
         self._timers.pop(key, None)
-        if isinstance(self.codec, TimedCodec):
+        if self.codec is not None:
             log.info("agent.timer", session_id=self._session_id, agent=self.agent, timer=key)
             self._emit(self.codec.on_timer(key))
 
@@ -299,7 +291,7 @@ class SessionAgent:
         self._host.do(call)
 
     def _answer_host_call(self, answer: HostAnswer) -> None:
-        if isinstance(self.codec, HostedCodec):
+        if self.codec is not None:
             self._emit(self.codec.on_host_answer(answer))
 
     # --- its end ---------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from universal.codec import (
     AgentSpec,
     Capabilities,
     Catalogue,
+    Codec,
     Command,
     Exit,
     Fact,
@@ -35,7 +36,7 @@ from universal.lib.jsonvalue import arr, obj, text
 from universal.turn import Input
 
 
-class ParrotCodec:
+class ParrotCodec(Codec):
     """Lines of one parrot in, facts and signals out; commands in, lines out. No IO, no clock: it is called, and answers."""
 
     name = "parrot"

@@ -9,7 +9,7 @@ import pytest
 
 from shim.agents.login_signs import is_logged_in, place
 from universal.agents.mock.spec import MOCK
-from universal.codec import NO_SPARE, AgentSpec, LaunchOptions, LoginSigns, SpareCodec
+from universal.codec import NO_SPARE, AgentSpec, LaunchOptions, LoginSigns
 from universal.permissions import Rule
 from universal.registry import agents
 
@@ -30,7 +30,6 @@ def test_the_agents_that_may_wait() -> None:
 @pytest.mark.parametrize("spec", SPARES, ids=lambda spec: spec.name)
 def test_an_agent_that_may_wait_has_a_codec_for_it_and_is_in_the_documentation(spec: AgentSpec) -> None:
     codec = spec.make(_ids)
-    assert isinstance(codec, SpareCodec)
     codec.launch(LaunchOptions("/bin/true", "/"))
     assert codec.adopt(LaunchOptions("/bin/true", "/", mode="plan", model="m", variant="v"))
     assert spec.title in PAGE.read_text()
@@ -39,7 +38,6 @@ def test_an_agent_that_may_wait_has_a_codec_for_it_and_is_in_the_documentation(s
 def test_claude_behind_acp_needs_a_process_of_its_own_for_rules_of_a_session() -> None:
     codec = agents()["claude-agent-acp"].make(_ids)
     codec.launch(LaunchOptions("/bin/true", "/"))
-    assert isinstance(codec, SpareCodec)
     assert not codec.adopt(LaunchOptions("/bin/true", "/", rules=(Rule("bash", "*", "deny"),)))
 
 

@@ -31,10 +31,8 @@ from universal.agents.acp.turns2 import Turns2
 from universal.agents.acp.wire import ABORTED, CLIENT_1, CLIENT_2, IGNORED, OWN_WORK_ENDS, server_of
 from universal.claude_code import UNCHECKED, access_metadata
 from universal.codec import (
-    Command,
     Exit,
     IdFactory,
-    Interrupt,
     LaunchOptions,
     LaunchSpec,
     Output,
@@ -150,28 +148,23 @@ class AcpCodec(kit.BaseCodec[Context]):
 
     # --- commands -------------------------------------------------------------------------------------
 
-    def send(self, command: Command) -> list[Output]:
-        """Return the lines of a command. The `system` text of a prompt precedes it as `<system-reminder>`."""
-        match command:
-            case Prompt():
-                if self._needs_restart(command.rules) or self._has_other_servers(command.setup):
-                    return [StopProcess("other permission rules or MCP servers need another process", again=True)]
-                self._delayed.append(command)
-                return self._stamp((*self._pump(), *self._await_answer()))
-            case Interrupt():
-                return self._stamp(self._interrupt())
-            case PermissionReply():
-                answer = self._turns.after_reply(self._host.reply(command) or self._asks.reply(command))
-                return self._stamp(self._after_answer(answer, stops=command.stops))
-            case QuestionReply():
-                return self._stamp(self._after_answer(self._turns.after_reply(self._asks.answer(command)), stops=command.stops))
+    INTERRUPTS_FIRST = True
 
-    def _after_answer(self, outputs: Iterable[Output], *, stops: bool) -> Iterator[Output]:
-        """An answer of a person, which may end the turn. The agent reads that it is cancelled before it can go on."""
-        given = list(outputs)
-        if given and stops:
-            yield from self._turns.refuse()
-        yield from given
+    def _on_prompt(self, prompt: Prompt) -> Iterable[Output]:
+        """Return the lines of a prompt. Its `system` text precedes it as `<system-reminder>`."""
+        if self._needs_restart(prompt.rules) or self._has_other_servers(prompt.setup):
+            return (StopProcess("other permission rules or MCP servers need another process", again=True),)
+        self._delayed.append(prompt)
+        return (*self._pump(), *self._await_answer())
+
+    def _on_permission_reply(self, reply: PermissionReply) -> Iterable[Output]:
+        return self._turns.after_reply(self._host.reply(reply) or self._asks.reply(reply))
+
+    def _on_question_reply(self, reply: QuestionReply) -> Iterable[Output]:
+        return self._turns.after_reply(self._asks.answer(reply))
+
+    def _interrupt_by_answer(self) -> Iterator[Output]:
+        return self._turns.refuse()
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Continue a checked file access, command or call that no rule concerns."""
@@ -269,9 +262,8 @@ class AcpCodec(kit.BaseCodec[Context]):
             case MalformedMessage(why=why, raw=raw):
                 return self._stamp((self._ctx.report_unparsed("no JSON-RPC", why, raw, digest(line)),))
 
-    def eof(self, exit_: Exit) -> list[Output]:
-        """Report open asks, messages and calls as they are, because the process is gone. The session adds the exit."""
-        return self._stamp(self._turns.eof())
+    def _on_eof(self, exit_: Exit) -> Iterable[Output]:
+        return self._turns.eof()
 
     def on_host_answer(self, answer: HostAnswer) -> list[Output]:
         """Handle the result of a file access or command that the agent requested."""

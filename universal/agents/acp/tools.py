@@ -7,7 +7,6 @@ Source: recordings of claude-agent-acp 0.100.0, codex-acp 2.6.0 and 0.16.0, open
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import shlex
@@ -18,6 +17,7 @@ from dataclasses import dataclass, field
 from universal.agents import kit
 from universal.agents.acp.context import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.lib.diffs import lines_of, unified_diff
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
 from universal.opencode_metadata import NativeResult, access_metadata, result_metadata
@@ -498,7 +498,7 @@ def _patched_files(call: Call) -> Iterator[FileRefPart]:
 
 def _patch_sides(patch: str) -> tuple[str, str]:
     """Return the texts before and after the hunks of a patch. Lines of its head are left out."""
-    lines = [line for line in _split(patch) if not line.startswith(("--- ", "+++ ", "@@", "\\"))]
+    lines = [line for line in lines_of(patch) if not line.startswith(("--- ", "+++ ", "@@", "\\"))]
     old, new = ("".join(line[1:] for line in lines if line[:1] in (" ", sign)) for sign in "-+")
     return old, new
 
@@ -515,14 +515,3 @@ def _block_diff(diff: Msg, path: str) -> str:
     if "operation" in diff:
         return get_text(diff, "patch")
     return unified_diff(path, get_text(diff, "oldText"), get_text(diff, "newText"), created=_is_created(diff))
-
-
-def unified_diff(path: str, before: str, after: str, *, created: bool = False) -> str:
-    """Return a unified diff of two texts, or "" if they are equal. `created`: the file is new."""
-    lines = difflib.unified_diff(_split(before), _split(after), "/dev/null" if created else path, path, n=3)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _split(text: str) -> list[str]:
-    """Split a text into lines that keep their newlines. `splitlines` would break at U+2028 and form feeds too."""
-    return [line for line in re.split(r"(?<=\n)", text) if line]

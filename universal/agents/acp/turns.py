@@ -42,7 +42,7 @@ def prompt_content(prompt: Prompt, *, images: bool, embedded: bool) -> list[Msg]
     """
     blocks = [_attachment_block(item, images=images, embedded=embedded) for item in prompt.attachments]
     if prompt.system:
-        blocks.insert(0, _text(f"<system-reminder>\n{prompt.system}\n</system-reminder>"))
+        blocks.insert(0, _text(kit.reminder(prompt.system)))
     if prompt.text or not blocks:
         blocks.append(_text(prompt.text))
     return blocks
@@ -53,17 +53,14 @@ def _text(text: str) -> Msg:
 
 
 def _attachment_block(item: Attachment, *, images: bool, embedded: bool) -> Msg:
-    name = item.path or item.filename or "attachment"
     if item.base64 and item.mime.startswith("image/") and images:
         return {"type": "image", "mimeType": item.mime, "data": item.base64}
     uri = f"file://{item.path}" if item.path else f"attachment:///{item.filename or 'attachment'}"
     if item.text is not None and embedded:
         return {"type": "resource", "resource": {"uri": uri, "mimeType": item.mime, "text": item.text}}
-    if item.text is not None:
-        return _text(f'<file path="{name}">\n{item.text}\n</file>')
-    if item.path:
+    if item.path and item.text is None:
         return {"type": "resource_link", "uri": uri, "name": item.filename or item.path, "mimeType": item.mime}
-    return _text(f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here.")
+    return _text(kit.attachment_text(item))
 
 
 # --- a turn of version 1 ----------------------------------------------------------------------------------------

@@ -46,17 +46,13 @@ from universal.agents.amp.wire import (
     usage_of,
 )
 from universal.codec import (
-    Command,
     Exit,
     IdFactory,
-    Interrupt,
     InterruptProcess,
     LaunchOptions,
     LaunchSpec,
     Output,
-    PermissionReply,
     Prompt,
-    QuestionReply,
     SettingsFile,
     Signal,
     Stop,
@@ -394,24 +390,23 @@ class AmpCodec(kit.LineCodec[kit.Context]):
         """Return no handshake: Amp sends its first message after the first prompt."""
         return []
 
-    def send(self, command: Command) -> list[Output]:
-        """Translate a command to a line, a signal or a new process. Replies are ignored, because Amp never asks."""
-        match command:
-            case Prompt():
-                model, mode = command.model or self._model, command.mode or self._mode
-                if (model, mode) != (self._model, self._mode):
-                    return [Stop(f"Amp is to run in the mode {model} ({mode})", again=True)]
-                if command.rules != self._rules and (restricts(command.rules) or restricts(self._rules)):
-                    return [Stop("other permission rules or MCP servers need another process", again=True)]
-                self._prompt_count += 1
-                self._stopping = False
-                line = prompt_line(command.text, command.attachments, command.system)
-                return [line] if self._has_begun else [line, kit.await_handshake()]
-            case Interrupt():
-                self._stopping = True
-                return [InterruptProcess()]
-            case PermissionReply() | QuestionReply():
-                return []
+    def _on_prompt(self, prompt: Prompt) -> Iterator[Output]:
+        model, mode = prompt.model or self._model, prompt.mode or self._mode
+        if (model, mode) != (self._model, self._mode):
+            yield Stop(f"Amp is to run in the mode {model} ({mode})", again=True)
+            return
+        if prompt.rules != self._rules and (restricts(prompt.rules) or restricts(self._rules)):
+            yield Stop("other permission rules or MCP servers need another process", again=True)
+            return
+        self._prompt_count += 1
+        self._stopping = False
+        yield prompt_line(prompt.text, prompt.attachments, prompt.system)
+        if not self._has_begun:
+            yield kit.await_handshake()
+
+    def _interrupt(self) -> Iterator[Output]:
+        self._stopping = True
+        yield InterruptProcess()
 
     def on_timer(self, key: str) -> list[Output]:
         """Give up the handshake: Amp has a prompt, and has said nothing."""
@@ -441,11 +436,7 @@ class AmpCodec(kit.LineCodec[kit.Context]):
             return []
         return super()._handle(kind, message, line)
 
-    def eof(self, exit_: Exit) -> list[Output]:
-        """Complete all open items, because the process has ended."""
-        return self._stamp(self._eof(exit_))
-
-    def _eof(self, exit_: Exit) -> Iterator[Output]:
+    def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._speech.close(None)
         error = exit_error(exit_.stderr)
         if error is not None and self._prompt_count:

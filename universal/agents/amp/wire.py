@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -44,26 +44,12 @@ ENDS: dict[str, kit.Sign] = {
 """Sign of a turn's end -> what it shows. Nothing follows any of them. Amp cannot be asked."""
 
 
-def write(msg: Mapping[str, Json]) -> WriteLine:
-    """A message as a line, in ASCII."""
-    return WriteLine(json.dumps(msg, separators=(",", ":")).encode())
-
-
 def prompt_line(text: str, attachments: Iterable[Attachment], system: str | None) -> WriteLine:
     """The line of a prompt, with one text: files are added as text, and images by name. Nothing else was tried with Amp."""
-    blocks = [f"<system-reminder>\n{system}\n</system-reminder>"] if system else []
-    blocks += [_file(item) for item in attachments]
+    blocks = [kit.reminder(system)] if system else []
+    blocks += [kit.attachment_text(item) for item in attachments]
     words = "\n\n".join(block for block in (*blocks, text) if block)
-    return write({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": words}]}})
-
-
-def _file(item: Attachment) -> str:
-    name = item.path or item.filename or "attachment"
-    if item.text is not None:
-        return f'<file path="{name}">\n{item.text}\n</file>'
-    if item.path:
-        return f"The user attached the file {item.path} ({item.mime}). Look at it if it matters."
-    return f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here."
+    return kit.write({"type": "user", "message": {"role": "user", "content": [{"type": "text", "text": words}]}})
 
 
 # --- modes --------------------------------------------------------------------------------------------

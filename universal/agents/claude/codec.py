@@ -32,14 +32,11 @@ from universal.agents.claude.wire import (
     get_text,
     kind_of,
     prompt_content,
-    write,
 )
 from universal.codec import (
-    Command,
     Exit,
     Fact,
     IdFactory,
-    Interrupt,
     LaunchOptions,
     LaunchSpec,
     Output,
@@ -149,20 +146,6 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     # --- commands -------------------------------------------------------------------------------------
 
-    def send(self, command: Command) -> list[Output]:
-        """Translate a command to lines. A prompt's `system` text goes before it, as `<system-reminder>`."""
-        match command:
-            case Prompt():
-                if not self._settings.has_text_of(command.setup):
-                    return [Stop("other instructions need another process", again=True)]
-                return self._stamp(self._prompt(command))
-            case Interrupt():
-                return self._stamp(self._interrupt())
-            case PermissionReply():
-                return self._stamp(self._after_answer(self._asks.reply(command), stops=command.stops))
-            case QuestionReply():
-                return self._stamp(self._after_answer(self._asks.answer(command), stops=command.stops))
-
     def proceed(self, permission_id: str) -> list[Output]:
         """Let Claude's mode decide a checked call."""
         return self._asks.proceed(permission_id)
@@ -186,19 +169,25 @@ class ClaudeCodec(kit.LineCodec[Context]):
             self._leaving.discard(call_id)
             yield self._settings.request({**BACKGROUND, "tool_use_id": call_id})
 
-    def _prompt(self, command: Prompt, *, steered: bool = False) -> Iterator[Output]:
-        """The lines of a prompt: of one that is dispatched with its settings, of a steered one alone."""
+    def _on_prompt(self, prompt: Prompt, *, steered: bool = False) -> Iterator[Output]:
+        """The lines of a prompt: of one that is dispatched with its settings, of a steered one alone.
+
+        A prompt's `system` text goes before it, as `<system-reminder>`.
+        """
+        if not steered and not self._settings.has_text_of(prompt.setup):
+            yield Stop("other instructions need another process", again=True)
+            return
         if not steered:
             yield from self._release()
             if not self._is_heard:
                 yield kit.await_handshake()
-            yield from self._settings.changes_for(command)
-            if command.text.startswith("/") and not self._settings.has_skill_shell and not self._is_told_of_skill_shell:
+            yield from self._settings.changes_for(prompt)
+            if prompt.text.startswith("/") and not self._settings.has_skill_shell and not self._is_told_of_skill_shell:
                 self._is_told_of_skill_shell = True  # once is enough
-                yield self._ctx.status("notice", SHELL_LINES_OFF, {}, {"text": command.text})
-        uuid = self._turns.new_uuid(command.key)
-        self._turns.prompt_written(uuid, steered=command.key if steered else "")
-        content = prompt_content(command.text, command.attachments, command.system)
+                yield self._ctx.status("notice", SHELL_LINES_OFF, {}, {"text": prompt.text})
+        uuid = self._turns.new_uuid(prompt.key)
+        self._turns.prompt_written(uuid, steered=prompt.key if steered else "")
+        content = prompt_content(prompt.text, prompt.attachments, prompt.system)
         line: Msg = {
             "type": "user",
             "message": {"role": "user", "content": content},
@@ -206,7 +195,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
             "session_id": self.native_session_id or "default",
             "uuid": uuid,
         }
-        yield write({**line, "priority": "next"} if steered else line)
+        yield kit.write({**line, "priority": "next"} if steered else line)
 
     @property
     def may_steer(self) -> bool:
@@ -215,18 +204,23 @@ class ClaudeCodec(kit.LineCodec[Context]):
 
     def steer(self, prompt: Prompt) -> list[Output]:
         """Write a prompt that Claude takes in after its next tool, or else answers next."""
-        return self._stamp(self._prompt(prompt, steered=True))
+        return self._stamp(self._on_prompt(prompt, steered=True))
 
     def recall(self, key: str) -> list[Output]:
         """Take a prompt out of Claude's queue. Its lifecycle says whether it was there."""
         uuid = self._turns.uuid_of_offer(key)
         return [self._settings.request({"subtype": "cancel_async_message", "message_uuid": uuid})] if uuid else []
 
-    def _after_answer(self, outputs: Sequence[Output], *, stops: bool) -> Sequence[Output]:
-        """An answer of a person, which may end the turn. Claude 2.1.197 goes on in spite of its `interrupt`."""
-        if outputs and stops and self._turns.interrupt():
-            return [*outputs, self._interrupt_request()]
-        return outputs
+    def _on_permission_reply(self, reply: PermissionReply) -> Sequence[Output]:
+        return self._asks.reply(reply)
+
+    def _on_question_reply(self, reply: QuestionReply) -> Sequence[Output]:
+        return self._asks.answer(reply)
+
+    def _interrupt_by_answer(self) -> Iterator[Output]:
+        """Claude 2.1.197 goes on in spite of the `interrupt` in an answer."""
+        if self._turns.interrupt():
+            yield self._interrupt_request()
 
     def _interrupt_request(self) -> Output:
         """Interrupt, and empty Claude's queue: it would go on with what waits there."""
@@ -262,11 +256,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
                 return [*self._stamp(self._release()), *self._handle(kind, message, line)]
         return self._handle(kind, message, line)
 
-    def eof(self, exit_: Exit) -> list[Output]:
-        """Complete open requests, messages and calls, because the process has ended."""
-        return self._stamp(self._eof(exit_))
-
-    def _eof(self, exit_: Exit) -> Iterator[Output]:
+    def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._release()
         yield from self._asks.close()
         yield from self._notes.end_compaction(None)

@@ -6,7 +6,6 @@ Source: recordings, and `sdk-tools.d.ts` of 2.1.197 and 2.1.330 for the tools th
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from universal.agents import kit
 from universal.agents.claude.wire import Msg, get_int, get_text
 from universal.events import Question, QuestionOption
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
+from universal.lib.diffs import unified_diff
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
 
@@ -26,8 +26,7 @@ _TITLE_KEYS = ("subject", "description", "file_path", "notebook_path", "command"
 
 def title_of(name: str, arguments: Msg) -> str:
     """A line for a person about a call: its description, or else the tool's name."""
-    questions = [get_text(obj(row), "question") for row in arr(arguments.get("questions"))]
-    return (get_text(arguments, *_TITLE_KEYS) or "".join(questions[:1])).partition("\n")[0][:200] or name
+    return kit.title_of(name, arguments, _TITLE_KEYS)
 
 
 # --- results ------------------------------------------------------------------------------------------
@@ -157,17 +156,6 @@ def patch_text(path: str, details: Msg) -> str | None:
         lines.append(f"@@ -{old} +{new} @@")
         lines.extend(as_text(line) for line in arr(hunk.get("lines")))
     return "\n".join(lines) + "\n"
-
-
-def unified_diff(path: str, before: str, after: str, *, created: bool = False) -> str:
-    """A unified diff of two texts, or of a new file (`created`). "" if nothing differs."""
-    lines = difflib.unified_diff(_split(before), _split(after), "/dev/null" if created else path, path, n=3)
-    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
-
-
-def _split(text: str) -> list[str]:
-    """Lines with their newlines. Not `splitlines`: it breaks at U+2028, form feeds and the like."""
-    return [line for line in re.split(r"(?<=\n)", text) if line]
 
 
 def input_diff(name: str, arguments: Msg) -> str | None:

@@ -7,7 +7,6 @@ binary, which name the kinds that no recording shows.
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Iterable, Mapping
@@ -86,24 +85,21 @@ def prompt_uuid(key: str) -> str:
     return str(uuid.uuid5(_PROMPTS, key))
 
 
-def write(msg: Mapping[str, Json]) -> WriteLine:
-    """Write a message as a line. `ensure_ascii` keeps U+2028 and lone surrogates from breaking the framing."""
-    return WriteLine(json.dumps(msg, separators=(",", ":")).encode())
-
-
 def control_request(request_id: str, request: Msg) -> WriteLine:
     """Write a control request. Its answer has the same id."""
-    return write({"type": "control_request", "request_id": request_id, "request": request})
+    return kit.write({"type": "control_request", "request_id": request_id, "request": request})
 
 
 def control_answer(request_id: str, response: Msg) -> WriteLine:
     """Write our answer to a request of the CLI."""
-    return write({"type": "control_response", "response": {"subtype": "success", "request_id": request_id, "response": response}})
+    return kit.write(
+        {"type": "control_response", "response": {"subtype": "success", "request_id": request_id, "response": response}}
+    )
 
 
 def control_refusal(request_id: str, error: str) -> WriteLine:
     """Write our refusal of a request of the CLI."""
-    return write({"type": "control_response", "response": {"subtype": "error", "request_id": request_id, "error": error}})
+    return kit.write({"type": "control_response", "response": {"subtype": "error", "request_id": request_id, "error": error}})
 
 
 def prompt_content(text: str, attachments: Iterable[Attachment], system: str | None) -> str | list[Msg]:
@@ -114,7 +110,7 @@ def prompt_content(text: str, attachments: Iterable[Attachment], system: str | N
     """
     blocks = [_attachment_block(a) for a in attachments]
     if system:
-        blocks.insert(0, _block(f"<system-reminder>\n{system}\n</system-reminder>"))
+        blocks.insert(0, _block(kit.reminder(system)))
     if not blocks:
         return text
     return [*blocks, _block(text)] if text else blocks
@@ -131,11 +127,7 @@ def _attachment_block(item: Attachment) -> Msg:
         return {"type": "image", "source": source}
     if item.base64 and item.mime == "application/pdf":
         return {"type": "document", "source": source, "title": name}
-    if item.text is not None:
-        return _block(f'<file path="{name}">\n{item.text}\n</file>')
-    if item.path:
-        return _block(f"The user attached the file {item.path} ({item.mime}). Read it if it matters.")
-    return _block(f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here.")
+    return _block(kit.attachment_text(item))
 
 
 # --- modes, models, commands --------------------------------------------------------------------------

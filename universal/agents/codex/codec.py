@@ -29,11 +29,9 @@ from universal.agents.codex.wire import (
     turn_error,
 )
 from universal.codec import (
-    Command,
     Exit,
     Fact,
     IdFactory,
-    Interrupt,
     LaunchOptions,
     LaunchSpec,
     Output,
@@ -93,26 +91,22 @@ class CodexCodec(kit.BaseCodec[Context]):
 
     # --- commands -------------------------------------------------------------------------------------
 
-    def send(self, command: Command) -> list[Output]:
-        """Translate a command to lines."""
-        match command:
-            case Prompt():
-                if self._settings.needs_restart(command):
-                    return [Stop("other permission rules or MCP servers need another process", again=True)]
-                return self._stamp(self._turns.prompt(command))
-            case Interrupt():
-                return self._stamp(self._turns.interrupt(list(self._children.values())))
-            case PermissionReply():
-                return self._stamp(self._after_answer(self._asks.reply(command), stops=command.stops))
-            case QuestionReply():
-                return self._stamp(self._after_answer(self._asks.answer(command), stops=command.stops))
+    def _on_prompt(self, prompt: Prompt) -> Iterable[Output]:
+        if self._settings.needs_restart(prompt):
+            return (Stop("other permission rules or MCP servers need another process", again=True),)
+        return self._turns.prompt(prompt)
 
-    def _after_answer(self, outputs: Iterable[Output], *, stops: bool) -> Iterator[Output]:
-        """An answer of a person, which may end the turn."""
-        given = list(outputs)
-        yield from given
-        if given and stops:
-            yield from self._turns.interrupt(())
+    def _interrupt(self) -> Iterator[Output]:
+        return self._turns.interrupt(list(self._children.values()))
+
+    def _interrupt_by_answer(self) -> Iterator[Output]:
+        return self._turns.interrupt(())
+
+    def _on_permission_reply(self, reply: PermissionReply) -> Iterable[Output]:
+        return self._asks.reply(reply)
+
+    def _on_question_reply(self, reply: QuestionReply) -> Iterable[Output]:
+        return self._asks.answer(reply)
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on. Codex would have made it without asking if there were no rules."""
@@ -126,10 +120,6 @@ class CodexCodec(kit.BaseCodec[Context]):
     def steer(self, prompt: Prompt) -> list[Output]:
         """Give Codex a prompt for its next step."""
         return self._stamp(self._turns.steer(prompt))
-
-    def recall(self, key: str) -> list[Output]:
-        """Codex has no request for that."""
-        return []
 
     @property
     def has_conversation(self) -> bool:
@@ -162,11 +152,7 @@ class CodexCodec(kit.BaseCodec[Context]):
             case Request():
                 return self._stamp(self._request(message))
 
-    def eof(self, exit_: Exit) -> list[Output]:
-        """Complete open requests, messages and calls, because the process has ended."""
-        return self._stamp(self._eof())
-
-    def _eof(self) -> Iterator[Output]:
+    def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._asks.close()
         for thread in (self._main, *self._children.values()):
             yield from thread.close(None, interrupted=True)

@@ -96,7 +96,7 @@ def prompt_input(prompt: Prompt) -> list[Msg]:
     """`input` of `turn/start`. Codex has no channel for a system text of one prompt, so it goes in front."""
     parts: list[Msg] = []
     if prompt.system:
-        parts.append(_text(f"<system-reminder>\n{prompt.system}\n</system-reminder>"))
+        parts.append(_text(kit.reminder(prompt.system)))
     parts.extend(_attachment_blocks(prompt.attachments))
     if prompt.text or not parts:
         parts.append(_text(prompt.text))
@@ -109,17 +109,12 @@ def _text(text: str) -> Msg:
 
 def _attachment_blocks(attachments: Iterable[Attachment]) -> Iterable[Msg]:
     for item in attachments:
-        name = item.path or item.filename or "attachment"
         if item.mime.startswith("image/") and item.base64:
             yield {"type": "image", "url": f"data:{item.mime};base64,{item.base64}"}
         elif item.mime.startswith("image/") and item.path:
             yield {"type": "localImage", "path": item.path}
-        elif item.text is not None:
-            yield _text(f'<file path="{name}">\n{item.text}\n</file>')
-        elif item.path:
-            yield _text(f"The user attached the file {item.path} ({item.mime}). Read it if it matters.")
         else:
-            yield _text(f"The user attached {name} ({item.mime}), a kind of file that cannot be shown to the model.")
+            yield _text(kit.attachment_text(item))
 
 
 # --- usage and errors ---------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ context  Context: ids, counts, and facts about status, errors and unparsed lines
 items    Items, Part, Call: build the items of the universal schema
 speech   Speech: messages, tool calls and results of an agent with a simple protocol
 forms    form_questions, form_content: forms of MCP servers as questions
+prompts  attachment_text, attachment_url, reminder: what goes with a prompt
 asks     Ask, OpenAsks: open permissions and questions, each resolved exactly once
 ends     Sign, Watch: signs of a turn's end, and whether an agent that can be asked still works
 """
@@ -20,10 +21,11 @@ from universal.agents.kit.codec import (
     await_handshake,
     end_handshake,
     handshake_failed,
+    write,
 )
 from universal.agents.kit.context import Context, add_usage, error_data, error_fact, is_context_full
 from universal.agents.kit.ends import ASK_S, END, END_S, Sign, Watch
-from universal.agents.kit.http import HttpCodec, WatchedCodec, attachment_url
+from universal.agents.kit.http import HttpCodec, WatchedCodec
 from universal.agents.kit.items import (
     ABANDONED,
     INTERRUPTED,
@@ -39,7 +41,9 @@ from universal.agents.kit.items import (
     note_refusal,
     output_part,
     result_item,
+    title_of,
 )
+from universal.agents.kit.prompts import attachment_text, attachment_url, reminder
 from universal.agents.kit.speech import Speech
 
 __all__ = [
@@ -69,6 +73,7 @@ __all__ = [
     "Watch",
     "WatchedCodec",
     "add_usage",
+    "attachment_text",
     "attachment_url",
     "await_handshake",
     "call_item",
@@ -85,5 +90,8 @@ __all__ = [
     "note_refusal",
     "output_part",
     "plan_question",
+    "reminder",
     "result_item",
+    "title_of",
+    "write",
 ]

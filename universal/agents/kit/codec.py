@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeAlias, cast
 
 from universal.agents.kit.context import ContextT
-from universal.codec import Catalogue, Fact, Output, SetTimer, Stop, of_session
+from universal.codec import (
+    Codec,
+    Command,
+    Exit,
+    Fact,
+    Interrupt,
+    Output,
+    PermissionReply,
+    Prompt,
+    QuestionReply,
+    SetTimer,
+    Stop,
+    WriteLine,
+    of_session,
+)
 from universal.items import Json
 from universal.lib.jsonline import digest, parse
 
@@ -17,6 +32,11 @@ HANDSHAKE = "handshake"
 
 Handlers: TypeAlias = Mapping[str, Callable[[Any, dict[str, Any]], Iterable[Output]]]
 """Kind of line -> a method of the codec."""
+
+
+def write(message: Mapping[str, Json]) -> WriteLine:
+    """Write a message as a line in ASCII, which keeps U+2028 and lone surrogates from breaking the framing."""
+    return WriteLine(json.dumps(message, separators=(",", ":")).encode())
 
 
 def await_handshake(after_s: float = HANDSHAKE_S) -> SetTimer:
@@ -38,16 +58,62 @@ def handshake_failed(title: str, missing: str, *, resumes: bool, after_s: float 
     return Stop(f"no answer to {missing}", error=error)
 
 
-class BaseCodec(Generic[ContextT]):
+class BaseCodec(Codec, Generic[ContextT]):
     """State and methods of every codec. See `universal.codec.Codec` for the methods' contract."""
 
-    catalogue: Catalogue | None
-    native_session_id: str | None
+    INTERRUPTS_FIRST: ClassVar[bool] = False
+    """Whether the interrupt goes before an answer that ends the turn: agents that read the answer first would go on."""
 
     def __init__(self, context: ContextT) -> None:
         self.catalogue = None
         self.native_session_id = None
         self._ctx = context
+
+    def send(self, command: Command) -> list[Output]:
+        """Translate a command."""
+        match command:
+            case Prompt():
+                return self._stamp(self._on_prompt(command))
+            case Interrupt():
+                return self._stamp(self._interrupt())
+            case PermissionReply():
+                return self._stamp(self._with_interrupt(self._on_permission_reply(command), stops=command.stops))
+            case QuestionReply():
+                return self._stamp(self._with_interrupt(self._on_question_reply(command), stops=command.stops))
+
+    def _on_prompt(self, prompt: Prompt) -> Iterable[Output]:
+        """Give the agent a prompt."""
+        raise NotImplementedError
+
+    def _interrupt(self) -> Iterable[Output]:
+        """Stop the running turn."""
+        raise NotImplementedError
+
+    def _on_permission_reply(self, reply: PermissionReply) -> Iterable[Output]:
+        """Answer a permission. Empty if it is not open any more."""
+        return ()
+
+    def _on_question_reply(self, reply: QuestionReply) -> Iterable[Output]:
+        """Answer a question. Empty if it is not open any more."""
+        return ()
+
+    def _interrupt_by_answer(self) -> Iterable[Output]:
+        """Stop the running turn, whose person has refused a call. Empty for agents that end it by themselves."""
+        return ()
+
+    def _with_interrupt(self, outputs: Iterable[Output], *, stops: bool) -> Iterable[Output]:
+        """A person's answer, with an interrupt if it ends the turn (`stops`). It is made first, since that changes the state."""
+        answer = list(outputs)
+        interrupt = list(self._interrupt_by_answer()) if answer and stops else []
+        return (*interrupt, *answer) if self.INTERRUPTS_FIRST else (*answer, *interrupt)
+
+    def eof(self, exit_: Exit) -> list[Output]:
+        """Complete what is open, because the process has ended."""
+        return self._stamp(self._on_eof(exit_))
+
+    def _on_eof(self, exit_: Exit) -> Iterable[Output]:
+        """The rest of open messages, calls and requests."""
+        raise NotImplementedError
 
     def counters(self) -> Mapping[str, int]:
         """Counts of ignored and unparsed messages."""

@@ -10,12 +10,11 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
-from urllib.parse import quote
 
 from universal.agents.kit.codec import HANDSHAKE, BaseCodec, await_handshake, end_handshake, handshake_failed
 from universal.agents.kit.context import ContextT
 from universal.agents.kit.ends import Watch
-from universal.codec import Attachment, Fact, Output, SetTimer, WriteLine
+from universal.codec import Fact, Output, SetTimer, WriteLine
 from universal.items import Json
 from universal.lib.jsonline import digest
 from universal.lib.jsonvalue import obj, text
@@ -144,12 +143,3 @@ class WatchedCodec(HttpCodec[ContextT]):
         details: dict[str, Json] = {"is_retryable": True, "hint": "Send the prompt again."}
         message = f"{self.TITLE} has taken the prompt and does not work on it."
         return {"message": message, "code": "prompt_not_begun", "details": details}
-
-
-def attachment_url(attachment: Attachment) -> str:
-    """Return bytes and texts as a data URL, a path as a file URL; empty if there is nothing."""
-    if attachment.base64:
-        return f"data:{attachment.mime};base64,{attachment.base64}"
-    if attachment.path:
-        return f"file://{quote(attachment.path)}"
-    return f"data:{attachment.mime},{quote(attachment.text)}" if attachment.text is not None else ""

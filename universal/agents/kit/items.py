@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeAlias
 
@@ -23,6 +23,8 @@ from universal.items import (
     ToolResultPart,
 )
 from universal.lib.growing_text import GrowingText
+from universal.lib.jsonline import get_text
+from universal.lib.jsonvalue import arr, obj
 
 PartKind: TypeAlias = Literal["text", "reasoning"]
 DeltaKind: TypeAlias = Literal["text", "reasoning", "tool_input", "tool_output"]
@@ -76,6 +78,12 @@ def note_refusal(call: Call | None) -> None:
     """A person has refused this call without words, which ends the turn."""
     if call is not None:
         call.is_refused = True
+
+
+def title_of(name: str, arguments: Mapping[str, Json], keys: Sequence[str]) -> str:
+    """A line for a person about a call: the first of these arguments, its first question, or else the tool's name."""
+    questions = [get_text(obj(row), "question") for row in arr(arguments.get("questions"))]
+    return (get_text(arguments, *keys) or "".join(questions[:1])).partition("\n")[0][:200] or name
 
 
 def dumps(value: Json) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, assert_never
+from typing import ClassVar, Literal
 
 from universal import codec as c
 from universal.agents import kit
@@ -87,22 +87,11 @@ class MockCodec(kit.LineCodec[kit.Context]):
         """Return the handshake. Its answer has the catalogue."""
         return [wire.write(type="hello", protocol=PROTOCOL)]
 
-    def send(self, command: c.Command) -> list[Output]:
-        """Translate a command to lines. Answers to closed requests give []."""
-        match command:
-            case c.Prompt():
-                return self._send_prompt(command)
-            case c.Interrupt():
-                runs = dict.fromkeys([*self._holds.values(), *self._runs])
-                return [wire.write(type="interrupt", run=run) for run in runs]
-            case c.PermissionReply():
-                return self._send_permission(command)
-            case c.QuestionReply():
-                return self._send_answers(command)
-            case _:
-                assert_never(command)
+    def _interrupt(self) -> list[Output]:
+        runs = dict.fromkeys([*self._holds.values(), *self._runs])
+        return [wire.write(type="interrupt", run=run) for run in runs]
 
-    def _send_prompt(self, prompt: c.Prompt) -> list[Output]:
+    def _on_prompt(self, prompt: c.Prompt) -> list[Output]:
         self._runs.append(prompt.key)
         self._variant = prompt.variant
         optional = {"model": prompt.model, "variant": prompt.variant, "mode": prompt.mode, "system": prompt.system}
@@ -121,7 +110,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
         late = kit.handshake_failed("The mock agent", "hello", resumes=not self.has_conversation)
         return [late] if self._runs and not self._has_answered else []
 
-    def _send_permission(self, reply: c.PermissionReply) -> list[Output]:
+    def _on_permission_reply(self, reply: c.PermissionReply) -> list[Output]:
         ask = self._asks.permission(reply.permission_id)
         if ask is None:
             return []
@@ -129,7 +118,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
         frame |= {**({"message": reply.message} if reply.message else {}), **({"stops": True} if reply.stops else {})}
         return [wire.write(**frame), self._asks.resolve_permission(ask, reply.decision, reply.message)]
 
-    def _send_answers(self, reply: c.QuestionReply) -> list[Output]:
+    def _on_question_reply(self, reply: c.QuestionReply) -> list[Output]:
         ask = self._asks.question(reply.question_id)
         if ask is None:
             return []
@@ -155,7 +144,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
         except ValueError as error:  # pydantic's and ours
             return self._stamp((self._ctx.report_unparsed(kind, str(error), message, digest(line)),))
 
-    def eof(self, exit_: c.Exit) -> list[Output]:
+    def _on_eof(self, exit_: c.Exit) -> list[Output]:
         """Close all open items, of subagents first, because the agent has ended."""
         how = f"signal {exit_.signal}" if exit_.signal else f"code {exit_.code}"
         out: list[Output] = []
@@ -168,7 +157,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
         out += [Signal(Input.FAILED, error=error, child=key) for key in self._children]
         for table in (self._tools, self._steps, self._children, self._holds, self._runs):
             table.clear()
-        return self._stamp(out)
+        return out
 
     # --- building facts ------------------------------------------------------------------------------
 

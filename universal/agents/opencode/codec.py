@@ -31,11 +31,9 @@ from universal.agents.opencode.wire import (
     read_catalogue,
 )
 from universal.codec import (
-    Command,
     Exit,
     Fact,
     IdFactory,
-    Interrupt,
     LaunchOptions,
     LaunchSpec,
     Output,
@@ -223,19 +221,7 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
 
     # --- commands -------------------------------------------------------------------------------------
 
-    def send(self, command: Command) -> list[Output]:
-        """Translate a command to requests."""
-        match command:
-            case Prompt():
-                return self._stamp(self._hand(command))
-            case Interrupt():
-                return self._stamp(self._interrupt())
-            case PermissionReply():
-                return self._stamp(self._asks.reply(command))
-            case QuestionReply():
-                return self._stamp(self._asks.answer(command))
-
-    def _hand(self, prompt: Prompt) -> Iterator[Output]:
+    def _on_prompt(self, prompt: Prompt) -> Iterator[Output]:
         self._main.course.start()
         yield self._await()
         if self._anchor and self.native_session_id is not None:
@@ -299,11 +285,13 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
 
     # --- lines ----------------------------------------------------------------------------------------
 
-    def eof(self, exit_: Exit) -> list[Output]:
-        """Complete open requests, calls and messages, because the process has ended."""
-        return self._stamp(self._eof())
+    def _on_permission_reply(self, reply: PermissionReply) -> Iterator[Output]:
+        return self._asks.reply(reply)
 
-    def _eof(self) -> Iterator[Output]:
+    def _on_question_reply(self, reply: QuestionReply) -> Iterator[Output]:
+        return self._asks.answer(reply)
+
+    def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._asks.close()
         for session in (self._main, *self._children.values()):
             yield from session.thread.close(None)

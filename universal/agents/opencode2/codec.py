@@ -50,11 +50,9 @@ from universal.agents.opencode2.wire import (
     system_step,
 )
 from universal.codec import (
-    Command,
     Exit,
     Fact,
     IdFactory,
-    Interrupt,
     LaunchOptions,
     LaunchSpec,
     Output,
@@ -171,19 +169,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
 
     # --- commands -------------------------------------------------------------------------------------
 
-    def send(self, command: Command) -> list[Output]:
-        """Return the requests of a command."""
-        match command:
-            case Prompt():
-                return self._stamp(self._take_prompt(command))
-            case Interrupt():
-                return self._stamp(self._interrupt())
-            case PermissionReply():
-                return self._stamp(self._reply_permission(command))
-            case QuestionReply():
-                return self._stamp(self._answer_form(command))
-
-    def _take_prompt(self, prompt: Prompt) -> Iterator[Output]:
+    def _on_prompt(self, prompt: Prompt) -> Iterator[Output]:
         self._main.course.start(delivered=False)
         self._prompt = prompt
         yield self._await()
@@ -279,11 +265,11 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
     def _stop(self) -> WriteLine:
         return self._request("interrupt", "POST", self._path("/interrupt"))
 
-    def _reply_permission(self, reply: PermissionReply) -> Iterator[Output]:
+    def _on_permission_reply(self, reply: PermissionReply) -> Iterator[Output]:
         self._note_rejection(reply.permission_id, rejected=reply.decision == "reject")
         yield from self._asks.reply(reply)
 
-    def _answer_form(self, reply: QuestionReply) -> Iterator[Output]:
+    def _on_question_reply(self, reply: QuestionReply) -> Iterator[Output]:
         self._note_rejection(reply.question_id, rejected=reply.answers is None)
         yield from self._asks.answer(reply)
 
@@ -296,11 +282,7 @@ class OpenCode2Codec(kit.WatchedCodec[Context]):
 
     # --- lines ----------------------------------------------------------------------------------------
 
-    def eof(self, exit_: Exit) -> list[Output]:
-        """Report open asks, calls and messages as they are, because the process is gone."""
-        return self._stamp(self._eof())
-
-    def _eof(self) -> Iterator[Output]:
+    def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._asks.close()
         for session in (self._main, *self._children.values()):
             yield from session.thread.close(None)

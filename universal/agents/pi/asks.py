@@ -17,7 +17,7 @@ from typing import Any
 
 from universal.agents import kit
 from universal.agents.pi.tools import input_diff, title_of
-from universal.agents.pi.wire import Msg, write
+from universal.agents.pi.wire import Msg
 from universal.codec import Output, PermissionReply, QuestionReply, ToolCheck
 from universal.events import Question, QuestionOption
 from universal.items import Json
@@ -199,7 +199,7 @@ class Asks:
 
 
 def _answer(request_id: Json, **answer: Any) -> Output:
-    return write({"type": "extension_ui_response", "id": request_id, **answer})
+    return kit.write({"type": "extension_ui_response", "id": request_id, **answer})
 
 
 def _json(text: str) -> Json:

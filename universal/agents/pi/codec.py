@@ -43,15 +43,12 @@ from universal.agents.pi.wire import (
     read_commands,
     read_models,
     usage_of,
-    write,
 )
 from universal.codec import (
     Catalogue,
-    Command,
     Exit,
     Fact,
     IdFactory,
-    Interrupt,
     LaunchOptions,
     LaunchSpec,
     Output,
@@ -149,10 +146,6 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._asks.mode = options.mode or "build"
         return True
 
-    def prepare(self) -> list[Output]:
-        """Nothing: `gate.ts` loads the client of the model's API in every process."""
-        return []
-
     def start(self) -> list[Output]:
         """Ask for Pi's offers and its conversation's id. Prompts need not wait for the answers."""
         lines = [self._command(kind, "start") for kind in ("get_state", "get_available_models", "get_commands")]
@@ -162,28 +155,20 @@ class PiCodec(kit.LineCodec[kit.Context]):
         self._request_count += 1
         id_ = f"req_{self._request_count}"
         self._waiting[id_] = (kind, purpose)
-        return write({"id": id_, "type": kind, **fields})
+        return kit.write({"id": id_, "type": kind, **fields})
 
     # --- commands -------------------------------------------------------------------------------------
 
-    def send(self, command: Command) -> list[Output]:
-        """Translate a command to lines."""
-        match command:
-            case Prompt():
-                return self._stamp(self._write_prompt(command))
-            case Interrupt():
-                return self._stamp(self._interrupt())
-            case PermissionReply():
-                return self._stamp(self._after_answer(self._asks.reply(command), stops=command.stops))
-            case QuestionReply():
-                return self._stamp(self._after_answer(self._asks.answer(command), stops=command.stops))
+    INTERRUPTS_FIRST = True
 
-    def _after_answer(self, outputs: Iterable[Output], *, stops: bool) -> Iterator[Output]:
-        """An answer of a person, which may end the turn."""
-        given = list(outputs)
-        if given and stops:  # first, or Pi would have asked its model when it reads it
-            yield from self._interrupt()
-        yield from given
+    def _on_permission_reply(self, reply: PermissionReply) -> Iterable[Output]:
+        return self._asks.reply(reply)
+
+    def _on_question_reply(self, reply: QuestionReply) -> Iterable[Output]:
+        return self._asks.answer(reply)
+
+    def _interrupt_by_answer(self) -> Iterator[Output]:
+        return self._interrupt()
 
     def proceed(self, permission_id: str) -> list[Output]:
         """Let a checked call go on, because no rule concerns it."""
@@ -194,25 +179,25 @@ class PiCodec(kit.LineCodec[kit.Context]):
         """The mode in force."""
         return self._asks.mode
 
-    def _write_prompt(self, command: Prompt) -> Iterator[Output]:
-        self._asks.mode = command.mode or self._asks.mode
-        if command.model and command.model != self._model:
-            provider, _, name = command.model.partition("/")
+    def _on_prompt(self, prompt: Prompt) -> Iterator[Output]:
+        self._asks.mode = prompt.mode or self._asks.mode
+        if prompt.model and prompt.model != self._model:
+            provider, _, name = prompt.model.partition("/")
             yield self._setting("set_model", self._model, provider=provider, modelId=name)
-            self._model = command.model
+            self._model = prompt.model
             self._level = ""  # Pi adapts it to the model
-        level = command.variant or self._default_level
+        level = prompt.variant or self._default_level
         if level and level != (self._level or self._default_level):
             yield self._setting("set_thinking_level", level=level)
-        self._level = command.variant or ""
-        notes = [note for note in (command.system, PLAN_NOTE if self._asks.mode == "plan" else "") if note]
-        message, images = prompt_of(command.text, list(command.attachments), notes)
+        self._level = prompt.variant or ""
+        notes = [note for note in (prompt.system, PLAN_NOTE if self._asks.mode == "plan" else "") if note]
+        message, images = prompt_of(prompt.text, list(prompt.attachments), notes)
         if not self._running:
             self._stopping = self._has_begun = False
-        self._is_awaited, self._is_command = True, command.compact or command.text.startswith("/")
+        self._is_awaited, self._is_command = True, prompt.compact or prompt.text.startswith("/")
         has_started = "get_state" in self._start_answers
         yield kit.await_handshake(COMMAND_S if has_started and self._is_command else kit.HANDSHAKE_S)
-        if command.compact:
+        if prompt.compact:
             yield from self._when_settled(self._command("compact"))
             return
         line = self._command("prompt", "", message=message, images=images) if images else self._command("prompt", message=message)
@@ -243,11 +228,7 @@ class PiCodec(kit.LineCodec[kit.Context]):
     def _kind_of(self, message: Msg) -> str:
         return kind_of(message)
 
-    def eof(self, exit_: Exit) -> list[Output]:
-        """Complete open dialogs, messages and calls, because the process has ended."""
-        return self._stamp(self._eof(exit_))
-
-    def _eof(self, exit_: Exit) -> Iterator[Output]:
+    def _on_eof(self, exit_: Exit) -> Iterator[Output]:
         yield from self._asks.close()
         yield from self._speech.close(None)
         error = exit_error(exit_.stderr)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from universal.agents import kit
 from universal.agents.pi.wire import Msg
 from universal.items import ContentPart, FileRefPart, ImagePart, Json, ToolResultPart
 from universal.lib.jsonline import get_text
@@ -32,8 +33,7 @@ class Result:
 
 def title_of(name: str, arguments: Msg) -> str:
     """A line for a person about a call."""
-    questions = [get_text(obj(row), "question") for row in arr(arguments.get("questions"))]
-    return (get_text(arguments, *_TITLE_KEYS) or "".join(questions[:1])).partition("\n")[0][:200] or name
+    return kit.title_of(name, arguments, _TITLE_KEYS)
 
 
 def text_of(content: Json) -> str:

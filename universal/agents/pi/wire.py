@@ -6,13 +6,11 @@ Source: recordings of 0.73.1 and 0.87.1 (`compat_fixtures/agents/pi`), and the t
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 from universal.agents import kit
-from universal.codec import Attachment, Catalogue, LaunchOptions, Mode, Model, SlashCommand, WriteLine
+from universal.codec import Attachment, Catalogue, LaunchOptions, Mode, Model, SlashCommand
 from universal.items import Json
 from universal.lib.jsonline import get_int, get_text
 from universal.lib.jsonvalue import arr, obj
@@ -91,11 +89,6 @@ def after_anchor(messages: Json, anchor: str) -> str | None:
     return (*ids, "")[ids.index(anchor) + 1] if anchor in ids else None
 
 
-def write(msg: Mapping[str, Json]) -> WriteLine:
-    """A message as a line, in ASCII."""
-    return WriteLine(json.dumps(msg, separators=(",", ":")).encode())
-
-
 FINISH: dict[str, str] = {"stop": "stop", "length": "length", "toolUse": "tool-calls"}
 """`stopReason` -> `metadata.finish`."""
 
@@ -133,19 +126,10 @@ def prompt_of(text: str, attachments: list[Attachment], notes: list[str]) -> tup
         for item in attachments
         if item.base64 and item.mime.startswith("image/")
     ]
-    blocks = [f"<system-reminder>\n{note}\n</system-reminder>" for note in notes]
-    blocks += [_file(item) for item in attachments if not (item.base64 and item.mime.startswith("image/"))]
+    blocks = [kit.reminder(note) for note in notes]
+    blocks += [kit.attachment_text(item) for item in attachments if not (item.base64 and item.mime.startswith("image/"))]
     ordered = [text, *blocks] if text.startswith("/") else [*blocks, text]
     return "\n\n".join(block for block in ordered if block), images
-
-
-def _file(item: Attachment) -> str:
-    name = item.path or item.filename or "attachment"
-    if item.text is not None:
-        return f'<file path="{name}">\n{item.text}\n</file>'
-    if item.path:
-        return f"The user attached the file {item.path} ({item.mime}). Read it if it matters."
-    return f"The user attached {name} ({item.mime}), a kind of file that cannot be shown here."
 
 
 # --- modes, models, commands --------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.agents.acp.test_codec import Talk, lines
 from universal.agents.acp.host import ENDED_TERMINALS, KEPT_BYTES, SHOWN_CHARS, TERMINALS
-from universal.codec import Fact, HostedCodec, Interrupt, Output, PermissionReply, Prompt, ToolCheck
+from universal.codec import Fact, Interrupt, Output, PermissionReply, Prompt, ToolCheck
 from universal.events import EventType, ItemDeltaData, PermissionData
 from universal.host import CommandEnded, CommandOutput, HostAnswer, HostDone, ReadText, RunCommand, StopCommand, WriteText
 from universal.items import ItemKind
@@ -22,7 +22,6 @@ def talk() -> Talk:
 
 
 def answer_host_call(made: Talk, answer: HostAnswer) -> list[Output]:
-    assert isinstance(made.codec, HostedCodec)
     return made.take(made.codec.on_host_answer(answer))
 
 

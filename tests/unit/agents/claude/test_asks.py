@@ -21,7 +21,7 @@ from tests.support.claude_lines import (
 from universal.agents.claude.asks import HOOKS
 from universal.agents.claude.codec import NOT_HELD
 from universal.claude_code import UNCHECKED
-from universal.codec import CheckingCodec, Exit, ModedCodec, PermissionReply, QuestionReply, ToolCheck
+from universal.codec import Exit, PermissionReply, QuestionReply, ToolCheck
 from universal.events import EventType, PermissionData
 from universal.permissions import Rule
 
@@ -169,10 +169,8 @@ def test_a_check_tells_what_the_input_does_not(tool: str, given: Msg, metadata: 
 # --- the mode -----------------------------------------------------------------------------------------------
 
 
-def test_the_codec_checks_and_tells_its_mode() -> None:
-    codec = turn_story(mode="accept-edits").codec
-    assert isinstance(codec, CheckingCodec)
-    assert isinstance(codec, ModedCodec)
+def test_the_codec_tells_its_mode_before_any_hook() -> None:
+    assert turn_story().codec.mode == "build"
 
 
 def test_the_hook_tells_the_mode_before_the_call_is_checked() -> None:

@@ -31,7 +31,6 @@ from universal.agents.claude.spec import CLAUDE
 from universal.agents.claude.wire import IGNORED, REFUSED, prompt_uuid
 from universal.codec import (
     Attachment,
-    BackgroundingCodec,
     Exit,
     Interrupt,
     LaunchOptions,
@@ -262,7 +261,6 @@ def test_an_interrupt_ends_background_commands_too() -> None:
 
 def backgrounds(story: Story) -> Msg:
     """What is written when the turn's work is to be moved to the background: the control request."""
-    assert isinstance(story.codec, BackgroundingCodec)
     (line,) = story.codec.background()
     assert isinstance(line, WriteLine)
     return json.loads(line.data)

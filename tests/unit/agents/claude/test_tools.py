@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tests.support.claude_lines import Story, assistant, init, status_requesting, text, tool_result, tool_use
-from universal.agents.claude.tools import Todos, input_diff, read_result, title_of, unified_diff
+from universal.agents.claude.tools import Todos, input_diff, read_result, title_of
 from universal.agents.claude.wire import FINISH, usage_of
 from universal.events import EventType
 from universal.items import FileRefPart, ImagePart, ItemKind, ItemStatus
+from universal.lib.diffs import unified_diff
 
 PATH = "/p/a.txt"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}

@@ -25,11 +25,9 @@ from universal.codec import (
     LaunchOptions,
     Output,
     Prompt,
-    ResumingCodec,
     SetTimer,
     Signal,
     Stop,
-    TimedCodec,
     WriteLine,
 )
 from universal.events import EventType, ItemData
@@ -97,7 +95,6 @@ class Bench:
         while self.timers and self.now_s < LONGEST_S and not self.turn_ends and not self.stops():
             key = min(self.timers, key=lambda key: self.timers[key])
             self.now_s = self.timers.pop(key)
-            assert isinstance(self.codec, TimedCodec)
             self.take(self.codec.on_timer(key))
 
     def ends(self) -> list[Signal]:
@@ -372,7 +369,7 @@ def test_a_result_without_idle_ends_the_turn() -> None:
     bench.hears(result())
     assert [out.input for out in bench.outputs if isinstance(out, Signal)] == [Input.OPENED, Input.DONE]
     bench.timers = {key: at for key, at in bench.timers.items() if key == "rest"}
-    bench.take(bench.codec.on_timer("rest") if isinstance(bench.codec, TimedCodec) else [])
+    bench.take(bench.codec.on_timer("rest"))
     assert [out.input for out in bench.outputs if isinstance(out, Signal)] == [Input.OPENED, Input.DONE, Input.CLOSED]
     assert not [out for out in bench.hears(state("idle")) if isinstance(out, Signal)]
 
@@ -384,7 +381,6 @@ def test_a_prompt_that_an_idle_claude_does_not_begin_fails() -> None:
     bench.prompts()
     bench.hears(state("idle"))
     key = next(key for key in bench.timers if key.startswith("idle"))
-    assert isinstance(bench.codec, TimedCodec)
     (fact, signal) = bench.codec.on_timer(key)
     assert isinstance(fact, Fact) and fact.type is EventType.ERROR
     assert isinstance(signal, Signal) and (signal.error or {})["code"] == "prompt_not_begun"
@@ -435,7 +431,7 @@ def test_an_agent_that_answers_nothing_is_stopped(agent: str, *, resume: bool) -
 @pytest.mark.parametrize("agent", agents())
 def test_an_exit_before_a_resumed_agent_has_shown_its_conversation_is_a_loss(agent: str) -> None:
     bench = Bench(agent, resume=True)
-    assert isinstance(bench.codec, ResumingCodec) and not bench.codec.has_conversation
+    assert not bench.codec.has_conversation
     bench.prompts()
     bench.take(bench.codec.eof(Exit(1, stderr="damaged")))
     assert not bench.codec.has_conversation

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from shim.host.config.config_schema import Config
+from shim.host.config._generated.config_models import Config
 from tools.generated_files import ROOT, settle
 from universal.registry import agents
 

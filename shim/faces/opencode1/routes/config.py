@@ -12,7 +12,8 @@ import structlog
 from shim.faces.opencode1.endpoint import operation
 from shim.faces.opencode1.generations import generation_of
 from shim.host.changes import EVERYWHERE, AllDisposed, DirectoryDisposed, TuiToast
-from shim.host.config.config_schema import Config, wire
+from shim.host.config._generated.config_models import Config
+from shim.host.config.config_schema import wire
 from shim.host.config.jsonc import JsoncError
 from shim.host.config.opencode_config import OpenCodeConfig, describe
 from shim.http.operation import Ctx

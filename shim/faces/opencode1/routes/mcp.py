@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from shim.faces.opencode1.endpoint import operation
-from shim.host.config.config_schema import McpLocal, McpRemote
+from shim.host.config._generated.config_models import McpLocalConfig, McpRemoteConfig
 from shim.http.operation import Ctx
 from shim.sessions import mcp_servers
 
@@ -22,7 +22,7 @@ class NewServer(BaseModel):
     """`POST /mcp`."""
 
     name: str
-    config: McpLocal | McpRemote
+    config: McpLocalConfig | McpRemoteConfig
 
 
 class ServerPath(BaseModel):

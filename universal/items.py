@@ -178,6 +178,7 @@ class Item(Frozen):
     status "model"      model_id, variant
     status "mode"       mode (one of the codec's modes)
     status "mcp"        servers {name: {status ("connected" | "disabled" | "failed" | "needs_auth"), error?}}: the agent's, all
+    status "limits"     windows {name: {used (0 to 1), resets_at (s since 1970, 0: not told)}}: of the person's plan
     status "retracted"  item_ids (str[]): messages that the agent takes back, because another model answers instead
     status "commands"   nothing but the label's detail; informational
     """

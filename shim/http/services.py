@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from shim.lib.settings import Settings
     from shim.sessions.index.manager import SessionManager
     from shim.sessions.index.named_sessions import NamedSessions
+    from shim.sessions.plan_limits import PlanReports
     from shim.store.base import Store
     from shim.stream.hub import Hub
     from shim.stream.streams import Streams
@@ -41,12 +42,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Universal:
-    """The services for `/v1` and the inspector: named sessions, installations, traces, and the servers of a cluster."""
+    """The services for `/v1` and the inspector: named sessions, installations, traces, servers of a cluster, limits of plans."""
 
     sessions: NamedSessions
     installs: Installer
     traces: Traces
     nodes: Nodes
+    plans: PlanReports
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,13 +61,14 @@ from shim.sessions.index.named_sessions import NamedSessions
 from shim.sessions.index.session_index import SessionIndex
 from shim.sessions.mcp_servers import McpReports
 from shim.sessions.placement import LonePlacement, Placement
+from shim.sessions.plan_limits import PlanReports
 from shim.sessions.session.dependencies import SessionDeps
 from shim.sessions.stored_sessions import NewState, Remotes, stored_sessions
 from shim.stream.hub import Hub
 from shim.stream.streams import HubStreams
 from shim.telemetry.hooks import Hooks
 from universal.permissions import DirectoryRules, combine, rules_from_config, with_home
-from universal.session.changes import ServersReported
+from universal.session.changes import LimitsReported, ServersReported
 from universal.session.model import Session
 from universal.tools.accesses import Place
 from universal.unattended_policy import parse as parse_unattended
@@ -332,6 +333,8 @@ async def start(
     host.observe(hub.emit)
     sessions.deps.changes.observe(hub.emit)
     sessions.deps.changes.observe(McpReports(reread).note, (ServersReported,))
+    plans = PlanReports(partial(_warn, services))
+    sessions.deps.changes.observe(plans.note, (LimitsReported,))
     opencode2 = FaceServices(sessions, store, hub, clock=clock, ids=ids)
     probe_file = ProbeFile(settings.data_dir / PROBE_FILE, opencode2.probes)
     projects = Projects(store, clock)
@@ -345,7 +348,7 @@ async def start(
     services.hub, services.host, services.sessions = hub, host, sessions
     services.watchers = Watchers(host, is_watched, config.home)
     services.projects, services.config, services.worktrees = projects, config, worktrees
-    services.universal = Universal(names, installs, Traces(store), member.nodes(services))
+    services.universal = Universal(names, installs, Traces(store), member.nodes(services), plans)
     services.opencode2 = opencode2
     services.terminals = Terminals(clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
     services.shells = Shells(settings.data_dir / "shell", clock=clock, ids=ids, environ=environ, owner=owner, changes=host)
@@ -368,6 +371,11 @@ async def start(
         end_streams = partial(_end_streams, services)
         drain = Drain(sessions, member.placement, store.ownership, name=settings.server_name, end_streams=end_streams)
         return Backend(services, hooks, drain, ends.pop_all())
+
+
+def _warn(services: Services, agent: str, words: str, directory: str) -> None:
+    """Show a person how far a limit of their plan is used."""
+    services.host.publish(TuiToast(words, "warning", title=f"{services.agents.title_of(agent)}: your plan"), directory)
 
 
 def _member(app: web.Application, services: Services, hub: Hub, host: HostFeed, room: AgentRoom) -> Member:

@@ -83,6 +83,7 @@ _COLUMNS: Mapping[str, Column] = {
                 why="The protocol has no sessions of subagents: what they do is shown in the session that began them."
             ),
             "retries": Cell(why="The protocol has no word for a retry: agents try again silently."),
+            "plan": Cell(why="The protocol has no word for limits of a plan."),
             "cost": _acp("text", CLAUDE_ACP, OPENCODE_ACP, note="codex-acp tells tokens, no prices."),
         },
     ),

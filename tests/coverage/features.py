@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from tests.coverage.evidence import Evidence
 from universal.events import EventType
 from universal.items import FileRefPart, ItemKind, ItemStatus
+from universal.limits import windows_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +128,12 @@ def usage(seen: Evidence) -> bool:
     )
 
 
+def plan(seen: Evidence) -> bool:
+    told = [windows_of(item.metadata or {}) for item in seen.statuses("limits")]
+    resets = [(fact.data.details or {}).get("resets_at") for fact in seen.facts(EventType.ERROR)]
+    return any(window.used == 0.92 for windows in told for window in windows) and bool(resets) and all(resets)
+
+
 def cost(seen: Evidence) -> bool:
     return _has_metadata(seen, "cost")
 
@@ -189,6 +196,7 @@ FEATURES: Mapping[str, Feature] = {
     "model_switch": Feature("Model switch", "another model and back, without a new process", model_switch, "model_switch"),
     "variants": Feature("Variants (effort)", "the level of a prompt reaches the agent", variants, "reason"),
     "usage": Feature("Usage", "tokens of each step or turn", usage, "text"),
+    "plan": Feature("Limits of the plan", "how far they are used; an error says when they reset", plan, "limits"),
     "cost": Feature("Cost", "USD of each step or turn", cost, "text"),
 }
 """The rows, in the order of the table."""

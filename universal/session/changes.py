@@ -5,12 +5,13 @@ A change carries the new value as it was then, so it stays true when it is rende
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 from universal.items import Json
 from universal.lib.diffs import FileDiff
+from universal.limits import PlanWindow
 from universal.permissions import Decision
 from universal.session.log import LogAppended
 from universal.session.model import (
@@ -101,6 +102,13 @@ class ServersReported:
     """The agent has reported the state of its MCP servers."""
 
     servers: Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsReported:
+    """The agent has reported how far the limits of the person's plan are used."""
+
+    windows: Sequence[PlanWindow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +204,7 @@ Change: TypeAlias = (
     | CommandExecuted
     | SessionCompacted
     | ServersReported
+    | LimitsReported
     | Notice
     | FileEdited
     | MessageChanged

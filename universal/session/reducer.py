@@ -31,12 +31,14 @@ from universal.events import (
 from universal.items import Item, ItemKind, ItemRole, TextPart
 from universal.lib.diffs import turn_diff
 from universal.lib.jsonvalue import arr, obj, text, whole
+from universal.limits import windows_of
 from universal.session import importer
 from universal.session.changes import (
     LASTING_CHANGES,
     Change,
     CommandExecuted,
     DiffsChanged,
+    LimitsReported,
     MessageChanged,
     MessageRemoved,
     Notice,
@@ -334,6 +336,9 @@ class Reducer:
         servers = self.session.mcp[self.session.agent] = obj(meta.get("servers"))
         self._emit(ServersReported(servers))
 
+    def _limits(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
+        self._emit(LimitsReported(windows_of(meta)))
+
     def _compaction(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         """Take the status of a compaction, which was asked for or begun by the agent. Source: recording `summarize`."""
         if not self._is_at_work():
@@ -568,6 +573,7 @@ class Reducer:
         "retry": _retry,
         "todo": _todo,
         "mcp": _mcp,
+        "limits": _limits,
         "compaction": _compaction,
         "session": _session,
         "mode": _mode,

@@ -24,6 +24,8 @@ came after that prompt the step.
     fail_tool    a read of a missing file, final text
     see:WORD     text: how many images the request holds, and whether it holds that word outside of the tag
     error:CODE   that HTTP status from the model (400)
+    used:PERCENT text, with the account's limits that far used
+    limit:N      the first request of the prompt is refused, because the limit is used up for N seconds; then text
     overload     529 or 503 twice, then text
     drop         the first stream breaks in its middle, the second is whole
     length       text that stops for its length
@@ -88,6 +90,9 @@ class Answer:
     cut: bool = False
     drop: bool = False
     pause_s: float = DELTA_S
+    used: float | None = None
+    """How far the account's limit is used, from 0 to 1; None: the answer tells nothing of it."""
+    reset_s: int = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +229,9 @@ def answer(request: ScriptedRequest, attempts: dict[str, int]) -> Answer:
             return Answer(describe_images(request.body, argument))
         case "error":
             return Answer(status=int(argument or 400))
+        case "used" | "limit":
+            attempts[prompt] = attempts.get(prompt, 0) + 1
+            return _of_plan(scene, int(argument or 3_600), attempts[prompt])
         case "overload":
             attempts[prompt] = attempts.get(prompt, 0) + 1
             return Answer("Back again.") if attempts[prompt] > 2 else Answer(status=529)
@@ -236,6 +244,13 @@ def answer(request: ScriptedRequest, attempts: dict[str, int]) -> Answer:
             return Answer("I will now think for a long time", hang=True)
         case _:
             return Answer(f"You said: {prompt.strip()[:200] or 'hello'}")
+
+
+def _of_plan(scene: str, number: int, attempt: int) -> Answer:
+    """An answer that tells the limits of the account's plan."""
+    if scene == "used":
+        return Answer("Noted.", used=number / 100)
+    return Answer(status=429, used=1.0, reset_s=number) if attempt == 1 else Answer("Back again.", used=0.0)
 
 
 def describe_images(body: Body, word: str) -> str:

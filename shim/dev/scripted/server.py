@@ -13,7 +13,7 @@ from aiohttp import web
 from shim.dev.scripted import anthropic, chat, responses
 from shim.dev.scripted.answers import Answer, answer, directory_of
 from shim.dev.scripted.tools import Body
-from shim.dev.scripted.wire import error_kind
+from shim.dev.scripted.wire import error_kind, limit_headers
 from universal.items import Json
 from universal.lib.jsonvalue import obj
 
@@ -30,7 +30,8 @@ def _sse(data: Body, event: str = "") -> bytes:
 
 
 async def _send(request: web.Request, frames: list[bytes], reply: Answer) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+    response = web.StreamResponse(headers=headers | limit_headers(reply.used, reply.reset_s))
     await response.prepare(request)
     with suppress(ConnectionResetError):  # the agent has enough, or was aborted
         for frame in frames[: len(frames) // 2] if reply.drop else frames:
@@ -62,8 +63,9 @@ class ScriptedModel:
         self._note("anthropic", body)
         reply = answer(anthropic.parse_request(body), self._attempts)
         if reply.status != 200:
-            error = {"type": error_kind(reply.status), "message": "scripted failure"}
-            return web.json_response({"type": "error", "error": error}, status=reply.status)
+            headers = limit_headers(reply.used, reply.reset_s)
+            error = {"type": "rate_limit_error" if headers else error_kind(reply.status), "message": "scripted failure"}
+            return web.json_response({"type": "error", "error": error}, status=reply.status, headers=headers)
         frames = anthropic.frames(reply, str(body.get("model", "claude")), directory_of(body))
         if not body.get("stream"):
             return web.json_response(anthropic.whole(frames))
@@ -74,7 +76,7 @@ class ScriptedModel:
         self._note("chat", body)
         reply = answer(chat.parse_request(body), self._attempts)
         if reply.status != 200:
-            return _openai_error(reply.status)
+            return _openai_error(reply)
         model = str(body.get("model", "m"))
         if not body.get("stream"):
             return web.json_response(chat.whole(reply, model))
@@ -86,7 +88,7 @@ class ScriptedModel:
         self._note("responses", body)
         reply = answer(responses.parse_request(body), self._attempts)
         if reply.status != 200:
-            return _openai_error(reply.status)
+            return _openai_error(reply)
         frames = responses.frames(reply, body)
         if not body.get("stream"):
             return web.json_response(frames[-1]["response"])
@@ -122,10 +124,12 @@ class ScriptedModel:
         return app
 
 
-def _openai_error(status: int) -> web.Response:
-    kind = error_kind(status)
-    error = {"message": "scripted failure", "type": kind, "code": kind}
-    return web.json_response({"error": error}, status=503 if status == 529 else status)
+def _openai_error(reply: Answer) -> web.Response:
+    kind, status, headers = error_kind(reply.status), reply.status, limit_headers(reply.used, reply.reset_s)
+    error: Body = {"message": "scripted failure", "type": kind, "code": kind}
+    if headers:
+        error |= {"type": "usage_limit_reached", "plan_type": "plus", "resets_at": int(headers["x-codex-primary-reset-at"])}
+    return web.json_response({"error": error}, status=503 if status == 529 else status, headers=headers)
 
 
 @asynccontextmanager

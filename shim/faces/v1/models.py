@@ -120,6 +120,24 @@ class AgentInstallRequest(Model):
     reinstall: bool | None = None
 
 
+class PlanWindowInfo(Model):
+    """Our addition: a limit of the person's plan. `used`: from 0 to 1; `resetsAt`: ms since 1970."""
+
+    id: str
+    used: float
+    resetsAt: int | None = None
+
+
+class AgentUsage(Model):
+    """Our addition: how far the limits of the person's plan are used, as the agent has told last (`toldAt`, ms since 1970).
+
+    Without `toldAt`, no session of this server has heard of any since its start: an API key has none.
+    """
+
+    windows: list[PlanWindowInfo] = Field(default_factory=list[PlanWindowInfo])
+    toldAt: int | None = None
+
+
 class AgentModelInfo(Model):
     """A model of an agent. `variants` are its levels of effort."""
 

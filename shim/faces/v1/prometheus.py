@@ -9,6 +9,7 @@ from typing import Any
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
+from shim.sessions.plan_limits import PlanReport
 from shim.telemetry.meters import Histogram, Meters
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -38,6 +39,8 @@ class Gauges:
     """Seconds that the oldest open request waits, 0 without one."""
     asks_unattended: Mapping[str, int]
     """Requests that ended without a user's answer, by action: `timeout`, `rules`."""
+    plans: Mapping[str, PlanReport]
+    """What agents have told of the limits of the person's plan."""
     lines_dropped: Mapping[str, int]
     """Dropped lines of stdout and stderr, because nobody read them."""
     more: Iterable[Any] = ()
@@ -90,6 +93,11 @@ class _Collector:
         yield gauge("asks_oldest_seconds", "How long the oldest of them waits.", gauges.oldest_ask_s)
         yield counter("output_lines_dropped", "Lines that nobody read in time.", "stream", gauges.lines_dropped)
         yield total("opencode_events", "OpenCode events that were published.", gauges.published)
+        used = GaugeMetricFamily(f"{PREFIX}plan_used_ratio", "How far limits of plans are used.", labels=["agent", "window"])
+        for agent, report in gauges.plans.items():
+            for window in report.windows:
+                used.add_metric([agent, window.name], window.used)
+        yield used
         yield from gauges.more
 
 

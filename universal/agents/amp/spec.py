@@ -32,6 +32,7 @@ AMP = AgentSpec(
         "permissions": "Its stream has no channel for approvals: a tool that is not allowed ends the run.",
         "questions": "Its stream has no channel for questions.",
         "model_switch": "Amp chooses its models itself.",
+        "plan": "Its stream tells no limits.",
         "cost": "Amp tells credits on its server, not in its stream.",
     },
     unrecorded="Current versions of Amp run the conversation on Amp's own server, with an account: it cannot be led to the "

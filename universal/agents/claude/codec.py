@@ -587,7 +587,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
     def _on_limit(self, msg: Msg) -> Iterator[Output]:
         """Handle `rate_limit_event`, which comes before the error of a refused request, and when a limit changes."""
         self._resets_at = reset_of(msg)
-        yield from ()
+        yield from self._notes.limit(msg)
 
     def _on_commands(self, msg: Msg) -> Iterator[Output]:
         count = self._settings.read_commands(msg)

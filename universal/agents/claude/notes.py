@@ -18,6 +18,8 @@ from universal.codec import Fact
 from universal.events import EventType, ItemData
 from universal.items import Item, ItemKind, ItemRole, ItemStatus, Json, StatusPart
 from universal.lib.jsonvalue import arr, obj
+from universal.limits import PlanLimits
+from universal.limits import of_claude as limits_of_claude
 from universal.mcp import McpServers, of_claude, summary
 
 
@@ -30,6 +32,7 @@ class Notes:
     _compacted: bool = False
     _auto: bool | None = None
     _servers: McpServers = field(default_factory=McpServers)
+    limits: PlanLimits = field(default_factory=PlanLimits)
     _boundary: Msg | None = None
     """The last `compact_boundary`, until its summary has come."""
 
@@ -38,6 +41,12 @@ class Notes:
         report = self._servers.update(map(of_claude, arr(rows)), whole=True)
         if report is not None:
             yield self.ctx.status("mcp", summary(report), report, raw)
+
+    def limit(self, msg: Msg) -> Iterator[Fact]:
+        """`rate_limit_event`: how far the limits of the plan are used."""
+        report = self.limits.update(limits_of_claude(obj(msg.get("rate_limit_info"))))
+        if report is not None:
+            yield self.ctx.status("limits", self.limits.summary, report, msg)
 
     def mode(self, native: str, raw: Msg) -> Iterator[Fact]:
         """The mode that the CLI has changed to, after an approved plan."""

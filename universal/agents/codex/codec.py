@@ -19,6 +19,7 @@ from universal.agents.codex.tools import Display, Outcome, agent_name, read_plan
 from universal.agents.codex.turns import COMPACT_METHOD, Turns
 from universal.agents.codex.wire import (
     IGNORED,
+    LIMIT,
     NAME,
     READ_METHOD,
     REFUSED,
@@ -49,6 +50,8 @@ from universal.lib.jsonline import get_text
 from universal.lib.jsonrpc import Id, JsonRpc, MalformedMessage, Notification, Request, Response
 from universal.lib.jsonvalue import arr, obj
 from universal.lib.jsonvalue import text as as_text
+from universal.limits import PlanLimits
+from universal.limits import of_codex as limits_of_codex
 from universal.mcp import McpServers, of_codex, summary
 from universal.turn import Input
 
@@ -67,6 +70,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         """Thread id of a subagent -> its thread."""
         self._asks = Asks(self._ctx, self._rpc, self._settings.asks_person)
         self._servers = McpServers()
+        self._limits = PlanLimits()
         self._warnings = set[str]()
         self._turns = Turns(self._rpc, self._settings, self._main)
 
@@ -309,6 +313,8 @@ class CodexCodec(kit.BaseCodec[Context]):
         elif interrupted and thread.child is None and not self._turns.is_interrupted(get_text(turn, "id")):
             error = turn_error(obj(turn.get("error")) or thread.error or SELF_INTERRUPTION)
         if error is not None:
+            if error["code"] == LIMIT and self._limits.resets_at:
+                error["details"]["resets_at"] = self._limits.resets_at
             yield kit.error_fact(error, raw, thread.child)
         thread.error = {}
         if interrupted and running:  # Codex lets a command run on after an interrupt
@@ -381,6 +387,12 @@ class CodexCodec(kit.BaseCodec[Context]):
         end = {"threadId": thread.thread_id, "turn": {"id": turn_id, "status": status, "error": turn.get("error")}}
         self._ctx.counters["turn/completed missing"] += 1
         yield from self._on_turn_completed(end, raw or {})
+
+    def _on_limits(self, params: Msg, raw: Msg) -> Iterator[Output]:
+        """Handle `account/rateLimits/updated`, which comes with each answer, and before the error of a used up limit."""
+        report = self._limits.update(limits_of_codex(obj(params.get("rateLimits"))))
+        if report is not None:
+            yield self._ctx.status("limits", self._limits.summary, report, raw)
 
     def _on_error(self, params: Msg, raw: Msg) -> Iterator[Output]:
         """Handle `error`. With `willRetry` the turn goes on. Otherwise `turn/completed` repeats the error, and reports it."""
@@ -521,6 +533,7 @@ class CodexCodec(kit.BaseCodec[Context]):
         "thread/status/changed": _on_status,
         "thread/closed": lambda codec, params, raw: codec._sign(params, "notLoaded"),
         "thread/deleted": lambda codec, params, raw: codec._sign(params, "notLoaded"),
+        "account/rateLimits/updated": _on_limits,
         "error": _on_error,
         "item/started": _on_item_started,
         "item/completed": _on_item_completed,

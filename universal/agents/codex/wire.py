@@ -134,10 +134,12 @@ def usage_of(usage: Msg) -> dict[str, int]:
 
 
 _LOGIN = "Run `codex login` in a terminal, or set the API key that your provider in config.toml wants. Then try again."
+LIMIT = "usageLimitExceeded"
+"""Code of the error of a used up limit of the person's plan."""
 HINTS: dict[str, str] = {
     "authentication_failed": _LOGIN,
     "contextWindowExceeded": "Start a new session, or send less.",
-    "usageLimitExceeded": "Wait until the limit of your plan resets, or choose another model.",
+    LIMIT: "Wait until the limit of your plan resets, or choose another model.",
     "rateLimitExceeded": "Wait a while, or choose another model.",
     "serverOverloaded": "The model service is overloaded. Try again in a while, or choose another model.",
     "modelNotFound": "Choose another model: this one does not exist, or your account may not use it.",
@@ -244,7 +246,6 @@ _PROGRESS = "progress inside of something whose start and end are reported"
 _ACCOUNT = "about the account or the installation, not about this conversation"
 
 IGNORED: dict[str, str] = {
-    "account/rateLimits/updated": _ACCOUNT,
     "account/updated": _ACCOUNT,
     "account/gatewayOAuth/changed": _ACCOUNT,
     "account/login/completed": _ACCOUNT,

@@ -41,6 +41,7 @@ MOCK = c.AgentSpec(
     default_catalogue=c.Catalogue(models=(MODEL,), commands=(c.SlashCommand("help", "lists all scenes"),), default_model="mock"),
     project_settings=c.ProjectSettingsUse(),
     lacks={
+        "plan": "It needs no account.",
         "mcp": "It has no MCP client.",
         "images": "It names what is attached, and reads nothing.",
         "files": "It names what is attached, and reads nothing.",

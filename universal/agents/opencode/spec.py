@@ -49,6 +49,7 @@ OPENCODE = AgentSpec(
     install_hint="Install OpenCode with `npm install -g opencode-ai`, then run `opencode auth login` once.",
     transport="http",
     tested=("1.18.32", "1.18.34"),
+    lacks={"plan": "OpenCode tells no limits of a plan."},
     login="models",
     login_signs=LoginSigns(
         ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY"),

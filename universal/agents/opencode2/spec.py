@@ -52,7 +52,10 @@ OPENCODE2 = AgentSpec(
     login_signs=LoginSigns(("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENCODE_API_KEY")),
     is_fallback=True,
     rewinds=True,
-    lacks={"todos": "OpenCode 2 has no todo list any more: no tool, no event."},
+    lacks={
+        "todos": "OpenCode 2 has no todo list any more: no tool, no event.",
+        "plan": "OpenCode tells no limits of a plan.",
+    },
     unrecorded=NOT_RUN,
     enforcement=Enforcement(
         "OpenCode 2's own engine, which is given the written rules with each session",

@@ -66,6 +66,7 @@ PI = AgentSpec(
     lacks={
         "todos": "Pi has no tool for a list of tasks.",
         "subagents": "Pi has no subagents.",
+        "plan": "Pi tells no limits of a plan.",
     },
     login_hint="Run `pi` in a terminal and log in with /login, or set the API key of a provider (ANTHROPIC_API_KEY ...).",
     # Calls from scripts (`codemode`, Pi 1.5.2) are asked about too: `tests/e2e/test_agents.py` in `make adopt AGENT=pi`.

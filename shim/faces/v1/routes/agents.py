@@ -19,7 +19,9 @@ from shim.faces.v1.models import (
     AgentModelInfo,
     AgentModelsResponse,
     AgentModesResponse,
+    AgentUsage,
     InstallState,
+    PlanWindowInfo,
 )
 from shim.faces.v1.routes.endpoint import universal, v1
 from shim.http.operation import NO_CONTENT, Ctx
@@ -129,6 +131,17 @@ async def get_agent_modes(ctx: Ctx, path: AgentPath) -> object:
     agent = _agent(ctx, path.agent)
     modes = modes_of(agent.spec, agent.catalogue)
     return AgentModesResponse(modes=[AgentModeInfo(id=m.id, name=m.id, description=m.description) for m in modes])
+
+
+@v1("get_agent_usage", "GET", "/v1/agents/{agent}/x-usage", tag="agents", answer=AgentUsage, errors=(404,), ours=True)
+async def get_agent_usage(ctx: Ctx, path: AgentPath) -> object:
+    """How far the limits of the person's plan are used, as the agent's sessions have told last."""
+    _agent(ctx, path.agent)
+    report = universal(ctx).plans.agents.get(path.agent)
+    if report is None:
+        return AgentUsage()
+    windows = [PlanWindowInfo(id=w.name, used=w.used, resetsAt=w.resets_at * 1000 or None) for w in report.windows]
+    return AgentUsage(windows=windows, toldAt=report.at_ms)
 
 
 @v1("install_agent", "POST", "/v1/agents/{agent}/install", tag="agents", form="none", errors=(400, 404, 500))

@@ -1,0 +1,44 @@
+"""Limits of a person's plan with real agents: what is told of them, and a turn that hits one."""
+
+from __future__ import annotations
+
+import time
+import urllib.request
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from .support.bench import CLAUDE, Bench, Watch, bench
+from .support.wire import Json, Stream
+
+CODEX = "codex"
+PLAN: dict[str, dict[str, Any]] = {
+    CLAUDE: {"ANTHROPIC_API_KEY": "", "CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-scripted", "HTTPS_PROXY": "http://127.0.0.1:9"},
+    CODEX: {},
+}
+"""What an agent inherits to believe that it has a plan. Nothing leaves the machine: HTTPS goes to a dead port."""
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
+
+
+def usage_of(server: Bench) -> Json:
+    return server.api.get(f"/v1/agents/{server.shim.provider}/x-usage")
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, CODEX])
+def test_an_agent_tells_the_limits_and_the_turn_that_hits_one_says_when_it_resets(agent: str) -> None:
+    with bench(agent, **PLAN[agent]) as server, closing(Stream(server.api)) as stream:
+        assert usage_of(server) == {"windows": []}
+        watch = Watch.on(server.api, stream)
+        watch.wait_for_end(watch.prompt("[scene:used:92] one"))
+        windows = {row["id"]: row for row in usage_of(server)["windows"]}
+        assert (windows["five_hour"]["used"], windows["seven_day"]["used"]) == (0.92, 0.31)
+        toasts = [e["properties"] for _, e in stream.events if e["type"] == "tui.toast.show"]
+        assert [toast["message"].partition(".")[0] for toast in toasts] == ["92% of the five-hour limit is used"]
+        with urllib.request.urlopen(f"{server.url}/metrics") as answer:
+            assert f'opencode_shim_plan_used_ratio{{agent="{agent}",window="five_hour"}} 0.92' in answer.read().decode()
+        at = watch.prompt("[scene:limit:3600] two")
+        failure = watch.wait("session.error", at)["error"]
+        watch.wait_for_end(at)
+        (error,) = [e["data"] for e in server.api.get(f"/v1/sessions/{watch.session}/events")["events"] if e["type"] == "error"]
+        assert abs(error["details"]["resets_at"] - time.time() - 3600) < 60, (error, failure)

@@ -134,7 +134,8 @@ def ask(argv: Sequence[str], *, environment: ChildEnvironment, timeout_s: float)
             return None
         finally:
             if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError, PermissionError):  # it ended just now
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 def reap(process: subprocess.Popen[bytes], wait_s: float) -> None:

@@ -129,8 +129,8 @@ class Requests:
         self._new_id = new_id
         self._attendance = attendance
         self._refusal = refusal
-        self._refusals: dict[str, dict[str, str]] = {}
-        """Session -> call -> why plugins refuse it, or "". An agent may ask twice about a call."""
+        self._refusals: dict[str, dict[str, tuple[PermissionData, str]]] = {}
+        """Session -> call -> what was asked last, and why plugins refuse it, or "". An agent may ask twice about a call."""
         self._arrivals = deque[_Arrival]()
         self._lookups: asyncio.Task[None] | None = None
         self._open: dict[str, _Request] = {}
@@ -191,13 +191,16 @@ class Requests:
             return ""
         call_id = text(obj(arrival.data.metadata).get("call_id"))
         refusals = self._refusals.setdefault(arrival.state.id, {})
-        if not call_id or call_id not in refusals:
-            try:
-                refusals[call_id] = await self._refusal(arrival.state.id, arrival.data)
-            except Exception:  # whatever happened, the agent must get an answer: a rejection
-                log.exception("permission.plugins_failed", session_id=arrival.state.id)
-                return NOT_LOOKED_UP
-        return refusals[call_id]
+        asked, refusal = refusals.get(call_id, (None, ""))
+        if call_id and asked is not None and _is_same_call(asked, arrival.data):
+            return refusal
+        try:
+            refusal = await self._refusal(arrival.state.id, arrival.data)
+        except Exception:  # whatever happened, the agent must get an answer: a rejection
+            log.exception("permission.plugins_failed", session_id=arrival.state.id)
+            return NOT_LOOKED_UP
+        refusals[call_id] = (arrival.data, refusal)
+        return refusal
 
     def _decide(self, arrival: _Arrival, accesses: tuple[Access, ...]) -> None:
         state, fact, data, agent = arrival.state, arrival.fact, arrival.data, arrival.agent
@@ -442,6 +445,12 @@ def gaps_notice(title: str, gaps: Mapping[str, str]) -> str:
     reasons = " ".join(dict.fromkeys(gaps.values()))
     advice = "Use another agent where these rules must hold; docs/permissions.md says which."
     return f"{title} cannot be held to all of your permission rules for {keys}. {reasons} {advice}"
+
+
+def _is_same_call(one: PermissionData, other: PermissionData) -> bool:
+    """Whether two questions about a call would let the same be done."""
+    old, new = obj(one.metadata), obj(other.metadata)
+    return all(old.get(key) == new.get(key) for key in ("tool", "input", "paths", "commands"))
 
 
 def _with_metadata(data: PermissionData, **extra: Json) -> PermissionData:

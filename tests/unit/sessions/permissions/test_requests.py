@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -498,4 +498,23 @@ async def test_a_refusal_of_a_subagents_call_ends_no_turn(w: World) -> None:
     [answer] = [command for command in w.agent.commands if isinstance(command, PermissionReply)]
     assert not answer.stops
     w.agent.says(Signal(Input.DONE, child="t1"))
+    w.agent.end_turn()
+
+
+async def test_a_guard_sees_a_call_again_that_is_asked_about_with_another_input(w: World) -> None:
+    shown = list[str]()
+
+    class Guard:
+        async def before(self, directory: str, call: dict[str, Any], *, with_project: bool) -> str:
+            shown.append(call["args"]["command"])
+            return "No removals." if call["args"]["command"].startswith("rm") else ""
+
+    SlowPlace(w).let_go.set()
+    w.rules.append(Rule("*", "*", "allow"))
+    session = w.session()
+    await ask(w, session)
+    w.manager.deps.setups.plugins = cast("Any", Guard())
+    asked = [w.agent.ask("c1", "bash", command=command) for command in ("ls", "ls", "rm x")]
+    await wait_until(w, lambda: len(w.agent.replies()) == len(asked))
+    assert (shown, [decision for _, decision in w.agent.replies()]) == (["ls", "rm x"], ["accept", "accept", "reject"])
     w.agent.end_turn()

@@ -172,6 +172,8 @@ class Prompt:
     """The session's own part of `rules`, for agents that read OpenCode's configuration themselves."""
     setup: DirectorySetup = NO_SETUP
     """The person's set-up, which may differ from that of the launch."""
+    names: bool = False
+    """The session is called by this prompt's first words: the agent is to make a better title, if it can (status `title`)."""
 
 
 COMPACT = "/compact"

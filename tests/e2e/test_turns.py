@@ -361,3 +361,15 @@ def test_the_size_of_a_model_is_known_after_a_turn(agent: str) -> None:
         server.restart()
         server.models()
         assert contexts(server) == known
+
+
+@pytest.mark.parametrize("server", [CLAUDE, "opencode"], indirect=True)
+def test_the_agent_names_the_session_unless_a_person_has(server: Bench, stream: Stream) -> None:
+    watch = Watch.on(server.api, stream)
+    watch.wait_for_end(watch.prompt("[scene:text] say hello"))
+    wait_for(lambda: server.api.get(f"/session/{watch.session}")["title"] == "A short title", 10, "the agent's title")
+    named = Watch(server.api, stream, server.api.post("/session", {"title": "Mine"})["id"])
+    before = len(server.model.requests())
+    named.wait_for_end(named.prompt("[scene:text] say hello"))
+    assert server.api.get(f"/session/{named.session}")["title"] == "Mine"
+    assert len(server.model.requests()) == before + 1, "no title is asked for"

@@ -76,13 +76,15 @@ from universal.session.model import (
 from universal.session.record_json import stored_record
 from universal.session.timeline.writer import TimelineWriter
 from universal.session.transcript import INTERRUPTED, Transcript, TranscriptState
+from universal.session.values import is_default_title
 from universal.tools.accesses import primary_access
 
 SEQUENCE_OF = attrgetter("sequence")
+TITLE_CHARS = 100
+"""Maximum characters of a title that an agent gives. Native OpenCode has the same bound."""
 DISMISSED = "The user dismissed this question"
 """Native's words for a call whose question a person refused. The TUI draws its error as refused, not as failed."""
 QUIET_STATUSES: Mapping[str, str] = {
-    "title": "the agent's own name of the conversation; the session has a title",
     "commands": "the number of commands; clients ask for the list",
 }
 """Label of a status item whose words no client of OpenCode shows -> why. The journal and `/v1` have them."""
@@ -339,6 +341,20 @@ class Reducer:
     def _limits(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         self._emit(LimitsReported(windows_of(meta)))
 
+    def _title(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
+        """Take the agent's name of the conversation, unless a person or the agent has named the session before.
+
+        Some agents repeat the beginning of a prompt (claude-agent-acp 0.101): ours is as good.
+        """
+        session, title = self.session, " ".join(detail.split())[:TITLE_CHARS]
+        first = next((message.text() for message in session.oldest_first() if message.is_user), "")
+        last = next((message.text() for message in session.newest_first() if message.is_user), "")
+        is_repeated = any(" ".join(prompt.split()).startswith(title.rstrip(" .…")) for prompt in (first, last))
+        if is_repeated or is_default_title(title):
+            return
+        if is_default_title(session.record.title) or session.record.is_named_by(first):
+            self._set_record(at_ms, title=title)
+
     def _compaction(self, meta: dict[str, Any], detail: str, at_ms: int) -> None:
         """Take the status of a compaction, which was asked for or begun by the agent. Source: recording `summarize`."""
         if not self._is_at_work():
@@ -574,6 +590,7 @@ class Reducer:
         "todo": _todo,
         "mcp": _mcp,
         "limits": _limits,
+        "title": _title,
         "compaction": _compaction,
         "session": _session,
         "mode": _mode,

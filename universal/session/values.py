@@ -157,6 +157,7 @@ class SessionRecord:
 
     permission  the session's own rules, as JSON; None where it has none
     share       `{url}` of its public page
+    title       the default one, then the beginning of the first prompt, then the agent's; or at any time a person's
     """
 
     id: str
@@ -180,6 +181,24 @@ class SessionRecord:
     summary: DiffTotals | None = None
     revert: Revert | None = None
     extra: Fields = field(default_factory=dict[str, Json])
+
+    def is_named_by(self, prompt: str) -> bool:
+        """Whether the title was made of this prompt."""
+        return prompt.lstrip().startswith(self.title.removesuffix("…")) and self.title == title_of(prompt)
+
+
+def title_of(text: str) -> str:
+    """A session's title from its first prompt: its first line, at most 50 characters, cut at a word."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    if len(line) <= 50:
+        return line
+    cut = line[:50].rsplit(" ", 1)[0]
+    return (cut if len(cut) > 20 else line[:49]).rstrip(" ,.;:") + "…"
+
+
+def is_default_title(title: str) -> bool:
+    """Whether a session has this title because it has no prompt. Native OpenCode uses the same words."""
+    return title.startswith(("New session - ", "Child session - "))
 
 
 # --- parts -----------------------------------------------------------------------------------------------------

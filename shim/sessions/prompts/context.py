@@ -96,20 +96,6 @@ def _block(message: Message) -> str:
     return f"{role}:\n" + "\n".join(lines) if lines else ""
 
 
-def title_of(text: str) -> str:
-    """A session's title from its first prompt: its first line, at most 50 characters, cut at a word."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
-    if len(line) <= 50:
-        return line
-    cut = line[:50].rsplit(" ", 1)[0]
-    return (cut if len(cut) > 20 else line[:49]).rstrip(" ,.;:") + "…"
-
-
 def default_title(created_ms: int, *, child: bool) -> str:
     """The title of a session without a prompt."""
     return f"{'Child' if child else 'New'} session - {rfc3339(created_ms)}"
-
-
-def is_default_title(title: str) -> bool:
-    """Whether the session still has its default title."""
-    return title.startswith(("New session - ", "Child session - "))

@@ -199,9 +199,10 @@ class PromptDispatcher:
         self._waiting_key = None
         self._current_key = pending.prompt.key
         self.unattended = pending.unattended_policy
+        is_first = not self._turn_id
         if self._turn_id != self._state.turn_id:  # what changes from here on may only be stricter until the turn ends
             self._turn_id, self._state.config_at_start = self._state.turn_id, self._deps.config_now(self._directory)
-        dispatch = self.prepare(pending)
+        dispatch = self.prepare(pending, is_first=is_first)
         if dispatch.carried:
             self._queue.drop_parked(dispatch.carried)
         self._state.status("prompt", state="handed", **dispatch.journal_entry)
@@ -209,8 +210,8 @@ class PromptDispatcher:
         self._snapshots.hold_lines()
         self._process.send(dispatch.prompt)
 
-    def prepare(self, pending: PendingPrompt) -> PromptDispatch:
-        """A prompt as the agent gets it: with what it has missed, its rules and its set-up."""
+    def prepare(self, pending: PendingPrompt, *, is_first: bool = False) -> PromptDispatch:
+        """A prompt as the agent gets it: with what it has missed, its rules and its set-up. The first may name the session."""
         dispatch = prepare(self._state, pending, self._queue.pending.values(), self._undo_notes, self._deps.agents.title_of)
         policy = self._policy(self._state, pending.prompt.mode or "")
         session_rules = policy.for_engine(reads_project=self._has_project_settings)
@@ -221,10 +222,16 @@ class PromptDispatcher:
         rules = policy.for_agent()
         if setup.has_plugins:
             rules = (*rules, *setup.guard_rules)
-        prompt = replace(dispatch.prompt, rules=rules, session_rules=session_rules, setup=setup)
+        names = is_first and self._state.session.record.is_named_by(pending.prompt.text) and self._may_name()
+        prompt = replace(dispatch.prompt, rules=rules, session_rules=session_rules, setup=setup, names=names)
         if setup.text and agent is not None and self._process.lacks_text(agent.spec.setup, setup.text):
             prompt = replace(prompt, system="\n\n".join(filter(None, (setup.text, prompt.system))))
         return replace(dispatch, prompt=prompt)
+
+    def _may_name(self) -> bool:
+        """Whether an agent may make titles: the person has not switched off OpenCode's agent for them."""
+        config = self._state.config_at_start
+        return config is None or "title" not in config.disabled_agents
 
     def _wake_plugins(self, agent: Agent) -> None:
         """Start what runs the agent's tools and plugins, unless the agent runs them itself."""

@@ -9,7 +9,6 @@ from shim.host.git.projects import GLOBAL
 from shim.lib.errors import LimitReached, MessageExists
 from shim.sessions.index.manager import SessionManager
 from shim.sessions.prompts import prompt_request
-from shim.sessions.prompts.context import is_default_title, title_of
 from shim.sessions.prompts.pending_prompt import ModelChoice
 from shim.sessions.prompts.prompt_request import PromptRequest, UnknownChoice
 from shim.sessions.session.actor import SessionActor
@@ -17,7 +16,7 @@ from shim.sessions.undo.undo import has_undone, settle
 from universal.session.changes import PromptFailed
 from universal.session.model import Failure
 from universal.session.user_prompt import NO_DETAILS
-from universal.session.values import Text
+from universal.session.values import Text, is_default_title, title_of
 
 ID_OF = attrgetter("id")
 

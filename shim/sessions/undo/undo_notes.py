@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shim.lib.clock import from_rfc3339
-from shim.sessions.prompts.context import title_of
 from universal.events import EventType, TurnData, UniversalEvent
 from universal.lib.jsonvalue import obj, text
 from universal.session.model import Session
+from universal.session.values import title_of
 
 
 @dataclass(frozen=True, slots=True)

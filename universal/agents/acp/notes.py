@@ -63,8 +63,11 @@ class Notes:
             self.ctx.ignore("compaction_update")
 
     def title(self, title: str, raw: Json) -> Iterator[Fact]:
-        """Report the agent's title of the conversation when it changes."""
-        if title and title != self._title:
+        """Report the agent's title of the conversation when it changes.
+
+        claude-agent-acp 0.101 gives the prompt as it was sent, which may begin with the link to a file.
+        """
+        if title and title != self._title and not title.startswith("[@"):
             self._title = title
             yield self.ctx.status("title", title, {"title": title}, raw)
 

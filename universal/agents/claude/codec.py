@@ -16,7 +16,7 @@ from universal.agents import kit
 from universal.agents.claude.asks import HOOKS, Asks
 from universal.agents.claude.errors import INTERRUPTION, exit_error, reset_of, result_error
 from universal.agents.claude.notes import Notes
-from universal.agents.claude.settings import PREPARATION, SERVERS, SET_SERVERS, Settings
+from universal.agents.claude.settings import PREPARATION, SERVERS, SET_SERVERS, TITLE, Settings
 from universal.agents.claude.speech import SYNTHETIC_MODEL, Call, Context, Transcript
 from universal.agents.claude.tasks import INTERRUPTED, Crew
 from universal.agents.claude.tools import Todos, read_result
@@ -196,6 +196,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
             "uuid": uuid,
         }
         yield kit.write({**line, "priority": "next"} if steered else line)
+        if prompt.names:
+            yield from self._settings.ask_title(prompt.text)
 
     @property
     def may_steer(self) -> bool:
@@ -537,6 +539,8 @@ class ClaudeCodec(kit.LineCodec[Context]):
             yield self._settings.request({"subtype": SERVERS})
         elif subtype == SERVERS and not refusal:  # its rows have headers, which may be secret: so no raw line
             yield from self._notes.servers(obj(response.get("response")).get("mcpServers"), None)
+        elif subtype == TITLE:
+            yield from self._notes.title(obj(response.get("response")), msg)
         elif subtype == "interrupt":
             self._turns.acknowledge_interrupt()
         elif refusal and subtype == BACKGROUND["subtype"]:  # an older version, or the feature is switched off
@@ -632,7 +636,7 @@ class ClaudeCodec(kit.LineCodec[Context]):
         "system/model_fallback": lambda codec, msg: codec._notes.fallback(msg),
         "system/model_refusal_fallback": _on_refusal,
         "system/model_consent_fallback": lambda codec, msg: codec._notes.fallback(msg),
-        "system/session_title_changed": lambda codec, msg: codec._notes.title(msg),
+        "system/session_title_changed": lambda codec, msg: codec._notes.title(msg, msg),
         "system/informational": lambda codec, msg: codec._notes.informational(msg),
         "system/commands_changed": _on_commands,
         "system/local_command_output": _on_local_output,

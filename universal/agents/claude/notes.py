@@ -66,10 +66,10 @@ class Notes:
             model = self.ctx.model_of(get_text(msg, "fallback_model"))
             yield self.ctx.status("model", get_text(msg, "content") or None, model, msg)
 
-    def title(self, msg: Msg) -> Iterator[Fact]:
-        """`session_title_changed`: the person has named the conversation."""
-        if get_text(msg, "title"):
-            yield self.ctx.status("title", get_text(msg, "title"), {"title": get_text(msg, "title")}, msg)
+    def title(self, named: Msg, msg: Msg) -> Iterator[Fact]:
+        """The name of the conversation: a person's (`session_title_changed`), or Claude's answer, which may have none."""
+        if title := get_text(named, "title"):
+            yield self.ctx.status("title", title, {"title": title}, msg)
 
     def informational(self, msg: Msg) -> Iterator[Fact]:
         """A note of the CLI. Only warnings are for the person, such as a hook that stopped the turn."""

@@ -39,6 +39,9 @@ _FLAGS = (
     "--permission-prompt-tool=stdio",
 )
 
+TITLE = "generate_session_title"
+_TITLE_CHARS = 2_000
+"""Characters of a prompt that Claude makes a title of."""
 _DRAFT, _CONTEXT = "prompt_draft_activity", "get_context_usage"
 PREPARATION = (_DRAFT, _CONTEXT)
 """Subtypes of the requests with which Claude gets ready for a prompt. Their refusals mean nothing."""
@@ -50,6 +53,8 @@ SKILL_SHELL = "disableSkillShellExecution"
 """Switches off the shell lines of skills and commands. They are no tool calls, so that no hook before calls sees them."""
 _ASKS_SHELL = (2, 1, 332)
 """The first version that asks a hook before each of these lines."""
+_MAKES_TITLES = (2, 1, 330)
+"""The first version that is known to make a title while it answers."""
 _FORGETS_TEXT = (2, 1, 330)
 """The first version that is known to take new instructions when it resumes a conversation."""
 _ENVIRONMENT: dict[str, str | None] = {
@@ -86,6 +91,7 @@ class Settings:
     _request_count: int = 0
     has_skill_shell: bool = True
     """Whether skills may run their shell lines. Once switched off, they stay so in this process."""
+    _makes_titles: bool = True
     _asks_shell: bool = False
     """Whether Claude asks before each such line, so that rules hold without the switch."""
     _setup: DirectorySetup = NO_SETUP
@@ -114,6 +120,7 @@ class Settings:
             argv += [f"--resume-session-at={options.resume_at}", "--fork-session"]
         environment = dict(_ENVIRONMENT)
         numbers = tuple(int(part) for part in (options.version or "").partition(" ")[0].split(".") if part.isdecimal())
+        self._makes_titles = not numbers or numbers >= _MAKES_TITLES
         self._asks_shell = numbers >= _ASKS_SHELL
         if options.setup.text and numbers >= _FORGETS_TEXT:
             argv.append("--system-prompt-snapshot=off")  # else a conversation that goes on keeps its first instructions
@@ -161,6 +168,11 @@ class Settings:
             servers = {server.name: _server(server) for server in setup.servers}
             yield self.request({"subtype": SET_SERVERS, "servers": servers}, self._undo("_servers"))
             self._servers = setup.servers
+
+    def ask_title(self, text: str) -> Iterator[Output]:
+        """Have Claude name its conversation beside the answer. 2.1.197 would do it later, when the turn is over for clients."""
+        if self._makes_titles:
+            yield self.request({"subtype": TITLE, "description": text[:_TITLE_CHARS], "persist": True})
 
     def prepare(self) -> Iterator[Output]:
         """Tell Claude that a prompt may come: it uses the time to get the next request ready (2.1.330). An older one refuses."""

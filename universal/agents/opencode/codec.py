@@ -157,6 +157,8 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         self._waiting: dict[str, list[Msg]] = {}
         """Events of subagents' sessions whose tool call is not known yet."""
         self._infos: dict[str, Msg] = {}
+        self._makes_title = False
+        """Whether OpenCode makes the title of this conversation, and has not made it yet."""
         self._offers: dict[str, Json] = {}
         self._prompt: Prompt | None = None
         """The dispatched prompt that waits for its session."""
@@ -233,9 +235,10 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
             return
         first = prompt.text.strip().partition("\n")[0][:_TITLE_CHARS]
         if self._prompt is None and "create" not in self._purposes.values():
-            # With our title it does not ask a model for one.
+            # Without our title it asks a model for one.
             self._rules = _rules_for_engine(prompt.session_rules)
-            body: Msg = {"title": first} if first else {}
+            self._makes_title = prompt.names
+            body: Msg = {"title": first} if first and not prompt.names else {}
             if self._rules:
                 body["permission"] = [rule.to_json() for rule in self._rules]
             yield self._request("create", "POST", "/session", body)
@@ -453,6 +456,13 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
         else:
             self._ctx.ignore("session.created")
 
+    def _on_updated(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
+        """Report the title that OpenCode has made for the conversation. Totals and times are kept by the server."""
+        title = text(obj(p.get("info")).get("title"))
+        if self._makes_title and session is self._main and title and not title.startswith("New session - "):
+            self._makes_title = False
+            yield self._ctx.status("title", title, {"title": title}, event)
+
     def _on_status(self, session: _Session, p: Msg, event: Msg) -> Iterator[Output]:
         status = obj(p.get("status"))
         kind, course, thread = text(status.get("type")), session.course, session.thread
@@ -582,6 +592,7 @@ class OpenCodeCodec(kit.WatchedCodec[Context]):
 
     HANDLERS: ClassVar[Mapping[str, Callable[[Any, _Session, Msg, Msg], Iterator[Output]]]] = {
         "session.created": _on_idle,  # see `_session_created`
+        "session.updated": _on_updated,
         "session.status": _on_status,
         "session.idle": _on_idle,
         "session.error": _on_error,

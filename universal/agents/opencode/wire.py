@@ -47,7 +47,6 @@ IGNORED: Mapping[str, str] = {
     "server.connected": "the stream is open: the runtime waits for it",
     "server.heartbeat": "no content",
     "server.instance.disposed": "the stream ends with it, and so does the process",
-    "session.updated": "title, totals and times: ours are kept by the server; the agent's title is not asked for",
     "session.diff": "always empty in 1.18; our diffs come from the tools' results",
     "session.deleted": "ours are never deleted there",
     "file.edited": "the tool's result tells the same, with the diff",

@@ -120,3 +120,29 @@ def test_instructions_are_system_text_and_others_need_another_process(version: s
     assert start["appendSystemPrompt"] == "BE BRIEF"
     assert codec.send(Prompt("a", "hi")) == [Stop("other instructions need another process", again=True)]
     assert Stop not in map(type, codec.send(Prompt("a", "hi", setup=setup)))
+
+
+def test_claude_is_asked_for_a_title_where_the_prompt_names_the_session() -> None:
+    codec = ClaudeCodec(lambda kind: f"{kind}_1")
+    codec.launch(LaunchOptions("claude", "/p"))
+    codec.start()
+    assert "generate_session_title" not in [r.get("subtype") for r in requests(codec.send(Prompt("a", "hi")))]
+    (asked,) = [r for r in requests(codec.send(Prompt("b", "hi" * 5_000, names=True))) if r.get("subtype")]
+    assert asked == {"subtype": "generate_session_title", "description": "hi" * 1_000, "persist": True}
+
+    def answer(**response: Any) -> list[Output]:
+        return codec.receive(json.dumps({"type": "control_response", "response": {"request_id": "req_2", **response}}).encode())
+
+    (fact,) = answer(subtype="success", response={"title": "A greeting"})
+    assert isinstance(fact, Fact)
+    assert "A greeting" in repr(fact.data)
+
+
+@pytest.mark.parametrize("response", [{"subtype": "success", "response": {"title": None}}, {"subtype": "error", "error": "?"}])
+def test_a_claude_that_makes_no_title_says_nothing(response: dict[str, Any]) -> None:
+    codec = ClaudeCodec(lambda kind: f"{kind}_1")
+    codec.launch(LaunchOptions("claude", "/p"))
+    codec.start()
+    codec.send(Prompt("b", "hi", names=True))
+    line = {"type": "control_response", "response": {"request_id": "req_2", **response}}
+    assert codec.receive(json.dumps(line).encode()) == []

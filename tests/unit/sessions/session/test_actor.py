@@ -17,9 +17,11 @@ from shim.sessions.prompts.submit import submit
 from shim.sessions.session.exit_errors import drain_error
 from tests.support.opencode1_views import info, permissions, questions, statuses, view
 from tests.support.scripted_model import ScriptedAgent, World, ask, body, world
+from universal.agents.kit import Context
 from universal.codec import Fact, Interrupt, InterruptProcess, Prompt, Signal, Stop
 from universal.events import EventType
-from universal.session.values import ModelRef, Text
+from universal.session.reducer import TITLE_CHARS
+from universal.session.values import ModelRef, Text, title_of
 from universal.tools.accesses import Place
 from universal.turn import Input
 
@@ -647,4 +649,34 @@ async def test_a_prompt_during_a_release_loads_its_session_again(w: World) -> No
     await ask(w, session, "second")
     assert released
     assert [prompt.endswith("second") for prompt in w.agent.prompts] == [True]
+    w.agent.end_turn()
+
+
+TITLES = [
+    (None, "fix the login button", "Login button", "Login button"),
+    (None, "fix the login button, which is on the page of the start and does nothing", "Login button", "Login button"),
+    ("Mine", "fix it", "Login button", "Mine"),
+    ("fix", "fix it", "Login button", "fix"),
+    (None, "fix it", "fix it", "fix it"),
+    (None, "fix  it\nnow", "fix it now", "fix  it"),
+    (None, "fix it", "", "fix it"),
+    (None, "fix it", "New session - 2026-01-01T00:00:00Z", "fix it"),
+    (None, "fix it", " A\n long " + "word " * 30, ("A long " + "word " * 30)[:TITLE_CHARS]),
+]
+"""A person's title, the first prompt, the agent's title -> the title after."""
+
+
+@pytest.mark.parametrize(("title", "prompt", "given", "expected"), TITLES)
+async def test_an_agents_title_replaces_one_made_of_the_prompt(
+    w: World, title: str | None, prompt: str, given: str, expected: str
+) -> None:
+    session = w.session(title=title)
+    await ask(w, session, prompt)
+    record = (await w.manager.state(session)).session.record
+    assert record.title == (title or title_of(prompt))
+    [sent] = [command for command in w.agent.commands if isinstance(command, Prompt)]
+    assert sent.names == (title is None), "an agent makes a title only where the person has not"
+    w.agent.says(Context("scripted", lambda kind: kind).status("title", given, {"title": given}, None))
+    assert (await w.manager.state(session)).session.record.title == expected
+    assert ("session.updated" in w.hub.kinds(session)[-1:]) == (expected != record.title)
     w.agent.end_turn()

@@ -80,6 +80,7 @@ LIVE = frozenset(
     {
         "abort_timeout_s",
         "compress_streams",
+        "continue_at_reset",
         "default_agent",
         "fs_anywhere",
         "hooks",
@@ -516,9 +517,9 @@ class Settings(BaseModel):
         "take it in, as in OpenCode. If not, it waits for the end of the answer. Clients of OpenCode 2 choose for each prompt.",
     )
 
-    max_sessions: int = Field(
-        default=100_000, ge=1, description="Sessions that are kept, subagents' included; creating more is refused."
-    )
+    continue_at_reset: int = Field(default=0, ge=0, description="How often a turn goes on when a limit of your plan resets.")
+
+    max_sessions: int = Field(default=100_000, ge=1, description="Sessions that are kept, subagents' included; more are refused.")
 
     max_streams: int = Field(default=4_000, ge=1, description="Event streams that are open at once; more are refused.")
 
@@ -527,13 +528,9 @@ class Settings(BaseModel):
         description="Whether event streams are compressed for clients that take gzip: auto does it for those on other machines.",
     )
 
-    max_queued_prompts: int = Field(
-        default=100, ge=1, description="Prompts that may wait in one session for their turn; more are refused."
-    )
+    max_queued_prompts: int = Field(default=100, ge=1, description="Prompts that may wait in one session; more are refused.")
 
-    mock_delay_factor: float = Field(
-        default=1.0, ge=0, description="Factor on all waits of the mock agent; 0 makes it answer at once."
-    )
+    mock_delay_factor: float = Field(default=1.0, ge=0, description="Factor on all waits of the mock agent; 0: it never waits.")
 
     record_dir: Annotated[Path, AfterValidator(_absolute)] | None = Field(
         default=None,

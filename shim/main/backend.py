@@ -110,6 +110,7 @@ class Backend:
         deps.max_sessions = settings.max_sessions
         deps.max_queued_prompts = settings.max_queued_prompts
         deps.steers = settings.steer
+        deps.continue_at_reset = settings.continue_at_reset
         deps.trust_question_s = settings.trust_question_s
         deps.unattended = parse_unattended(settings.unattended)
         if deps.spares is not None:
@@ -303,6 +304,7 @@ async def start(
             max_sessions=settings.max_sessions,
             max_queued_prompts=settings.max_queued_prompts,
             steers=settings.steer,
+            continue_at_reset=settings.continue_at_reset,
             home=str(config.home),
             find_place=find_place,
             roots=tuple(map(str, settings.roots)),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from .support.bench import CLAUDE, Bench, Watch, bench
-from .support.wire import Json, Stream
+from .support.wire import Json, Stream, texts
 
 CODEX = "codex"
 PLAN: dict[str, dict[str, Any]] = {
@@ -42,3 +42,23 @@ def test_an_agent_tells_the_limits_and_the_turn_that_hits_one_says_when_it_reset
         watch.wait_for_end(at)
         (error,) = [e["data"] for e in server.api.get(f"/v1/sessions/{watch.session}/events")["events"] if e["type"] == "error"]
         assert abs(error["details"]["resets_at"] - time.time() - 3600) < 60, (error, failure)
+
+
+@pytest.mark.parametrize("agent", [CLAUDE, CODEX])
+def test_a_turn_goes_on_when_the_limit_resets(agent: str) -> None:
+    """One turn and one idle for the whole of it; clients count down to the reset."""
+    with bench(agent, SHIM_CONTINUE_AT_RESET="1", **PLAN[agent]) as server, closing(Stream(server.api)) as stream:
+        watch = Watch.on(server.api, stream)
+        at = watch.prompt("[scene:limit:4] one")
+        retry = watch.wait("session.status", at, lambda p: p["status"]["type"] == "retry")["status"]
+        assert 0 < retry["next"] / 1000 - time.time() < 10, retry
+        messages = watch.wait_for_end(at)
+        assert texts(messages) == ["Back again."]
+        assert [m["info"].get("error") for m in messages] == [None] * len(messages)
+        assert not [e for e in watch.events(at) if e["type"] == "session.error"]
+        at = watch.prompt("[scene:limit:3600] two")
+        watch.wait("session.status", at, lambda p: p["status"]["type"] == "retry")
+        assert server.api.post(f"/session/{watch.session}/abort") is True
+        watch.wait_for_end(at)
+        again = watch.prompt("[scene:text] three")
+        assert texts(watch.wait_for_end(again))[-1] == "You said: three"

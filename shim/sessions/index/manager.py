@@ -38,6 +38,7 @@ from shim.sessions.permissions.session_requests import SessionRequests
 from shim.sessions.permissions.unattended_policy import check_unattended
 from shim.sessions.placement import labels_of
 from shim.sessions.prompts.context import default_title
+from shim.sessions.prompts.limit_wait import check_continue_at_reset
 from shim.sessions.session.actor import SessionActor
 from shim.sessions.session.dependencies import ProjectLike, SessionDeps
 from shim.sessions.session.exit_errors import termination_data
@@ -605,6 +606,7 @@ class SessionManager:
 def check_metadata(metadata: object) -> None:
     """Raise InvalidRequest if a session's `metadata` has an invalid value of ours."""
     check_unattended(metadata)
+    check_continue_at_reset(metadata)
     labels_of(metadata)
 
 

@@ -20,6 +20,7 @@ from shim.agents.directory import LOGGED_OUT
 from shim.sessions.permissions.requests import Requests
 from shim.sessions.permissions.trust_gate import trust_gate
 from shim.sessions.permissions.unattended_policy import Attendance, unattended_policy_of_session
+from shim.sessions.prompts.limit_wait import LimitWait
 from shim.sessions.prompts.pending_prompt import PendingPrompt
 from shim.sessions.prompts.prompt_dispatch import Offers, PromptDispatcher
 from shim.sessions.prompts.prompt_queue import PromptQueue
@@ -266,6 +267,7 @@ class SessionActor:
         self.offers = Offers(
             deps, state, self.prompt_queue, self.process, self._dispatcher, lambda input_, key: self._apply(state, input_, key)
         )
+        self._limit = LimitWait(deps, state, self.prompt_queue, self._dispatcher)
         self._local_work = LocalWork()
         self._abort_timer: asyncio.TimerHandle | None = None
         self._refused_turn: str | None = None
@@ -443,6 +445,7 @@ class SessionActor:
         self.process.note_limits()
         self._dispatcher.forget()
         self.offers.end()
+        self._limit.end()
         self._requests.forget(self.main)
         if self._trust is not None:
             self._trust.cancel()
@@ -460,7 +463,8 @@ class SessionActor:
         self._local_work.stop()
         if not self.main.machine.agent_at_work:
             return  # only the server's own work holds the turn, and it ends soon
-        if self._dispatcher.is_waiting:  # the agent does not have the prompt yet, so there is nothing to interrupt
+        if self._dispatcher.is_waiting or self._limit.is_waiting:  # the agent has nothing to interrupt
+            self._limit.cancel()
             self._dispatcher.forget()
             self._apply(self.main, Input.FAILED)
         elif not self.process.is_alive:
@@ -522,6 +526,8 @@ class SessionActor:
             self._dispatcher.on_answer()
         if isinstance(fact.data, ErrorData) and fact.data.code == SESSION_NOT_FOUND and self._dispatcher.may_retry:
             state.status("conversation_lost", LOST.format(why=fact.data.message))  # `retry_without_resume` repairs it
+        elif isinstance(fact.data, ErrorData) and state is self.main and self._limit.may_wait(fact.data.details):
+            pass  # the signal after it begins the wait
         elif isinstance(fact.data, ErrorData):
             state.fact(fact._replace(data=after_loss(fact.data, self._dispatcher.lost_why)))
         elif isinstance(fact.data, PermissionData):
@@ -561,6 +567,9 @@ class SessionActor:
             is_lost = text(error.get("code")) == SESSION_NOT_FOUND
             if is_lost and self._dispatcher.retry_without_resume(text(error.get("message"))):
                 self._on_change(self)
+                return
+            if self._limit.may_wait(details := obj(error.get("details"))):
+                self._limit.begin(details)
                 return
             is_done = signal.input is Input.DONE and self.main.machine.state != "aborting"
             if is_done and (empty := self._dispatcher.empty_answer()) is not None:

@@ -114,6 +114,8 @@ class SessionDeps:
     """Ends the streams that get a directory's events, and lets their clients read everything anew: some events are void."""
     config_refresh: Callable[[str], Awaitable[None]] = _refresh_nothing
     """Reads a directory's configuration again if its files have changed. Awaited before an agent's start and each prompt."""
+    continue_at_reset: int = 0
+    """How often a turn that has hit a limit of the person's plan goes on when that resets, if the session does not say."""
     unattended: UnattendedPolicy = WAIT
     """The policy for unanswered requests, if neither the prompt nor the session has one."""
     clean_up: Callable[[str], Awaitable[None]] = _refresh_nothing

@@ -359,6 +359,7 @@ class MockCodec(kit.LineCodec[kit.Context]):
 
     def _native_error(self, frame: Frame) -> list[Output]:
         details = {"status_code": frame.get("status"), "is_retryable": frame.get("retryable"), "hint": frame.get("hint")}
+        details["resets_at"] = frame.get("resets_at")
         details = {key: value for key, value in details.items() if value is not None}
         data = ErrorData(message=need(frame, "message"), code=text(frame.get("code")) or None, details=details or None)
         self._error = data.model_dump(exclude_none=True)
